@@ -346,7 +346,7 @@ def _why_not(
     kind, more = "laptops", "label more laptops"
     if name == "beta":
         called = max(test.images - test.events for test in tests)
-        kind = f"laptops called clean (of the {without} without a sticker that prove: {called})"
+        kind = f"laptops called clean ({called} of the {without} without a sticker in the proof)"
         more = "label more laptops without a sticker"
         if without >= needed:  # they are there, but a person is asked about them
             more = f"more pictures to learn from make the detector call more of them clean; or {more}"

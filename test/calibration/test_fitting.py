@@ -100,7 +100,7 @@ def test_what_cannot_be_proved_is_refused_with_what_it_takes(
         certify(draft, fit, proof, Levels(0.001, 0.2, 0.1))
     with pytest.raises(
         InvalidInput,
-        match=r"beta 0\.01 .*of the \d+ without a sticker that prove: \d+\) prove .*label more laptops",
+        match=r"beta 0\.01 .*\d+ of the \d+ without a sticker in the proof\) prove .*label more laptops",
     ):
         certify(draft, fit, proof, Levels(0.05, 0.01, 0.1))
     with pytest.raises(InvalidInput, match="shows a laptop without stickers"):

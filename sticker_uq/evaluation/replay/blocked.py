@@ -39,8 +39,8 @@ _DETECTOR = (
     "longer, or take a larger model; a limit that is only set looser releases what is wrong, too"
 )
 _CALIBRATED = (
-    "this limit follows from the calibration: more laptops to calibrate on make it looser under the same guarantee, a higher "
-    "--alpha accepts more mistakes, and a better detector stays below it more often"
+    "this limit comes with the calibration: calibrate a policy, if this one has no guarantee; more laptops to calibrate on make "
+    "it looser, a higher --alpha accepts more mistakes, and a better detector stays below it more often"
 )
 _NOVELTY = (
     "the novelty network does not know this: train it on pictures like these (`sticker-uq dil learn --network`); if they are no "

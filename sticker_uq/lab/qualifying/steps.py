@@ -145,7 +145,10 @@ def _changes(before: Any, now: Mapping[str, Any]) -> str:
 
 
 def _change(name: str, before: Any, now: Any) -> str:
-    texts = [json.dumps(value) if isinstance(value, list) else str(value) for value in (before, now)]
+    texts = [
+        "the default" if value is None else json.dumps(value) if isinstance(value, list) else str(value)
+        for value in (before, now)
+    ]
     # the hash of a file or of a part of the data tells a person nothing
     return f"{name} changed" + (f" from {texts[0]} to {texts[1]}" if max(map(len, texts)) <= _SHORT else "")
 

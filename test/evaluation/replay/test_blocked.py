@@ -149,7 +149,7 @@ def test_images_without_labels_are_counted_and_only_the_surest_are_shown() -> No
     ("reason", "subject", "told"),
     [
         ("possible_sticker", "sticker_probability", "train it on more pictures like these"),
-        ("above_limit", "risk", "follows from the calibration"),
+        ("above_limit", "risk", "comes with the calibration"),
         ("missed_place", "unexplained_objectness", "label what was missed"),
         ("no_novelty_network", "scene_distance", "train a novelty network"),
         ("above_limit", "scene_distance", "the novelty network does not know this"),

@@ -78,6 +78,8 @@ def test_what_makes_a_step_run_anew_is_said(tmp_path: Path) -> None:
     run(learn="a" * 64, settings={**settings, "epochs": 40})
     run(learn="b" * 64, settings={**settings, "epochs": 40})
     assert noted == ["train anew: epochs changed from 10 to 40", "train anew: learn changed"]
+    run(learn="b" * 64, settings={**settings, "epochs": None})
+    assert noted[2] == "train anew: epochs changed from 40 to the default"
 
 
 def test_the_seconds_of_a_step_are_those_of_all_calls(
