@@ -203,8 +203,10 @@ def _bundle(
     if found.idle:
         return f"No bundle. {_way_out(found, allow_uncalibrated)} {weights}"
     if not found.ready and not allow_uncalibrated:
-        return f"No bundle; --allow-uncalibrated makes one {_despite(found)}, for a dry run. {weights}"
-    policy = found.policy or without_guarantee(found.settings.base, steps.work / _DRAFT)
+        return f"No bundle; --allow-uncalibrated makes one without a guarantee, for a dry run. {weights}"
+    # what is not ready promises nothing, also where one of several requirements was proved: a real arm asks for the promise alone
+    limits = found.policy or found.settings.base
+    policy = found.policy if found.policy and found.ready else without_guarantee(limits, steps.work / _DRAFT)
     try:
         made = _made(found, out, policy, supervisor)
     except InvalidInput as error:
@@ -214,10 +216,6 @@ def _bundle(
     promise = made.manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
     warning = f" WARNING: {made.warning}." if made.warning else ""
     return f"Bundle in {out}: {promise}.{warning}"
-
-
-def _despite(found: Found) -> str:
-    return "although the cell is not ready" if found.policy else "without a guarantee"
 
 
 def _way_out(found: Found, allowed: bool) -> str:

@@ -127,6 +127,13 @@ def test_other_levels_repeat_only_what_depends_on_them(qualified: Qualified, tmp
     assert found.exit_code == 1, found.output
     before = [line.split()[0] for line in found.output.splitlines() if line.endswith("(done before)")]
     assert before == list(STEPS[:5])
+    assert (
+        "levels      cannot be proved with these labels, whatever is trained: label at least" in found.output
+    )
+    assert (
+        "CAUTION: the same calibrate part has been calibrated to other levels before (--alpha 0.3 --beta 0.5)"
+        in found.output
+    )
     assert "of them without a sticker" in found.output
     assert not (tmp_path / "bundle").exists()
 
@@ -190,6 +197,9 @@ def test_a_novelty_network_that_is_too_weak_is_found_before_anything_is_assessed
     assert "calibrate   anew: base changed" in made.output
     assert "stickers are released in unfamiliar scenes too" in (work / "report.html").read_text()
     assert Bundle.load(out).warning
+    assert "no guarantee: a real arm needs allow_uncalibrated:=true" in made.output
+    assert Policy.load(Bundle.load(out).policy).guarantee is None, "what is not ready promises nothing"
+    assert Policy.load(work / "calibrate" / "policy.yaml").guarantee is not None
 
 
 def test_the_help_says_that_it_trains_and_what_it_refuses() -> None:

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from sticker_uq.calibration.fitting import Levels, attempts, certify, fit_policy, lowest_levels
 from sticker_uq.calibration.making import (
@@ -28,7 +31,9 @@ from sticker_uq.detection.weights import load_weights
 from sticker_uq.evaluation.metrics.accuracy import evaluate_detector, evaluate_passes
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import LabelledImage, read_coco
+from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.reading import read_json
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.datasets.checking import (
     NEAR,
@@ -61,7 +66,7 @@ from sticker_uq.lab.qualifying.results import (
     RobustnessResult,
     TrainResult,
 )
-from sticker_uq.lab.qualifying.steps import Steps, digest, file_digest
+from sticker_uq.lab.qualifying.steps import STEPS, Steps, digest, file_digest
 from sticker_uq.lab.qualifying.verdict import Provable, Requirement, requirements
 from sticker_uq.lab.robustness.assessment_run import Plan, assess, prepare
 from sticker_uq.lab.robustness.frequencies import describe_source
@@ -88,6 +93,7 @@ REFUSED = {
 """Settings of perception that a qualification refuses, and why."""
 _BASE_MODEL = "ssdlite320_mobilenet_v3_large"
 _LEAST_OF_CURVE = 4
+_TRIED = f"{STEPS}/levels.json"
 """Laptops of a training of the learning curve, of which it validates on one."""
 _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
 
@@ -143,7 +149,8 @@ class QualifySettings:
 class Found:
     """All that a qualification found, and its verdict; ``policy``: the file of the policy with a guarantee, if there is one.
 
-    ``base``: the policy whose other limits are kept; ``unmeasured``: its ``unmeasured_novelty``.
+    ``base``: the policy whose other limits are kept; ``unmeasured``: its ``unmeasured_novelty``. ``tried``: other levels that the
+    same pictures were calibrated to before.
     """
 
     settings: QualifySettings
@@ -160,6 +167,7 @@ class Found:
     policy: Path | None
     base: Path
     unmeasured: Literal["ask", "release"]
+    tried: tuple[Levels, ...] = ()
 
     @property
     def lacking(self) -> str:
@@ -218,11 +226,14 @@ class Qualification:
     def run(self) -> Found:
         """Every step of the qualification, in order."""
         check = self._check()
+        provable = self._provable(check)
+        if lacking := provable.lacking(self.settings.levels, check.parts["calibrate"].laptops):
+            self._steps.note("levels", f"cannot be proved with these labels, whatever is trained: {lacking}")
         training = self._train()
         accuracy = self._evaluate()
         novelty = self._novelty()
-        provable = self._provable(check)
         calibration = self._calibrate(novelty)
+        tried = self._tried_before()
         policy = self._work / "calibrate" / POLICY if calibration.policy else None
         tested = self._test(calibration) if policy else None
         robustness = self._robustness(policy, calibration) if policy else None
@@ -242,7 +253,23 @@ class Qualification:
             policy=policy,
             base=self._base_file,
             unmeasured=self._base.unmeasured_novelty,
+            tried=tried,
         )
+
+    def _tried_before(self) -> tuple[Levels, ...]:
+        """Other levels that the same pictures have been calibrated to before; these are kept for the next call."""
+        file = self._work / _TRIED
+        part, levels = self._prints["calibrate"], self.settings.levels
+        try:
+            known = TypeAdapter(dict[str, list[Levels]]).validate_python(
+                read_json(file) if file.exists() else {}
+            )
+        except ValidationError:
+            raise InvalidInput(f"{file}: expected the levels of earlier calls; remove it") from None
+        others = [one for one in known.get(part, []) if one != levels]
+        with atomic_write(file, "w") as stream:
+            json.dump({part: [asdict(one) for one in (*others, levels)]}, stream, indent=1)
+        return tuple(others)
 
     def _progress(self, stage: str, done: int, total: int) -> None:
         self._steps.advance()

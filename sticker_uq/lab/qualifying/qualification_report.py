@@ -50,13 +50,24 @@ def lead(found: Found) -> str:
             f"Every requirement is met. On laptops like those of the calibrate part at most "
             f"{percent(found.settings.levels.alpha)} of the images lead to a wrongful removal, and at most "
             f"{percent(found.settings.levels.beta)} of those called clean show a sticker, each with confidence "
-            f"{percent(1 - found.settings.levels.delta)}."
+            f"{percent(1 - found.settings.levels.delta)}.{_caution(found)}"
         )
     unmet = [one for one in found.requirements if one.met is False and one.value != NOT_MEASURED]
     text = "; ".join(f"{one.name}: {one.value}, expected {one.limit}" for one in unmet)
     informed = [one for one in found.requirements if one.met is None and one.advice]
     advice = list(dict.fromkeys(one.advice for one in (*informed, *unmet)))
-    return f"{text}. What to do: {'; '.join(advice)}."
+    return f"{text}. What to do: {'; '.join(advice)}.{_caution(found)}"
+
+
+def _caution(found: Found) -> str:
+    """What the levels do not prove when others were tried on the same pictures before."""
+    if not found.tried:
+        return ""
+    others = "; ".join(f"--alpha {one.alpha:g} --beta {one.beta:g}" for one in found.tried)
+    return (
+        f" CAUTION: the same calibrate part has been calibrated to other levels before ({others}). Levels that were chosen "
+        "after such a result prove nothing; they need other pictures."
+    )
 
 
 def _required(found: Found) -> Table:
