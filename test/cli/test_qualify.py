@@ -138,10 +138,19 @@ def test_other_levels_repeat_only_what_depends_on_them(qualified: Qualified, tmp
     assert not (tmp_path / "bundle").exists()
 
 
-def test_few_pictures_leave_weights_and_what_they_can_prove(tmp_path: Path) -> None:
+def test_few_pictures_leave_weights_and_what_they_can_prove(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = rendered(tmp_path / "data", 16, seed=900)
-    options = ("--batch-size", "4", "--learning-curve", "--allow-uncalibrated")
+    options = ("--epochs", "2", "--batch-size", "4", "--learning-curve", "--allow-uncalibrated")
+    train = qualification.train
+    with monkeypatch.context() as patch:  # Ctrl-C in the first epoch
+        patch.setattr(
+            qualification, "train", lambda *given, **named: train(*given, **{**named, "stop": lambda: True})
+        )
+        assert qualify(data, tmp_path / "bundle", *options).exit_code == 130
     found = qualify(data, tmp_path / "bundle", *options)
+    assert "train       resumes after epoch 1 of 2" in found.output
     assert found.exit_code == 1, found.output
     assert "NOT READY" in found.output
     assert "What to do: 8 pictures to learn from, expected 50 or more" in found.output
