@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import second_view_scenes
-from benchmarks.rendered import in_processes
 from benchmarks.second_view_scenes import CIRCUMSTANCES, FIRST, views
 from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.executors import mapped
 from sticker_uq.evaluation.replay.assessment_json import (
     assessment_from_plain,
     assessment_to_plain,
@@ -59,7 +59,7 @@ def measure(
     missing = [job for job, value in plain.items() if value is None]
     for _ in range(len(jobs) - len(missing)):
         progress()
-    with in_processes(partial(_measured), missing, processes) as made:
+    with closing(mapped(_measured, missing, processes, chunksize=4)) as made:
         for job, value in zip(missing, made, strict=True):
             cache.put({f"{prefix}:{job}": value})
             plain[job] = value
