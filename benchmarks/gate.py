@@ -37,7 +37,6 @@ from sticker_uq.calibration.measuring import (
     COMBINED,
     PLAIN,
     Ablation,
-    Measured,
     Score,
     ablation,
     measure,
@@ -45,6 +44,7 @@ from sticker_uq.calibration.measuring import (
 )
 from sticker_uq.calibration.outcomes import MATCH_IOU, outcomes_of
 from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.metrics.decisions import Measured
 from sticker_uq.evaluation.reporting.document import Block, as_markdown
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write

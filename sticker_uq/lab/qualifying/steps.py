@@ -139,7 +139,7 @@ def _changes(before: Any, now: Mapping[str, Any]) -> str:
         return "it was given something else before"
     old, new = _flat(before), _flat(now)
     changed = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]
-    told = [_change(name, old.get(name), new.get(name)) for name in changed[:_MOST_NAMED]]
+    told = [_change(name[-1], old.get(name), new.get(name)) for name in changed[:_MOST_NAMED]]
     more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
     return f"{', '.join(told)}{more}"
 
@@ -153,11 +153,12 @@ def _change(name: str, before: Any, now: Any) -> str:
     return f"{name} changed" + (f" from {texts[0]} to {texts[1]}" if max(map(len, texts)) <= _SHORT else "")
 
 
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` with those of inner mappings beside the others, under their own names."""
-    flat: dict[str, Any] = {}
+def _flat(values: Mapping[str, Any], place: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """``values`` with those of inner mappings, by the names that lead to each."""
+    flat: dict[tuple[str, ...], Any] = {}
     for name, value in values.items():
-        flat |= _flat(value) if isinstance(value, dict) else {name: value}
+        at = (*place, name)
+        flat |= _flat(value, at) if isinstance(value, dict) else {at: value}
     return flat
 
 

@@ -80,6 +80,9 @@ def test_what_makes_a_step_run_anew_is_said(tmp_path: Path) -> None:
     assert noted == ["train anew: epochs changed from 10 to 40", "train anew: learn changed"]
     run(learn="b" * 64, settings={**settings, "epochs": None})
     assert noted[2] == "train anew: epochs changed from 40 to the default"
+    run(learn="b" * 64, settings={"learn": "same name"})
+    run(learn="c" * 64, settings={"learn": "same name"})
+    assert noted[-1] == "train anew: learn changed"
 
 
 def test_the_seconds_of_a_step_are_those_of_all_calls(
