@@ -88,7 +88,7 @@ class Variant:
         return replace(scene, objects=objects)
 
 
-class Looks:
+class Assessments:
     """Assessments of one laptop by what is gone from it: all variants see the same ones."""
 
     def __init__(self, laptop: Laptop, perception: Perception) -> None:
@@ -104,14 +104,14 @@ class Looks:
         return self._known[key]
 
 
-def run(laptop: Laptop, looks: Looks, variant: Variant) -> Course:
+def run(laptop: Laptop, assessments: Assessments, variant: Variant) -> Course:
     """The course of one laptop in front of the policy of ``variant``, as it hears the panel."""
     course, memory = Course(), OperatorAnswers()
     gone: frozenset[int] = frozenset()
     taken: frozenset[int] = frozenset()
-    course.stickers = int((looks.at(gone, taken)[1].labels == ObjectClass.STICKER).sum())
+    course.stickers = int((assessments.at(gone, taken)[1].labels == ObjectClass.STICKER).sum())
     for _ in range(_STEPS):
-        scene, truth = looks.at(gone, taken)
+        scene, truth = assessments.at(gone, taken)
         decision = judge(variant.filtered(scene), variant.policy, memory)
         if decision.outcome is Outcome.WORK:
             verdict = decision.removable()[0]
