@@ -108,16 +108,13 @@ class Passes:
         return f"{self.place}{', channels' if self.channels else ''} {self.rate:g}"
 
 
+_PLACES: tuple[tuple[Place, bool], ...] = (("inputs", True), ("last layer", False))
 PACKAGED = Passes("inputs", 0.2)
 """As the cell computes them."""
 VIEWED = Passes("views")
 KINDS = (
     *(Passes("inputs", rate) for rate in (0.1, 0.2, 0.3, 0.5, 0.7)),
-    *(
-        Passes(place, rate, channels)
-        for place, channels in (("inputs", True), ("last layer", False))
-        for rate in (0.1, 0.2, 0.5)
-    ),
+    *(Passes(place, rate, channels) for place, channels in _PLACES for rate in (0.1, 0.2, 0.5)),
     Passes("outputs", 0.2),
     *(Passes("backbone", rate, channels) for rate, channels in ((0.1, False), (0.2, False), (0.1, True))),
     VIEWED,
@@ -527,7 +524,7 @@ def measure(
         if not file.is_file():
             scene = picture.case.scene(picture.seed, material)
             with atomic_write(file) as stream:
-                np.savez_compressed(stream, **instrument.objects(scene, kinds, picture.seed))
+                np.savez_compressed(stream, **instrument.objects(scene, kinds, picture.seed))  # type: ignore[arg-type]
         with np.load(file) as kept:
             found.append({name: kept[name] for name in kept})
         progress(1)

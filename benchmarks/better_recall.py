@@ -72,7 +72,7 @@ def measure_shrunk(
                 own = instrument.objects(scene, KINDS, picture.seed)
                 with atomic_write(file) as stream:
                     names = (*_KEPT, *(name for name in own if name.startswith("seen ")))
-                    np.savez_compressed(stream, **{name: own[name] for name in names})
+                    np.savez_compressed(stream, **{name: own[name] for name in names})  # type: ignore[arg-type]
             with np.load(file) as kept:
                 found.append({name: kept[name] for name in kept})
             progress(1)

@@ -171,7 +171,7 @@ def _interval(values: FloatArray) -> list[float | None]:
     return [_rounded(v) for v in (values[0], low, high)]
 
 
-def _rounded(value: float) -> float | None:
+def _rounded(value: float | np.floating) -> float | None:
     return None if np.isnan(value) else round(float(value), 4)
 
 

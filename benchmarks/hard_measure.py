@@ -161,7 +161,7 @@ class Instrument:
         plain = Perception(settings.model_copy(update={"panel": ""})).detector
         self.detector = plain
         self._recorder = _Recorder(plain)
-        self.perception = Perception(settings, self._recorder)  # type: ignore[arg-type]
+        self.perception = Perception(settings, self._recorder)
         self._augmentation = TestTimeAugmentation(plain)
 
     def scene(self, image: NDArray[np.uint8], seed: int) -> tuple[SceneAssessment, dict[str, Seen]]:
@@ -360,7 +360,9 @@ def read(folder: Path, jobs: Iterable[Job]) -> list[MeasuredScene]:
 
 
 def _scene(row: dict[str, Any], seen: dict[str, Seen]) -> MeasuredScene:
-    boxes = {name: np.array(row[name], np.float32).reshape(-1, 4) for name in ("boxes", "hidden", "things")}
+    boxes: dict[str, Any] = {
+        name: np.array(row[name], np.float32).reshape(-1, 4) for name in ("boxes", "hidden", "things")
+    }
     return MeasuredScene(
         **{name: row[name] for name, _ in _KEY},
         **boxes,

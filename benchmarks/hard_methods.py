@@ -47,10 +47,15 @@ class Decision:
 
 
 class Method(Protocol):
-    """``name``, and whether a limit is to be set."""
+    """What decides about a scene, with a limit or without."""
 
-    name: str
-    limited: bool
+    @property
+    def name(self) -> str:
+        """As the tables have it."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit is to be set."""
 
     def decide(self, scene: MeasuredScene, limit: float) -> Decision:
         """What it does with ``scene`` if doubt up to ``limit`` is accepted."""
@@ -242,7 +247,9 @@ def _features(seen: Seen) -> FloatArray:
 
 def combination(scenes: Sequence[MeasuredScene]) -> Policy:
     """The policy that `sticker-uq calibrate` fits to ``scenes``, with an open limit on its risk score."""
-    records = [Record(str(s.seed), s.boxes, s.labels, without_panel(s.assessment)) for s in scenes]
+    records = [
+        Record(str(s.seed), s.boxes, s.labels.astype(np.int64), without_panel(s.assessment)) for s in scenes
+    ]
     return fit_policy(records, PACKAGED)
 
 

@@ -6,7 +6,7 @@ The laptop of a seed is the same in every case, so that cases compare laptop by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -123,7 +123,7 @@ def material(folder: Path, detector: StochasticDetector) -> Material:
         for item in scenes:
             item.path.unlink()
         with atomic_write(file) as stream:
-            np.savez_compressed(stream, ambiguous=ambiguous_crops(), **patches)
+            np.savez_compressed(stream, **{"ambiguous": ambiguous_crops(), **patches})  # type: ignore[arg-type]
     with np.load(file) as kept:
         return Material(kept["ambiguous"], {mode: kept[mode] for mode in get_args(PatchMode)})
 
@@ -197,7 +197,7 @@ def _with_ambiguous(spec: SceneSpec, made: Material) -> HardScene:
     return replace(_of_render(scene, found.boxes), image=found.image)
 
 
-_SHIFTS = {
+_SHIFTS: dict[str, Callable[[SceneSpec, int], HardScene]] = {
     "glare": partial(_corrupted, name="glare"),
     "motion blur": partial(_corrupted, name="motion_blur"),
     "defocus": partial(_corrupted, name="defocus"),
@@ -214,7 +214,7 @@ _SHIFTS = {
     "sticker on logo": lambda spec, step: _rendered(sticker_on_logo(spec, (0.3, 0.6, 0.9)[step])),
     "printed lid": _printed,
 }
-_NOVELTIES = {
+_NOVELTIES: dict[str, Callable[[SceneSpec, Material], HardScene]] = {
     "foreign object": partial(_added, stickers=False),
     "unknown sticker": partial(_added, stickers=True),
     "ambiguous object": _with_ambiguous,

@@ -68,7 +68,7 @@ def instrument() -> None:
         @functools.wraps(callback)
         def noted(message: Any, *more: Any) -> None:
             age = None
-            if isinstance(message, Image):
+            if message_type is Image:
                 stamp = message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
                 age = (self.get_clock().now().nanoseconds - stamp) / 1e6
             _tell("image", time.monotonic(), age)
@@ -83,8 +83,10 @@ def instrument() -> None:
             subscribed.clear()
         spin(self, *arguments, **named)
 
-    Node.create_subscription = create_subscription
-    SingleThreadedExecutor.spin_once = spin_once
+    patched: Any = Node
+    patched.create_subscription = create_subscription
+    patched = SingleThreadedExecutor
+    patched.spin_once = spin_once
 
 
 def subscriber(reliability: str) -> None:

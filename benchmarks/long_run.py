@@ -223,7 +223,8 @@ def run(stream: Stream, states: Sequence[State], policy: Policy, fit_risks: Floa
     counts[1, open_for + (closed is not None) :] = 1
     risk = np.zeros(length)
     risk[:open_for] = _risks(stream, states, limits)[:open_for]
-    return Course(*counts, risk, closed)
+    wrongful, questions, removed = counts
+    return Course(wrongful, questions, removed, risk, closed)
 
 
 def _monitor(policy: Policy, rule: Rule) -> AssumptionMonitor:

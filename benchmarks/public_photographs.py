@@ -251,7 +251,10 @@ def main() -> int:
     chosen = parser.parse_args()
     try:
         if chosen.work is not None:
-            found = {"date": dt.datetime.now(dt.UTC).date().isoformat(), "processors": os.cpu_count()}
+            found: dict[str, Any] = {
+                "date": dt.datetime.now(dt.UTC).date().isoformat(),
+                "processors": os.cpu_count(),
+            }
             found |= {name: metadata.version(name) for name in ("sticker_uq", "torch")}
             found["sets"] = [measured(source, chosen.work / source.name) for source in labelled_sets()]
             with atomic_write(chosen.out, "w") as stream:

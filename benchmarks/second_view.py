@@ -259,7 +259,7 @@ def at_equal_risk(table: FloatArray, seeds: Any, chosen: Any) -> list[dict[str, 
     """
     laptops, owner = np.unique(seeds[chosen], return_inverse=True)
     counted = np.zeros((len(METHODS), len(SCALES), len(laptops), 3))
-    np.add.at(counted, (slice(None), slice(None), owner), table[:, :, chosen][..., :3])
+    np.add.at(counted, (slice(None), slice(None), owner), table[:, :, chosen][..., :3])  # type: ignore[arg-type]
     pictures = np.bincount(owner).astype(float)
     drawn = np.random.default_rng(0).integers(0, len(laptops), (RESAMPLES, len(laptops)))
     weights = np.stack([np.ones(len(laptops)), *(np.bincount(d, minlength=len(laptops)) for d in drawn)])

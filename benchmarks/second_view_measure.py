@@ -55,7 +55,7 @@ def measure(
     """Every laptop of ``seeds`` in every circumstance; what the cache does not hold is made in ``processes`` processes."""
     jobs = [(seed, circumstance) for seed in seeds for circumstance in CIRCUMSTANCES]
     prefix = table_key()
-    plain = {job: cache.get(f"{prefix}:{job}") for job in jobs}
+    plain: dict[Any, Any] = {job: cache.get(f"{prefix}:{job}") for job in jobs}
     missing = [job for job, value in plain.items() if value is None]
     for _ in range(len(jobs) - len(missing)):
         progress()

@@ -305,6 +305,8 @@ SUPPOSED: dict[str, dict[str, str]] = {
     | {
         "RECORDING_OR_FOLDER_OR_VIDEO": "recording",
         "COCO_FOLDER": "fifty",
+        "data/test": "test",
+        "BUNDLE": "bundle",
         "LABELLED": "calibrate",
         "FOLDER": "audit",
     },

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
@@ -125,7 +125,7 @@ class FaultCell:
 
     # processes
 
-    def __enter__(self) -> FaultCell:
+    def __enter__(self) -> Self:
         specs = [self.supervisor(), self.node("detector"), self.node("arm")]
         self.group = self._stack.enter_context(ProcessGroup(specs, self.lines.append))
         threading.Thread(target=self.group.wait_for_exit, daemon=True).start()
