@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sticker_uq.imports import import_torchvision_without_compiler
+
 if TYPE_CHECKING:
     from sticker_uq.api import AssessedImage, Detector, draw, objects_table, packaged_policy, read_image
     from sticker_uq.gate import Policy, judge
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     )
 
 __version__ = "0.2.0"
+
+import_torchvision_without_compiler()
 
 # loaded when first used: a program that only wants the version, or the gate, loads neither OpenCV nor torch
 _HOMES = {
