@@ -12,6 +12,7 @@ import difflib
 import errno
 import importlib
 import os
+import os
 import sys
 from typing import Annotated, Any
 
@@ -154,4 +155,6 @@ def _about(
 
 def main() -> None:
     """Entry point of the command line ``sticker-uq``. Does not return."""
+    # torch's threads otherwise spin while they wait for each other, which beside other processes takes several times as long
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     typer.main.get_command(app).main(prog_name="sticker-uq", args=sys.argv[1:])
