@@ -12,7 +12,6 @@ import difflib
 import errno
 import importlib
 import os
-import os
 import sys
 from typing import Annotated, Any
 
