@@ -17,6 +17,7 @@ from sticker_uq.uncertainty.cluster import ClusterSettings
 _NOT_PART_OF_THE_RESULT = (
     "device",  # its kind is, see hash_on
     "threads",
+    "images_at_once",  # on a GPU, see hash_on
     "weights",
     "escalate_to",
     "escalation_policy",
@@ -46,6 +47,13 @@ class PerceptionSettings(DetectorSettings):
     min_cluster_size: int = same_field(ClusterSettings, "min_cluster_size")
     min_samples: int = same_field(ClusterSettings, "min_samples")
     cluster_epsilon: float = same_field(ClusterSettings, "epsilon")
+    images_at_once: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="on a GPU: recorded images of one size computed together, which round differently in the last bits; a live "
+        "image costs as much as so many; a processor computes one at a time",
+    )
     dil: bool = Field(True, description="whether distinctive localization is computed")
     dil_every: int = Field(
         1,
@@ -110,4 +118,6 @@ class PerceptionSettings(DetectorSettings):
         ``device_kind``: "cpu" or "cuda", which round differently.
         """
         values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {"device": device_kind}
+        if device_kind != "cpu" and self.images_at_once > 1:
+            values["images_at_once"] = self.images_at_once
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
