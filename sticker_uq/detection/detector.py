@@ -34,6 +34,7 @@ from sticker_uq.scene import Detections, InvalidInput, StochasticSamples
 Kernels = Literal["fast", "reference"]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_T = TypeVar("_T")
 _TF32_CAPABILITY = (8, 0)
 """Compute capability from which a GPU has TF32 (Ampere)."""
 
@@ -56,7 +57,8 @@ class StochasticDetector:
 
     ``name``: the model; ``model``: its network, frozen and in evaluation mode; ``family``: how it
     is cut at its first dropout; ``weights_hash``: SHA-256 of its weights; ``chunk``: passes computed at once,
-    which changes the speed and not the result. Probabilities are in the order background, logo, sticker.
+    which changes the speed and not the result; ``images_at_once``: images of one size
+    that are to be computed together. Probabilities are in the order background, logo, sticker.
 
     What is computed runs on a frozen copy of ``model``: later changes of its weights change nothing here.
     """
@@ -138,6 +140,15 @@ class StochasticDetector:
         # few on a processor, all on a GPU
         automatic = self._entry.passes_at_once if self.device.type == "cpu" else settings.passes
         self.chunk = settings.passes_at_once or automatic
+        # a batch has other bits on a processor, and saves little time there
+        self.images_at_once = 1 if self.device.type == "cpu" else settings.images_at_once
+
+    def filled(self, items: Sequence[_T]) -> list[_T]:
+        """What belongs to the images of a detector's batch, with copies of the last to make ``images_at_once`` of them.
+
+        A device rounds differently for another number of images: so a result does not depend on how many others there are.
+        """
+        return [*items, *[items[-1]] * (self.images_at_once - len(items))]
 
     def encode(self, image: NDArray[np.uint8]) -> Features:
         """The detector's features of ``image`` (H, W, 3) uint8 BGR: all before the first dropout, the same in every pass.

@@ -54,8 +54,7 @@ class Perception:
     masks of pass t follow from the pixels, ``settings.seed`` and t alone. Another number of torch threads or another processor
     may round differently, and so does a GPU on which memory became short (:attr:`shortage`).
 
-    ``images_at_once``: images of one size that :meth:`assess_together` computes together, 1 on a processor. Images that are
-    fewer are filled up with copies of the last one, so that an assessment does not depend on those beside it.
+    An assessment does not depend on the images that are computed together with it (:meth:`assess_together`).
     """
 
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector | None = None) -> None:
@@ -75,9 +74,7 @@ class Perception:
             )
         self._panel = load_panel(settings.panel, settings.votes, self._detector) if settings.panel else None
         self._chunk = self._detector.chunk
-        # a batch has other bits on a processor and saves little time there
-        self._images = 1 if self._detector.device.type == "cpu" else settings.images_at_once
-        self.images_at_once = self._images
+        self._images = self._detector.images_at_once
         self._beside = ThreadPoolExecutor(1, "measuring")
 
     @property
@@ -125,6 +122,11 @@ class Perception:
         return f"the memory of {detector.device} suffices for {' and for '.join(enough)}" if enough else ""
 
     @property
+    def images_at_once(self) -> int:
+        """Images of one size that perception computes together; 1 on a processor."""
+        return self._detector.images_at_once
+
+    @property
     def detector(self) -> StochasticDetector:
         """The detector of this perception."""
         return self._detector
@@ -156,8 +158,8 @@ class Perception:
         """Perception's assessment of each of ``shots``, images of one size, computed ``images_at_once`` at a time.
 
         Each is what :meth:`assess` says of it alone, but for the timings, which are its share of a group's. What is not finite
-        fails only the image that it comes from. Where memory does not suffice, ``images_at_once`` is halved for good. Raises as
-        :meth:`assess`, and InvalidInput for images of different sizes.
+        fails only the image that it comes from. Where memory does not suffice, ``images_at_once`` is halved for good. Raises
+        as :meth:`assess`, and InvalidInput for images of different sizes.
         """
         for shot in shots:
             check_picture(shot.image)
@@ -207,7 +209,7 @@ class Perception:
         # not in the except clause, whose traceback holds what was computed so far
         self._detector.free_memory()
         if short and self.images_at_once > 1:
-            self.images_at_once = at_once = self.images_at_once // 2
+            self._detector.images_at_once = at_once = self.images_at_once // 2
         elif len(shots) > 1:
             at_once = 1
         else:
@@ -280,11 +282,10 @@ class Perception:
     ) -> list[_Found]:
         settings, detector = self.settings, self._detector
         images = [shot.image for shot in shots]
-        copies = self.images_at_once - len(shots)  # of the last image, see the class
         begun = [self._novelty.begin(image) for image in images]
         with _timed(timings, "encode"):
-            features = detector.encode_together(images + images[-1:] * copies)
-        passes = self._deterministic(features, self._turns(shots, measured), copies, timings)
+            features = detector.encode_together(detector.filled(images))
+        passes = self._deterministic(features, self._turns(shots, measured), timings)
         with _timed(timings, "novelty"):
             novel = [of_image(own) for of_image, own in zip(begun, features, strict=False)]
         localizations = self._localized(passes, novel, keep_saliency, timings)
@@ -292,7 +293,7 @@ class Perception:
         seeds = [image_seed(one.digest(), settings.seed) for one in measured]
 
         with _timed(timings, "sample"):
-            samples = detector.sample_together(features, settings.passes, seeds + seeds[-1:] * copies)
+            samples = detector.sample_together(features, settings.passes, detector.filled(seeds))
         return [
             self._clustered(shot.image, features[n], samples[n], novel[n], localizations.get(n), timings)
             for n, shot in enumerate(shots)
@@ -308,13 +309,13 @@ class Perception:
         ]
 
     def _deterministic(
-        self, features: Sequence[Features], turns: list[int], copies: int, timings: dict[str, float]
+        self, features: Sequence[Features], turns: list[int], timings: dict[str, float]
     ) -> list[tuple[list[int], DeterministicPass]]:
         """The passes without dropout over the images whose numbers are ``turns``, each with the numbers of its images."""
         if not turns:
             return []
         # as many as are always computed together: all, or one
-        groups = [turns + turns[-1:] * copies] if self.settings.dil_every == 1 else [[one] for one in turns]
+        groups = [self._detector.filled(turns)] if self.settings.dil_every == 1 else [[one] for one in turns]
         least = self.settings.localization.decision_threshold
         with _timed(timings, "detect"):
             return [

@@ -47,13 +47,6 @@ class PerceptionSettings(DetectorSettings):
     min_cluster_size: int = same_field(ClusterSettings, "min_cluster_size")
     min_samples: int = same_field(ClusterSettings, "min_samples")
     cluster_epsilon: float = same_field(ClusterSettings, "epsilon")
-    images_at_once: int = Field(
-        1,
-        ge=1,
-        le=64,
-        description="on a GPU: recorded images of one size computed together, which round differently in the last bits; a live "
-        "image costs as much as so many; a processor computes one at a time",
-    )
     dil: bool = Field(True, description="whether distinctive localization is computed")
     dil_every: int = Field(
         1,
