@@ -257,7 +257,7 @@ class Perception:
             raise error
         return (
             f"the memory of {self.device} does not suffice for stage {stage}: {words}; free memory there, or set a smaller "
-            "passes_at_once or min_size, or another model"
+            "images_at_once, passes_at_once or min_size, or another model"
         )
 
     def _measured(self, image: NDArray[np.uint8], facts: ImageFacts | None) -> _Measured:
