@@ -210,6 +210,17 @@ def process_count(settings: PerceptionSettings, images: int) -> int:
     return max(min(cores // settings.threads, fitting, images // _WORTH_A_PROCESS, _MOST_PROCESSES), 1)
 
 
+def check_sharing(settings: PerceptionSettings) -> None:
+    """Raise InvalidInput where processes that share the images of a replay would fill up groups of images on a GPU: each takes
+    one image at a time.
+    """
+    if settings.images_at_once > 1 and _uses_gpu(settings.device):
+        raise InvalidInput(
+            f"images_at_once is {settings.images_at_once}, expected 1 where processes share the images of a source on a GPU; "
+            "or --jobs 1"
+        )
+
+
 def _uses_gpu(device: str) -> bool:
     if device != "auto":
         return device != "cpu"

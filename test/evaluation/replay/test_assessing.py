@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sticker_uq.evaluation.replay import assessing
-from sticker_uq.evaluation.replay.assessing import one_by_one, process_count, side_by_side
+from sticker_uq.evaluation.replay.assessing import check_sharing, one_by_one, process_count, side_by_side
 from sticker_uq.io.sources import SourceImage, open_source
 from sticker_uq.perception import PerceptionSettings, Shot
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
@@ -160,3 +160,11 @@ def test_no_image_waits_for_more_than_twice_as_many(monkeypatch: pytest.MonkeyPa
     assessed.close()
     # those that wait, and those that the threads are ahead
     assert len(read) <= 2 * 4 + 4 + 4 + 4 + 4
+
+
+def test_processes_that_take_one_image_each_do_not_fill_up_groups_on_a_gpu() -> None:
+    together = SETTINGS.model_copy(update={"images_at_once": 4})
+    check_sharing(together)
+    check_sharing(SETTINGS.model_copy(update={"device": "cuda:0"}))
+    with pytest.raises(InvalidInput, match="images_at_once is 4, expected 1 where processes share"):
+        check_sharing(together.model_copy(update={"device": "cuda:0"}))
