@@ -67,12 +67,12 @@ def perform_tasks(tasks: Sequence[Task], settings: StudySettings) -> tuple[int, 
     How many they are and what is to be kept, by key. Raises InvalidInput for a picture that cannot be read.
     """
     kept: dict[str, Any] = {}
-    looks = [task for task in tasks if isinstance(task, Assess)]
+    assessments = [task for task in tasks if isinstance(task, Assess)]
     for task in tasks:
         if isinstance(task, Attack):
             kept |= _attack(task, settings)
-    if looks:
-        kept |= _assessed(looks, settings)
+    if assessments:
+        kept |= _assessed(assessments, settings)
     return len(tasks), kept
 
 
