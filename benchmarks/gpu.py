@@ -205,7 +205,7 @@ def kernels(arguments: argparse.Namespace) -> Row:
 
     transform = load_detector(DetectorSettings(device="cpu")).model.transform
     image = np.random.default_rng(0).integers(0, 256, (960, 1280, 3), dtype=np.uint8)
-    pixels = [network_input(transform, image, on).tensors.cpu() for on in (cpu, device)]
+    pixels = [network_input(transform, [image], on).tensors.cpu() for on in (cpu, device)]
 
     sizes = ((120, 160), (60, 80))
     maps = [torch.randn(1, 256, *size, generator=generator).to(device) for size in sizes]

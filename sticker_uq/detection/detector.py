@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
@@ -168,11 +167,7 @@ class StochasticDetector:
         if len(set(sizes)) != 1:
             raise InvalidInput(f"images of {sizes} px, expected at least one, all of one size")
         if self._fast:
-            inputs = [network_input(self.model.transform, image, self.device) for image in images]
-            batch = inputs[0]
-            if len(inputs) > 1:
-                tensors = torch.cat([one.tensors for one in inputs])
-                batch = ImageList(tensors, batch.image_sizes * len(inputs))
+            batch = network_input(self.model.transform, images, self.device)
         else:
             batch, _ = self.model.transform([rgb_input(image, self.device) for image in images])
         batch.tensors = batch.tensors.to(self._dtype)
