@@ -18,7 +18,13 @@ import yaml
 from sticker_uq.calibration.planning import Prospect, count_units
 from sticker_uq.calibration.records import Assessed, Record, assess, numbered, units_of
 from sticker_uq.evaluation.executors import executor
-from sticker_uq.evaluation.replay.assessing import assess_apart, identity_of, one_by_one, process_count
+from sticker_uq.evaluation.replay.assessing import (
+    assess_apart,
+    check_sharing,
+    identity_of,
+    one_by_one,
+    process_count,
+)
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import DataSet, Provenance, Validity
 from sticker_uq.io.files import atomic_write
@@ -106,6 +112,8 @@ def assess_sources(
             "given with --base, does"
         )
     processes = jobs or process_count(settings, sum(map(len, sources)))
+    if processes > 1 or ray_address:
+        check_sharing(settings)
     task = partial(assess_apart, settings=settings.rooted(), identity=identity_of(perception))
     with ExitStack() as stack:
         known = stack.enter_context(JsonStore(cache))

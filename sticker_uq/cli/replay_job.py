@@ -11,7 +11,13 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-from sticker_uq.evaluation.replay.assessing import Assessor, one_by_one, process_count, side_by_side
+from sticker_uq.evaluation.replay.assessing import (
+    Assessor,
+    check_sharing,
+    one_by_one,
+    process_count,
+    side_by_side,
+)
 from sticker_uq.evaluation.replay.comparison import Comparison, live_scenes
 from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
 from sticker_uq.evaluation.replay.tables import TableFormat
@@ -80,6 +86,7 @@ class ReplayJob:
         if processes == 1:
             assessed = one_by_one(images, load(self.settings))
         else:
+            check_sharing(self.settings)
             assessed = side_by_side(images, partial(load, self.settings), processes)
 
         def seen(assessment: SceneAssessment) -> None:

@@ -34,7 +34,16 @@ _QUICK_MODELS = (DetectorSettings().model, f"dropout-out:{DetectorSettings().mod
 
 
 @app.callback(invoke_without_command=True)
-@field_options("detector_values", DetectorSettings, "passes", "score_floor", "device", "precision", "seed")
+@field_options(
+    "detector_values",
+    DetectorSettings,
+    "passes",
+    "score_floor",
+    "device",
+    "precision",
+    "images_at_once",
+    "seed",
+)
 def run(
     context: typer.Context,
     detector_values: dict[str, Any],

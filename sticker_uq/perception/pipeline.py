@@ -16,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.detection import NonFiniteOutput, StochasticDetector, load_detector
+from sticker_uq.detection.deterministic_pass import DeterministicPass
+from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.device_errors import device_broken, out_of_memory
 from sticker_uq.dil import localize
 from sticker_uq.monitors.folder import load_panel
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.monitors.panel import observe_objects
 from sticker_uq.perception.exposure import measure_exposure
-from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest
-from sticker_uq.perception.novelty import NoveltyEstimator
+from sticker_uq.perception.image_facts import ImageFacts, Shot, check_picture, image_digest
+from sticker_uq.perception.novelty import ImageNovelty, NoveltyEstimator
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import (
     DeviceFailed,
@@ -34,6 +36,7 @@ from sticker_uq.scene import (
     ObservedObject,
     SceneAssessment,
     Status,
+    StochasticSamples,
 )
 from sticker_uq.uncertainty import image_uncertainty, observe
 
@@ -50,6 +53,8 @@ class Perception:
     The same pixels, settings, weights and machine give the same assessment, byte for byte but for the timings: the dropout
     masks of pass t follow from the pixels, ``settings.seed`` and t alone. Another number of torch threads or another processor
     may round differently, and so does a GPU on which memory became short (:attr:`shortage`).
+
+    An assessment does not depend on the images that are computed together with it (:meth:`assess_together`).
     """
 
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector | None = None) -> None:
@@ -69,6 +74,7 @@ class Perception:
             )
         self._panel = load_panel(settings.panel, settings.votes, self._detector) if settings.panel else None
         self._chunk = self._detector.chunk
+        self._images = self._detector.images_at_once
         self._beside = ThreadPoolExecutor(1, "measuring")
 
     @property
@@ -105,10 +111,20 @@ class Perception:
     def shortage(self) -> str:
         """What the device's memory did not suffice for in perception, in words; "" where it did."""
         detector = self._detector
-        if detector.chunk >= self._chunk:
-            return ""
-        passes = "1 pass" if detector.chunk == 1 else f"{detector.chunk} passes"
-        return f"the memory of {detector.device} suffices for {passes} at once, not for {self._chunk}"
+        enough = [
+            f"{now} {name if now == 1 else names} at once, not for {asked}"
+            for now, asked, name, names in (
+                (self.images_at_once, self._images, "image", "images"),
+                (detector.chunk, self._chunk, "pass", "passes"),
+            )
+            if now < asked
+        ]
+        return f"the memory of {detector.device} suffices for {' and for '.join(enough)}" if enough else ""
+
+    @property
+    def images_at_once(self) -> int:
+        """Images of one size that perception computes together; 1 on a processor."""
+        return self._detector.images_at_once
 
     @property
     def detector(self) -> StochasticDetector:
@@ -135,23 +151,75 @@ class Perception:
         is NaN or infinite or the device's memory does not suffice, not even for a single pass. Raises :class:`InvalidInput` for
         anything that is no such image, and :class:`DeviceFailed` when the device cannot be used any more by this process.
         """
+        (scene,) = self.assess_together([Shot(image, stamp_ns, frame_id, facts)], keep_saliency)
+        return scene
+
+    def assess_together(self, shots: Sequence[Shot], keep_saliency: bool = False) -> list[SceneAssessment]:
+        """Perception's assessment of each of ``shots``, images of one size, computed ``images_at_once`` at a time.
+
+        Each is what :meth:`assess` says of it alone, but for the timings, which are its share of a group's. What is not finite
+        fails only the image that it comes from. Where memory does not suffice, ``images_at_once`` is halved for good. Raises
+        as :meth:`assess`, and InvalidInput for images of different sizes.
+        """
+        for shot in shots:
+            check_picture(shot.image)
+        scenes: list[SceneAssessment] = []
+        while len(scenes) < len(shots):
+            group = shots[len(scenes) : len(scenes) + self.images_at_once]
+            scenes += self._group(group, keep_saliency)
+        return scenes
+
+    def _group(self, shots: Sequence[Shot], keep_saliency: bool) -> list[SceneAssessment]:
+        """The assessments of at most ``images_at_once`` images."""
         timings: dict[str, float] = {}
         with _timed(timings, "total"):
-            check_picture(image)
-            measured = self._measured(image, facts)
-            found = None
-            try:
-                with self._detector.on_device():
-                    found = self._processed(image, measured.digest, stamp_ns, keep_saliency, timings)
-            except (RuntimeError, MemoryError) as error:
-                reason = self._reason(error)
-            if found is None:
-                # not in the except clause, whose traceback holds what was computed so far
-                self._detector.free_memory()
-                found = _failed(reason, self.settings.passes)
-            digest, exposure = measured.digest(), measured.exposure()
-        size = (image.shape[1], image.shape[0])
-        return self._assessment(stamp_ns, frame_id, size, digest, found, timings, exposure)
+            measured = [self._measured(shot.image, shot.facts) for shot in shots]
+            found = self._found(shots, measured, keep_saliency, timings)
+            facts = [(one.digest(), one.exposure()) for one in measured]
+        share = {stage: ms / len(shots) for stage, ms in timings.items()}
+        return [
+            self._assessment(
+                shot.stamp_ns,
+                shot.frame_id,
+                (shot.image.shape[1], shot.image.shape[0]),
+                digest,
+                one,
+                dict(share),
+                exposure,
+            )
+            for shot, one, (digest, exposure) in zip(shots, found, facts, strict=True)
+        ]
+
+    def _found(
+        self,
+        shots: Sequence[Shot],
+        measured: Sequence[_Measured],
+        keep_saliency: bool,
+        timings: dict[str, float],
+    ) -> list[_Found]:
+        """What the models find on each of ``shots``: on all together, else on fewer."""
+        found = None
+        try:
+            with self._detector.on_device():
+                found = self._processed(shots, measured, keep_saliency, timings)
+        except (RuntimeError, MemoryError) as error:
+            reason, short = self._reason(error), out_of_memory(error)
+        if found is not None:
+            return found
+        # not in the except clause, whose traceback holds what was computed so far
+        self._detector.free_memory()
+        if short and self.images_at_once > 1:
+            self._detector.images_at_once = at_once = self.images_at_once // 2
+        elif len(shots) > 1:
+            at_once = 1
+        else:
+            return [_failed(reason, self.settings.passes)]
+        found = []
+        while len(found) < len(shots):
+            # a smaller group may have become short of memory too
+            part = slice(len(found), len(found) + min(at_once, self.images_at_once))
+            found += self._found(shots[part], measured[part], keep_saliency, timings)
+        return found
 
     def examine(
         self, image: NDArray[np.uint8], members: Sequence[StochasticDetector] = ()
@@ -189,7 +257,7 @@ class Perception:
             raise error
         return (
             f"the memory of {self.device} does not suffice for stage {stage}: {words}; free memory there, or set a smaller "
-            "passes_at_once or min_size, or another model"
+            "images_at_once, passes_at_once or min_size, or another model"
         )
 
     def _measured(self, image: NDArray[np.uint8], facts: ImageFacts | None) -> _Measured:
@@ -207,42 +275,88 @@ class Perception:
 
     def _processed(
         self,
-        image: NDArray[np.uint8],
-        digest: Callable[[], str],
-        stamp_ns: int,
+        shots: Sequence[Shot],
+        measured: Sequence[_Measured],
         keep_saliency: bool,
         timings: dict[str, float],
-    ) -> _Found:
+    ) -> list[_Found]:
         settings, detector = self.settings, self._detector
-        novelty = self._novelty.begin(image)
+        images = [shot.image for shot in shots]
+        begun = [self._novelty.begin(image) for image in images]
         with _timed(timings, "encode"):
-            features = detector.encode(image)
-        dil = settings.dil and (settings.dil_every == 1 or _has_turn(digest(), stamp_ns, settings.dil_every))
-        localization = None
-        if dil:
-            with _timed(timings, "detect"):
-                threshold = settings.localization.decision_threshold
-                deterministic = detector.deterministic_pass(features, least_score=threshold)
+            features = detector.encode_together(detector.filled(images))
+        passes = self._deterministic(features, self._turns(shots, measured), timings)
         with _timed(timings, "novelty"):
-            novel = novelty(features)
-        if dil:
-            with _timed(timings, "dil"):
-                novelty_maps = () if novel.maps is None else (novel.maps,)
-                (localization,) = localize(deterministic, settings.localization, keep_saliency, novelty_maps)
-                localization = replace(localization, novelty=novel.scene, scene_distance=novel.distance)
-        left_out = settings.dil and not dil
-        status = (Status.OK, LEFT_OUT) if left_out else _status(localization, self._novelty.problem)
+            novel = [of_image(own) for of_image, own in zip(begun, features, strict=False)]
+        localizations = self._localized(passes, novel, keep_saliency, timings)
         # waited for as late as possible: the network computes while it is measured
-        seed = image_seed(digest(), settings.seed)
+        seeds = [image_seed(one.digest(), settings.seed) for one in measured]
 
         with _timed(timings, "sample"):
-            samples = detector.sample(features, settings.passes, seed)
+            samples = detector.sample_together(features, settings.passes, detector.filled(seeds))
+        return [
+            self._clustered(shot.image, features[n], samples[n], novel[n], localizations.get(n), timings)
+            for n, shot in enumerate(shots)
+        ]
+
+    def _turns(self, shots: Sequence[Shot], measured: Sequence[_Measured]) -> list[int]:
+        """The numbers of those of ``shots`` that get distinctive localization."""
+        every = self.settings.dil_every
+        return [
+            n
+            for n, (shot, one) in enumerate(zip(shots, measured, strict=True))
+            if self.settings.dil and (every == 1 or _has_turn(one.digest(), shot.stamp_ns, every))
+        ]
+
+    def _deterministic(
+        self, features: Sequence[Features], turns: list[int], timings: dict[str, float]
+    ) -> list[tuple[list[int], DeterministicPass]]:
+        """The passes without dropout over the images whose numbers are ``turns``, each with the numbers of its images."""
+        if not turns:
+            return []
+        # as many as are always computed together: all, or one
+        groups = [self._detector.filled(turns)] if self.settings.dil_every == 1 else [[one] for one in turns]
+        least = self.settings.localization.decision_threshold
+        with _timed(timings, "detect"):
+            return [
+                (group, self._detector.deterministic_pass(*(features[n] for n in group), least_score=least))
+                for group in groups
+            ]
+
+    def _localized(
+        self,
+        passes: Sequence[tuple[list[int], DeterministicPass]],
+        novel: Sequence[ImageNovelty],
+        keep_saliency: bool,
+        timings: dict[str, float],
+    ) -> dict[int, Localization]:
+        """The distinctive localization of those images that have one, by their numbers."""
+        found: dict[int, Localization] = {}
+        for group, deterministic in passes:
+            maps = tuple(own for n in group if (own := novel[n].maps) is not None)
+            with _timed(timings, "dil"):
+                made = localize(deterministic, self.settings.localization, keep_saliency, maps)
+                for n, one in zip(group, made, strict=True):
+                    found[n] = replace(one, novelty=novel[n].scene, scene_distance=novel[n].distance)
+        return found
+
+    def _clustered(
+        self,
+        image: NDArray[np.uint8],
+        features: Features,
+        samples: StochasticSamples,
+        novel: ImageNovelty,
+        localization: Localization | None,
+        timings: dict[str, float],
+    ) -> _Found:
+        left_out = self.settings.dil and localization is None
+        status = (Status.OK, LEFT_OUT) if left_out else _status(localization, self._novelty.problem)
         with _timed(timings, "cluster"):
-            objects, unstable, uncertainty = observe(samples, settings.cluster)
+            objects, unstable, uncertainty = observe(samples, self.settings.cluster)
         objects, unstable = novel.on(objects), novel.on(unstable)
         if self._panel is not None:
             with _timed(timings, "panel"):
-                objects = self._panel.scored(detector, image, features, samples, objects)
+                objects = self._panel.scored(self._detector, image, features, samples, objects)
         return _Found(*status, objects, unstable, uncertainty, localization, samples.passes)
 
     def _assessment(
@@ -331,4 +445,4 @@ def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         error.add_note(stage)  # the innermost comes first
         raise
-    timings[stage] = (time.perf_counter() - started) * 1e3
+    timings[stage] = timings.get(stage, 0.0) + (time.perf_counter() - started) * 1e3

@@ -278,7 +278,7 @@ def test_too_little_memory_makes_groups_smaller_and_changes_no_pass(monkeypatch:
     compute, sizes = tight._pass_rows, []
 
     def limited(features: Features, dropout: CounterDropout) -> Rows:
-        sizes.append(len(dropout._numbers))
+        sizes.append(len(dropout._draws))
         if sizes[-1] > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return compute(features, dropout)

@@ -97,7 +97,7 @@ def test_the_networks_input_is_torchvisions(name: str, width: int, height: int) 
     )
     rgb = torch.from_numpy(np.ascontiguousarray(image[..., ::-1])).permute(2, 0, 1) / 255
     wanted, _ = transform([rgb])
-    found = network_input(transform, image)
+    found = network_input(transform, [image])
     assert found.image_sizes == wanted.image_sizes
     torch.testing.assert_close(found.tensors, wanted.tensors, rtol=0, atol=2e-4)
 

@@ -22,12 +22,15 @@ class Family(Protocol):
     two_stage: bool
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        """A detector family's part before the first dropout, for one transformed image whose original has ``image_size`` (W,
-        H).
+        """A detector family's part before the first dropout, for transformed images whose originals have ``image_size`` (W,
+        H): one, or the k that are computed together.
         """
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """A detector family's maps that enter the heads, one (n, C, h, w) per level, fine to coarse."""
+        """A detector family's maps that enter the heads, one (n, C, h, w) per level, fine to coarse.
+
+        Of k images the first n / k are the passes of the first.
+        """
 
     def candidates(
         self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float

@@ -15,7 +15,7 @@ from sticker_uq.detection.features import Features
 
 
 def encode_pyramid(backbone: Any, images: ImageList, image_size: tuple[int, int]) -> Features:
-    """Backbone and inner 1x1 convolutions of the FPN for one image.
+    """Backbone and inner 1x1 convolutions of the FPN for images of one size.
 
     ``maps`` of the result are the outputs of the inner convolutions; ``extra`` is (P6, P7) where the model
     computes them from the backbone's last map (RetinaNet v2), and empty where they come after dropout.
@@ -50,7 +50,11 @@ def coarser_maps(top: Any, features: Features, last: Tensor) -> list[Tensor]:
         return [F.max_pool2d(last, kernel_size=1, stride=2, padding=0)]
     if top.use_P5:
         return list(_p6_p7(top, last))
-    return [m.expand(len(last), -1, -1, -1) for m in features.extra]
+    # of one image a view, of several each as often as it has passes
+    return [
+        m.expand(len(last), -1, -1, -1) if len(m) == 1 else m.repeat_interleave(len(last) // len(m), dim=0)
+        for m in features.extra
+    ]
 
 
 def _p6_p7(top: Any, source: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from builtin_interfaces.msg import Time
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage
@@ -15,6 +16,8 @@ from std_msgs.msg import Header
 from typer.testing import CliRunner
 
 from sticker_uq.cli.study import app
+from sticker_uq.detection import StochasticDetector
+from sticker_uq.dil import saliency
 from sticker_uq.evaluation import executors
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.io.bag_writer import BagWriter
@@ -22,11 +25,13 @@ from sticker_uq.io.coco import read_coco, read_picture, write_coco
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.studies.detectors import study_tasks
 from sticker_uq.lab.studies.detectors.labelled import labelled_images, with_topics
 from sticker_uq.lab.studies.detectors.study_plan import Circumstance, DataSet, ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, run_study
 from sticker_uq.lab.studies.detectors.summaries import attack_table, circumstance_table
 from sticker_uq.scene import InvalidInput, ObjectClass
+from test.helpers.simulated_gpu import simulated_gpu
 
 TIMINGS = ("encode_ms", "look_ms", "decode_ms")
 """Columns of the results that another run does not repeat."""
@@ -121,6 +126,50 @@ def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path
     assert third.tasks == []
 
 
+def test_a_gpu_computes_several_pictures_together_and_a_killed_run_goes_on(
+    data, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(saliency, "objectness_gradients", lambda d: [torch.ones_like(m) for m in d.maps])
+    values = {
+        "models": (ModelChoice.parse(MODEL),),
+        "adversarial": 0,
+        "circumstances": (Circumstance.parse("motion_blur=0.5"),),
+    }
+    processor = run_study(settings(data, **values), tmp_path / "processor", Spy())
+    values |= {"device": "cuda", "images_at_once": 3}
+    study_tasks._detectors.cache_clear()
+    with simulated_gpu():
+        whole = Spy()
+        study = run_study(settings(data, **values), tmp_path / "whole", whole)
+        assert sorted(len(group) for group in whole.tasks) == [1, 3]
+        with pytest.raises(KeyboardInterrupt):
+            run_study(settings(data, **values), tmp_path / "killed", Spy(most=1))
+        rest = Spy()
+        resumed = run_study(settings(data, **values), tmp_path / "killed", rest)
+        assert [len(group) for group in rest.tasks] == [3]
+        short_of_memory(monkeypatch, most=1)
+        short = run_study(settings(data, **values), tmp_path / "short", Spy())
+    study_tasks._detectors.cache_clear()
+    same(resumed.images, study.images)
+    same(resumed.objects, study.objects)
+    for found in (study, short):
+        assert found.images["image"].tolist() == processor.images["image"].tolist()
+        np.testing.assert_allclose(found.images["map"], processor.images["map"], atol=0.02)
+
+
+def short_of_memory(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """A GPU whose memory suffices for the passes of ``most`` images."""
+    compute = StochasticDetector._pass_rows
+
+    def limited(self, features, dropout):
+        if len(features.maps[0]) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return compute(self, features, dropout)
+
+    monkeypatch.setattr(StochasticDetector, "_pass_rows", limited)
+    study_tasks._detectors.cache_clear()
+
+
 def test_a_ray_cluster_computes_the_same(finished, data, tmp_path) -> None:
     pytest.importorskip("ray", reason="Ray is an optional dependency: pip install ray")
     alone = (ModelChoice.parse(MODEL),)
@@ -137,7 +186,7 @@ def test_another_rate_computes_only_that(finished, data, tmp_path) -> None:
     run_study(settings(data, models=alone, adversarial=0), tmp_path / "s", Spy())
     spy = Spy()
     study = run_study(settings(data, models=alone, adversarial=0, rates=(0.1, 0.2, 0.3)), tmp_path / "s", spy)
-    assert [task.rates for task in spy.tasks] == [(0.2,), (0.2,)]
+    assert [task.rates for (task,) in spy.tasks] == [(0.2,), (0.2,)]
     assert sorted(study.images["dropout_rate"].unique()) == [0.1, 0.2, 0.3]
 
 
