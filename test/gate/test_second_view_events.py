@@ -405,7 +405,7 @@ def _released_alone(scene: SceneAssessment) -> list[tuple[float, ...]]:
 def test_nothing_is_released_that_either_view_forbids(
     first: SceneAssessment, later: list[SceneAssessment], places: Places | None
 ) -> None:
-    """Told without the gate's own joining: by the two scenes as they are, and the objects of the first one."""
+    """Checked without the gate's own joining: by the two scenes as they are, and the objects of the first one."""
     cell = arrived()
     cell.core.configure(POLICY, TWO_VIEWS)
 

@@ -143,6 +143,10 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self._core.configure(*wanted)
             self.get_logger().info(f"policy {policy_line(policy)}")
         self._impede(BlockReason.UNCALIBRATED, settings.uncalibrated(policy))
+        if settings.views_offered and policy.guarantee is not None:
+            self.get_logger().warning(
+                "second_views: the guarantee of the policy holds only if it was calibrated on both views of every laptop"
+            )
         if settings.allow_uncalibrated and unproved(policy) is not None:
             lack = (
                 "without a guarantee"
