@@ -129,6 +129,20 @@ def test_whoever_has_answered_about_this_laptop_is_asked_again() -> None:
     assert cell.sent(RequestView) == []
 
 
+def test_a_workpiece_at_which_a_removal_failed_is_a_persons() -> None:
+    cell = arrived().scene(STICKER, times=K)
+    cell.send(GoalAccepted(cell.goal))
+    finish(cell, RemovalCode.MOTION_FAILED).scene(UNSURE, times=K)
+    assert cell.phase is Phase.INTERVENTION
+    assert cell.sent(RequestView) == []
+
+
+def test_a_workpiece_that_lost_its_name_has_no_second_view() -> None:
+    cell = arrived()
+    cell.wait(0.1).send(WorkpieceChanged("", cell.now))
+    assert cell.scene(UNSURE, times=K).phase is Phase.INTERVENTION
+
+
 def test_one_second_view_per_workpiece() -> None:
     cell = taken(waiting_for_view()).scene(UNSURE, times=K)
     question(cell)
@@ -163,6 +177,33 @@ def test_only_scenes_of_after_the_answer_count() -> None:
     assert cell.phase is Phase.SECOND_VIEW
     assert cell.scene(STICKER).phase is Phase.MONITORING
     assert cell.scene(STICKER).phase is Phase.PERMITTED
+
+
+def test_an_image_of_the_very_moment_of_the_answer_is_not_of_after_it() -> None:
+    cell = taken(waiting_for_view())
+    moment = cell.now
+    assert cell.scene(STICKER, stamp_ns=moment).phase is Phase.SECOND_VIEW
+    assert cell.scene(STICKER, stamp_ns=moment + 1).phase is Phase.MONITORING
+
+
+def test_only_the_first_answer_to_the_newest_request_counts() -> None:
+    cell = waiting_for_view()
+    cell.send(ViewTaken(cell.state.views - 1, TURN))
+    cell.send(ViewRefused(cell.state.views + 1))
+    assert cell.scene(STICKER, times=K).phase is Phase.SECOND_VIEW
+    taken(cell, TURN)
+    taken(cell, SAME_PLACES)
+    cell.send(ViewRefused(cell.state.views))
+    assert cell.state.second_view is not None
+    assert cell.state.second_view.places == TURN
+    assert cell.scene(observed(moved(HERE)), times=K).phase is Phase.PERMITTED
+
+
+def test_pictures_that_cannot_be_told_apart_are_no_two_views() -> None:
+    cell = arrived(TWO_VIEWS.model_copy(update={"frozen_images": 0}))
+    cell.scene(UNSURE, times=K, image_digest="")
+    taken(cell).scene(STICKER, times=K, image_digest="")
+    assert "views_not_comparable" in codes(question(cell).reasons)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +375,13 @@ def test_places_in_a_picture_from_before_the_turn_are_not_answered() -> None:
     assert len(asked.objects) == 2
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.KEEP, THERE))
     assert cell.scene(STICKER, observed(THERE), times=K).phase is Phase.PERMITTED
+
+
+def test_places_can_be_answered_where_the_cell_has_moved_nothing() -> None:
+    cell = waiting_for_view()
+    cell.send(ViewRefused(cell.state.views, "the table is stuck"))
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
+    assert cell.scene(UNSURE, times=K).phase is Phase.PERMITTED
 
 
 def test_places_are_the_same_where_only_the_light_has_changed() -> None:

@@ -25,7 +25,7 @@ class ViewClient:
         self._happened = happened
         self._client = node.create_client(ChangeView, SERVICE)
         self._pending: Future | None = None
-        self._unserved: int | None = None
+        self._unserved: ViewRefused | None = None
 
     def destroy(self) -> None:
         """Withdraw the supervisor's client of the cell; nothing is reported any more."""
@@ -34,10 +34,16 @@ class ViewClient:
         self._node.destroy_client(self._client)
 
     def ask(self, request: RequestView) -> None:
-        """Ask the cell for another view for the supervisor. A service that is missing counts as a refusal, with the next tick."""
+        """Ask the cell for another view for the supervisor.
+
+        A service that is missing, or served twice (each would turn the laptop), counts as a refusal with the next tick.
+        """
         self._drop()
-        if not self._client.service_is_ready():
-            self._unserved = request.number
+        servers = self._node.count_services(self._client.srv_name)
+        if servers != 1 or not self._client.service_is_ready():
+            self._unserved = ViewRefused(
+                request.number, f"servers of {self._client.srv_name}: {servers}, expected 1"
+            )
             return
         asked = ChangeView.Request(view=request.view, workpiece_id=request.workpiece_id)
         self._pending = self._client.call_async(asked)
@@ -46,8 +52,8 @@ class ViewClient:
     def tick(self) -> None:
         """Report a request that could not be sent to the supervisor; called with every tick."""
         if self._unserved is not None:
-            number, self._unserved = self._unserved, None
-            self._happened(ViewRefused(number, f"no service {self._client.srv_name}"))
+            refused, self._unserved = self._unserved, None
+            self._happened(refused)
 
     def _on_response(self, number: int, future: Future) -> None:
         if future is self._pending:

@@ -80,6 +80,15 @@ def test_a_missing_refusing_or_careless_service_ends_in_the_question(
     assert view is None or len(view.requests) == 1
 
 
+def test_a_laptop_that_two_nodes_would_turn_is_turned_by_none(bench: Bench) -> None:
+    both = [View(bench, changed=True, places=np.eye(3).ravel()) for _ in range(2)]
+    cell = unsure(bench, second_view_timeout_s=60.0)
+    cell.until_gate(GateState.STATE_INTERVENTION)
+    request = cell.until(lambda: [r for r in cell.requests if r.request_id], "the question")[-1]
+    assert "second_view_refused" in codes(request.reasons)
+    assert not any(view.requests for view in both)
+
+
 @pytest.mark.parametrize("places", [[0.0] * 9, [float("nan")] * 9])
 def test_a_changed_view_without_a_map_of_places_is_no_answer(places: list[float]) -> None:
     assert event_of(1, ChangeView.Response(changed=True, places=places)) is None
