@@ -140,6 +140,7 @@ def test_a_workpiece_at_which_a_removal_failed_is_a_persons() -> None:
 def test_a_workpiece_that_lost_its_name_has_no_second_view() -> None:
     cell = arrived()
     cell.wait(0.1).send(WorkpieceChanged("", cell.now))
+    assert cell.state.second_view is None
     assert cell.scene(UNSURE, times=K).phase is Phase.INTERVENTION
 
 
@@ -199,7 +200,7 @@ def test_only_the_first_answer_to_the_newest_request_counts() -> None:
     assert cell.scene(observed(moved(HERE)), times=K).phase is Phase.PERMITTED
 
 
-def test_pictures_that_cannot_be_told_apart_are_no_two_views() -> None:
+def test_pictures_without_a_digest_are_no_two_views() -> None:
     cell = arrived(TWO_VIEWS.model_copy(update={"frozen_images": 0}))
     cell.scene(UNSURE, times=K, image_digest="")
     taken(cell).scene(STICKER, times=K, image_digest="")

@@ -136,7 +136,7 @@ def workpiece_changed(context: StepContext, event: WorkpieceChanged) -> None:
         return
     context.forget_workpiece()
     changed = event.stamp_ns if 0 < event.stamp_ns <= context.now else context.now
-    if event.workpiece_id == context.state.viewed_before:
+    if event.workpiece_id and event.workpiece_id == context.state.viewed_before:
         second_views.remember(context)
     began, latest = context.state.began_ns, context.now + nanoseconds(context.settings.max_clock_skew_s)
     context.set(
