@@ -82,6 +82,8 @@ def view_refused(context: StepContext, event: ViewRefused) -> None:
 def view_forgotten(context: StepContext, event: ViewForgotten) -> None:
     """Gate step: an earlier run asked for a second view of a workpiece that may still lie in the cell."""
     context.set(viewed_before=event.workpiece_id)
+    if not context.state.workpiece_id:  # it may lie there: scenes may come before the cell has said what does
+        remember(context)
 
 
 def remember(context: StepContext) -> None:

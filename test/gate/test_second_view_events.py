@@ -412,6 +412,18 @@ def test_after_a_restart_a_person_decides_about_a_laptop_that_had_a_second_view(
     assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
 
 
+def test_after_a_restart_nothing_is_released_before_the_laptop_is_named() -> None:
+    cell = Cell(TWO_VIEWS)
+    for event in (Tick(cell.steady), ViewForgotten("laptop-1"), Activated(), ArmReady(True)):
+        cell.send(event)
+    cell.scene(STICKER, times=3 * K)
+    assert "views_not_comparable" in codes(question(cell).reasons)
+    cell.wait(0.1).send(WorkpieceChanged("laptop-1", cell.now))
+    cell.scene(STICKER, times=3 * K)
+    assert cell.phase is Phase.INTERVENTION
+    assert not cell.sent(SendGoal)
+
+
 def test_the_audit_log_names_both_scenes() -> None:
     cell, told, narrator = arrived(), [], Narrator()
     happen = cell.core.handle
