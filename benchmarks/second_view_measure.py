@@ -22,6 +22,7 @@ from sticker_uq.evaluation.replay.assessment_json import (
     code_fingerprint,
 )
 from sticker_uq.io.json_store import JsonStore
+from sticker_uq.lab import second_views
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import FloatArray, SceneAssessment
 
@@ -75,7 +76,7 @@ def table_key() -> str:
         perception.settings_hash,
         code_fingerprint("lab/rendering", "lab/corruptions"),
     ]
-    parts.append(Path(second_view_scenes.__file__).read_text(encoding="utf-8"))
+    parts += [Path(str(m.__file__)).read_text(encoding="utf-8") for m in (second_view_scenes, second_views)]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
 
 

@@ -7,7 +7,6 @@ what a view changes is changed, and the camera's noise, which is drawn anew in e
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 from benchmarks.hard_scenes import NONE, SIZE, STRENGTHS
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture
 from sticker_uq.lab.corruptions.light import grey_levels, linear, reflection
-from sticker_uq.lab.corruptions.pose import rotation_matrix
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.rendering.scene_spec import FRAME_HEIGHT, LightSpec, SceneSpec
+from sticker_uq.lab.rendering.scene_spec import SceneSpec
+from sticker_uq.lab.second_views import TURN_DEGREES, brighter, other_light, stops_for, turn_map, turned
 from sticker_uq.scene import FloatArray
 
 FIRST, AGAIN, EXPOSURE, LIGHT, TURN, AVERAGED = "first", "again", "exposure", "light", "turn", "averaged"
@@ -30,13 +29,6 @@ _STEPS = (
     3,
     5,
 )  # weak, medium and strong among the strengths that a transformation names, as in benchmarks.hard
-TURN_DEGREES = 6.0
-MIDDLE = 0.18
-"""Mean linear light that another exposure aims at, white is 1; middle grey."""
-MOST_STOPS = 2.0
-_LEAST_STOPS = 0.5
-"""Where metering would change less than this, a stop less is tried: it shows what is washed out."""
-_DISPLAY = 2.2  # exponent between the camera's grey levels and light
 
 
 @dataclass(frozen=True)
@@ -59,7 +51,7 @@ def views(seed: int, circumstance: str) -> dict[str, View]:
     found[AGAIN] = scene.view(spec, 1)
     found[EXPOSURE] = scene.view(spec, 2, stops=stops_for(found[FIRST].image))
     found[LIGHT] = scene.view(replace(spec, light=other_light(spec.light)), 3, lamp=1)
-    found[TURN] = scene.view(turned(spec, TURN_DEGREES), 4, to_first=_turn(spec, -TURN_DEGREES))
+    found[TURN] = scene.view(turned(spec, TURN_DEGREES), 4, to_first=turn_map(spec, -TURN_DEGREES, SIZE))
     light = (linear(found[FIRST].image) + linear(found[AGAIN].image)) / 2
     found[AVERAGED] = replace(found[FIRST], image=grey_levels(light))
     return found
@@ -68,51 +60,6 @@ def views(seed: int, circumstance: str) -> dict[str, View]:
 def strength_of(seed: int) -> int:
     """Which of STRENGTHS the circumstances of a laptop have: a third of the laptops each."""
     return seed % len(STRENGTHS)
-
-
-def stops_for(image: NDArray[np.uint8]) -> float:
-    """By how many stops another exposure differs from that of ``image``: to middle grey, or one less where that is near."""
-    wanted = math.log2(MIDDLE / max(float(linear(image).mean()), 1e-4))
-    if abs(wanted) < _LEAST_STOPS:
-        return -1.0
-    return float(np.clip(wanted, -MOST_STOPS, MOST_STOPS))
-
-
-def other_light(light: LightSpec) -> LightSpec:
-    """The same lamp on the opposite side: what it brightens, reflects and shadows is mirrored at the middle of the picture."""
-
-    def opposite(place: tuple[float, float]) -> tuple[float, float]:
-        return 1.0 - place[0], FRAME_HEIGHT - place[1]
-
-    return replace(
-        light,
-        direction=(light.direction + 180.0) % 360.0,
-        hot_spot=opposite(light.hot_spot),
-        specular_centre=opposite(light.specular_centre),
-        shadow_angle=(light.shadow_angle + 180.0) % 360.0,
-        shadow_offset=-light.shadow_offset,
-    )
-
-
-def turned(spec: SceneSpec, degrees: float) -> SceneSpec:
-    """``spec`` with the laptop turned clockwise about its middle, as a table turns it; lamp and camera stay."""
-    matrix = _about_middle(spec, degrees) @ np.asarray(spec.pose.homography).reshape(3, 3)
-    pose = replace(
-        spec.pose, homography=tuple(float(v) for v in matrix.ravel()), angle=spec.pose.angle + degrees
-    )
-    return replace(spec, pose=pose)
-
-
-def _about_middle(spec: SceneSpec, degrees: float) -> FloatArray:
-    middle = np.asarray(spec.pose.homography).reshape(3, 3) @ [500.0, spec.laptop.depth / 2, 1.0]
-    x, y = middle[:2] / middle[2]
-    return np.asarray(rotation_matrix(degrees, (2 * x, 2 * y)), float)
-
-
-def _turn(spec: SceneSpec, degrees: float) -> FloatArray:
-    """The turn in pixels of pictures of SIZE, whose frame is as wide as the picture."""
-    scale = np.diag([SIZE[0], SIZE[0], 1.0])
-    return scale @ _about_middle(spec, degrees) @ np.linalg.inv(scale)
 
 
 @dataclass(frozen=True)
@@ -133,11 +80,7 @@ class _Scene:
     ) -> View:
         """Picture ``number`` of ``spec``, ``stops`` brighter; ``lamp``: which place the dazzling lamp has."""
         shown, severity = self._exposed(stops)
-        camera = replace(
-            spec.camera,
-            exposure=spec.camera.exposure * 2.0 ** (shown / _DISPLAY),
-            motion=spec.camera.motion * 2.0**stops,
-        )
+        camera = replace(brighter(spec.camera, shown), motion=spec.camera.motion * 2.0**stops)
         scene = render(replace(spec, camera=camera), SIZE, noise_seed=spec.camera.noise_seed + number)
         picture = LabelledPicture.of(scene.image, scene.boxes, scene.labels)
         rng = np.random.default_rng([self.spec.seed, number])

@@ -53,6 +53,7 @@ class BlockReason(IntFlag):
     UNKNOWN_GATE_PUBLISHER = 33554432
     PANEL = 67108864
     UNCALIBRATED = 134217728
+    SECOND_VIEW = 268435456
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -81,6 +82,7 @@ BLOCK_REASONS = {
     "held": "held",
     "arm_failed": "the arm is not ready",
     "verifying": "verifying the removal",
+    "second_view": "waiting for a second view of the laptop",
     "fault": "fault",
     "contradicted": "a newer scene contradicts the permit",
     "not_active": "not active",
@@ -124,6 +126,8 @@ BLOCK_ADVICE = {
     "arm_failed": "check that the arm's driver runs, publishes `arm/status` at 20 Hz and offers `remove_sticker` once; "
     "after `max_attempts` failed removals at one place the operator is asked",
     "verifying": "wait; the scenes must show that the sticker is gone, else the gate tries again or asks",
+    "second_view": "wait; the cell changes light, exposure or angle, and after `second_view_timeout_s` the operator is asked; if "
+    "every second view times out, check that the cell serves `change_view`",
     "fault": "read the detail and the audit log, check the cell, then press `Reset the fault` on the operator page",
     "contradicted": "wait until the arm has stopped; the detail says what the newer scene shows",
     "not_active": "activate the supervisor (`ros2 lifecycle set /supervisor activate`); if `configure` failed, its log says "
@@ -236,6 +240,7 @@ PHASES = {
     "verifying": "verifying",
     "intervention": "waiting for the operator",
     "fault": "fault",
+    "second_view": "waiting for a second view",
 }
 """The states of the gate, by the names of ``GateState.STATE_*``."""
 
@@ -410,7 +415,14 @@ MESSAGES = {
     "not_seen_before": "the first view showed nothing there",
     "not_seen_again": "the second view shows nothing there",
     "views_disagree": "the two views disagree about it: {first} and {second}",
+    "views_not_comparable": "the first view doubted this laptop, and the two views cannot be compared",
     "several_there": "one of the two views shows several objects there: {count}",
+    "second_view_asked": "the cell was asked for {subject}",
+    "second_view_refused": "the cell took no second view",
+    "second_view_timeout": "no second view within {seconds} s",
+    "second_view_lost": "an earlier run took a second view of this laptop, and the first one is not known any more",
+    "second_view_ended": "the second view was given up",
+    "laptop_moved_since": "the laptop may have been turned since the question was asked: answer for the scene, e.g. rescan",
     "workpiece_left": "this workpiece is left to the operator",
     # arm and permit
     "goal_rejected": "the arm rejected the goal",
@@ -444,6 +456,7 @@ MESSAGES = {
     "operator_reported_fault": "{person} reported that something is wrong",
     "last_run_faulted": "the last run ended in a fault",
     "last_run_asked": "the last run ended while an operator was asked",
+    "last_run_viewed": "the last run ended while a second view was waited for",
     # what outside of scenes and arm closes the gate
     "audit_write_failed": "the audit log cannot be written",
     "audit_behind": "the disk is behind: an audit entry has waited for {seconds} s",
@@ -499,6 +512,9 @@ LOG_LINES = {
     "request_opened": "request {request} opened",
     "request_answered": "{person} answered {request}",
     "request_overdue": "request {request} is not answered yet; the gate stays closed",
+    "second_view_taken": "the cell reports a second view: {subject}",
+    "second_view_joined": "the second view joins decision {first}",
+    "second_view_unexpected": "the cell reports a second view {number}, which was not expected",
     "workpiece_arrived": "workpiece {workpiece} lies in the cell",
     "workpiece_done": "workpiece {workpiece} is done",
 }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sticker_uq.gate.assumptions.assumption_monitor import (
@@ -20,7 +21,9 @@ from sticker_uq.gate.events import (
     Event,
     Fault,
     PublishDecision,
+    RemovalVerified,
     Reply,
+    RequestView,
     SceneReceived,
     Tick,
 )
@@ -28,8 +31,9 @@ from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_sound
 from sticker_uq.gate.ranges import range_problem
+from sticker_uq.gate.second_view import guarded, without_object
 from sticker_uq.gate.settings import GateSettings, nanoseconds
-from sticker_uq.gate.state import NO_STREAK, NOT_CALIBRATED, GateState, SceneFacts
+from sticker_uq.gate.state import NO_STREAK, NOT_CALIBRATED, GateState, SceneFacts, SecondView
 from sticker_uq.gate.state_machine import step
 from sticker_uq.geometry import CellGeometry, locate_all
 from sticker_uq.scene import (
@@ -56,6 +60,7 @@ class GateController:
         self._settings = settings or GateSettings()
         self._state = GateState()
         self._watch = assumption_monitor_of(policy, watch or AssumptionSettings())
+        self._first: SceneAssessment | None = None
 
     @property
     def state(self) -> GateState:
@@ -118,7 +123,10 @@ class GateController:
             fault = Reason.of("scene_not_judged", detail=f"{type(error).__name__}: {error}")
             return self.handle(Fault((fault,)), now_ns)
         alarmed = self._alarmed(alarm, now_ns)
-        return (PublishDecision(decision, poses), *alarmed, *self.handle(event, now_ns))
+        effects = self.handle(event, now_ns)
+        if any(isinstance(effect, RequestView) for effect in effects):
+            self._first = assessment
+        return (PublishDecision(decision, poses), *alarmed, *effects)
 
     def on_tick(self, now_ns: int, steady_ns: int = 0) -> tuple[Effect, ...]:
         """Gate step by the clock: time has passed; the gate is published. ``steady_ns``: a clock that never jumps, to notice
@@ -138,6 +146,7 @@ class GateController:
         """Step the gate by any other event."""
         before = self._state
         self._state, effects = step(before, event, now_ns, self._settings)
+        self._keep_first(effects)
         alarm = self._let_watch_know(event, before, effects)
         return (*effects, *self._alarmed(alarm, now_ns))
 
@@ -146,11 +155,41 @@ class GateController:
         state = self._state
         # an image from before the change shows another workpiece, of unknown name
         present = assessment.stamp_ns > state.workpiece_ns
-        decision = judge(assessment, self._policy, state.memory, state.workpiece_id if present else "")
-        if not present or assessment.stamp_ns <= state.counts_after_ns or state.done:
+        second = state.second_view
+        if second is not None and second.guards:
+            decision = self._guarded(assessment, second)
+        else:
+            decision = judge(assessment, self._policy, state.memory, state.workpiece_id if present else "")
+        waiting = second is not None and second.waiting
+        if not present or waiting or assessment.stamp_ns <= state.counts_after_ns or state.done:
             return decision, None
         alarm = self._watch.see(assessment, decision)
         return self._watch.spot_checked(decision, state.memory), alarm
+
+    def _guarded(self, assessment: SceneAssessment, second: SecondView) -> SceneDecision:
+        """The decision about a scene after the cell was asked for a second view: the first one goes on forbidding."""
+        state = self._state
+        at_work = [work.target.box for work in (state.permit, state.verification) if work is not None]
+        return guarded(
+            self._first,
+            assessment,
+            self._policy,
+            second.view,
+            second.places,
+            state.memory,
+            state.workpiece_id,
+            at_work,
+        )
+
+    def _keep_first(self, effects: Sequence[Effect]) -> None:
+        """The first view is kept while it forbids anything, without what has been removed since."""
+        second = self._state.second_view
+        if second is None:
+            self._first = None
+        elif self._first is not None and second.places is not None:
+            for effect in effects:
+                if isinstance(effect, RemovalVerified):
+                    self._first = without_object(self._first, second.places.in_first(effect.target.box))
 
     def _let_watch_know(self, event: Event, before: GateState, effects: tuple[Effect, ...]) -> Alarm | None:
         after = self._state

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sticker_uq.gate import second_view_events as second_views
 from sticker_uq.gate.box_overlap import as_box, iou
 from sticker_uq.gate.events import (
     ImageArrived,
@@ -43,6 +44,8 @@ def receive(context: StepContext, event: SceneReceived) -> None:
     )
     if _has(problems, BlockReason.SOURCE_CHANGED):
         context.forget_places()
+    if not problems:
+        second_views.scene_came(context)
     permit = before.permit
     if permit is not None and permit.open and not problems:
         _compare(context, permit, decision)
@@ -142,9 +145,10 @@ def _act(context: StepContext, streak: Streak, decision: SceneDecision) -> None:
         if context.state.arm_ready:
             _grant(context, streak.target, decision)
     elif streak.outcome is Outcome.ASK:
-        ask_about_scene(
-            context, decision, tuple(r for r in decision.reasons if r.code != "perception_restricted")
-        )
+        doubts = tuple(r for r in decision.reasons if r.code != "perception_restricted")
+        reasons, objects = _asked(decision, doubts)
+        if not second_views.begin(context, decision, reasons, objects, bool(doubts)):
+            context.ask(reasons, objects, bool(doubts))
     else:
         by_operator = context.state.memory.scene_clean
         context.declare_done(True, Reason("operator_says_clean" if by_operator else "no_sticker_left"))
@@ -174,9 +178,16 @@ def ask_about_scene(context: StepContext, decision: SceneDecision, scene_reasons
     With ``scene_reasons`` the scene as a whole is uncertain, so that every possible sticker is in question, the sure ones too.
     The question says what the picture does not show, and which other picture might.
     """
-    whole_scene = bool(scene_reasons)
-    objects = tuple(v for v in decision.verdicts if _in_question(v, whole_scene))
-    context.ask((*scene_reasons, *what_is_missing(decision)), objects, whole_scene)
+    reasons, objects = _asked(decision, scene_reasons)
+    context.ask(reasons, objects, bool(scene_reasons))
+
+
+def _asked(
+    decision: SceneDecision, scene_reasons: tuple[Reason, ...]
+) -> tuple[tuple[Reason, ...], tuple[ObjectVerdict, ...]]:
+    """Why the operator is asked about ``decision``, and about which objects."""
+    objects = tuple(v for v in decision.verdicts if _in_question(v, bool(scene_reasons)))
+    return (*scene_reasons, *what_is_missing(decision)), objects
 
 
 def _in_question(verdict: ObjectVerdict, whole_scene: bool) -> bool:

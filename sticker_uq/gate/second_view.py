@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sticker_uq.gate.box_overlap import Box, as_box, cover, is_proper, same_place
+from sticker_uq.gate.box_overlap import Box, as_box, cover, iou, is_proper, same_place
 from sticker_uq.gate.judge import NOTHING_SAID, judge
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers
 from sticker_uq.gate.policy.policy import Policy
@@ -116,6 +116,11 @@ class Places:
         answers = tuple(replace(answer, box=self.in_second(answer.box)) for answer in memory.answers)
         return replace(memory, answers=answers)
 
+    def memory_in_first(self, memory: OperatorAnswers) -> OperatorAnswers:
+        """The operator's answers about places of the second view, about the gate's places of the first one."""
+        answers = tuple(replace(answer, box=self.in_first(answer.box)) for answer in memory.answers)
+        return replace(memory, answers=answers)
+
     def _moved(self, box: Box, matrix: FloatArray) -> Box:
         if self == SAME_PLACES or not is_proper(box):
             return box
@@ -162,7 +167,81 @@ def join(
         or not _comparable(first, second)
     ):
         return before
-    verdicts = _Joint(first, before, policy, view, places, answers).verdicts(after)
+    return _joined(first, before, after, policy, view, memory, places, answers)
+
+
+def guarded(
+    first: SceneAssessment | None,
+    later: SceneAssessment,
+    policy: Policy,
+    view: str,
+    places: Places | None,
+    memory: OperatorAnswers = NOTHING_SAID,
+    workpiece_id: str = "",
+    at_work: Sequence[Box] = (),
+) -> SceneDecision:
+    """What the gate decides about a picture ``later`` of a laptop whose ``first`` view led to a question.
+
+    As :func:`join`, for every picture from the second view until the laptop leaves: the decision is always about ``later``, and
+    ``memory`` has answers about places of ``later``. ``first`` is without what has been removed since (:func:`without_object`).
+    ``at_work``: places of ``later`` where the arm works or has worked: that nothing is seen there is no doubt.
+    ``places``: where places of ``later`` lie in ``first``. Where one of the two is not known, or the pictures cannot be compared,
+    a person decides about every object that none has decided about.
+    """
+    after = judge(later, policy, memory, workpiece_id)
+    if after.outcome is Outcome.BLOCKED:
+        return after
+    if first is None or places is None or not _comparable(first, later):
+        return _nothing_released(after, memory)
+    memory = places.memory_in_first(memory)
+    before = judge(first, policy, memory, workpiece_id)
+    if before.outcome is Outcome.BLOCKED:
+        return _nothing_released(after, memory)
+    return _joined(first, before, after, policy, view, memory, places, may_answer, at_work)
+
+
+def without_object(scene: SceneAssessment, box: Box) -> SceneAssessment:
+    """The gate's first view ``scene`` after the object at ``box`` of it was removed; of several the one that fits best."""
+    here = [o for o in (*scene.objects, *scene.unstable) if same_place(as_box(o.box), box)]
+    gone = max(here, key=lambda o: iou(as_box(o.box), box), default=None)
+    return replace(
+        scene,
+        objects=tuple(o for o in scene.objects if o is not gone),
+        unstable=tuple(o for o in scene.unstable if o is not gone),
+    )
+
+
+def _nothing_released(after: SceneDecision, memory: OperatorAnswers) -> SceneDecision:
+    """``after`` as far as it rests on a person's word: everything else is asked about."""
+    apart = Reason("views_not_comparable")
+    verdicts = tuple(
+        replace(v, verdict=Verdict.ASK, reasons=(apart,))
+        if v.verdict is Verdict.REMOVE and not v.by_operator
+        else v
+        for v in after.verdicts
+    )
+    if not memory.scene_checked:
+        reasons = tuple(dict.fromkeys((*after.reasons, apart)))
+        return replace(after, outcome=Outcome.ASK, verdicts=verdicts, reasons=reasons)
+    outcome = after.outcome
+    if outcome is Outcome.WORK and not any(v.verdict is Verdict.REMOVE for v in verdicts):
+        outcome = Outcome.ASK
+    return replace(after, outcome=outcome, verdicts=verdicts)
+
+
+def _joined(
+    first: SceneAssessment,
+    before: SceneDecision,
+    after: SceneDecision,
+    policy: Policy,
+    view: str,
+    memory: OperatorAnswers,
+    places: Places,
+    answers: Answering,
+    at_work: Sequence[Box] = (),
+) -> SceneDecision:
+    """``after`` as far as ``before``, the decision about ``first``, allows it; ``memory``: about places of the first picture."""
+    verdicts = _Joint(first, before, policy, view, places, answers, tuple(at_work)).verdicts(after)
     doubts = (*(r for r in before.reasons if not answers(view, r)), *after.reasons)
     outcome = Outcome.CLEAN
     if doubts:
@@ -220,6 +299,7 @@ class _Joint:
     view: str
     places: Places
     answers: Answering
+    at_work: tuple[Box, ...] = ()
 
     def verdicts(self, after: SceneDecision) -> tuple[ObjectVerdict, ...]:
         """The verdicts of the second view as far as the first one allows them, then what it does not show any more."""
@@ -290,6 +370,7 @@ class _Joint:
             if v.verdict is not Verdict.KEEP
             and not v.by_operator
             and not any(same_place(as_box(v.object.box), box) for box in shown)
+            and not any(same_place(self.places.in_second(as_box(v.object.box)), box) for box in self.at_work)
         ]
         return tuple(
             ObjectVerdict(

@@ -37,6 +37,8 @@ from sticker_uq.scene import ObjectClass, ObservedObject, Reason, SceneAssessmen
 from sticker_uq.testing.scenes import SECOND, START, assessment, observed
 from test.helpers.witness import POLICY, SETTINGS, K, Witness
 
+TWO_VIEWS = SETTINGS.model_copy(update={"second_views": "turn, light", "second_view_timeout_s": 1.0})
+"""Settings with which the cell is asked for a second view before a person is."""
 STICKER = observed()
 UNSURE = observed(shannon_entropy=1.5)
 SLIGHTLY_UNSURE = observed(shannon_entropy=1.2)
@@ -158,39 +160,53 @@ def running(settings: GateSettings = SETTINGS, workpiece: str = "laptop-1", poli
     return cell
 
 
-def permitted() -> Cell:
+def permitted(settings: GateSettings = SETTINGS) -> Cell:
     """A cell that holds a permit for the sticker at HERE; the arm has not answered."""
-    cell = running().scene(observed(), times=K)
+    cell = running(settings).scene(observed(), times=K)
     assert cell.phase is Phase.PERMITTED
     return cell
 
 
-def removing() -> Cell:
+def removing(settings: GateSettings = SETTINGS) -> Cell:
     """A cell whose arm works on the sticker at HERE."""
-    cell = permitted()
+    cell = permitted(settings)
     cell.send(GoalAccepted(cell.goal))
     assert cell.phase is Phase.REMOVING
     return cell
 
 
-def verifying() -> Cell:
+def verifying(settings: GateSettings = SETTINGS) -> Cell:
     """A cell whose arm says that it has peeled the sticker at HERE."""
-    cell = removing()
+    cell = removing(settings)
     cell.send(RemovalFinished(cell.goal, RemovalCode.NONE))
     assert cell.phase is Phase.VERIFYING
     return cell
 
 
-def asking() -> Cell:
+def asking(settings: GateSettings = SETTINGS) -> Cell:
     """A cell that asks about an uncertain object at HERE."""
-    cell = running().scene(observed(shannon_entropy=1.5), times=K)
+    cell = running(settings).scene(observed(shannon_entropy=1.5), times=K)
     assert cell.phase is Phase.INTERVENTION
     return cell
 
 
-def faulted() -> Cell:
+def arrived(settings: GateSettings = TWO_VIEWS) -> Cell:
+    """A cell in which a laptop has arrived since the supervisor was started, so that a second view may be taken of it."""
+    cell = running(settings).wait(0.1)
+    cell.send(WorkpieceChanged("laptop-2", cell.now))
+    return cell
+
+
+def waiting_for_view(settings: GateSettings = TWO_VIEWS) -> Cell:
+    """A cell that waits for a second view, because of an uncertain object at HERE."""
+    cell = arrived(settings).scene(observed(shannon_entropy=1.5), times=K)
+    assert cell.phase is Phase.SECOND_VIEW
+    return cell
+
+
+def faulted(settings: GateSettings = SETTINGS) -> Cell:
     """A cell with an internal error while the arm works."""
-    cell = removing()
+    cell = removing(settings)
     cell.send(Fault())
     assert cell.phase is Phase.FAULT
     return cell

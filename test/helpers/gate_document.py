@@ -41,6 +41,7 @@ _FAMILIES = {
     "release": "people",
     "reset": "people",
     "workpiece": "workpiece",
+    "view": "views",
     "fault": "fault",
     "deactivated": "activation",
     "activated": "activation",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sticker_uq.gate import second_view_events as second_views
 from sticker_uq.gate.box_overlap import Box, is_proper, same_place
 from sticker_uq.gate.events import (
     AnswerGiven,
@@ -17,6 +18,7 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.gate.operator.answers import Answer, SceneAnswer, contradiction
+from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import NO_STREAK, GateState, Request
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Reason
@@ -56,6 +58,8 @@ def _refusal(state: GateState, request: Request | None, event: AnswerGiven) -> R
         return Reason("person_missing")
     if event.answers and state.reference is not None and state.reference.source != request.source:
         return Reason("camera_changed_since")
+    if event.answers and request.moved:
+        return Reason("laptop_moved_since")
     for given in event.answers:
         if problem := _unusable(given.answer, given.box, state):
             return problem
@@ -132,5 +136,14 @@ def workpiece_changed(context: StepContext, event: WorkpieceChanged) -> None:
         return
     context.forget_workpiece()
     changed = event.stamp_ns if 0 < event.stamp_ns <= context.now else context.now
-    context.set(workpiece_id=event.workpiece_id, workpiece_ns=changed, counts_after_ns=changed)
+    if event.workpiece_id and event.workpiece_id == context.state.viewed_before:
+        second_views.remember(context)
+    began, latest = context.state.began_ns, context.now + nanoseconds(context.settings.max_clock_skew_s)
+    context.set(
+        workpiece_id=event.workpiece_id,
+        workpiece_ns=changed,
+        counts_after_ns=changed,
+        fresh=0 < began < event.stamp_ns <= latest,
+        viewed_before="",
+    )
     context.log(Severity.INFO, Reason.of("workpiece_arrived", workpiece=event.workpiece_id or "(unnamed)"))

@@ -88,10 +88,14 @@ def render(
 
 def laptop_to_picture(pose: PoseSpec, width: int, height: int) -> npt.NDArray[np.float64]:
     """Map (3,3) from the units of a rendered laptop to the pixels of a picture of that size."""
-    frame_scale = min(width, height / FRAME_HEIGHT)
-    left, top = (width - frame_scale) / 2, (height - frame_scale * FRAME_HEIGHT) / 2
-    to_picture = np.array([[frame_scale, 0, left], [0, frame_scale, top], [0, 0, 1]])
-    return to_picture @ np.asarray(pose.homography).reshape(3, 3)
+    return frame_to_picture(width, height) @ np.asarray(pose.homography).reshape(3, 3)
+
+
+def frame_to_picture(width: int, height: int) -> npt.NDArray[np.float64]:
+    """Map (3,3) from the reference frame of a rendered scene to the pixels of a picture of that size."""
+    scale = min(width, height / FRAME_HEIGHT)
+    left, top = (width - scale) / 2, (height - scale * FRAME_HEIGHT) / 2
+    return np.array([[scale, 0, left], [0, scale, top], [0, 0, 1]])
 
 
 def _light_and_compose(
