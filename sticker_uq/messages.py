@@ -422,6 +422,8 @@ MESSAGES = {
     "second_view_timeout": "no second view within {seconds} s",
     "second_view_lost": "an earlier run took a second view of this laptop, and the first one is not known any more",
     "second_view_ended": "the second view was given up",
+    "second_view_late": "the cell took the second view after the wait for it had ended: the laptop may have moved",
+    "places_unusable": "the cell took a second view, but where the laptop lies in it is not known",
     "laptop_moved_since": "the laptop may have been turned since the question was asked: answer for the scene, e.g. rescan",
     "workpiece_left": "this workpiece is left to the operator",
     # arm and permit

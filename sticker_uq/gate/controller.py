@@ -155,18 +155,19 @@ class GateController:
         state = self._state
         # an image from before the change shows another workpiece, of unknown name
         present = assessment.stamp_ns > state.workpiece_ns
+        workpiece = state.workpiece_id if present else ""
         second = state.second_view
         if second is not None and second.guards:
-            decision = self._guarded(assessment, second)
+            decision = self._guarded(assessment, second, workpiece)
         else:
-            decision = judge(assessment, self._policy, state.memory, state.workpiece_id if present else "")
+            decision = judge(assessment, self._policy, state.memory, workpiece)
         waiting = second is not None and second.waiting
         if not present or waiting or assessment.stamp_ns <= state.counts_after_ns or state.done:
             return decision, None
         alarm = self._watch.see(assessment, decision)
         return self._watch.spot_checked(decision, state.memory), alarm
 
-    def _guarded(self, assessment: SceneAssessment, second: SecondView) -> SceneDecision:
+    def _guarded(self, assessment: SceneAssessment, second: SecondView, workpiece_id: str) -> SceneDecision:
         """The decision about a scene after the cell was asked for a second view: the first one goes on forbidding."""
         state = self._state
         at_work = [work.target.box for work in (state.permit, state.verification) if work is not None]
@@ -177,7 +178,7 @@ class GateController:
             second.view,
             second.places,
             state.memory,
-            state.workpiece_id,
+            workpiece_id,
             at_work,
         )
 
@@ -189,7 +190,8 @@ class GateController:
         elif self._first is not None and second.places is not None:
             for effect in effects:
                 if isinstance(effect, RemovalVerified):
-                    self._first = without_object(self._first, second.places.in_first(effect.target.box))
+                    place = second.places.in_first(effect.target.box)
+                    self._first = without_object(self._first, place, effect.target.label)
 
     def _let_watch_know(self, event: Event, before: GateState, effects: tuple[Effect, ...]) -> Alarm | None:
         after = self._state

@@ -155,10 +155,13 @@ class WorkpieceChanged:
 
 @dataclass(frozen=True)
 class ViewTaken:
-    """Gate event: the cell reports that the second view ``number`` stands; ``places``: where its places lie in the first one."""
+    """Gate event: the cell reports that the second view ``number`` stands; ``places``: where its places lie in the first one.
+
+    None where what the cell said about places cannot be used: the laptop may lie anywhere.
+    """
 
     number: int
-    places: Places
+    places: Places | None
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,9 @@ class Places:
 
     def __post_init__(self) -> None:
         values = np.asarray(self.matrix, float)
-        if values.shape != (9,) or not np.isfinite(values).all() or abs(np.linalg.det(self._array)) < 1e-12:
+        with np.errstate(all="ignore"):
+            size = abs(np.linalg.det(values.reshape(3, 3))) if values.shape == (9,) else 0.0
+        if not (np.isfinite(values).all() and 1e-12 <= size < math.inf):
             raise InvalidInput(
                 f"map of places {self.matrix!r}: expected nine finite numbers of an invertible map"
             )
@@ -102,6 +104,35 @@ class Places:
     @property
     def _array(self) -> FloatArray:
         return np.asarray(self.matrix, float).reshape(3, 3)
+
+    def is_turn(self, image_size: tuple[int, int]) -> bool:
+        """Whether the gate may believe that a turned laptop looks so in pictures of ``image_size`` (width, height).
+
+        Nothing is mirrored, no length changes by more than a factor of two, and the middle stays in the picture.
+        """
+        width, height = image_size
+        middle, *corners = (
+            self._place_and_stretch(x * width, y * height)
+            for x, y in ((0.5, 0.5), (0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
+        )
+        (x, y), _, depth = middle
+        inside = 0.0 <= x <= width and 0.0 <= y <= height
+        return inside and all(
+            other * depth > 0.0
+            and bool(np.isfinite(stretch).all())
+            and np.linalg.det(stretch) > 0.0
+            and bool(np.all(np.abs(np.log2(np.linalg.svd(stretch, compute_uv=False))) <= 1.0))
+            for _, stretch, other in (middle, *corners)
+        )
+
+    def _place_and_stretch(self, x: float, y: float) -> tuple[FloatArray, FloatArray, float]:
+        """Where a place of the second view lies in the first, the derivative (2, 2) of the map there, and the depth."""
+        matrix = self._array
+        with np.errstate(all="ignore"):
+            *there, depth = matrix @ [x, y, 1.0]
+            place = np.asarray(there) / depth
+            stretch = (matrix[:2, :2] - np.outer(place, matrix[2, :2])) / depth
+        return place, stretch, float(depth)
 
     def in_first(self, box: Box) -> Box:
         """The gate's ``box`` of the second view as a box of the first one."""
@@ -200,10 +231,13 @@ def guarded(
     return _joined(first, before, after, policy, view, memory, places, may_answer, at_work)
 
 
-def without_object(scene: SceneAssessment, box: Box) -> SceneAssessment:
-    """The gate's first view ``scene`` after the object at ``box`` of it was removed; of several the one that fits best."""
+def without_object(scene: SceneAssessment, box: Box, label: ObjectClass) -> SceneAssessment:
+    """The gate's first view ``scene`` after the object at ``box`` of it, a ``label``, was removed.
+
+    Of several the one that fits best; one of another class only where there is none of this one, else it goes on forbidding.
+    """
     here = [o for o in (*scene.objects, *scene.unstable) if same_place(as_box(o.box), box)]
-    gone = max(here, key=lambda o: iou(as_box(o.box), box), default=None)
+    gone = max(here, key=lambda o: (o.label is label, iou(as_box(o.box), box)), default=None)
     return replace(
         scene,
         objects=tuple(o for o in scene.objects if o is not gone),

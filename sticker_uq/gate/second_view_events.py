@@ -14,7 +14,7 @@ from sticker_uq.gate.events import RequestView, Severity, ViewForgotten, ViewJoi
 from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.gate.permit_consistency import left_out
 from sticker_uq.gate.second_view import SAME_PLACES, view_for
-from sticker_uq.gate.state import BlockReason, GateState, Question, SecondView
+from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Question, SecondView
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import ObjectVerdict, Reason, SceneDecision
 
@@ -63,12 +63,45 @@ def _may_ask(state: GateState) -> bool:
 
 
 def view_taken(context: StepContext, event: ViewTaken) -> None:
-    """Gate step: the new view stands: images taken from now on show it."""
+    """Gate step: the new view stands: images taken from now on show it. A map of places that cannot be is the question."""
     second = _awaited(context, event.number)
     if second is None:
+        _taken_late(context, event)
         return
-    context.set(second_view=replace(second, answered=True, places=event.places), counts_after_ns=context.now)
+    reference, places = context.state.reference, event.places
+    if reference is None or places is None or not places.is_turn(reference.image_size):
+        places = None
+    context.set(second_view=replace(second, answered=True, places=places), counts_after_ns=context.now)
     context.log(Severity.INFO, Reason("second_view_taken", second.view))
+    if places is None:
+        _end(context, Reason("places_unusable"))
+
+
+def _taken_late(context: StepContext, event: ViewTaken) -> None:
+    """The laptop was moved after the wait for it had ended: what was said and permitted about places is void."""
+    second, request = context.state.second_view, context.state.request
+    if (
+        second is None
+        or second.number != event.number
+        or second.answered
+        or second.refused
+        or not second.ended
+    ):
+        return
+    if event.places is not None and event.places == second.places:
+        return
+    late = Reason("second_view_late")
+    context.revoke(BlockReason.CONTRADICTED, late)
+    context.forget_places()
+    second, permit = context.state.second_view, context.state.permit
+    context.set(
+        second_view=second and replace(second, answered=True),
+        permit=permit and replace(permit, foreign=True),
+        request=request and replace(request, moved=True),
+        counts_after_ns=context.now,
+        streak=NO_STREAK,
+    )
+    context.log(Severity.WARNING, late)
 
 
 def view_refused(context: StepContext, event: ViewRefused) -> None:
@@ -83,14 +116,7 @@ def view_forgotten(context: StepContext, event: ViewForgotten) -> None:
     """Gate step: an earlier run asked for a second view of a workpiece that may still lie in the cell."""
     context.set(viewed_before=event.workpiece_id)
     if not context.state.workpiece_id:  # it may lie there: scenes may come before the cell has said what does
-        remember(context)
-
-
-def remember(context: StepContext) -> None:
-    """Gate step: the workpiece had a second view in an earlier run: a person decides about everything on it."""
-    lost = Reason("second_view_lost")
-    context.set(second_view=SecondView(context.state.views, "", context.now, ended=lost))
-    context.log(Severity.WARNING, lost)
+        context.remember_second_view()
 
 
 def scene_came(context: StepContext) -> None:

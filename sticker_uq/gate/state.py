@@ -115,7 +115,7 @@ class Permit:
     ``revoked_ns`` is None while the permit is open; after that ``revoked`` and ``revoked_for`` say why and nothing reopens it.
     ``settings`` are those it was granted under. ``around``: label and place of the other objects detected when it was granted;
     ``doubts``: scenes in a row that doubt the object slightly. ``lost``: the arm's server went away, so that no end will be
-    reported; ``escalated``: the arm did not report it in time; ``foreign``: the workpiece it was for has left the cell.
+    reported; ``escalated``: the arm did not report it in time; ``foreign``: its workpiece has left the cell or was moved.
     """
 
     goal_id: int
@@ -155,7 +155,7 @@ class Request:
 
     ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is uncertain; ``source``: where the image in
     question came from, see :attr:`SceneFacts.source`; ``objectors``: monitors of the panel that objected to removing an object.
-    ``moved``: the laptop may have been turned since that image, so that places in it mean nothing.
+    ``moved``: the laptop may have been moved since that image, so that places in it mean nothing.
     """
 
     request_id: str

@@ -22,7 +22,7 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.gate.settings import GateSettings, nanoseconds
-from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Question, Request, Target
+from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Question, Request, SecondView, Target
 from sticker_uq.scene import ObjectVerdict, Reason, Verdict
 
 
@@ -236,3 +236,13 @@ class StepContext:
             streak=NO_STREAK,
             undecided_ns=0,
         )
+        if (
+            self.state.viewed_before
+        ):  # while nobody names the workpiece it may be that one, whatever is done with it
+            self.remember_second_view()
+
+    def remember_second_view(self) -> None:
+        """Gate step: the workpiece had a second view in an earlier run: a person decides about everything on it."""
+        lost = Reason("second_view_lost")
+        self.set(second_view=SecondView(self.state.views, "", self.now, ended=lost))
+        self.log(Severity.WARNING, lost)

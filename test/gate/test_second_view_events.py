@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gate takes a second view before it asks: once per workpiece, closed all the while, and never against the first view."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from sticker_uq.gate.events import (
     Hold,
     Impediment,
     OpenIntervention,
+    Release,
     RemovalCode,
     RequestView,
     Reset,
@@ -38,10 +40,20 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.second_view import SAME_PLACES, Places, guarded, without_object
 from sticker_uq.gate.state import BlockReason
-from sticker_uq.scene import ObjectClass, ObservedObject, Outcome, Reason, SceneAssessment, Status, Verdict
+from sticker_uq.scene import (
+    InvalidInput,
+    ObjectClass,
+    ObservedObject,
+    Outcome,
+    Reason,
+    SceneAssessment,
+    Status,
+    Verdict,
+)
 from sticker_uq.testing.scenes import HERE, START, THERE, assessment, observed
 from test.gate.test_second_view import POLICY, scenes
 from test.helpers.gate import (
+    CANCELLED,
     LOGO,
     STICKER,
     TWO_VIEWS,
@@ -358,7 +370,7 @@ def test_a_new_workpiece_closes_the_matter_as_it_closes_a_question() -> None:
 
 
 def test_a_late_answer_changes_nothing_but_the_log() -> None:
-    cell = waiting_for_view().tick(11)
+    cell = waiting_for_view(OTHER_LIGHT).tick(11)
     before = cell.state
     cell.send(ViewTaken(before.views, SAME_PLACES))
     assert replace(cell.state, now_ns=0) == replace(before, now_ns=0)
@@ -453,6 +465,142 @@ def test_the_audit_log_names_both_scenes() -> None:
     }
 
 
+# attacks: what a cell, an operator or a restart may do at the wrong moment
+
+
+def approved_late(cell: Cell) -> Cell:
+    """After a wait that timed out, a person looks again and lets the object at HERE be removed."""
+    assert answer(cell.tick(11), scene=SceneAnswer.RESCAN)
+    cell.scene(UNSURE, times=K)
+    assert cell.phase is Phase.INTERVENTION
+    return cell
+
+
+def test_a_turn_that_ends_after_the_time_limit_voids_what_was_answered_about_places() -> None:
+    cell = approved_late(waiting_for_view())
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
+    taken(cell, TURN)
+    assert not cell.scene(LOGO, times=3 * K).sent(SendGoal)
+    assert cell.phase is Phase.INTERVENTION
+
+
+def test_a_turn_that_ends_after_the_time_limit_voids_the_places_of_the_open_question() -> None:
+    cell = approved_late(waiting_for_view())
+    taken(cell, TURN)
+    assert not answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
+    assert codes(cell.reply().reasons) == ["laptop_moved_since"]
+    assert answer(cell, scene=SceneAnswer.RESCAN)
+    assert not cell.scene(LOGO, times=3 * K).sent(SendGoal)
+
+
+def test_a_turn_that_ends_after_the_time_limit_stops_the_arm() -> None:
+    cell = approved_late(waiting_for_view())
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
+    cell.scene(UNSURE, times=K)
+    cell.send(GoalAccepted(cell.goal))
+    assert cell.state.open
+    taken(cell, TURN)
+    assert not cell.state.open
+    finish(cell, CANCELLED)
+    cell.scene(LOGO, times=3 * K)
+    assert len(cell.sent(SendGoal)) == 1
+
+
+def test_a_change_of_light_that_moved_the_laptop_after_all_is_no_longer_compared_place_by_place() -> None:
+    cell = waiting_for_view(OTHER_LIGHT).tick(11)
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
+    taken(cell, TURN)
+    assert not cell.scene(LOGO, times=3 * K).sent(SendGoal)
+
+
+UNLIKELY = {
+    "unknown": None,
+    "mirrored": Places((-1.0, 0.0, 640.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),
+    "shrunk": Places((0.01, 0.0, 140.0, 0.0, 0.01, 130.0, 0.0, 0.0, 1.0)),
+    "huge": Places((1e9, 0.0, -1.4e11, 0.0, 1e9, -1.3e11, 0.0, 0.0, 1.0)),
+    "out of the picture": Places((1.0, 0.0, 9000.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),
+    "sheared": Places((1.0, 5.0, -650.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),
+    "horizon in the picture": Places((1.0, 0.0, 0.0, 0.0, 1.0, 0.0, -0.004, 0.0, 1.0)),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKELY)
+@pytest.mark.parametrize("offered", [TWO_VIEWS, OTHER_LIGHT])
+def test_a_map_of_places_that_no_turned_laptop_has_ends_in_the_question(
+    name: str, offered: GateSettings
+) -> None:
+    cell = waiting_for_view(offered)
+    cell.send(ViewTaken(cell.state.views, UNLIKELY[name]))
+    assert "places_unusable" in codes(question(cell).reasons)
+    assert not answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
+    assert answer(cell, scene=SceneAnswer.RESCAN)
+    cell.scene(STICKER, times=3 * K)
+    assert not cell.sent(SendGoal)
+    assert "views_not_comparable" in codes(cell.sent(OpenIntervention)[-1].reasons)
+
+
+@pytest.mark.parametrize("matrix", [(1e200,) * 9, (1e200, 0.0, 0.0, 0.0, 1e200, 0.0, 0.0, 0.0, -1e200)])
+def test_a_map_whose_determinant_overflows_is_refused(matrix: tuple[float, ...]) -> None:
+    with pytest.raises(InvalidInput, match="invertible"):
+        Places(matrix)
+
+
+@pytest.mark.parametrize("degrees", [-45.0, -6.0, 6.0, 45.0])
+def test_a_turn_about_the_middle_of_the_picture_is_likely(degrees: float) -> None:
+    c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    turn = Places((c, -s, 320 - 320 * c + 240 * s, s, c, 240 - 320 * s - 240 * c, 0.0, 0.0, 1.0))
+    cell = taken(waiting_for_view(), turn)
+    assert cell.phase is Phase.SECOND_VIEW
+    assert cell.state.second_view is not None
+    assert cell.state.second_view.places == turn
+
+
+def test_what_was_turned_out_of_the_picture_can_be_answered() -> None:
+    edge = (0.0, 100.0, 60.0, 160.0)
+    cell = arrived().scene(observed(edge, shannon_entropy=1.5), times=K)
+    taken(cell, TURN).scene(times=2 * K)
+    (asked,) = question(cell).objects
+    box = as_box(asked.object.box)
+    assert box[0] < 0
+    assert answer(cell, OperatorAnswer(Answer.NOT_THERE, box))
+    assert cell.scene(times=2 * K).sent(DeclareDone)
+
+
+@pytest.mark.parametrize("how", ["hold", "done"])
+def test_after_a_restart_nothing_unlocks_a_laptop_without_a_name(how: str) -> None:
+    cell = Cell(TWO_VIEWS)
+    for event in (Tick(cell.steady), ViewForgotten("laptop-1"), Activated(), ArmReady(True)):
+        cell.send(event)
+    if how == "hold":
+        cell.send(Hold())
+        cell.send(Release())
+    else:
+        cell.scene(times=3 * K)
+        assert answer(cell, scene=SceneAnswer.CLEAN)
+        cell.scene(times=K)
+        assert cell.state.done
+    cell.scene(STICKER, times=4 * K)
+    assert not cell.sent(SendGoal)
+    cell.wait(0.1).send(WorkpieceChanged("laptop-2", cell.now))
+    assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
+
+
+def test_of_a_sticker_and_a_logo_at_a_place_the_logo_goes_on_forbidding() -> None:
+    logo = observed((102.0, 100.0, 182.0, 160.0), label=ObjectClass.LOGO)
+    sticker = observed((108.0, 104.0, 188.0, 164.0))
+    left = without_object(assessment(sticker, logo), as_box(logo.box), ObjectClass.STICKER)
+    assert [o.label for o in left.objects] == [ObjectClass.LOGO]
+
+
+def test_a_laptop_whose_message_is_older_than_the_present_one_may_have_had_a_second_view() -> None:
+    cell = waiting_for_view()
+    stamp = cell.state.workpiece_ns
+    cell.wait(0.1).send(WorkpieceChanged("laptop-3", cell.now))
+    cell.wait(0.1).send(WorkpieceChanged("laptop-2", stamp))
+    assert cell.scene(UNSURE, times=K).phase is Phase.INTERVENTION
+    assert len(cell.sent(RequestView)) == 1
+
+
 # any two views
 
 
@@ -532,6 +680,6 @@ def test_the_first_view_only_forbids(
 def test_what_was_removed_is_missed_no_longer_and_of_two_things_at_a_place_one_was() -> None:
     near = observed((104.0, 100.0, 184.0, 160.0), label=ObjectClass.LOGO)
     scene = assessment(STICKER, near, observed(THERE))
-    left = without_object(scene, HERE)
+    left = without_object(scene, HERE, ObjectClass.STICKER)
     assert [as_box(o.box) for o in left.objects] == [as_box(near.box), THERE]
-    assert without_object(left, (600.0, 10.0, 620.0, 30.0)) == left
+    assert without_object(left, (600.0, 10.0, 620.0, 30.0), ObjectClass.STICKER) == left

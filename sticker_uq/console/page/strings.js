@@ -234,6 +234,7 @@ export const STRINGS = {
     views_not_comparable: "The first view of this laptop left a doubt, and a second one cannot be compared with it",
     second_view_asked: "Asked for {subject}", second_view_refused: "The second view was refused", second_view_timeout: "The second view did not come within {seconds} s",
     second_view_lost: "This laptop had a second view in an earlier run, and its first picture is lost",
+    second_view_late: "The second view came too late: the laptop may have moved", places_unusable: "Where the laptop lies in the second view is not known",
     second_view_ended: "The second view was given up", laptop_moved_since: "the laptop may have been turned since the question was asked, answer for the whole picture",
     workpiece_left: "This laptop is finished by hand", goal_rejected: "The arm rejected the task", arm_reported: "The arm reported: {subject}",
     arm_stopped: "Somebody stopped the arm", arm_stopping: "Waiting for the arm to stop", arm_silent: "No heartbeat from the arm",

@@ -141,7 +141,10 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRe
         case ev.WorkpieceChanged(workpiece_id, stamp_ns):
             yield "workpiece", {"workpiece_id": workpiece_id, "stamp_ns": stamp_ns}
         case ev.ViewTaken(number, places):
-            yield "second_view_taken", {"number": number, "places": list(places.matrix)}
+            yield (
+                "second_view_taken",
+                {"number": number, "places": None if places is None else list(places.matrix)},
+            )
         case ev.ViewRefused(number, detail):
             yield "second_view_refused", {"number": number, "detail": detail}
         case ev.GoalAccepted(goal_id):

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sticker_uq.gate import second_view_events as second_views
-from sticker_uq.gate.box_overlap import Box, is_proper, same_place
+from sticker_uq.gate.box_overlap import is_proper, same_place
 from sticker_uq.gate.events import (
     AnswerGiven,
     CancelGoal,
@@ -17,7 +16,7 @@ from sticker_uq.gate.events import (
     Severity,
     WorkpieceChanged,
 )
-from sticker_uq.gate.operator.answers import Answer, SceneAnswer, contradiction
+from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, SceneAnswer, contradiction
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import NO_STREAK, GateState, Request
 from sticker_uq.gate.step_context import StepContext
@@ -61,7 +60,7 @@ def _refusal(state: GateState, request: Request | None, event: AnswerGiven) -> R
     if event.answers and request.moved:
         return Reason("laptop_moved_since")
     for given in event.answers:
-        if problem := _unusable(given.answer, given.box, state):
+        if problem := _unusable(given, request, state):
             return problem
     if problem := contradiction(event.answers, event.scene_answer):
         return problem
@@ -73,11 +72,14 @@ def _refusal(state: GateState, request: Request | None, event: AnswerGiven) -> R
     return next((Reason("object_unanswered", box=box) for box in open_boxes), None)
 
 
-def _unusable(answer: Answer, box: Box, state: GateState) -> Reason | None:
-    if answer is Answer.UNKNOWN:
+def _unusable(given: OperatorAnswer, request: Request, state: GateState) -> Reason | None:
+    box = given.box
+    if given.answer is Answer.UNKNOWN:
         return Reason("answer_unknown", box=box)
     if not is_proper(box):
         return Reason("box_without_area", box=box)
+    if box in request.boxes and not given.removes:
+        return None  # what an earlier view shows and is asked about may lie outside of the newer picture
     width, height = state.reference.image_size if state.reference is not None else (0, 0)
     if box[0] < 0 or box[1] < 0 or box[2] > width or box[3] > height:
         return replace(Reason.of("box_outside_image", width=width, height=height), box=box)
@@ -134,16 +136,21 @@ def workpiece_changed(context: StepContext, event: WorkpieceChanged) -> None:
     """Gate step: another workpiece lies in the cell: begin anew with images taken after the change."""
     if event.workpiece_id == context.state.workpiece_id:
         return
+    named, before = event.workpiece_id, context.state
+    if named and named != before.viewed_before:
+        context.set(viewed_before="")
     context.forget_workpiece()
     changed = event.stamp_ns if 0 < event.stamp_ns <= context.now else context.now
-    if event.workpiece_id and event.workpiece_id == context.state.viewed_before:
-        second_views.remember(context)
-    began, latest = context.state.began_ns, context.now + nanoseconds(context.settings.max_clock_skew_s)
+    # a message that is older than the present workpiece names one that has been here before
+    after, latest = (
+        max(before.began_ns, before.workpiece_ns),
+        context.now + nanoseconds(context.settings.max_clock_skew_s),
+    )
     context.set(
-        workpiece_id=event.workpiece_id,
+        workpiece_id=named,
         workpiece_ns=changed,
         counts_after_ns=changed,
-        fresh=0 < began < event.stamp_ns <= latest,
-        viewed_before="",
+        fresh=bool(before.began_ns) and after < event.stamp_ns <= latest,
+        viewed_before="" if named else before.viewed_before,
     )
-    context.log(Severity.INFO, Reason.of("workpiece_arrived", workpiece=event.workpiece_id or "(unnamed)"))
+    context.log(Severity.INFO, Reason.of("workpiece_arrived", workpiece=named or "(unnamed)"))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from rclpy.node import Node
@@ -58,13 +58,7 @@ class ViewClient:
     def _on_response(self, number: int, future: Future) -> None:
         if future is self._pending:
             self._pending = None
-            event = event_of(number, future.result())
-            if event is not None:
-                self._happened(event)
-            else:
-                self._node.get_logger().error(
-                    f"{self._client.srv_name} reports a new view without a map of places: it does not count"
-                )
+            self._happened(event_of(number, future.result()))
 
     def _drop(self) -> None:
         self._unserved = None
@@ -73,18 +67,11 @@ class ViewClient:
         self._pending = None
 
 
-def event_of(number: int, response: ChangeView.Response) -> ViewTaken | ViewRefused | None:
-    """What the cell's response to the supervisor's request ``number`` means.
-
-    None for a changed view without a usable map of places: the laptop may lie anywhere, so that the time limit decides.
-    """
+def event_of(number: int, response: ChangeView.Response) -> ViewTaken | ViewRefused:
+    """What the cell's response to the supervisor's request ``number`` means; no places where their map cannot be inverted."""
     if not response.changed:
         return ViewRefused(number, response.message)
     try:
-        return ViewTaken(number, _places_of(response.places))
+        return ViewTaken(number, Places.of(np.asarray(response.places, float)))
     except InvalidInput:
-        return None
-
-
-def _places_of(values: Sequence[float]) -> Places:
-    return Places.of(np.asarray(values, float))
+        return ViewTaken(number, None)

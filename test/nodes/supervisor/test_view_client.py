@@ -63,7 +63,7 @@ def test_the_view_that_is_wanted_is_in_the_request_and_the_next_scenes_are_joine
     [
         (None, "second_view_refused", "change_view"),
         ({"changed": False, "message": "the lamp is broken"}, "second_view_refused", "the lamp is broken"),
-        ({"changed": True}, "second_view_timeout", "0.5"),  # without a map of places
+        ({"changed": True}, "places_unusable", "not known"),  # without a map of places
     ],
 )
 def test_a_missing_refusing_or_careless_service_ends_in_the_question(
@@ -90,8 +90,8 @@ def test_a_laptop_that_two_nodes_would_turn_is_turned_by_none(bench: Bench) -> N
 
 
 @pytest.mark.parametrize("places", [[0.0] * 9, [float("nan")] * 9])
-def test_a_changed_view_without_a_map_of_places_is_no_answer(places: list[float]) -> None:
-    assert event_of(1, ChangeView.Response(changed=True, places=places)) is None
+def test_a_changed_view_without_a_map_of_places_has_no_places(places: list[float]) -> None:
+    assert event_of(1, ChangeView.Response(changed=True, places=places)) == ViewTaken(1, None)
     assert event_of(1, ChangeView.Response(changed=False, message="no", places=places)) == ViewRefused(
         1, "no"
     )
