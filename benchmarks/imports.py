@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,12 +31,16 @@ def cost(program: str) -> tuple[float, float]:
 
     Raises RuntimeError when it fails.
     """
-    process = subprocess.Popen([sys.executable, "-c", program])
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{program!r} ended with status {process.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    asked = f"{program}\nimport resource\n" + (
+        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "most = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "print(used.ru_utime + used.ru_stime, most.split()[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{program!r} ended with status {done.returncode}: {done.stderr.strip()}")
+    seconds, kilobytes = done.stdout.split()[-2:]
+    return float(seconds), float(kilobytes) / 1024
 
 
 def measure(times: int) -> list[dict[str, Any]]:
