@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Importing torchvision without the compiler of torch.
 
-One line of ``torchvision.ops.roi_align`` (0.25 and later) imports ``torch._dynamo`` for a function that only says whether
-compiling is possible. The import costs nearly as much time as torch itself, and 140 MB, in every process that detects.
+One line of ``torchvision.ops.roi_align`` (0.27) imports ``torch._dynamo`` for a function that only says whether
+compiling is possible. Every process that detects would pay for it at its start (``benchmarks/imports.py`` measures how much).
 Here that line gets a function that imports the compiler when it is called.
 """
 

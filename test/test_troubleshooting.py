@@ -27,7 +27,17 @@ def test_every_reason_has_advice_of_its_own() -> None:
 
 def test_parameters_that_the_advice_names_exist() -> None:
     parameters = (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8")
-    topics = {"camera_info", "lid_pose", "remove_sticker", "last_error", "gate", "operate", "reset", "scene"}
+    topics = {
+        "camera_info",
+        "lid_pose",
+        "remove_sticker",
+        "last_error",
+        "gate",
+        "operate",
+        "reset",
+        "scene",
+        "change_view",
+    }
     for code, advice in BLOCK_ADVICE.items():
         named = {name.partition(":")[0] for name in re.findall(r"`([a-z_]+(?:: ?\d+|:=\w+)?)`", advice)}
         missing = {name for name in named - topics if f"`{name}`" not in parameters}

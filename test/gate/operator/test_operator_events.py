@@ -127,10 +127,15 @@ def test_a_doubt_about_the_scene_puts_every_sticker_in_question() -> None:
             "object_unanswered",
         ),
         ({"answers": (OperatorAnswer(Answer.REMOVE, (9.0, 9.0, 5.0, 5.0)),)}, "box_without_area"),
+        ({"answers": (OperatorAnswer(Answer.MISSED, (600.0, 400.0, 641.0, 470.0)),)}, "box_outside_image"),
+        ({"answers": (OperatorAnswer(Answer.MISSED, (600.0, 400.0, 640.0, 481.0)),)}, "box_outside_image"),
+        ({"answers": (OperatorAnswer(Answer.MISSED, (-1.0, 400.0, 640.0, 470.0)),)}, "box_outside_image"),
+        ({"answers": (OperatorAnswer(Answer.MISSED, (0.0, -1.0, 640.0, 470.0)),)}, "box_outside_image"),
         (
-            {"answers": (OperatorAnswer(Answer.MISSED, (600.0, 400.0, 700.0, 470.0)),)},
-            "box_outside_image",
+            {"answers": (OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.KEEP, HERE))},
+            "answers_differ",
         ),
+        ({"scene_answer": SceneAnswer.CLEAN}, "scene_answer_with_removal"),
         ({"answers": (OperatorAnswer(Answer.MISSED, (0.0, 0.0, float("nan"), 9.0)),)}, "box_without_area"),
     ],
 )
