@@ -107,7 +107,7 @@ def adversarial(
                     if attack is None:
                         attempt = deepfool(model, pictures[at], classes[at])
                     else:
-                        attempt = attack(model, pictures[at], classes[at], epsilon, **drawn)  # type: ignore[arg-type]
+                        attempt = attack(model, pictures[at], classes[at], epsilon, **drawn)
                     with torch.no_grad():
                         fooled = model(attempt).argmax(dim=1) != classes[at]
                     results.append(attempt[fooled].numpy())
