@@ -69,8 +69,8 @@ def areas_of(material: Material, made: AmbiguousCrops, settings: StudySettings, 
     with mock.patch.object(surprise, "factor", empirical):
         for name in ("lsa", "mdsa"):
             found[f"{name}: covariance not shrunk"] = _areas(name, fitted, seen)
-    without = {name: _later_layers(objects) for name, objects in seen.items()}
-    found["dissector: first layer with the weight 0"] = _areas("dissector", _later_layers(fitted), without)
+    without = {name: later_layers(objects) for name, objects in seen.items()}
+    found["dissector: first layer with the weight 0"] = _areas("dissector", later_layers(fitted), without)
     for passes in (10, settings.passes, PASSES):
         first = {name: _first_passes(objects, passes) for name, objects in seen.items()}
         found[f"mc_variation_ratio: {passes} passes"] = _areas("mc_variation_ratio", fitted, first)
@@ -131,7 +131,8 @@ def _areas(name: str, fitted: Objects, seen: Seen) -> dict[str, float]:
     return {kind: area_under_roc(nominal, monitor.score(seen[kind])) for kind in SETS}
 
 
-def _later_layers(objects: Objects) -> Objects:
+def later_layers(objects: Objects) -> Objects:
+    """``objects`` without the first of their layers."""
     assert objects.layers is not None
     return replace(objects, layers=objects.layers[1:])
 

@@ -110,7 +110,7 @@ def statistics(printed: Printed) -> str:
                 str(best[row["measure"]]),
             )
         )
-    return _markdown(
+    return markdown(
         (
             "metric", "Friedman, published", "here", "pairs of models", "largest difference of an adjusted p",
             "of a rank-biserial correlation", "best models, published", "here",
@@ -134,17 +134,17 @@ def best(printed: Printed) -> str:
     for dataset, cells in printed["lu"]["table_3"].items():
         here = [ours.loc[dataset, COLUMNS[s.lower()]] for s in shorts]
         rows.append((dataset, *(p if p == h else f"{p}, here {h}" for p, h in zip(cells, here, strict=True))))
-    return _markdown(("data set", *shorts), rows)
+    return markdown(("data set", *shorts), rows)
 
 
 def correlations(printed: Printed) -> str:
     """Table 4 of Lu et al. beside the correlations of one data set and rate, recomputed."""
     found = _analysis().correlations.set_index(["model", "measure"])["rho"]
     rows = [
-        (model, *(f"{_number(p, 3)} ({_number(found.get((model, m.name)), 3)})" for p, m in zip(cells, UNCERTAINTY, strict=True)))
+        (model, *(f"{number(p, 3)} ({number(found.get((model, m.name)), 3)})" for p, m in zip(cells, UNCERTAINTY, strict=True)))
         for model, cells in printed["lu"]["table_4"].items()
     ]  # fmt: skip
-    return _markdown(("model", *(measure.short for measure in UNCERTAINTY)), rows)
+    return markdown(("model", *(measure.short for measure in UNCERTAINTY)), rows)
 
 
 def ambiguity(printed: Printed) -> str:
@@ -152,10 +152,10 @@ def ambiguity(printed: Printed) -> str:
     columns = ("Top-1", "Top-2", "Top-Pair", "entropy, bits")
     ours = {row["crops"]: row for row in rows_of("monitors.md", "## Results on handwritten digits", "crops")}
     rows = [
-        (crops, *(f"{_number(p)} / {ours[crops][c]}" for p, c in zip(cells, columns, strict=True)))
+        (crops, *(f"{number(p)} / {ours[crops][c]}" for p, c in zip(cells, columns, strict=True)))
         for crops, cells in printed["weiss"]["table_1"].items()
     ]
-    return _markdown(("crops", *(f"{column}: paper / here" for column in columns)), rows)
+    return markdown(("crops", *(f"{column}: paper / here" for column in columns)), rows)
 
 
 def supervisors(printed: Printed) -> str:
@@ -164,13 +164,13 @@ def supervisors(printed: Printed) -> str:
         (
             monitor,
             *(
-                f"{_number(p)} / {_number(h)}" + ("" if p is None or h is None else f" ({h - p:+.2f})")
+                f"{number(p)} / {number(h)}" + ("" if p is None or h is None else f" ({h - p:+.2f})")
                 for p, h in cells
             ),
         )
         for monitor, cells in _areas(printed).items()
     ]
-    return _markdown(("monitor", *(f"{one}: paper / here (difference)" for one in SETS)), rows)
+    return markdown(("monitor", *(f"{one}: paper / here (difference)" for one in SETS)), rows)
 
 
 def reasons(printed: Printed) -> str:
@@ -192,7 +192,7 @@ def reasons(printed: Printed) -> str:
             rows.append((monitor, one, f"{p:.2f}", f"{h:.2f}", reason))
     if given:
         raise LookupError(f"papers.json: reasons without a difference: {', '.join(given)}")
-    return _markdown(("monitor", "set", "paper", "here", "reason"), rows)
+    return markdown(("monitor", "set", "paper", "here", "reason"), rows)
 
 
 def scores(printed: Printed) -> str:
@@ -203,7 +203,7 @@ def scores(printed: Printed) -> str:
     for case, (coco, superstore) in CASES.items():
         place = _COCO.index(coco)
         printed_values = [
-            f"{_number(paper[kind][place], 3)}, {_number(_superstore(paper[f'{kind}, Superstore'], superstore), 3)}"
+            f"{number(paper[kind][place], 3)}, {number(_superstore(paper[f'{kind}, Superstore'], superstore), 3)}"
             for kind in ("one-stage", "two-stage")
         ]
         here = (ours[name].get(case, "not measured") for name in STUDIED)
@@ -214,7 +214,7 @@ def scores(printed: Printed) -> str:
         "paper, one-stage: COCO, Superstore",
         "paper, two-stage: COCO, Superstore",
     )
-    return _markdown((*names, *(f"here, {name}" for name in STUDIED)), rows)
+    return markdown((*names, *(f"here, {name}" for name in STUDIED)), rows)
 
 
 def separation(printed: Printed) -> str:
@@ -226,7 +226,7 @@ def separation(printed: Printed) -> str:
             if row["signal"] in SIGNALS:
                 own = {re.sub("^patch-.*", "patch", case): area.split()[0] for case, area in row.items()}
                 rows.append((model, row["signal"], *(own.get(case, "not measured") for case in cases)))
-    return _markdown(("detector", "signal", *cases), rows)
+    return markdown(("detector", "signal", *cases), rows)
 
 
 def gains(printed: Printed) -> str:
@@ -253,7 +253,7 @@ def gains(printed: Printed) -> str:
         ]
         rows.append((case, coco, printed_values[0], here[0], printed_values[1], here[1]))
     both = " / ".join(models)
-    return _markdown(
+    return markdown(
         (
             "our case", "use case", "recall, paper: COCO, Superstore", f"recall, here: {both}",
             "precision, paper: COCO, Superstore", f"precision, here: {both}",
@@ -273,7 +273,7 @@ def probabilities(printed: Printed) -> str:
         for row in rows_of("quality.md", "## Measured on rendered laptops", "detector")
         if row["calibration"] == "as is"
     ]
-    return _markdown(("classifier", "source", "Brier score", "ECE", "accuracy"), rows)
+    return markdown(("classifier", "source", "Brier score", "ECE", "accuracy"), rows)
 
 
 def medical(printed: Printed) -> str:
@@ -287,7 +287,7 @@ def medical(printed: Printed) -> str:
             (metric, f"{source:.3f}", f"{target:.3f}", f"{published[metric]:.3f}", f"{change:.3f}", f"{epsilon:g}",
              "violated" if change > epsilon else "holds")
         )  # fmt: skip
-    return _markdown(
+    return markdown(
         (
             "metric",
             "source",
@@ -311,7 +311,7 @@ def significance(printed: Printed) -> str:
         )
         for c in sorted(spec.circumstances, key=lambda c: -c.significance)
     ]  # fmt: skip
-    return _markdown(
+    return markdown(
         (
             "circumstance", "probability", "relative frequency in the source images", "exposure x likelihood x severity",
             "significance, published", "here",
@@ -342,7 +342,7 @@ def source_coverage(printed: Printed) -> str:
         (name, f"{sheet['coverage'][name]} %", f"{100 * share:.1f} %".replace(".0 ", " "))
         for name, share in here.items()
     ]
-    return _markdown(("share of the circumstances", "published", "here"), rows)
+    return markdown(("share of the circumstances", "published", "here"), rows)
 
 
 TABLES: dict[str, Callable[[Printed], str]] = {
@@ -414,7 +414,8 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def _number(value: float | None, digits: int = 2) -> str:
+def number(value: float | None, digits: int = 2) -> str:
+    """``value`` with ``digits`` decimal places, n/a for None and NaN."""
     return "n/a" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
@@ -427,7 +428,8 @@ def _largest(differences: pd.Series) -> str:
     return "< 1e-12" if largest < 1e-12 else f"{largest:.1e}"
 
 
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -2,9 +2,12 @@
 """Projected gradient descent (Madry et al., ICLR 2018) on the loss of a detector, for all six models.
 
 Unlike Dense Adversary Generation, every iteration looks for the boxes anew, so that none that arises on the way is forgotten, and
-moves every pixel by the sign of the gradient, within a largest change. The loss of a picture is the sum of -log p over its
-boxes, with p the probability of the target class for boxes on an object (mode swap: the other class), or of the background for
-all boxes (mode vanish), as in the vanishing and mislabelling attacks of TOG (Chow et al., TPS 2020).
+moves every pixel by the sign of the gradient, within a largest change. As in the vanishing and mislabelling attacks of TOG (Chow
+et al., TPS 2020), boxes on an object are to get the other class (mode swap), or all boxes the background (mode vanish). The loss
+of a picture is the sum over its boxes of log(q / p), with q the probability that is to vanish and p that of the target class.
+TOG's -log p pulls the less at a box the nearer it is to its target, and mAP, which only ranks detections, hardly falls while a
+box keeps a few per cent of its class; log(q / p) pulls at all boxes alike until q is too small for a detection (Carlini and
+Wagner 2017).
 """
 
 from __future__ import annotations
@@ -62,13 +65,14 @@ class _PgdState(AttackState):
         settings: PgdSettings,
         seeds: Sequence[int],
     ) -> None:
-        self._settings, self._items = settings, items
+        self._settings, self._items, self._done = settings, items, 0
         super().__init__(detector, items, settings.mode, seeds)
 
     def step(self) -> bool:
         """As of :class:`AttackState`."""
         pixels = self.now.requires_grad_(True)
-        found = boxes_of(self.detector, pixels, self._items)
+        near = self._settings.mode == "swap"  # nothing else has a loss there
+        found = boxes_of(self.detector, pixels, self._items, near)
         losses = [
             _loss(*boxes, torch.from_numpy(item.labels).to(pixels.device), wanted)
             for boxes, item, wanted in zip(found, self._items, self.object_classes, strict=True)
@@ -79,7 +83,10 @@ class _PgdState(AttackState):
         (gradient,) = torch.autograd.grad(torch.stack(losses).sum(), pixels)
         if not torch.isfinite(gradient).all():
             raise NonFiniteOutput("the gradient of the attack is not finite")
-        moved = pixels.detach() - self._settings.step * gradient.sign()
+        # in the second half ever smaller steps: a large one for the sake of the last box brings others back
+        step = self._settings.step * min(1.0, 2 * (1 - self._done / self._settings.iterations))
+        self._done += 1
+        moved = pixels.detach() - step * gradient.sign()
         moved = self.clean + (moved - self.clean).clamp(-self._settings.epsilon, self._settings.epsilon)
         moving = gradient.abs().amax(dim=(1, 2, 3)) > 0
         self.move(moved - pixels.detach(), moving)
@@ -104,5 +111,9 @@ def _loss(boxes: Tensor, probabilities: Tensor, objects: Tensor, labels: Tensor,
     else:  # a detection where nothing is lowers the accuracy as well
         goal, unwanted = wanted[owner], probabilities.gather(1, labels[owner][:, None])[:, 0] * on_object
     attacked = unwanted.detach() > _LEAST_UNWANTED
-    reached = probabilities[attacked].gather(1, goal[attacked][:, None])
-    return -reached.clamp_min(_LEAST_PROBABILITY).log().sum()
+    reached = probabilities[attacked].gather(1, goal[attacked][:, None])[:, 0]
+    return (_log(unwanted[attacked]) - _log(reached)).sum()
+
+
+def _log(probabilities: Tensor) -> Tensor:
+    return probabilities.clamp_min(_LEAST_PROBABILITY).log()

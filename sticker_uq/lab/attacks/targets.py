@@ -67,9 +67,12 @@ class AttackView(Protocol):
     """The boxes of a family of detectors before suppression, differentiable in the picture."""
 
     def boxes(
-        self, model: Any, features: Features, maps: list[Tensor]
+        self, model: Any, features: Features, maps: list[Tensor], near: Sequence[Tensor] | None
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Boxes to attack (A, 4) px of each resized picture, candidate targets, and their class distributions (A, 3)."""
+        """Boxes to attack (A, 4) px of each resized picture, candidate targets, and their class distributions (A, 3).
+
+        ``near``: objects (K, 4) of each picture, px of the resized one, whose boxes alone are wanted; others may be absent.
+        """
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
         """A detector's outputs for the attacked ``targets``. ``maps``: (n, C, h, w), what enters the heads."""
@@ -86,7 +89,7 @@ class AnchorView:
         self._read = read
 
     def boxes(
-        self, model: Any, features: Features, maps: list[Tensor]
+        self, model: Any, features: Features, maps: list[Tensor], near: Sequence[Tensor] | None
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         """Anchors to attack, as :meth:`AttackView.boxes`."""
         logits, deltas = model.head.classification_head(maps), model.head.regression_head(maps)
@@ -108,13 +111,15 @@ class ProposalView:
     """Attacked targets are proposals of a two-stage detector."""
 
     def boxes(
-        self, model: Any, features: Features, maps: list[Tensor]
+        self, model: Any, features: Features, maps: list[Tensor], near: Sequence[Tensor] | None
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         """Proposals to attack, as :meth:`AttackView.boxes`."""
         rpn = copy.copy(model.rpn)  # shares the weights; the model's own settings stay as they are
         rpn.nms_thresh = PROPOSAL_NMS
         rpn._post_nms_top_n = dict.fromkeys(model.rpn._post_nms_top_n, MOST_TARGETS)
         proposals, _ = rpn(features.image_list(len(maps[0])), _named(model, maps))
+        if near is not None:  # the head takes nearly all the time, box by box
+            proposals = [_overlapping(found, objects) for found, objects in zip(proposals, near, strict=True)]
         probabilities = _proposal_outputs(model, features, maps, proposals).probabilities
         return proposals, probabilities.split([len(p) for p in proposals])
 
@@ -125,6 +130,13 @@ class ProposalView:
     def kept(self, boxes: Tensor) -> Tensor:
         """All of the attacked proposals."""
         return boxes
+
+
+def _overlapping(boxes: Tensor, objects: Tensor) -> Tensor:
+    """Those of ``boxes`` (A, 4) that belong to one of ``objects`` (K, 4)."""
+    if not len(objects) or not len(boxes):
+        return boxes[:0]
+    return boxes[box_iou(boxes.detach(), objects).amax(dim=1) > LEAST_IOU]
 
 
 def _softmax_outputs(logits: Tensor) -> TargetOutputs:
@@ -196,18 +208,20 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
 
 
 def boxes_of(
-    detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage]
+    detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage], near: bool = False
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Boxes to attack in each picture: all candidate targets (A, 4), their class distributions (A, 3), and those of its
     objects (K, 4).
 
-    Boxes are px of the resized picture, differentiable in ``pixels`` (n, 3, H, W) RGB 0..255. Raises as :func:`find_targets`.
+    Boxes are px of the resized picture, differentiable in ``pixels`` (n, 3, H, W) RGB 0..255; ``near``: boxes on no object may
+    be left out. Raises as :func:`find_targets`.
     """
     features, maps = _maps_of(detector, pixels)
     height, width = pixels.shape[-2:]
     scale = pixels.new_tensor([features.resized[1] / width, features.resized[0] / height]).repeat(2)
-    boxes, probabilities = attack_view(detector.name).boxes(detector.model, features, maps)
     wanted = [torch.from_numpy(item.boxes).to(pixels.detach()) * scale for item in items]
+    view = attack_view(detector.name)
+    boxes, probabilities = view.boxes(detector.model, features, maps, wanted if near else None)
     return list(zip(boxes, probabilities, wanted, strict=True))
 
 

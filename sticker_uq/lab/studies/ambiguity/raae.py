@@ -24,6 +24,8 @@ from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 Pair = tuple[int, int]
 _SLOPE = 0.2
+_FUSED = 10_000_000
+"""Parameters of all autoencoders from which a step is one pass over the memory; without, Adam takes most of the time."""
 
 
 @dataclass(frozen=True)
@@ -243,9 +245,11 @@ def _train(
 ) -> None:
     """The three steps of the paper in turn. Losses are summed over the autoencoders, which do not touch each other."""
     rate, count = settings.learning_rate, len(batches.given)
-    drawing = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], rate)
-    telling = torch.optim.Adam(discriminator.parameters(), rate)
-    fooling = torch.optim.Adam(encoder.parameters(), rate)
+    drawn = [*encoder.parameters(), *decoder.parameters()]
+    fused = sum(parameter.numel() for parameter in drawn) >= _FUSED
+    drawing = torch.optim.Adam(drawn, rate, fused=fused)
+    telling = torch.optim.Adam(discriminator.parameters(), rate, fused=fused)
+    fooling = torch.optim.Adam(encoder.parameters(), rate, fused=fused)
     judge = nn.BCEWithLogitsLoss()
     for _ in range(settings.steps):
         images, prior = batches.pictures(), batches.prior()

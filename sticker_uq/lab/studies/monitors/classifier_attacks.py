@@ -16,6 +16,7 @@ from sticker_uq.scene import FloatArray, IntArray
 Model = Callable[[Tensor], Tensor]
 EPSILONS = (0.0002, 0.0005, 0.0008, 0.001, 0.0015, 0.002, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0)
 """Bounds that are tried, smallest first: those of the published code and 0.03."""
+_CHUNK = 256  # crops at once: all of MNIST, with the gradients of a deep network, fit into no memory
 
 
 def fgsm(model: Model, crops: Tensor, labels: Tensor, epsilon: float) -> Tensor:
@@ -28,12 +29,15 @@ def bim(model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int 
     return _descend(model, crops, crops, labels, epsilon, 0.2 * epsilon, steps)
 
 
-def pgd(model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int = 40) -> Tensor:
+def pgd(
+    model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int = 40, drawn: Tensor | None = None
+) -> Tensor:
     """Monitor study, attacked crops: as :func:`bim` from a random start, in smaller steps (Madry et al. 2018).
 
-    The start follows from torch's seed.
+    ``drawn``: uniform numbers 0..1 of the shape of ``crops`` for the start; None: they follow from torch's seed.
     """
-    start = (crops + epsilon * (2 * torch.rand_like(crops) - 1)).clamp(0, 1)
+    drawn = torch.rand_like(crops) if drawn is None else drawn
+    start = (crops + epsilon * (2 * drawn - 1)).clamp(0, 1)
     return _descend(model, crops, start, labels, epsilon, epsilon / 30, steps)
 
 
@@ -42,15 +46,17 @@ def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overs
     2016).
     """
     found = crops.clone()
+    with torch.no_grad():
+        alive = model(found).argmax(dim=1) == labels
     for _ in range(steps):
-        at = found.clone().requires_grad_()
+        (left,) = torch.nonzero(alive, as_tuple=True)  # what has crossed its boundary costs no more time
+        if not len(left):
+            break
+        at, own = found[left].requires_grad_(), labels[left]
+        rows = torch.arange(len(left))
         with torch.enable_grad():
             logits = model(at)
-            rows = torch.arange(len(at))
-            alive = logits.argmax(dim=1) == labels
-            if not bool(alive.any()):
-                break
-            margins = logits - logits[rows, labels][:, None]
+            margins = logits - logits[rows, own][:, None]
             slopes = torch.stack(
                 [
                     torch.autograd.grad(margins[:, k].sum(), at, retain_graph=True)[0]
@@ -60,11 +66,12 @@ def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overs
             )
         length = slopes.flatten(2).abs().sum(dim=2).clamp_min(1e-12)
         away = (margins.detach().abs() + 1e-6) / length
-        away[rows, labels] = torch.inf
+        away[rows, own] = torch.inf
         nearest = away.argmin(dim=1)
         step = away[rows, nearest].view(-1, 1, 1, 1) * slopes[rows, nearest].sign()
-        moved = (found + (1 + overshoot) * step).clamp(0, 1)
-        found = torch.where(alive.view(-1, 1, 1, 1), moved, found)
+        found[left] = (found[left] + (1 + overshoot) * step).clamp(0, 1)
+        with torch.no_grad():
+            alive[left] = model(found[left]).argmax(dim=1) == own
     return found
 
 
@@ -83,24 +90,29 @@ def adversarial(
         torch.from_numpy(np.asarray(labels)),
     )
     with torch.no_grad():
-        (right,) = torch.nonzero(model(pictures).argmax(dim=1) == classes, as_tuple=True)
-    results, numbers = [], []
+        predicted = torch.cat([model(part).argmax(dim=1) for part in pictures.split(_CHUNK)])
+    (right,) = torch.nonzero(predicted == classes, as_tuple=True)
+    results, numbers = [pictures[:0].numpy()], [right[:0].numpy()]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        bounded: list[Callable[[Model, Tensor, Tensor, float], Tensor] | None] = [fgsm, bim, pgd, None]
-        for place, attack in enumerate(bounded):
-            rows = right[place :: len(bounded)]
-            if attack is None:
-                tried = [deepfool(model, pictures[rows], classes[rows])]
-            else:
-                tried = [attack(model, pictures[rows], classes[rows], epsilon) for epsilon in bounds]
-            left = torch.ones(len(rows), dtype=torch.bool)
-            for attempt in tried:
-                with torch.no_grad():
-                    fooled = left & (model(attempt).argmax(dim=1) != classes[rows])
-                results.append(attempt[fooled].numpy())
-                numbers.append(rows[fooled].numpy())
-                left &= ~fooled
+        for place, attack in enumerate((fgsm, bim, pgd, None)):
+            for rows in right[place::4].split(_CHUNK):
+                left = torch.ones(len(rows), dtype=torch.bool)
+                # what a smaller bound has fooled is attacked no more; PGD's starts do not depend on that
+                for epsilon in bounds if attack is not None else (0.0,):
+                    drawn = {"drawn": torch.rand_like(pictures[rows])[left]} if attack is pgd else {}
+                    at = rows[left]
+                    if not len(at):
+                        continue
+                    if attack is None:
+                        attempt = deepfool(model, pictures[at], classes[at])
+                    else:
+                        attempt = attack(model, pictures[at], classes[at], epsilon, **drawn)
+                    with torch.no_grad():
+                        fooled = model(attempt).argmax(dim=1) != classes[at]
+                    results.append(attempt[fooled].numpy())
+                    numbers.append(at[fooled].numpy())
+                    left[left.clone()] = ~fooled
     return np.concatenate(results), np.concatenate(numbers)
 
 

@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sticker_uq.calibration.selective import augrc
 from sticker_uq.evaluation.metrics.statistics import area_under_roc
-from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import (
     TEST_DELTA,
@@ -28,6 +24,12 @@ from sticker_uq.lab.studies.ambiguity.sampling import (
 from sticker_uq.lab.studies.monitors.classifier_attacks import adversarial
 from sticker_uq.lab.studies.monitors.corruption import corrupt
 from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
+from sticker_uq.lab.studies.monitors.kept_pieces import (
+    fingerprint,
+    kept_arrays,
+    kept_document,
+    kept_network,
+)
 from sticker_uq.lab.studies.monitors.material import Material
 from sticker_uq.lab.studies.monitors.monitor_attacks import ATTACKED, Adaptive, attack_monitor
 from sticker_uq.lab.studies.monitors.monitor_measures import (
@@ -119,21 +121,26 @@ def run_study(
     out: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> StudyResult:
-    """The monitor study on ``material``. With ``out`` each finished seed stays there, and the same study goes on from it."""
+    """The monitor study on ``material``.
+
+    With ``out`` ambiguous crops, finished seeds and the networks of the present seed stay there, and the same study goes on
+    from them.
+    """
     tell = progress or (lambda _: None)
-    tell("autoencoders")
-    ambiguous = ambiguous_crops(material, settings, out)
+    ambiguous = ambiguous_crops(material, settings, out, tell)
     results, clean = [], []
-    training = settings.training or material.training
     for architecture in settings.architectures:
         for seed in range(settings.seeds):
-            tell(f"{architecture}, seed {seed + 1} of {settings.seeds}")
-            results.append(_kept(material, settings, ambiguous, seed, out, architecture))
+            stage = f"{architecture}, seed {seed + 1} of {settings.seeds}"
+            tell(stage)
+            results.append(
+                _kept(
+                    *(material, settings, ambiguous, seed, out, architecture),
+                    lambda step, stage=stage: tell(f"{stage}: {step}"),  # type: ignore[misc]
+                )
+            )
         tell(f"{architecture} without ambiguous crops")
-        plain = train_network(
-            builder(architecture, training.deep), material.train, _one_hot(material), 0, training
-        )
-        clean.append(observe_crops(plain, material.test, 1, 0).predicted == material.test_labels)
+        clean.append(_clean_accuracy(material, settings, architecture, out))
     return StudyResult(
         material.name,
         settings,
@@ -156,36 +163,40 @@ class AmbiguousCrops:
     published: AmbiguousImages
 
 
-def ambiguous_crops(material: Material, settings: StudySettings, out: Path | None) -> AmbiguousCrops:
+def ambiguous_crops(
+    material: Material,
+    settings: StudySettings,
+    out: Path | None,
+    progress: Callable[[str], None] | None = None,
+) -> AmbiguousCrops:
     """The ambiguous crops of the monitor study, from the disk where the same one left them."""
-    path = None
-    names = [one.name for one in dataclasses.fields(AmbiguousCrops)]
-    if out is not None:
-        named = [_FORMAT, settings.ambiguous, settings.delta_max, asdict(material.raae), material.pairs]
-        path = out / f"ambiguous_{fingerprint(named, material.train, material.train_labels)}.npz"
-        if path.is_file():
-            with np.load(path, allow_pickle=False) as file:
-                return AmbiguousCrops(
-                    **{n: AmbiguousImages(*(file[f"{part}_{n}"] for part in _PARTS)) for n in names}
-                )
-    known, others = (
-        train_raaes(material.train, material.train_labels, material.pairs, material.raae, seed)
-        for seed in (0, _TESTING)
-    )
+    tell = progress or (lambda _: None)
     half = max(1, settings.ambiguous // 2)
-    found = AmbiguousCrops(
-        generate(known, settings.ambiguous, TRAINING_DELTA, seed=1),
-        generate(others, half, settings.delta_max, seed=2),
-        generate(others, half, TEST_DELTA, seed=2),
-    )
-    if path is not None:
-        with atomic_write(path) as stream:
-            np.savez(
-                stream,
-                allow_pickle=False,
-                **{f"{part}_{n}": getattr(getattr(found, n), part) for n in names for part in _PARTS},
+
+    def made(what: str, seed: int, wanted: dict[str, tuple[int, float, int]]) -> dict[str, AmbiguousImages]:
+        """By name: ambiguous crops from autoencoders of ``seed``; ``wanted``: how many, delta_max and seed."""
+        named = [_FORMAT, wanted, asdict(material.raae), material.pairs]
+        mark = fingerprint(named, material.train, material.train_labels)
+
+        def draw() -> dict[str, Any]:
+            tell(f"autoencoders {what}")
+            raaes = train_raaes(
+                *(material.train, material.train_labels, material.pairs, material.raae, seed),
+                lambda found, all_of_them: tell(f"autoencoders {what}: {found} of {all_of_them} accepted"),
             )
-    return found
+            drawn = {name: generate(raaes, *one[:2], seed=one[2]) for name, one in wanted.items()}
+            return {f"{part}_{name}": getattr(drawn[name], part) for name in drawn for part in _PARTS}
+
+        file = kept_arrays(None if out is None else out / f"ambiguous_{mark}.npz", draw)
+        return {name: AmbiguousImages(*(file[f"{part}_{name}"] for part in _PARTS)) for name in wanted}
+
+    known = made("to train with", 0, {"training": (settings.ambiguous, TRAINING_DELTA, 1)})
+    others = made(
+        "to test with",
+        _TESTING,
+        {"testing": (half, settings.delta_max, 2), "published": (half, TEST_DELTA, 2)},
+    )
+    return AmbiguousCrops(**known, **others)
 
 
 def train_members(
@@ -194,9 +205,13 @@ def train_members(
     settings: StudySettings,
     seed: int,
     architecture: str = CONVOLUTIONAL,
+    folder: Path | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> list[Any]:
     """Monitor study: the classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and
     ambiguous crops.
+
+    Networks in ``folder`` are taken from there, the others are left there.
     """
     crops = np.concatenate([material.train, training.images])
     ambiguous = training.vectors(len(material.classes))
@@ -205,10 +220,21 @@ def train_members(
     vectors = np.concatenate([_one_hot(material), ambiguous])
     chosen = settings.training or material.training
     build = builder(architecture, chosen.deep)
-    return [
-        train_network(build, crops, vectors, 1000 * seed + number, chosen)
-        for number in range(settings.members + 1)
-    ]
+    shape, classes = crops.shape[1:], vectors.shape[1]
+    networks = []
+    for number in range(settings.members + 1):
+        if progress is not None:
+            progress(f"network {number + 1} of {settings.members + 1}")
+        networks.append(
+            kept_network(
+                None if folder is None else folder / f"network_{number}.safetensors",
+                lambda: cast(Any, build(shape, classes)),
+                lambda number=number: train_network(  # type: ignore[misc]
+                    build, crops, vectors, 1000 * seed + number, chosen
+                ),
+            )
+        )
+    return networks
 
 
 def draw_labels(vectors: FloatArray, seed: int) -> IntArray:
@@ -224,16 +250,20 @@ def run_seed(
     ambiguous: AmbiguousCrops,
     seed: int,
     architecture: str = CONVOLUTIONAL,
+    folder: Path | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> SeedResult:
     """The monitor study with one seed of a kind of classifier: attacks on the first one, monitors fitted on its crops, their
-    scores.
+    scores. ``folder``: as of :func:`train_members`.
     """
+    tell = progress or (lambda _: None)
     training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
-    model, *members = train_members(material, training, settings, seed, architecture)
+    model, *members = train_members(material, training, settings, seed, architecture, folder, tell)
     crops = np.concatenate([material.train, training.images])
     drawn = draw_labels(training.vectors(len(material.classes)), seed)
     labels = np.concatenate([material.train_labels, drawn])
     fitted_on = observe_crops(model, crops, 1, seed, members, labels)
+    tell("attacks")
     attacked, _ = adversarial(model, material.test, material.test_labels, seed)
     sets = {
         "nominal": material.test,
@@ -252,6 +282,7 @@ def run_seed(
     areas: dict[str, dict[str, float | None]] = {}
     risk, missed, cost, known = {}, {}, {}, {}
     for name, kind in MONITORS.items():
+        tell(f"monitor {name}")
         monitor = monitor_named(name).fit(fitted_on)
         scores = {key: monitor.score(objects) for key, objects in seen.items()}
         ensemble = "members" in kind.needs
@@ -292,10 +323,14 @@ def _kept(
     seed: int,
     out: Path | None,
     architecture: str,
+    progress: Callable[[str], None],
 ) -> SeedResult:
-    """The result of one seed of a kind of classifier, from the disk where the same study left it."""
+    """The result of one seed of a kind of classifier, from the disk where the same study left it.
+
+    The networks are kept only until there is a result: those of the paper's largest ensembles have 2 GB.
+    """
     if out is None:
-        return run_seed(material, settings, ambiguous, seed, architecture)
+        return run_seed(material, settings, ambiguous, seed, architecture, progress=progress)
     named = {
         **asdict(settings),
         "seeds": 0,
@@ -308,27 +343,36 @@ def _kept(
     arrays = (material.train, material.test, material.invalid, *made)
     prefix = "" if architecture == CONVOLUTIONAL else f"{architecture}_"
     path = out / f"{prefix}seed_{seed}_{fingerprint(named, *arrays)}.json"
-    if path.is_file():
-        return _read(json.loads(path.read_text(encoding="utf-8")))
-    result = run_seed(material, settings, ambiguous, seed, architecture)
-    with atomic_write(path, "w") as stream:
-        json.dump(dataclasses.asdict(result), stream)
-    return result
+    networks = path.with_suffix(".networks")
+    found = kept_document(
+        path,
+        lambda: asdict(run_seed(material, settings, ambiguous, seed, architecture, networks, progress)),
+    )
+    shutil.rmtree(networks, ignore_errors=True)
+    return _read(found)
 
 
-def fingerprint(named: Any, *arrays: NDArray[Any]) -> str:
-    """Identity of a monitor study's piece: 16 hex digits over what is ``named`` and the arrays."""
-    digest = hashlib.blake2b(json.dumps(named, sort_keys=True).encode(), digest_size=8)
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+def _clean_accuracy(
+    material: Material, settings: StudySettings, architecture: str, out: Path | None
+) -> float:
+    """Accuracy of a classifier that saw no ambiguous crop, from the disk where the same study left it."""
+    training = settings.training or material.training
+
+    def measure() -> float:
+        plain = train_network(
+            builder(architecture, training.deep), material.train, _one_hot(material), 0, training
+        )
+        return float((observe_crops(plain, material.test, 1, 0).predicted == material.test_labels).mean())
+
+    mark = fingerprint([_FORMAT, architecture, asdict(training)], material.train, material.test)
+    return float(kept_document(None if out is None else out / f"clean_{mark}.json", measure))
 
 
 def _read(document: dict[str, Any]) -> SeedResult:
-    tables = {name: Ambiguity(**row) for name, row in document.pop("table_1").items()}
-    missed = {name: (int(a), int(b)) for name, (a, b) in document.pop("missed").items()}
-    known = {name: Adaptive(**row) for name, row in document.pop("adaptive").items()}
-    return SeedResult(table_1=tables, missed=missed, adaptive=known, **document)
+    tables = {name: Ambiguity(**row) for name, row in document["table_1"].items()}
+    missed = {name: (int(a), int(b)) for name, (a, b) in document["missed"].items()}
+    known = {name: Adaptive(**row) for name, row in document["adaptive"].items()}
+    return SeedResult(**{**document, "table_1": tables, "missed": missed, "adaptive": known})
 
 
 def _one_hot(material: Material) -> FloatArray:

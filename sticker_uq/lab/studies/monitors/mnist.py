@@ -46,7 +46,7 @@ def mnist(folder: Path, name: str, invalid: Path | None = None) -> Material:
         test_labels=test_labels,
         invalid=no_digits(len(test), side=test.shape[-1]) if invalid is None else _part(invalid, "test")[0],
         pairs=tuple(combinations(range(CLASSES), 2)),
-        raae=RaaeSettings(hidden=256, steps=3000),
+        raae=RaaeSettings(hidden=256),
         training=Training(epochs=15),
     )
 
