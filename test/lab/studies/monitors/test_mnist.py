@@ -6,17 +6,19 @@ from __future__ import annotations
 import gzip
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
+from sticker_uq.lab.studies.ambiguity.sampling import AmbiguousImages
 from sticker_uq.lab.studies.monitors.classifier_study import StudySettings, train_members
 from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.lab.studies.monitors.mnist import mnist
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES
-from sticker_uq.monitors.crop_network import Training, train_network
+from sticker_uq.monitors.crop_network import Training, class_vectors, train_network
 from sticker_uq.scene import InvalidInput
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -118,8 +120,6 @@ def test_every_kind_of_classifier_learns_and_is_observed(tmp_path: Path, archite
 def test_a_study_trains_the_kind_that_was_asked_for(tmp_path: Path) -> None:
     write(tmp_path / "mnist", 20)
     material = mnist(tmp_path / "mnist", "mnist")
-    from sticker_uq.lab.studies.ambiguity.sampling import AmbiguousImages
-
     made = AmbiguousImages(material.train[:2], np.array([[0, 1], [1, 2]]), np.full((2, 2), 0.5))
     settings = StudySettings(seeds=1, members=1, training=Training(epochs=1), architectures=("dense",))
     members = train_members(material, made, settings, 0, "dense")
@@ -137,3 +137,27 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     other = run(app, [*study, "--invalid", str(tmp_path)])
     assert "only with --data mnist=FOLDER" in other.output
     assert not (tmp_path / "out").exists()
+
+
+def test_networks_of_an_interrupted_seed_are_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "mnist", 20)
+    material = mnist(tmp_path / "mnist", "mnist")
+    made = AmbiguousImages(material.train[:2], np.array([[0, 1], [1, 2]]), np.full((2, 2), 0.5))
+    settings = StudySettings(seeds=1, members=2, training=Training(epochs=1))
+    folder, stages = tmp_path / "networks", []
+    whole = train_members(material, made, settings, 0, folder=folder, progress=stages.append)
+    assert stages == ["network 1 of 3", "network 2 of 3", "network 3 of 3"]
+    (folder / "network_2.safetensors").unlink()
+    trained: list[int] = []
+
+    def counted(build: Any, crops: Any, vectors: Any, seed: int, training: Training) -> Any:
+        trained.append(seed)
+        return train_network(build, crops, vectors, seed, training)
+
+    monkeypatch.setattr("sticker_uq.lab.studies.monitors.classifier_study.train_network", counted)
+    again = train_members(material, made, settings, 0, folder=folder)
+    assert trained == [2]
+    for before, after in zip(whole, again, strict=True):
+        assert np.array_equal(class_vectors(before, material.test), class_vectors(after, material.test))
