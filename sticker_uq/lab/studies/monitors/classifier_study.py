@@ -133,12 +133,8 @@ def run_study(
         for seed in range(settings.seeds):
             stage = f"{architecture}, seed {seed + 1} of {settings.seeds}"
             tell(stage)
-            results.append(
-                _kept(
-                    *(material, settings, ambiguous, seed, out, architecture),
-                    lambda step, stage=stage: tell(f"{stage}: {step}"),  # type: ignore[misc]
-                )
-            )
+            within = _within(stage, tell)
+            results.append(_kept(material, settings, ambiguous, seed, out, architecture, within))
         tell(f"{architecture} without ambiguous crops")
         clean.append(_clean_accuracy(material, settings, architecture, out))
     return StudyResult(
@@ -314,6 +310,11 @@ def run_seed(
         adaptive=known,
         counts={name: len(pictures) for name, pictures in sets.items()},
     )
+
+
+def _within(stage: str, tell: Callable[[str], None]) -> Callable[[str], None]:
+    """Tells the steps of a ``stage`` with its name."""
+    return lambda step: tell(f"{stage}: {step}")
 
 
 def _kept(
