@@ -9,18 +9,15 @@ that :func:`read_page` reads.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import shlex
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sticker_uq.io.files import atomic_write
-from test.helpers.gate_document import inserted
+from test.helpers.gate_document import inserted, rewrite
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -277,16 +274,5 @@ def with_table(document: str) -> str:
     return inserted(document, f"{BEGIN}\n\n{table(all_commands())}\n\n{END}", BEGIN, END)
 
 
-def main() -> int:
-    """Entry point."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("document", type=Path)
-    page = parser.parse_args().document
-    text = with_table(page.read_text(encoding="utf-8"))
-    with atomic_write(page, "w") as file:
-        file.write(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    rewrite(__doc__, with_table)

@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 from sticker_uq.gate import Phase
 from sticker_uq.gate.state import BlockReason
+from sticker_uq.io.files import atomic_write
 from sticker_uq.messages import BLOCK_REASONS, LACKS, MISSING, VIEWS
 from test.helpers.exploration import ALPHABET, explore
 
@@ -141,6 +143,16 @@ def inserted(document: str, text: str, begin_mark: str = BEGIN, end_mark: str = 
     if not begin or not end:
         raise ValueError(f"the document has no {begin_mark} ... {end_mark}")
     return before + text + after
+
+
+def rewrite(about: str | None, changed: Callable[[str], str]) -> None:
+    """Entry point: write the page that the command line names as ``changed`` makes it; ``about``: what the module says of itself."""
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    parser.add_argument("document", type=Path)
+    page = parser.parse_args().document
+    text = changed(page.read_text(encoding="utf-8"))
+    with atomic_write(page, "w") as file:
+        file.write(text)
 
 
 def main() -> int:

@@ -8,13 +8,8 @@ The table between the two marks of the document is replaced.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from pathlib import Path
-
-from sticker_uq.io.files import atomic_write
 from sticker_uq.messages import BLOCK_ADVICE, BLOCK_REASONS
-from test.helpers.gate_document import inserted
+from test.helpers.gate_document import inserted, rewrite
 
 BEGIN, END = "<!-- block reasons: begin -->", "<!-- block reasons: end -->"
 
@@ -31,16 +26,5 @@ def with_table(document: str) -> str:
     return inserted(document, f"{BEGIN}\n\n{table()}\n\n{END}", BEGIN, END)
 
 
-def main() -> int:
-    """Entry point."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("document", type=Path)
-    page = parser.parse_args().document
-    text = with_table(page.read_text(encoding="utf-8"))
-    with atomic_write(page, "w") as file:
-        file.write(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    rewrite(__doc__, with_table)
