@@ -146,7 +146,7 @@ def inserted(document: str, text: str, begin_mark: str = BEGIN, end_mark: str = 
 
 
 def rewrite(about: str | None, changed: Callable[[str], str]) -> None:
-    """Entry point: write the page that the command line names as ``changed`` makes it; ``about``: what the module says of itself."""
+    """Entry point: write the page that the command line names as ``changed`` makes it; ``about``: the module's own words."""
     parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
     parser.add_argument("document", type=Path)
     page = parser.parse_args().document
