@@ -31,13 +31,13 @@ def subscribe_with_liveliness(
 ) -> Subscription:
     """A subscription of ``node`` that calls ``gone`` when one of its publishers has died or was destroyed.
 
-    ``gone`` is not called while a publisher of the topic is in the node's own process, which Fast DDS reports as not alive
-    whenever it does not write. Without liveliness events in the middleware a warning is logged.
+    ``gone`` is not called for one that fell silent while a publisher of the topic is in the node's own process, which Fast DDS
+    reports as not alive whenever it does not write. Without liveliness events in the middleware a warning is logged.
     """
     name = node.resolve_topic_name(topic)
 
     def changed(event: Any) -> None:
-        if event.alive_count_change < 0 and not _published_here(node, name):
+        if _destroyed(event) or (_fell_silent(event) and not _published_here(node, name)):
             gone()
 
     def make(events: SubscriptionEventCallbacks | None) -> Subscription:
@@ -52,6 +52,21 @@ def subscribe_with_liveliness(
             f"this middleware has no liveliness events: the death of a publisher of {name} is detected by a timeout only"
         )
         return make(None)
+
+
+def _destroyed(event: Any) -> bool:
+    """Whether a publisher went that was alive until then."""
+    return event.alive_count_change < 0 and event.not_alive_count_change <= 0
+
+
+def _fell_silent(event: Any) -> bool:
+    """Whether a publisher is no longer alive, or may have been meanwhile.
+
+    An event holds all that happened since the last: of one that appeared and died, or of one that took the place of
+    another, no change is left. The removal of one that has long been dead is told by a smaller count of dead ones.
+    """
+    change = event.alive_count_change
+    return change < 0 or (change == 0 and event.not_alive_count_change >= 0)
 
 
 def _published_here(node: Node, topic: str) -> bool:
