@@ -129,6 +129,7 @@ def on_simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, found=value: found)
     monkeypatch.setattr(gpu, "waits", lambda action: 3)
+    monkeypatch.setattr(gpu, "BATCHES", (1, 2))  # a processor computes them
     # torch's own asks the driver at each operation
     monkeypatch.setattr(gpu, "profile", lambda **_: nullcontext(SimpleNamespace(events=list)))
 

@@ -86,10 +86,11 @@ def test_values_that_are_not_finite_fail_their_image_alone(monkeypatch: pytest.M
     assert perception.shortage == ""
 
 
-@pytest.mark.parametrize("stage", ["encode", "sample"])
-@pytest.mark.parametrize(("most", "left"), [(2, 2), (1, 1), (3, 2)])
+@pytest.mark.parametrize(
+    ("stage", "most", "left"), [("encode", 1, 1), ("encode", 2, 2), ("sample", 1, 1), ("sample", 3, 2)]
+)
 def test_too_little_memory_halves_the_images_for_good(
-    most: int, left: int, stage: str, monkeypatch: pytest.MonkeyPatch
+    stage: str, most: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     perception = Perception(SETTINGS)
     detector = perception.detector
