@@ -8,6 +8,9 @@ of a picture is the sum over its boxes of log(q / p), with q the probability tha
 TOG's -log p pulls the less at a box the nearer it is to its target, and mAP, which only ranks detections, hardly falls while a
 box keeps a few per cent of its class; log(q / p) pulls at all boxes alike until q is too small for a detection (Carlini and
 Wagner 2017).
+
+The accuracy that is left does not fall in every iteration. The result is the picture of all iterations on which the detector is
+least sure of the objects, as in the attacks of AutoAttack (Croce and Hein 2020).
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from sticker_uq.scene import ObjectClass
 _LEAST_UNWANTED = 0.01
 """What is less probable is no detection at any score threshold in use; such boxes are not attacked."""
 _LEAST_PROBABILITY = 1e-6
+_RIGHT_IOU = 0.5
+"""From this overlap on a detection counts as right in mAP@0.5."""
 
 
 class PgdSettings(AttackSettings):
@@ -67,12 +72,15 @@ class _PgdState(AttackState):
     ) -> None:
         self._settings, self._items, self._done = settings, items, 0
         super().__init__(detector, items, settings.mode, seeds)
+        self._best = self.now.clone()
+        self._least = self.now.new_full((len(items),), float("inf"))
 
     def step(self) -> bool:
         """As of :class:`AttackState`."""
         pixels = self.now.requires_grad_(True)
         near = self._settings.mode == "swap"  # nothing else has a loss there
         found = boxes_of(self.detector, pixels, self._items, near)
+        self._keep(pixels, found)
         losses = [
             _loss(*boxes, torch.from_numpy(item.labels).to(pixels.device), wanted)
             for boxes, item, wanted in zip(found, self._items, self.object_classes, strict=True)
@@ -91,6 +99,29 @@ class _PgdState(AttackState):
         moving = gradient.abs().amax(dim=(1, 2, 3)) > 0
         self.move(moved - pixels.detach(), moving)
         return bool(moving.any())
+
+    @torch.no_grad()
+    def kept(self) -> Tensor:
+        """As of :class:`AttackState`: of each picture the best of all iterations."""
+        self._keep(self.now, boxes_of(self.detector, self.now, self._items))
+        return self._best
+
+    def _keep(self, pixels: Tensor, found: Sequence[tuple[Tensor, Tensor, Tensor]]) -> None:
+        """Keep those of ``pixels``, on which these boxes were ``found``, that are better than all before."""
+        left = torch.stack(
+            [
+                _confidence(
+                    boxes.detach(),
+                    probabilities.detach(),
+                    objects,
+                    torch.from_numpy(item.labels).to(boxes.device),
+                )
+                for (boxes, probabilities, objects), item in zip(found, self._items, strict=True)
+            ]
+        )
+        better = left < self._least
+        self._least = torch.where(better, left, self._least)
+        self._best = torch.where(better[:, None, None, None], pixels.detach(), self._best)
 
     def start(self, clean: Tensor, rng: np.random.Generator) -> Tensor:
         """As of :class:`AttackState`: anywhere within the largest change."""
@@ -113,6 +144,14 @@ def _loss(boxes: Tensor, probabilities: Tensor, objects: Tensor, labels: Tensor,
     attacked = unwanted.detach() > _LEAST_UNWANTED
     reached = probabilities[attacked].gather(1, goal[attacked][:, None])[:, 0]
     return (_log(unwanted[attacked]) - _log(reached)).sum()
+
+
+def _confidence(boxes: Tensor, probabilities: Tensor, objects: Tensor, labels: Tensor) -> Tensor:
+    """How sure a detector still is of a picture's objects, 0..1: the mean of the highest probability of each one's class."""
+    if not len(objects) or not len(boxes):
+        return probabilities.new_zeros(())
+    right = box_iou(boxes, objects) >= _RIGHT_IOU
+    return (probabilities[:, labels] * right).amax(dim=0).mean()
 
 
 def _log(probabilities: Tensor) -> Tensor:

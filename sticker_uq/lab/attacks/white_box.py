@@ -181,7 +181,7 @@ class AttackState(ABC):
     @torch.no_grad()
     def results(self) -> list[Adversarial]:
         """The adversarial pictures clipped and rounded, measured as they are stored."""
-        stored = self.now.detach().round().clamp(0, 255)
+        stored = self.kept().round().clamp(0, 255)
         counts = self.targets.counts()
         fooled = self.fooled(target_outputs(self.detector, stored, self.targets)[0].probabilities)
         hits = torch.bincount(self.targets.image[fooled], minlength=len(stored)).tolist()
@@ -200,6 +200,10 @@ class AttackState(ABC):
                 )
             )
         return found
+
+    def kept(self) -> Tensor:
+        """The pictures (n, 3, H, W) that the attack has to show so far: the newest."""
+        return self.now.detach()
 
     @abstractmethod
     def start(self, clean: Tensor, rng: np.random.Generator) -> Tensor:

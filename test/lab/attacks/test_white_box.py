@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from torchvision.ops import box_iou
 from typer.testing import CliRunner
 
 from sticker_uq.cli.dataset import app
@@ -16,6 +17,7 @@ from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coc
 from sticker_uq.lab.attacks import targets
 from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.attacks.pgd import PgdSettings
+from sticker_uq.lab.attacks.targets import boxes_of
 from sticker_uq.lab.attacks.white_box import attack, attack_steps, batches, variant_seed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.detectors.measures import PAPER_MODELS
@@ -171,6 +173,31 @@ def test_projected_gradient_descent_is_harder_than_dense_adversary_generation(sc
         assert max(result.rms for result in attacked) < 5
     assert left["pgd"] < left["dag"] < 0.5
     assert left["pgd"] < 0.1
+
+
+def test_projected_gradient_descent_keeps_the_best_of_all_iterations(scenes):
+    detector = load_detector(DetectorSettings(device="cpu"))
+    items = read_coco(scenes)
+    state = PgdSettings(epsilon=2, step=4, iterations=40).begin(detector, items, [0, 1])
+    pictures, sure = [], []
+    for iteration in range(9):
+        assert iteration == 0 or state.step()
+        pictures.append(state.now.detach().clone())
+        with torch.no_grad():
+            found = boxes_of(detector, state.now, items)
+        sure.append([_belief(*of_image, item.labels) for of_image, item in zip(found, items, strict=True)])
+    kept = state.kept()
+    best = np.argmin(sure, axis=0)
+    for image, iteration in enumerate(best):
+        assert torch.equal(kept[image], pictures[iteration][image])
+    assert (best < 8).any()
+
+
+def _belief(boxes, probabilities, objects, labels):
+    """The mean over the objects of the highest probability of their class in a box at their place."""
+    at_place = box_iou(boxes, objects) >= 0.5
+    each = [max([0.0, *probabilities[at_place[:, k], label].tolist()]) for k, label in enumerate(labels)]
+    return np.mean(each)
 
 
 def test_vanishing_leaves_nothing_to_be_seen(scenes):
