@@ -44,38 +44,38 @@ def watched(bench: Bench) -> Watched:
 
 
 @pytest.fixture
-def stranger() -> Iterator[Node]:
+def elsewhere() -> Iterator[Node]:
     """A node of another participant, as of another process."""
     context = Context()
     rclpy.init(context=context)
-    node = Node("stranger", context=context, enable_rosout=False)
+    node = Node("elsewhere", context=context, enable_rosout=False)
     yield node
     node.destroy_node()
     context.try_shutdown()
 
 
-def test_a_publisher_that_is_destroyed_is_gone(watched: Watched, stranger: Node) -> None:
-    publisher = stranger.create_publisher(GateState, "gate", qos.GATE)
+def test_a_publisher_that_is_destroyed_is_gone(watched: Watched, elsewhere: Node) -> None:
+    publisher = elsewhere.create_publisher(GateState, "gate", qos.GATE)
     watched.bench.until(publisher.get_subscription_count, "the subscription is found")
     publisher.publish(GateState())
     watched.bench.until(lambda: watched.heard, "a message")
     assert watched.gone == 0
-    stranger.destroy_publisher(publisher)
+    elsewhere.destroy_publisher(publisher)
     watched.bench.until(lambda: watched.gone, "its end is noticed")
 
 
 def test_a_publisher_that_came_and_went_before_anybody_asked_is_gone(
-    watched: Watched, stranger: Node, monkeypatch: pytest.MonkeyPatch
+    watched: Watched, elsewhere: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its permit may be executed after its death."""
-    publisher = stranger.create_publisher(GateState, "gate", qos.GATE)
+    publisher = elsewhere.create_publisher(GateState, "gate", qos.GATE)
     bench = watched.bench
     with monkeypatch.context() as patch:
         patch.setattr(bench.executor, "spin_once", lambda **_: None)
         bench.until(publisher.get_subscription_count, "the subscription is found")
         publisher.publish(GateState())
         bench.until(watched.arrived, "a message")
-        stranger.destroy_publisher(publisher)
+        elsewhere.destroy_publisher(publisher)
         bench.until(lambda: not bench.probe.count_publishers("gate"), "the publisher is gone")
     bench.until(lambda: watched.gone, "its end is noticed")
 
