@@ -8,10 +8,11 @@ import copy
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.parametrizations import weight_norm
 from torchvision.ops import MultiScaleRoIAlign
 
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.detection.kernels.frozen import frozen
+from sticker_uq.detection.kernels.frozen import _copied, frozen
 from sticker_uq.detection.kernels.onednn import OneDnn
 from sticker_uq.detection.kernels.pixels import network_input
 from sticker_uq.detection.kernels.roi_pooling import BagPooling
@@ -143,6 +144,23 @@ def test_reduced_precision_moves_a_box_by_little_and_spares_the_deterministic_he
     np.testing.assert_array_equal(seen.boxes, found.boxes)
     wanted = plain.detect(plain.encode(picture()))
     assert abs(len(found) - len(wanted)) <= 0.3 * len(wanted) + 2
+
+
+def test_a_copy_shares_no_weight_and_keeps_how_a_layer_computes_its_own() -> None:
+    layer = weight_norm(torch.nn.Conv2d(3, 4, 1))
+    model = torch.nn.Sequential(layer, torch.nn.BatchNorm2d(4))
+    model.transform = torch.nn.Identity()
+    made = _copied(model)
+    given = torch.randn(1, 3, 5, 5)
+    wanted = model(given)
+    theirs = {tensor.data_ptr() for tensor in model.state_dict().values()}
+    assert theirs.isdisjoint(tensor.data_ptr() for tensor in made.state_dict().values())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert torch.equal(made(given), wanted)
+    assert not made(given).requires_grad
+    assert made.transform is model.transform
 
 
 def test_half_precision_needs_a_gpu() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -71,7 +70,9 @@ def _copied_module(module: nn.Module, copies: dict[int, nn.Module]) -> nn.Module
     A deep copy of the same walks through every attribute, which took as long as all the rest of freezing.
     """
     if id(module) not in copies:
-        made = copies[id(module)] = copy.copy(module)
+        # copy.copy would ask for a pickled state, which a parametrized module does not have
+        made = copies[id(module)] = object.__new__(type(module))
+        vars(made).update(vars(module))
         made._parameters = {
             name: None if value is None else nn.Parameter(value.detach().clone(), requires_grad=False)
             for name, value in module._parameters.items()

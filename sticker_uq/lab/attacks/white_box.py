@@ -58,7 +58,7 @@ class Adversarial:
     """An attacked picture, clipped and rounded, with the result of the attack.
 
     ``image`` (H, W, 3) uint8 BGR; ``linf`` and ``rms`` of its difference to the clean picture, grey levels; ``targets`` attacked,
-    ``fooled`` of them on this picture as it is stored; ``iterations`` that changed it. Without targets, the clean picture.
+    ``fooled`` of them on this picture as it is stored; ``iterations`` that the attack took. Without targets, the clean picture.
     """
 
     image: NDArray[np.uint8]
