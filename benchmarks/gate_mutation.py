@@ -42,7 +42,6 @@ MODULES = (
     "operator.operator_events",
     "plausibility",
     "scene_events",
-    "second_view_events",
     "clock_events",
     "step_context",
 )
@@ -60,7 +59,6 @@ TESTS = (
     "test/gate/policy/test_unexplained.py",
     "test/gate/policy/test_panel_votes.py",
     "test/gate/assumptions/test_assumption_monitor.py",
-    "test/gate/test_second_view_events.py",
     "test/gate/test_exploration.py",
 )
 EXPLORATION_DEPTH = "2"
@@ -131,12 +129,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "`check and replace(check, since_ns=now, seen=0, gone=0)` without "
         "`replace(check, since_ns=now, seen=0, gone=0)`",
     ): "a jump closes the gate in the same step, and what closes it begins a verification anew",
-    ("second_view_events", "`view is None or scene is None` without `scene is None`"): _NEVER_NONE,
-    (
-        "second_view_events",
-        "`second is None or not second.waiting or (not second.answered) or (state.decision is None)` without "
-        "`state.decision is None`",
-    ): _NEVER_NONE,
     ("step_context", "`state.done or decision is None` without `decision is None`"): _NEVER_NONE,
 }
 """(module, description without the line) to why the change alters nothing that can be observed."""

@@ -53,7 +53,7 @@ class BlockReason(IntFlag):
     UNKNOWN_GATE_PUBLISHER = 33554432
     PANEL = 67108864
     UNCALIBRATED = 134217728
-    SECOND_VIEW = 268435456
+    # 268435456 was SECOND_VIEW until 0.3.0: it stays reserved
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -82,7 +82,6 @@ BLOCK_REASONS = {
     "held": "held",
     "arm_failed": "the arm is not ready",
     "verifying": "verifying the removal",
-    "second_view": "waiting for a second view of the laptop",
     "fault": "fault",
     "contradicted": "a newer scene contradicts the permit",
     "not_active": "not active",
@@ -126,8 +125,6 @@ BLOCK_ADVICE = {
     "arm_failed": "check that the arm's driver runs, publishes `arm/status` at 20 Hz and offers `remove_sticker` once; "
     "after `max_attempts` failed removals at one place the operator is asked",
     "verifying": "wait; the scenes must show that the sticker is gone, else the gate tries again or asks",
-    "second_view": "wait; the cell changes light, exposure or angle, and after `second_view_timeout_s` the operator is asked; if "
-    "every second view times out, check that the cell serves `change_view`",
     "fault": "read the detail and the audit log, check the cell, then press `Reset the fault` on the operator page",
     "contradicted": "wait until the arm has stopped; the detail says what the newer scene shows",
     "not_active": "activate the supervisor (`ros2 lifecycle set /supervisor activate`); if `configure` failed, its log says "
@@ -144,29 +141,14 @@ BLOCK_ADVICE = {
 }
 """What to do about each reason, for docs/howto/troubleshooting.md; the same names in the same order."""
 
-VIEWS = {
-    "exposure": "another exposure",
-    "light": "light from another side",
-    "turn": "a small turn of the laptop",
-}
-"""What a cell can change for a second view, in the order in which it is tried: what costs least comes first."""
-
 LACKS = {
     "appearance": "what an object is",
     "outline": "where an object ends",
     "overlooked": "whether something was overlooked",
-    "daylight": "the laptop in usable light",
 }
 """What may be missing in a picture of the laptop."""
 
-_ANY_VIEW = tuple(VIEWS)
-_NOTHING_HELPS: tuple[str, tuple[str, ...]] = ("", ())
-
-MISSING: dict[str, tuple[str, tuple[str, ...]]] = {
-    # why the gate is closed
-    **dict.fromkeys(BLOCK_REASONS, _NOTHING_HELPS),
-    "exposure": ("daylight", ("exposure", "light")),
-    # an object: by the metric beyond its limit, or by the code of the reason
+_LACKED_BY = {
     **dict.fromkeys(
         (
             "sticker_probability",
@@ -179,12 +161,9 @@ MISSING: dict[str, tuple[str, tuple[str, ...]]] = {
             "mutual_information",
             "risk",
         ),
-        ("appearance", _ANY_VIEW),
+        "appearance",
     ),
-    **dict.fromkeys(
-        ("relative_total_variance", "relative_predictive_surface", "detected_twice"), ("outline", _ANY_VIEW)
-    ),
-    # the scene: what no box explains
+    **dict.fromkeys(("relative_total_variance", "relative_predictive_surface", "detected_twice"), "outline"),
     **dict.fromkeys(
         (
             "dil",
@@ -195,40 +174,16 @@ MISSING: dict[str, tuple[str, tuple[str, ...]]] = {
             "possible_stickers",
             "left_probability",
         ),
-        ("overlooked", _ANY_VIEW),
-    ),
-    # two things side by side, an unknown kind of thing, a vote of the panel, a broken measurement, an operator's answer
-    **dict.fromkeys(
-        (
-            "logo_overlap",
-            "object_novelty",
-            "novelty",
-            "novel_place",
-            "scene_distance",
-            "unfamiliar_scene",
-            "monitor_objects",
-            "measurement_invalid",
-            "not_measured",
-            "no_novelty_network",
-            "operator_answers_conflict",
-            "operator_drew_on_logo",
-            "removal_incomplete",
-            "perception_restricted",
-        ),
-        _NOTHING_HELPS,
+        "overlooked",
     ),
 }
-"""What a picture lacks, one of :data:`LACKS`, and which of :data:`VIEWS` may show it, by the reason to hold something back.
-
-The gate's block reasons ``uncertain``, ``unexplained`` and ``inconsistent`` only say that a question follows, and its reasons say
-which view may answer it. Where nothing is named, another picture of the same laptop cannot settle it: a person is asked.
-"""
 
 
-def missing_of(reason: Reason) -> tuple[str, tuple[str, ...]]:
-    """Of the message of ``reason``: its entry in :data:`MISSING`; nothing helps against a reason that is not in there."""
-    key = reason.subject if reason.code in ("above_limit", "below_limit") else reason.code
-    return MISSING.get(key, _NOTHING_HELPS)
+def lack_of(reason: Reason) -> str:
+    """What the picture does not show where ``reason`` holds something back, one of :data:`LACKS`; empty: nothing."""
+    return _LACKED_BY.get(
+        reason.subject if reason.code in ("above_limit", "below_limit") else reason.code, ""
+    )
 
 
 PHASES = {
@@ -240,7 +195,6 @@ PHASES = {
     "verifying": "verifying",
     "intervention": "waiting for the operator",
     "fault": "fault",
-    "second_view": "waiting for a second view",
 }
 """The states of the gate, by the names of ``GateState.STATE_*``."""
 
@@ -322,7 +276,7 @@ MEASURES = {
 }
 """What is measured of an object, a scene or an image."""
 
-SUBJECTS = {**MEASURES, **LABELS, **ERROR_CODES, **PHASES, **LACKS, **VIEWS}
+SUBJECTS = {**MEASURES, **LABELS, **ERROR_CODES, **PHASES, **LACKS}
 """The words of ``Reason.subject``; what is not in here, such as the name of a monitor, stands for itself."""
 
 MESSAGES = {
@@ -410,21 +364,6 @@ MESSAGES = {
     "objects_to_decide": "objects to decide: {count}",
     "monitors_object": "monitors object: {names}",
     "picture_lacks": "the picture does not show {subject}",
-    "view_may_help": "{subject} may show it",
-    # a second view of the same laptop
-    "not_seen_before": "the first view showed nothing there",
-    "not_seen_again": "the second view shows nothing there",
-    "views_disagree": "the two views disagree about it: {first} and {second}",
-    "views_not_comparable": "the first view doubted this laptop, and the two views cannot be compared",
-    "several_there": "one of the two views shows several objects there: {count}",
-    "second_view_asked": "the cell was asked for {subject}",
-    "second_view_refused": "the cell took no second view",
-    "second_view_timeout": "no second view within {seconds} s",
-    "second_view_lost": "an earlier run took a second view of this laptop, and the first one is not known any more",
-    "second_view_ended": "the second view was given up",
-    "second_view_late": "the cell took the second view after the wait for it had ended: the laptop may have moved",
-    "places_unusable": "the cell took a second view, but where the laptop lies in it is not known",
-    "laptop_moved_since": "the laptop may have been turned since the question was asked: answer for the scene, e.g. rescan",
     "workpiece_left": "this workpiece is left to the operator",
     # arm and permit
     "goal_rejected": "the arm rejected the goal",
@@ -458,7 +397,6 @@ MESSAGES = {
     "operator_reported_fault": "{person} reported that something is wrong",
     "last_run_faulted": "the last run ended in a fault",
     "last_run_asked": "the last run ended while an operator was asked",
-    "last_run_viewed": "the last run ended while a second view was waited for",
     # what outside of scenes and arm closes the gate
     "audit_write_failed": "the audit log cannot be written",
     "audit_behind": "the disk is behind: an audit entry has waited for {seconds} s",
@@ -514,9 +452,6 @@ LOG_LINES = {
     "request_opened": "request {request} opened",
     "request_answered": "{person} answered {request}",
     "request_overdue": "request {request} is not answered yet; the gate stays closed",
-    "second_view_taken": "the cell reports a second view: {subject}",
-    "second_view_joined": "the second view joins decision {first}",
-    "second_view_unexpected": "the cell reports a second view {number}, which was not expected",
     "workpiece_arrived": "workpiece {workpiece} lies in the cell",
     "workpiece_done": "workpiece {workpiece} is done",
 }

@@ -36,7 +36,6 @@ def test_parameters_that_the_advice_names_exist() -> None:
         "operate",
         "reset",
         "scene",
-        "change_view",
     }
     for code, advice in BLOCK_ADVICE.items():
         named = {name.partition(":")[0] for name in re.findall(r"`([a-z_]+(?:: ?\d+|:=\w+)?)`", advice)}

@@ -75,11 +75,6 @@ class CellOptions(BaseModel):
     model: str = Field("", description="torchvision name of the detector; empty: as in params_file")
     weights: str = Field("", description="Safetensors file; empty: the packaged weights of the model")
     policy: str = Field("", description="Policy YAML of the supervisor; empty: the packaged one")
-    second_views: str = Field(
-        "",
-        description="Second views of a laptop that the cell takes before a person is asked, by its service change_view: "
-        "exposure, light or turn, the preferred one first, comma-separated; empty: as in params_file",
-    )
     allow_uncalibrated: bool = Field(
         False,
         description="Let the arm move on a policy without a guarantee, as the packaged ones are; the simulated arm always may",
@@ -230,9 +225,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
     """
     audit = str(Path(options.audit).expanduser().resolve()) if options.audit else ""
     bundle = _bundle(options)
-    supervision = _given(
-        policy=_file(options.policy, "policy"), audit_folder=audit, second_views=options.second_views
-    )
+    supervision = _given(policy=_file(options.policy, "policy"), audit_folder=audit)
     if bundle is not None:
         supervision |= bundle.supervisor_parameters()
     if options.allow_uncalibrated or options.sim:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from sticker_uq.gate.assumptions.assumption_monitor import (
@@ -21,9 +20,7 @@ from sticker_uq.gate.events import (
     Event,
     Fault,
     PublishDecision,
-    RemovalVerified,
     Reply,
-    RequestView,
     SceneReceived,
     Tick,
 )
@@ -31,9 +28,8 @@ from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_sound
 from sticker_uq.gate.ranges import range_problem
-from sticker_uq.gate.second_view import guarded, without_object
 from sticker_uq.gate.settings import GateSettings, nanoseconds
-from sticker_uq.gate.state import NO_STREAK, NOT_CALIBRATED, GateState, SceneFacts, SecondView
+from sticker_uq.gate.state import NO_STREAK, NOT_CALIBRATED, GateState, SceneFacts
 from sticker_uq.gate.state_machine import step
 from sticker_uq.geometry import CellGeometry, locate_all
 from sticker_uq.scene import (
@@ -60,7 +56,6 @@ class GateController:
         self._settings = settings or GateSettings()
         self._state = GateState()
         self._watch = assumption_monitor_of(policy, watch or AssumptionSettings())
-        self._first: SceneAssessment | None = None
 
     @property
     def state(self) -> GateState:
@@ -124,8 +119,6 @@ class GateController:
             return self.handle(Fault((fault,)), now_ns)
         alarmed = self._alarmed(alarm, now_ns)
         effects = self.handle(event, now_ns)
-        if any(isinstance(effect, RequestView) for effect in effects):
-            self._first = assessment
         return (PublishDecision(decision, poses), *alarmed, *effects)
 
     def on_tick(self, now_ns: int, steady_ns: int = 0) -> tuple[Effect, ...]:
@@ -146,7 +139,6 @@ class GateController:
         """Step the gate by any other event."""
         before = self._state
         self._state, effects = step(before, event, now_ns, self._settings)
-        self._keep_first(effects)
         alarm = self._let_watch_know(event, before, effects)
         return (*effects, *self._alarmed(alarm, now_ns))
 
@@ -156,42 +148,11 @@ class GateController:
         # an image from before the change shows another workpiece, of unknown name
         present = assessment.stamp_ns > state.workpiece_ns
         workpiece = state.workpiece_id if present else ""
-        second = state.second_view
-        if second is not None and second.guards:
-            decision = self._guarded(assessment, second, workpiece)
-        else:
-            decision = judge(assessment, self._policy, state.memory, workpiece)
-        waiting = second is not None and second.waiting
-        if not present or waiting or assessment.stamp_ns <= state.counts_after_ns or state.done:
+        decision = judge(assessment, self._policy, state.memory, workpiece)
+        if not present or assessment.stamp_ns <= state.counts_after_ns or state.done:
             return decision, None
         alarm = self._watch.see(assessment, decision)
         return self._watch.spot_checked(decision, state.memory), alarm
-
-    def _guarded(self, assessment: SceneAssessment, second: SecondView, workpiece_id: str) -> SceneDecision:
-        """The decision about a scene after the cell was asked for a second view: the first one goes on forbidding."""
-        state = self._state
-        at_work = [work.target.box for work in (state.permit, state.verification) if work is not None]
-        return guarded(
-            self._first,
-            assessment,
-            self._policy,
-            second.view,
-            second.places,
-            state.memory,
-            workpiece_id,
-            at_work,
-        )
-
-    def _keep_first(self, effects: Sequence[Effect]) -> None:
-        """The first view is kept while it forbids anything, without what has been removed since."""
-        second = self._state.second_view
-        if second is None:
-            self._first = None
-        elif self._first is not None and second.places is not None:
-            for effect in effects:
-                if isinstance(effect, RemovalVerified):
-                    place = second.places.in_first(effect.target.box)
-                    self._first = without_object(self._first, place, effect.target.label)
 
     def _let_watch_know(self, event: Event, before: GateState, effects: tuple[Effect, ...]) -> Alarm | None:
         after = self._state

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from sticker_uq.gate.operator.answers import OperatorAnswer, SceneAnswer
-from sticker_uq.gate.second_view import Places
 from sticker_uq.gate.state import NO_POSES, BlockReason, Phase, SceneFacts, Target
 from sticker_uq.geometry import ScenePoses
 from sticker_uq.scene import ImageCheck, ObjectVerdict, Reason, SceneDecision
@@ -154,32 +153,6 @@ class WorkpieceChanged:
 
 
 @dataclass(frozen=True)
-class ViewTaken:
-    """Gate event: the cell reports that the second view ``number`` stands; ``places``: where its places lie in the first one.
-
-    None where what the cell said about places cannot be used: the laptop may lie anywhere.
-    """
-
-    number: int
-    places: Places | None
-
-
-@dataclass(frozen=True)
-class ViewRefused:
-    """Gate event: the cell has changed nothing for the second view ``number``. ``detail``: what was said about it."""
-
-    number: int
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class ViewForgotten:
-    """Gate event: an earlier run of the supervisor asked for a second view of this workpiece, and what it showed is not known."""
-
-    workpiece_id: str
-
-
-@dataclass(frozen=True)
 class Fault:
     """Gate event: an internal error; without ``reasons`` it is not known what."""
 
@@ -221,9 +194,6 @@ Event = (
     | Release
     | Reset
     | WorkpieceChanged
-    | ViewTaken
-    | ViewRefused
-    | ViewForgotten
     | Fault
     | Impediment
     | AssumptionBroken
@@ -309,32 +279,6 @@ class DeclareDone:
 
 
 @dataclass(frozen=True)
-class RequestView:
-    """Gate effect: ask the cell for another view of the workpiece, one of :data:`sticker_uq.messages.VIEWS`.
-
-    ``decision_id``, ``stamp_ns``: the decision about the first view, and its image.
-    """
-
-    number: int
-    view: str
-    workpiece_id: str
-    decision_id: str
-    stamp_ns: int
-
-
-@dataclass(frozen=True)
-class ViewJoined:
-    """Gate effect: the first scene of the second view has come, with the decisions about both and their images."""
-
-    number: int
-    view: str
-    first_decision_id: str
-    first_stamp_ns: int
-    decision_id: str
-    stamp_ns: int
-
-
-@dataclass(frozen=True)
 class RemovalVerified:
     """Gate effect: the object is gone from the scenes after its removal."""
 
@@ -380,8 +324,6 @@ Effect = (
     | OpenIntervention
     | CloseIntervention
     | DeclareDone
-    | RequestView
-    | ViewJoined
     | RemovalVerified
     | Escalate
     | Reply

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sticker_uq.gate import second_view_events as second_views
 from sticker_uq.gate.box_overlap import as_box, iou
 from sticker_uq.gate.events import (
     ImageArrived,
@@ -18,9 +17,9 @@ from sticker_uq.gate.events import (
 from sticker_uq.gate.permit_consistency import check_permit, left_out, surroundings
 from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, problems_of
 from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
-from sticker_uq.gate.second_view import what_is_missing
 from sticker_uq.gate.state import NO_STREAK, BlockReason, Permit, Streak, Target
 from sticker_uq.gate.step_context import StepContext
+from sticker_uq.messages import lack_of
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 
 _MISSED = (UNEXPLAINED, NOVELTY, MISSED)
@@ -44,8 +43,6 @@ def receive(context: StepContext, event: SceneReceived) -> None:
     )
     if _has(problems, BlockReason.SOURCE_CHANGED):
         context.forget_places()
-    if not problems:
-        second_views.scene_came(context)
     permit = before.permit
     if permit is not None and permit.open and not problems:
         _compare(context, permit, decision)
@@ -146,9 +143,7 @@ def _act(context: StepContext, streak: Streak, decision: SceneDecision) -> None:
             _grant(context, streak.target, decision)
     elif streak.outcome is Outcome.ASK:
         doubts = tuple(r for r in decision.reasons if r.code != "perception_restricted")
-        reasons, objects = _asked(decision, doubts)
-        if not second_views.begin(context, decision, reasons, objects, bool(doubts)):
-            context.ask(reasons, objects, bool(doubts))
+        ask_about_scene(context, decision, doubts)
     else:
         by_operator = context.state.memory.scene_clean
         context.declare_done(True, Reason("operator_says_clean" if by_operator else "no_sticker_left"))
@@ -176,18 +171,19 @@ def ask_about_scene(context: StepContext, decision: SceneDecision, scene_reasons
     """Gate step: ask the operator about what the decision leaves open.
 
     With ``scene_reasons`` the scene as a whole is uncertain, so that every possible sticker is in question, the sure ones too.
-    The question says what the picture does not show, and which other picture might.
+    The question says what the picture does not show.
     """
-    reasons, objects = _asked(decision, scene_reasons)
-    context.ask(reasons, objects, bool(scene_reasons))
-
-
-def _asked(
-    decision: SceneDecision, scene_reasons: tuple[Reason, ...]
-) -> tuple[tuple[Reason, ...], tuple[ObjectVerdict, ...]]:
-    """Why the operator is asked about ``decision``, and about which objects."""
     objects = tuple(v for v in decision.verdicts if _in_question(v, bool(scene_reasons)))
-    return (*scene_reasons, *what_is_missing(decision)), objects
+    context.ask((*scene_reasons, *_lacking(decision)), objects, bool(scene_reasons))
+
+
+def _lacking(decision: SceneDecision) -> tuple[Reason, ...]:
+    """What the picture does not show of what ``decision`` asks, each once."""
+    reasons = list(decision.reasons if decision.outcome is Outcome.ASK else ())
+    for verdict in decision.verdicts:
+        reasons += verdict.reasons if verdict.verdict is Verdict.ASK else ()
+    lacks = dict.fromkeys(filter(None, map(lack_of, reasons)))
+    return tuple(Reason("picture_lacks", lack) for lack in lacks)
 
 
 def _in_question(verdict: ObjectVerdict, whole_scene: bool) -> bool:

@@ -6,9 +6,7 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-
-from sticker_uq.messages import VIEWS
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 SECOND = 1_000_000_000
 """Nanoseconds."""
@@ -119,31 +117,6 @@ class GateSettings(BaseModel):
     max_attempts: int = Field(
         2, ge=1, le=10, description="Removals tried at one place before a person is asked"
     )
-    second_views: str = Field(
-        "",
-        description="Second views of a laptop that the cell can take before a person is asked, by its service change_view: "
-        "exposure, light or turn, the preferred one first, separated by commas; empty: none",
-    )
-    second_view_timeout_s: float = Field(
-        5.0,
-        ge=0.1,
-        le=120.0,
-        description="Time from the request to the first scene of the second view, after which a person is asked, s",
-    )
-
-    @field_validator("second_views")
-    @classmethod
-    def _are_views(cls, text: str) -> str:
-        names = _names(text)
-        unknown = [name for name in names if name not in VIEWS]
-        if unknown or len(set(names)) < len(names):
-            raise ValueError(f"second_views = {text!r}: expected each of {', '.join(VIEWS)} at most once")
-        return text
-
-    @property
-    def views_offered(self) -> tuple[str, ...]:
-        """The views that the gate may ask the cell for, the preferred one first."""
-        return _names(self.second_views)
 
     @model_validator(mode="after")
     def _two_images_to_compare(self) -> Self:
@@ -171,10 +144,6 @@ class GateSettings(BaseModel):
     def max_silent_ticks(self) -> int:
         """Steps of the gate without a scene after which the newest one is too old even if the clock stands still."""
         return math.ceil(self.max_scene_age_s / self.tick_period_s) + 1
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in map(str.strip, text.split(",")) if name)
 
 
 def nanoseconds(seconds: float) -> int:

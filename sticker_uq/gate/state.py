@@ -11,7 +11,6 @@ from operator import or_
 
 from sticker_uq.gate.box_overlap import Box, as_box
 from sticker_uq.gate.operator.answers import OperatorAnswers
-from sticker_uq.gate.second_view import Places
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.geometry import ObjectPose, ScenePoses
 from sticker_uq.messages import BlockReason
@@ -29,7 +28,7 @@ class Phase(IntEnum):
     VERIFYING = 5
     INTERVENTION = 6
     FAULT = 7
-    SECOND_VIEW = 8
+    # 8 was SECOND_VIEW until 0.3.0: it stays reserved
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class Permit:
     ``revoked_ns`` is None while the permit is open; after that ``revoked`` and ``revoked_for`` say why and nothing reopens it.
     ``settings`` are those it was granted under. ``around``: label and place of the other objects detected when it was granted;
     ``doubts``: scenes in a row that doubt the object slightly. ``lost``: the arm's server went away, so that no end will be
-    reported; ``escalated``: the arm did not report it in time; ``foreign``: its workpiece has left the cell or was moved.
+    reported; ``escalated``: the arm did not report it in time; ``foreign``: its workpiece has left the cell.
     """
 
     goal_id: int
@@ -155,7 +154,6 @@ class Request:
 
     ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is uncertain; ``source``: where the image in
     question came from, see :attr:`SceneFacts.source`; ``objectors``: monitors of the panel that objected to removing an object.
-    ``moved``: the laptop may have been moved since that image, so that places in it mean nothing.
     """
 
     request_id: str
@@ -166,48 +164,6 @@ class Request:
     overdue: bool = False
     source: tuple[object, ...] = ()
     objectors: tuple[str, ...] = ()
-    moved: bool = False
-
-
-@dataclass(frozen=True)
-class Question:
-    """What the gate asks an operator about ``decision``, whose image came from ``source``; the rest as in :class:`Request`."""
-
-    decision: SceneDecision
-    source: tuple[object, ...]
-    reasons: tuple[Reason, ...]
-    objects: tuple[ObjectVerdict, ...]
-    whole_scene: bool
-
-
-@dataclass(frozen=True)
-class SecondView:
-    """The one second view of the workpiece, from the gate's request to the cell until the workpiece leaves.
-
-    ``view``: what the cell changes. ``question``: what an operator is asked unless the second view answers it. ``places``: where
-    places of later images lie in the first one; None while that is unknown. ``answered``: the cell has reported the new view;
-    ``joined``: a scene of it has come. ``ended``: why it was given up, with the question; ``refused``: the cell changed nothing.
-    """
-
-    number: int
-    view: str
-    asked_ns: int
-    question: Question | None = field(default=None, compare=False)
-    places: Places | None = None
-    answered: bool = False
-    joined: bool = False
-    ended: Reason | None = None
-    refused: bool = False
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the gate waits for the second view."""
-        return not self.joined and self.ended is None
-
-    @property
-    def guards(self) -> bool:
-        """Whether newer scenes of the gate may show another view, so that the first one forbids what they release."""
-        return self.answered or (self.ended is not None and not self.refused)
 
 
 @dataclass(frozen=True)
@@ -237,9 +193,6 @@ class GateState:
     ``counts_after_ns``: nor do images up to this time count, because they may show an earlier workpiece or the arm at work.
     ``skipped``: this workpiece is left to the operator; ``done``: it was declared done. ``assumption``: why what the policy rests
     on does not hold, until a reset or another policy; ``assumption_request``: the request in which the operator is told so.
-    ``began_ns``: when the supervisor was first activated; ``fresh``: the workpiece has arrived since then, so that no second view
-    of it was taken before; ``viewed_before``: the workpiece of which an earlier run took one; ``second_view``: that of this one;
-    ``views``: how many there were, of all workpieces.
     ``stop_demanded``: the arm did not stop, so that the cell's own means of stopping it are in use until the reset.
     """
 
@@ -276,11 +229,6 @@ class GateState:
     memory: OperatorAnswers = field(default_factory=OperatorAnswers)
     skipped: bool = False
     done: bool = False
-    began_ns: int = 0
-    fresh: bool = False
-    viewed_before: str = ""
-    second_view: SecondView | None = None
-    views: int = 0
     stop_demanded: bool = False
     phase: Phase = Phase.BLOCKED
     reasons: BlockReason = BlockReason.NOT_ACTIVE

@@ -16,7 +16,6 @@ from typing import Any
 from sticker_uq.gate import arm_events as arm
 from sticker_uq.gate import clock_events as timekeeping
 from sticker_uq.gate import scene_events as scenes
-from sticker_uq.gate import second_view_events as second_views
 from sticker_uq.gate.events import (
     Activated,
     AnswerGiven,
@@ -40,9 +39,6 @@ from sticker_uq.gate.events import (
     SceneUnreadable,
     Severity,
     Tick,
-    ViewForgotten,
-    ViewRefused,
-    ViewTaken,
     WorkpieceChanged,
 )
 from sticker_uq.gate.operator import operator_events as operator
@@ -98,7 +94,6 @@ def gate_publication(state: GateState) -> PublishGate:
 
 def _watch(context: StepContext) -> None:
     """Whatever closes the gate also ends every count; what takes too long becomes a question to the operator."""
-    second_views.watch(context)
     state, settings = context.state, context.settings
     check, request = state.verification, state.request
     if state.assumption and not state.assumption_request and state.request is None:
@@ -140,8 +135,6 @@ def _describe(context: StepContext) -> None:
             reasons |= BlockReason.UNEXPLAINED
         if state.request.objectors:
             reasons |= BlockReason.PANEL
-    elif reasons & BlockReason.SECOND_VIEW:
-        phase = Phase.SECOND_VIEW
     elif reasons:
         phase = Phase.BLOCKED
     elif state.permit is not None:
@@ -180,15 +173,13 @@ def _details(state: GateState, reasons: BlockReason) -> tuple[Reason, ...]:
         found += state.request.reasons
     elif state.skipped:
         found.append(Reason("workpiece_left"))
-    elif state.second_view is not None and state.second_view.waiting:
-        found.append(Reason("second_view_asked", state.second_view.view))
     if state.permit is not None and not state.permit.open:
         found += [Reason("arm_stopping"), *state.permit.revoked_for]
     return tuple(dict.fromkeys(found))
 
 
 def _activated(context: StepContext, _: Activated) -> None:
-    context.set(active=True, scene=None, silent_ticks=0, began_ns=context.state.began_ns or context.now)
+    context.set(active=True, scene=None, silent_ticks=0)
 
 
 def _deactivated(context: StepContext, _: Deactivated) -> None:
@@ -233,9 +224,6 @@ _HANDLERS: dict[type, Callable[[StepContext, Any], None]] = {
     Release: operator.release,
     Reset: operator.reset,
     WorkpieceChanged: operator.workpiece_changed,
-    ViewTaken: second_views.view_taken,
-    ViewRefused: second_views.view_refused,
-    ViewForgotten: second_views.view_forgotten,
     Fault: _faulted,
     Impediment: _impeded,
     AssumptionBroken: _assumption_broken,

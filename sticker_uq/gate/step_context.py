@@ -22,7 +22,7 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.gate.settings import GateSettings, nanoseconds
-from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Question, Request, SecondView, Target
+from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Request, Target
 from sticker_uq.scene import ObjectVerdict, Reason, Verdict
 
 
@@ -72,8 +72,6 @@ class StepContext:
             reasons |= BlockReason.ASSUMPTION
         if state.request is not None or state.skipped:
             reasons |= BlockReason.WAITING_FOR_OPERATOR
-        if state.second_view is not None and state.second_view.waiting:
-            reasons |= BlockReason.SECOND_VIEW
         for reason, _ in state.impediments:
             reasons |= reason
         if self.now <= 0 or self.clock_jumped:
@@ -115,16 +113,8 @@ class StepContext:
         self, reasons: tuple[Reason, ...], objects: tuple[ObjectVerdict, ...], whole_scene: bool = False
     ) -> None:
         """Gate step: ask the operator, unless a question is open already. ``whole_scene``: the scene itself is in doubt."""
-        decision, reference = self.state.decision, self.state.reference
-        if decision is not None:
-            source = reference.source if reference is not None else ()
-            self.put(Question(decision, source, reasons, objects, whole_scene))
-
-    def put(self, question: Question, moved: bool = False) -> None:
-        """Gate step: put ``question`` to the operator, unless one is open already; ``moved`` as in :class:`Request`."""
-        state, decision = self.state, question.decision
-        reasons, objects = question.reasons, question.objects
-        if state.request is not None:
+        state, decision = self.state, self.state.decision
+        if state.request is not None or decision is None:
             return
         number = state.requests + 1
         request_id = f"{decision.decision_id[:12]}-{number}"
@@ -138,11 +128,10 @@ class StepContext:
             request_id,
             reasons,
             boxes,
-            question.whole_scene,
+            whole_scene,
             opened_ns=self.now,
-            source=question.source,
+            source=state.reference.source if state.reference is not None else (),
             objectors=objectors,
-            moved=moved,
         )
         self.set(request=request, requests=number, streak=NO_STREAK, undecided_ns=0)
         self.emit(
@@ -207,10 +196,7 @@ class StepContext:
     def forget_places(self) -> None:
         """Gate step: camera or image size has changed: forget places, which were px of the earlier images."""
         memory = OperatorAnswers(scene_clean=self.state.memory.scene_clean)
-        second = self.state.second_view
-        self.set(
-            memory=memory, attempts=(), verification=None, second_view=second and replace(second, places=None)
-        )
+        self.set(memory=memory, attempts=(), verification=None)
 
     def forget_workpiece(self) -> None:
         """Gate step: the workpiece has left: forget what was answered and done about it."""
@@ -221,9 +207,6 @@ class StepContext:
         if self.state.request is not None and self.state.request.request_id == self.state.assumption_request:
             self.set(assumption_request="")  # not answered yet: it is asked again
         self.close_request()
-        second = self.state.second_view
-        if second is not None and second.waiting:
-            self.log(Severity.INFO, Reason("second_view_ended"), Reason("another_workpiece"))
         self.set(
             workpieces=self.state.workpieces + 1,
             memory=OperatorAnswers(),
@@ -231,18 +214,6 @@ class StepContext:
             verification=None,
             skipped=False,
             done=False,
-            fresh=False,
-            second_view=None,
             streak=NO_STREAK,
             undecided_ns=0,
         )
-        if (
-            self.state.viewed_before
-        ):  # while nobody names the workpiece it may be that one, whatever is done with it
-            self.remember_second_view()
-
-    def remember_second_view(self) -> None:
-        """Gate step: the workpiece had a second view in an earlier run: a person decides about everything on it."""
-        lost = Reason("second_view_lost")
-        self.set(second_view=SecondView(self.state.views, "", self.now, ended=lost))
-        self.log(Severity.WARNING, lost)

@@ -113,8 +113,8 @@ def reason_from_msg(message: Any) -> sc.Reason:
 
 @expected_fields("the decision message")
 def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecision:
-    """The decision in the fields of ``message`` about ``scene``, whose objects it names; boxes that only the operator drew or
-    only the first of two views shows are added.
+    """The decision in the fields of ``message`` about ``scene``, whose objects it names; boxes that only the operator drew
+    are added.
 
     Raises :class:`InvalidInput` when ``scene`` is of another image or lacks a named object.
     """
@@ -125,8 +125,7 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
         )
     objects = {o.id: o for o in (*scene.objects, *scene.unstable)}
     for verdict in message.verdicts:
-        lost = any(reason.code == "not_seen_again" for reason in verdict.reasons)
-        if verdict.object_id not in objects and (verdict.by_operator or lost):
+        if verdict.object_id not in objects and verdict.by_operator:
             label = _known(sc.ObjectClass, verdict.label, sc.ObjectClass.BACKGROUND)
             objects[verdict.object_id] = sc.ObservedObject.drawn(
                 verdict.object_id, label, box_from_msg(verdict.box)

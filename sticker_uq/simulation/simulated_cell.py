@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Literal
@@ -21,9 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering import RenderedScene, SceneSpec, render, sample_scene
-from sticker_uq.lab.second_views import TURN_DEGREES, brighter, other_light, stops_for, turn_map, turned
-from sticker_uq.messages import VIEWS
-from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
+from sticker_uq.scene import FloatArray, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
 
 TOUCH_IOU = 0.3
@@ -62,12 +60,6 @@ class SimulationSettings(BaseModel):
         "none", description="Who answers interventions: none, or ground_truth (the simulation itself)"
     )
     record_file: str = Field("", description="JSON file for the ground truth of each laptop; empty: none")
-    turn_deg: float = Field(
-        TURN_DEGREES,
-        ge=-45.0,
-        le=45.0,
-        description="Angle by which the laptop is turned for a second view, clockwise, degrees",
-    )
     person_delay_s: float = Field(
         0.5, ge=0.0, le=60.0, description="Time until the simulated operator answers, s"
     )
@@ -85,7 +77,6 @@ class LaptopRecord:
     lid_touched: int = 0
     motions_failed: int = 0
     answers: int = 0
-    second_views: int = 0
     handed_over: bool = False
 
     @property
@@ -131,32 +122,6 @@ class SimulatedCell:
             -SENSOR_NOISE, SENSOR_NOISE + 1, self._truth.image.shape, np.int8
         )
         return cv2.add(self._truth.image, noise, dtype=cv2.CV_8U)
-
-    def change_view(self, view: str, workpiece_id: str) -> FloatArray:
-        """Show the simulated laptop ``workpiece_id`` in another view, one of :data:`sticker_uq.messages.VIEWS`, until it leaves.
-
-        Returns the map (3, 3) of the new picture's px to those of the one before. Raises :class:`InvalidInput` for another
-        laptop or an unknown view, and changes nothing then.
-        """
-        if workpiece_id != self.record.workpiece_id or self.finished:
-            raise InvalidInput(
-                f"workpiece {workpiece_id!r}: expected {self.record.workpiece_id!r}, which lies in the cell"
-            )
-        scene, size = self._scene, (self.settings.width_px, self.settings.height_px)
-        places: FloatArray = np.eye(3)
-        match view:
-            case "exposure":
-                changed = replace(scene, camera=brighter(scene.camera, stops_for(self._truth.image)))
-            case "light":
-                changed = replace(scene, light=other_light(scene.light))
-            case "turn":
-                changed = turned(scene, self.settings.turn_deg)
-                places = turn_map(scene, -self.settings.turn_deg, size)
-            case _:
-                raise InvalidInput(f"view {view!r}: expected one of {', '.join(VIEWS)}")
-        self._show(changed)
-        self.record.second_views += 1
-        return places
 
     def touched_by(self, box: FloatArray) -> tuple[Touch, int]:
         """What an arm sent to ``box`` (4,) px of the simulated laptop touches: kind and id of sticker or logo (-1: the lid)."""

@@ -43,7 +43,6 @@ def allowed(kind: str, right: str, name: str) -> set[str]:
         ("topic", "subscribe", "arm/status", {"/supervisor", "/console", "/recorder"}),
         ("service", "request", "operate", {"/console"}),
         ("service", "reply", "operate", {"/supervisor"}),
-        ("service", "request", "change_view", {"/supervisor"}),
         ("service", "request", "hold", {"/console"}),
         ("service", "request", "reset", {"/console"}),
         ("service", "reply", "reset", {"/supervisor"}),

@@ -13,9 +13,7 @@ from sticker_uq.gate import Phase, step
 from sticker_uq.gate.events import (
     Activated,
     ArmReady,
-    Deactivated,
     Event,
-    Fault,
     Hold,
     Release,
     RemovalCode,
@@ -26,7 +24,7 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.testing.scenes import SIZE
 from test.helpers.exploration import ALPHABET, MOMENT, PAUSE, Node, always, explore, scene
-from test.helpers.gate import TWO_VIEWS, K
+from test.helpers.gate import SETTINGS, K
 
 pytestmark = pytest.mark.timeout(900)  # hundreds of thousands of steps: a while on a busy machine
 
@@ -89,38 +87,6 @@ def test_only_a_person_ends_a_stop_that_called_one(reached: list[Node]) -> None:
             assert (after.state.request is None) == (node.state.request is None) or node.state.request is None
 
 
-def test_nothing_opens_while_a_second_view_is_waited_for_and_silence_ends_in_the_question(
-    reached: list[Node],
-) -> None:
-    waiting = [node for node in reached if node.state.phase is Phase.SECOND_VIEW]
-    assert any(node.state.second_view.answered for node in waiting if node.state.second_view)
-    for node in waiting:
-        for name, (make, duration) in ALPHABET.items():
-            after = node.follow(make, duration)
-            assert after is None or not after.state.open, name
-        for make in (always(Tick()), always(Hold()), always(Fault()), always(Deactivated())):
-            after = node.follow(make, PAUSE if make(node.state, node.now) == Tick() else MOMENT)
-            assert after is not None
-            request, second = after.state.request, after.state.second_view
-            assert request is not None
-            assert second is not None
-            assert second.question is not None
-            assert request.request_id.startswith(second.question.decision.decision_id[:12])
-
-
-def test_a_second_view_that_was_refused_late_or_interrupted_is_not_asked_for_again(
-    reached: list[Node],
-) -> None:
-    for node in reached[::11]:
-        second = node.state.second_view
-        if second is None or second.waiting:
-            continue
-        for name, (make, duration) in ALPHABET.items():
-            after = node.follow(make, duration)
-            if after is not None and after.state.workpieces == node.state.workpieces:
-                assert after.state.views == node.state.views, name
-
-
 def test_from_every_state_one_hold_closes(reached: list[Node]) -> None:
     for node in reached:
         held = node.follow(always(Hold()), MOMENT)
@@ -149,10 +115,10 @@ def test_no_state_is_a_dead_end(reached: list[Node]) -> None:
         ]
         for event in events:
             now += MOMENT
-            state, _ = step(state, event, now, TWO_VIEWS)
+            state, _ = step(state, event, now, SETTINGS)
         for _ in range(K + 2):
             now += 2 * MOMENT
             event = scene("sticker")(state, now)
             assert event is not None
-            state, _ = step(state, event, now, TWO_VIEWS)
+            state, _ = step(state, event, now, SETTINGS)
         assert state.phase is Phase.PERMITTED, node.state

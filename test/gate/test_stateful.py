@@ -26,15 +26,11 @@ from sticker_uq.gate.events import (
     RemovalCode,
     RemovalFinished,
     Reset,
-    ViewForgotten,
-    ViewRefused,
-    ViewTaken,
     WorkpieceChanged,
 )
-from sticker_uq.gate.second_view import SAME_PLACES, Places
 from sticker_uq.scene import Exposure, ImageCheck, ObjectClass, ObservedObject, Status
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, SIZE, SURE, THERE, observed, rarely_seen
-from test.helpers.gate import SETTINGS, TWO_VIEWS, Cell, running
+from test.helpers.gate import Cell, running
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -72,9 +68,9 @@ class GateMachine(RuleBasedStateMachine):
 
     cell: Cell
 
-    @initialize(named=st.booleans(), two=st.booleans())
-    def start(self, named: bool, two: bool) -> None:
-        self.cell = running(TWO_VIEWS if two else SETTINGS, "laptop-0" if named else "")
+    @initialize(named=st.booleans())
+    def start(self, named: bool) -> None:
+        self.cell = running(workpiece="laptop-0" if named else "")
         self.lid = [observed()]
 
     # what a cell does all day
@@ -133,23 +129,6 @@ class GateMachine(RuleBasedStateMachine):
         self.lid = [observed(shannon_entropy=1.5)]
         self.cell.scene(*self.lid, times=3)
 
-    @precondition(lambda self: self.cell.phase is Phase.SECOND_VIEW)
-    @rule(
-        places=st.sampled_from([SAME_PLACES, Places((1.0, 0.0, 40.0, 0.0, 1.0, 30.0, 0.0, 0.0, 1.0))]),
-        late=st.booleans(),
-        found=st.lists(things, max_size=2),
-        same=st.booleans(),
-    )
-    def cell_answers(self, places: Places, late: bool, found: list[ObservedObject], same: bool) -> None:
-        self.cell.send(ViewTaken(self.cell.state.views - late, places))
-        self.lid = [observed()] if same else found
-        self.cell.scene(*self.lid, times=3)
-
-    @precondition(lambda self: self.cell.phase is Phase.SECOND_VIEW)
-    @rule()
-    def cell_refuses(self) -> None:
-        self.cell.send(ViewRefused(self.cell.state.views, "busy"))
-
     @precondition(lambda self: self.cell.phase in (Phase.FAULT, Phase.BLOCKED))
     @rule(number=st.integers(1, 3))
     def person_repairs(self, number: int) -> None:
@@ -192,7 +171,6 @@ class GateMachine(RuleBasedStateMachine):
             Reset(),
             WorkpieceChanged("laptop-4", now),
             WorkpieceChanged("laptop-5", now - SECOND),
-            ViewForgotten("laptop-4"),
             Fault(),
             Deactivated(),
             Activated(),

@@ -39,12 +39,8 @@ from sticker_uq.gate.events import (
     SceneReceived,
     SceneUnreadable,
     Tick,
-    ViewForgotten,
-    ViewRefused,
-    ViewTaken,
     WorkpieceChanged,
 )
-from sticker_uq.gate.second_view import SAME_PLACES
 from sticker_uq.scene import (
     Exposure,
     ImageCheck,
@@ -60,7 +56,6 @@ from sticker_uq.testing.scenes import HERE, MS, SIZE, assessment, observed, rare
 from test.helpers.gate import (
     POLICY,
     SETTINGS,
-    TWO_VIEWS,
     Cell,
     K,
     Witness,
@@ -70,7 +65,6 @@ from test.helpers.gate import (
     removing,
     running,
     verifying,
-    waiting_for_view,
 )
 
 MOMENT = MS
@@ -217,10 +211,6 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "release": (always(Release()), MOMENT),
     "reset": (always(Reset()), MOMENT),
     "workpiece": (lambda state, now: WorkpieceChanged(state.workpiece_id + "+", now), MOMENT),
-    "view: taken": (lambda state, now: ViewTaken(state.views, SAME_PLACES), MOMENT),
-    "view: refused": (lambda state, now: ViewRefused(state.views), MOMENT),
-    "view: older": (lambda state, now: ViewTaken(state.views - 1, SAME_PLACES), MOMENT),
-    "view: of an earlier run": (lambda state, now: ViewForgotten(state.workpiece_id + "+"), MOMENT),
     "fault": (always(Fault()), MOMENT),
     "deactivated": (always(Deactivated()), MOMENT),
     "activated": (always(Activated()), MOMENT),
@@ -240,16 +230,15 @@ class Node:
         event = make(self.state, now)
         if event is None:
             return None
-        after, effects = step(self.state, event, now, TWO_VIEWS)
+        after, effects = step(self.state, event, now, SETTINGS)
         witness = self.witness.copy()
-        witness.see(self.state, event, now, after, effects, TWO_VIEWS)
+        witness.see(self.state, event, now, after, effects, SETTINGS)
         return Node(after, now, witness)
 
 
 def abstract(state: GateState, now: int) -> Hashable:
     """What two states must share to count as one."""
     permit, check, scene, streak = state.permit, state.verification, state.scene, state.streak
-    second = state.second_view
     return (
         (state.active, state.held, bool(state.fault), state.arm_ready, state.skipped, state.done),
         bool(state.problems),
@@ -267,24 +256,17 @@ def abstract(state: GateState, now: int) -> Hashable:
         state.request
         and (state.request.whole_scene, len(state.request.boxes), state.request.source[1] == SIZE),
         state.memory,
-        (state.fresh, bool(state.viewed_before), state.request is not None and state.request.moved),
-        second
-        and (
-            (second.answered, second.joined, second.refused, second.places is None),
-            (second.ended is not None, now - second.asked_ns >= PAUSE // 2),
-        ),
     )
 
 
 SEEDS: dict[str, Callable[[], Cell]] = {
-    "start": lambda: Cell(TWO_VIEWS),
-    "monitoring": lambda: running(TWO_VIEWS).scene(observed(), times=K - 1),
-    "permitted": lambda: permitted(TWO_VIEWS),
-    "removing": lambda: removing(TWO_VIEWS),
-    "verifying": lambda: verifying(TWO_VIEWS),
-    "asking": lambda: asking(TWO_VIEWS),
-    "faulted": lambda: faulted(TWO_VIEWS),
-    "second view": waiting_for_view,
+    "start": lambda: Cell(SETTINGS),
+    "monitoring": lambda: running(SETTINGS).scene(observed(), times=K - 1),
+    "permitted": lambda: permitted(SETTINGS),
+    "removing": lambda: removing(SETTINGS),
+    "verifying": lambda: verifying(SETTINGS),
+    "asking": lambda: asking(SETTINGS),
+    "faulted": lambda: faulted(SETTINGS),
 }
 
 

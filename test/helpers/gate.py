@@ -37,8 +37,6 @@ from sticker_uq.scene import ObjectClass, ObservedObject, Reason, SceneAssessmen
 from sticker_uq.testing.scenes import SECOND, START, assessment, observed
 from test.helpers.witness import POLICY, SETTINGS, K, Witness
 
-TWO_VIEWS = SETTINGS.model_copy(update={"second_views": "turn, light", "second_view_timeout_s": 1.0})
-"""Settings with which the cell is asked for a second view before a person is."""
 STICKER = observed()
 UNSURE = observed(shannon_entropy=1.5)
 SLIGHTLY_UNSURE = observed(shannon_entropy=1.2)
@@ -187,20 +185,6 @@ def asking(settings: GateSettings = SETTINGS) -> Cell:
     """A cell that asks about an uncertain object at HERE."""
     cell = running(settings).scene(observed(shannon_entropy=1.5), times=K)
     assert cell.phase is Phase.INTERVENTION
-    return cell
-
-
-def arrived(settings: GateSettings = TWO_VIEWS) -> Cell:
-    """A cell in which a laptop has arrived since the supervisor was started, so that a second view may be taken of it."""
-    cell = running(settings).wait(0.1)
-    cell.send(WorkpieceChanged("laptop-2", cell.now))
-    return cell
-
-
-def waiting_for_view(settings: GateSettings = TWO_VIEWS) -> Cell:
-    """A cell that waits for a second view, because of an uncertain object at HERE."""
-    cell = arrived(settings).scene(observed(shannon_entropy=1.5), times=K)
-    assert cell.phase is Phase.SECOND_VIEW
     return cell
 
 

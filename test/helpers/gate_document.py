@@ -18,7 +18,7 @@ from pathlib import Path
 from sticker_uq.gate import Phase
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.io.files import atomic_write
-from sticker_uq.messages import BLOCK_REASONS, LACKS, MISSING, VIEWS
+from sticker_uq.messages import BLOCK_REASONS
 from test.helpers.exploration import ALPHABET, explore
 
 BEGIN, END = "<!-- transitions: begin -->", "<!-- transitions: end -->"
@@ -43,7 +43,6 @@ _FAMILIES = {
     "release": "people",
     "reset": "people",
     "workpiece": "workpiece",
-    "view": "views",
     "fault": "fault",
     "deactivated": "activation",
     "activated": "activation",
@@ -100,23 +99,6 @@ def reasons() -> str:
     return "\n".join(rows)
 
 
-def missing() -> str:
-    """What a picture may lack, for which reasons, and which views may show it; then the reasons that no picture answers."""
-    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for name, entry in MISSING.items():
-        found.setdefault(entry, []).append(f"`{name}`")
-    rows = ["| the picture does not show | reasons | may show it |", "|---|---|---|"]
-    rows += [
-        f"| {LACKS[lack]} | {', '.join(names)} | {', '.join(VIEWS[view] for view in views)} |"
-        for (lack, views), names in found.items()
-        if lack
-    ]
-    nothing = ", ".join(name for (lack, _), names in found.items() if not lack for name in names)
-    return "\n".join(
-        [*rows, "", f"No other picture answers {nothing}, nor any reason that is not listed here."]
-    )
-
-
 def rendered(depth: int) -> str:
     """What belongs between the marks."""
     found, states = transitions(depth)
@@ -129,8 +111,6 @@ def rendered(depth: int) -> str:
             table(found),
             "### Reasons",
             reasons(),
-            "### Another picture",
-            missing(),
             END,
         ]
     )

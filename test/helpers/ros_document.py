@@ -72,7 +72,6 @@ SERVICES = {
     "reset": "End a fault (`Trigger`)",
     "operate": "Hold, release or reset with the name of the person, as the operator page does",
     "intervention/resolve": "Answer the open question",
-    "change_view": "Show the laptop in another exposure or light, or turned, before a person is asked; with a map of places",
 }
 ACTIONS = {"remove_sticker": "Remove one sticker; the server checks the permit on `gate` before each motion"}
 

@@ -27,12 +27,9 @@ from sticker_uq.gate.events import (
     RemovalCode,
     RemovalFinished,
     Reply,
-    RequestView,
     Reset,
     SceneReceived,
     SendGoal,
-    ViewJoined,
-    ViewTaken,
     WorkpieceChanged,
 )
 from sticker_uq.gate.state import SceneFacts
@@ -74,10 +71,6 @@ class Witness:
         self.refused_ns = (
             0  # when an image was last refused as it arrived: no scene of an earlier one is evidence
         )
-        self.view: RequestView | None = None  # the second view of this workpiece
-        self.viewed_ns = 0  # when it was asked for
-        self.stands_ns: int | None = None  # when the cell said that it stands
-        self.awaits = False  # neither a scene of it nor the question has come
         self.doubts = 0  # scenes in a row that showed the permitted object a little beyond a limit
 
     def copy(self) -> Witness:
@@ -109,7 +102,6 @@ class Witness:
         self._ends(event, before)
         self._published(before, after, effects)
         self._latches(before, event, after, effects)
-        self._views(before, event, now, after, effects, settings)
         sound = self._sound(event, before, now, settings)
         if isinstance(event, SceneReceived):
             if not sound:
@@ -191,57 +183,6 @@ class Witness:
                     assert len(self.history) >= 1
                     assert isinstance(event, SceneReceived)
                     assert event.decision.outcome is Outcome.CLEAN
-
-    def _views(
-        self,
-        before: GateState,
-        event: Event,
-        now: int,
-        after: GateState,
-        effects: Sequence[Effect],
-        settings: GateSettings,
-    ) -> None:
-        """One second view per workpiece at most; until a scene of it has come the gate is closed; else the question follows."""
-        asked = [e for e in effects if isinstance(e, RequestView)]
-        joined = [e for e in effects if isinstance(e, ViewJoined)]
-        if before.workpieces != after.workpieces:
-            assert not asked
-            self.view, self.awaits, self.stands_ns = None, False, None
-        if asked:
-            assert self.view is None, "a second view of this workpiece was asked for already"
-            assert asked[0].workpiece_id, "a workpiece without a name may have had a second view"
-            assert asked[0].view in settings.views_offered
-            assert isinstance(event, SceneReceived)
-            assert event.decision.outcome is Outcome.ASK
-            self.view, self.viewed_ns, self.stands_ns, self.awaits = asked[0], now, None, True
-        self.viewed_ns = min(self.viewed_ns, now)
-        if not self.awaits:
-            assert not joined
-            assert after.phase is not Phase.SECOND_VIEW
-            return
-        assert self.view is not None
-        assert not after.open, "open although a second view is waited for"
-        assert not any(isinstance(e, SendGoal | DeclareDone) for e in effects) or joined
-        if isinstance(event, ViewTaken) and event.number == self.view.number and self.stands_ns is None:
-            self.stands_ns = now
-        if joined:
-            assert isinstance(event, SceneReceived)
-            assert self.stands_ns is not None, "a scene counted before the cell said that the new view stands"
-            assert event.facts.stamp_ns > min(self.stands_ns, now), "an image of before the new view counted"
-            assert event.facts.usable
-            assert (joined[0].first_decision_id, joined[0].decision_id) == (
-                self.view.decision_id,
-                event.decision.decision_id,
-            )
-            self.awaits = False
-        elif after.request is not None:
-            self.awaits = False
-        else:
-            late = now - self.viewed_ns >= round(settings.second_view_timeout_s * SECOND)
-            assert not late, "a second view is waited for after its time"
-            ends = after.held or after.fault or not after.active or after.assumption
-            assert not ends, "a second view is waited for although something else closes the gate"
-            assert after.phase is Phase.SECOND_VIEW
 
     def _sound(self, event: Event, before: GateState, now: int, settings: GateSettings) -> bool:
         if not isinstance(event, SceneReceived):

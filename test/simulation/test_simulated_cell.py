@@ -6,10 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from sticker_uq.gate.box_overlap import as_box, iou
-from sticker_uq.gate.second_view import SAME_PLACES, Places
-from sticker_uq.messages import VIEWS
-from sticker_uq.scene import InvalidInput, ObjectClass
+from sticker_uq.scene import ObjectClass
 from sticker_uq.simulation.simulated_cell import LaptopRecord, SimulatedCell, SimulationSettings, Touch
 
 SMALL = {"width_px": 320, "height_px": 240}
@@ -92,30 +89,3 @@ def test_the_record_is_written_whole(tmp_path):
     cell = SimulatedCell(SimulationSettings(record_file=str(file), **SMALL))
     cell.write_record()
     assert [LaptopRecord(**record) for record in json.loads(file.read_text())] == cell.records
-
-
-@pytest.mark.parametrize("view", list(VIEWS))
-def test_a_second_view_shows_the_same_laptop_otherwise(cell, view):
-    before, boxes = cell.picture(), np.stack(cell.missed([]))
-    places = Places.of(cell.change_view(view, cell.record.workpiece_id))
-    assert np.abs(cell.picture().astype(int) - before).mean() > 1.0
-    found = [places.in_first(as_box(box)) for box in cell.missed([])]
-    assert min(iou(now, as_box(then)) for now, then in zip(found, boxes, strict=True)) > 0.6
-    assert (places == SAME_PLACES) == (view != "turn")
-    # what is removed and what is asked is told from the laptop as it lies now
-    assert cell.peel(cell.missed([])[0]) is Touch.STICKER
-    assert cell.record.second_views == 1
-    assert cell.hand_over()
-    assert cell.record.second_views == 0
-
-
-def test_another_laptop_or_an_unknown_view_is_refused_and_nothing_changes(cell):
-    before = cell.missed([])
-    for view, workpiece, said in (
-        ("turn", "laptop-9", "laptop-9.*expected"),
-        ("sideways", cell.record.workpiece_id, "sideways.*expected one of exposure, light, turn"),
-    ):
-        with pytest.raises(InvalidInput, match=said):
-            cell.change_view(view, workpiece)
-    assert np.array_equal(cell.missed([]), before)
-    assert cell.record.second_views == 0

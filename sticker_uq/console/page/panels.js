@@ -4,7 +4,7 @@ import { STRINGS, fill, plain, numbers, subject } from "./strings.js";
 
 const $ = (id) => document.getElementById(id);
 // A shape for each state, so that it is told without colour.
-const SYMBOLS = { unknown: "–", blocked: "■", monitoring: "●", permitted: "▶", removing: "▶", verifying: "◆", second_view: "◆", intervention: "?", fault: "!", held: "‖", lost: "✕" };
+const SYMBOLS = { unknown: "–", blocked: "■", monitoring: "●", permitted: "▶", removing: "▶", verifying: "◆", intervention: "?", fault: "!", held: "‖", lost: "✕" };
 const MARKS = { ok: "✓", warning: "▲", error: "✕", silent: "–" };
 // Alarms of the assumption monitor. Another policy that does not hold ends by itself when what differs is restored.
 const ALARMS = ["drift", "wrong_removal", "missed_sticker"];
@@ -20,7 +20,7 @@ const PARTICULAR = {
     "policy_other_camera", "policy_other_image_size", "policy_expired"],
 };
 // Reasons that end by themselves, or with a question to the person.
-const CALM = ["waiting_for_operator", "unexplained", "panel", "uncertain", "contradicted", "verifying", "second_view", "inconsistent", "nothing_to_remove"];
+const CALM = ["waiting_for_operator", "unexplained", "panel", "uncertain", "contradicted", "verifying", "inconsistent", "nothing_to_remove"];
 const NOTHING_KNOWN = { state: "unknown", closed: [], details: [], held: false };
 const FRESH_S = 3;
 let last = ["unknown", "unknown"]; // the kind and the name of the state before the contact was lost

@@ -86,29 +86,6 @@ class Narrator:
                         "decision_id": effect.decision_id,
                     },
                 )
-            case ev.RequestView():
-                yield (
-                    "second_view",
-                    {
-                        "number": effect.number,
-                        "view": effect.view,
-                        "workpiece_id": effect.workpiece_id,
-                        "decision_id": effect.decision_id,
-                        "image_stamp_ns": effect.stamp_ns,
-                    },
-                )
-            case ev.ViewJoined():
-                yield (
-                    "second_view_joined",
-                    {
-                        "number": effect.number,
-                        "view": effect.view,
-                        "first_decision_id": effect.first_decision_id,
-                        "first_image_stamp_ns": effect.first_stamp_ns,
-                        "decision_id": effect.decision_id,
-                        "image_stamp_ns": effect.stamp_ns,
-                    },
-                )
             case ev.RemovalVerified(target):
                 yield "verified", _target(target)
             case ev.Escalate(reason):
@@ -140,13 +117,6 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRe
             yield "fault", {"reasons": _plain(reasons)}
         case ev.WorkpieceChanged(workpiece_id, stamp_ns):
             yield "workpiece", {"workpiece_id": workpiece_id, "stamp_ns": stamp_ns}
-        case ev.ViewTaken(number, places):
-            yield (
-                "second_view_taken",
-                {"number": number, "places": None if places is None else list(places.matrix)},
-            )
-        case ev.ViewRefused(number, detail):
-            yield "second_view_refused", {"number": number, "detail": detail}
         case ev.GoalAccepted(goal_id):
             yield "goal", {"goal_id": goal_id, "accepted": True}
         case ev.GoalRejected(goal_id, detail):

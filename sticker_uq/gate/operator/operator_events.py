@@ -17,7 +17,6 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, SceneAnswer, contradiction
-from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import NO_STREAK, GateState, Request
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Reason
@@ -57,8 +56,6 @@ def _refusal(state: GateState, request: Request | None, event: AnswerGiven) -> R
         return Reason("person_missing")
     if event.answers and state.reference is not None and state.reference.source != request.source:
         return Reason("camera_changed_since")
-    if event.answers and request.moved:
-        return Reason("laptop_moved_since")
     for given in event.answers:
         if problem := _unusable(given, request, state):
             return problem
@@ -78,8 +75,6 @@ def _unusable(given: OperatorAnswer, request: Request, state: GateState) -> Reas
         return Reason("answer_unknown", box=box)
     if not is_proper(box):
         return Reason("box_without_area", box=box)
-    if box in request.boxes and not given.removes:
-        return None  # what an earlier view shows and is asked about may lie outside of the newer picture
     width, height = state.reference.image_size if state.reference is not None else (0, 0)
     if box[0] < 0 or box[1] < 0 or box[2] > width or box[3] > height:
         return replace(Reason.of("box_outside_image", width=width, height=height), box=box)
@@ -136,21 +131,7 @@ def workpiece_changed(context: StepContext, event: WorkpieceChanged) -> None:
     """Gate step: another workpiece lies in the cell: begin anew with images taken after the change."""
     if event.workpiece_id == context.state.workpiece_id:
         return
-    named, before = event.workpiece_id, context.state
-    if named and named != before.viewed_before:
-        context.set(viewed_before="")
     context.forget_workpiece()
     changed = event.stamp_ns if 0 < event.stamp_ns <= context.now else context.now
-    # a message that is older than the present workpiece names one that has been here before
-    after, latest = (
-        max(before.began_ns, before.workpiece_ns),
-        context.now + nanoseconds(context.settings.max_clock_skew_s),
-    )
-    context.set(
-        workpiece_id=named,
-        workpiece_ns=changed,
-        counts_after_ns=changed,
-        fresh=bool(before.began_ns) and after < event.stamp_ns <= latest,
-        viewed_before="" if named else before.viewed_before,
-    )
-    context.log(Severity.INFO, Reason.of("workpiece_arrived", workpiece=named or "(unnamed)"))
+    context.set(workpiece_id=event.workpiece_id, workpiece_ns=changed, counts_after_ns=changed)
+    context.log(Severity.INFO, Reason.of("workpiece_arrived", workpiece=event.workpiece_id or "(unnamed)"))

@@ -18,7 +18,6 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
 from sticker_uq.geometry.simulated_cell import ARM_FRAME, project_to_image, sim_camera
-from sticker_uq.messages import VIEWS
 from sticker_uq.nodes.arm.client import ArmClient, MotionFailed, MotionStep
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common.conversions import box_from_msg
@@ -29,11 +28,9 @@ from sticker_uq.nodes.common.lifecycle import exit_process, request_exit, run_no
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
 from sticker_uq.nodes.common.qos import IMAGES, LATCHED
 from sticker_uq.nodes.simulation.simulated_operator import SimulatedOperator
-from sticker_uq.scene import InvalidInput
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings, Touch
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import Workpiece, WorkpieceDone
-from sticker_uq_msgs.srv import ChangeView
 
 # share of a motion's duration that each phase takes, and the progress after it
 _PHASES = (
@@ -145,10 +142,6 @@ class CellSim(Node):
         self._camera = self.create_timer(
             1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group
         )
-        # with the camera: no picture is taken while the view changes
-        self._views = self.create_service(
-            ChangeView, "change_view", self._on_change_view, callback_group=camera_group
-        )
         self._publish_workpiece()
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("cell", self._report)
@@ -179,20 +172,6 @@ class CellSim(Node):
         if compressed:
             quality = self._settings.jpeg_quality
             self._compressed.publish(bgr_to_compressed(picture, stamp, self._settings.frame_id, quality))
-
-    def _on_change_view(
-        self, request: ChangeView.Request, response: ChangeView.Response
-    ) -> ChangeView.Response:
-        try:
-            with self._lock:
-                places = self._cell.change_view(request.view, request.workpiece_id)
-                self._keeper.write()
-        except InvalidInput as error:
-            response.message = str(error)
-            return response
-        response.changed, response.places = True, places.ravel()
-        self.get_logger().info(f"{request.workpiece_id}: {VIEWS[request.view]}, for a second view")
-        return response
 
     def _publish_workpiece(self) -> None:
         with self._lock:

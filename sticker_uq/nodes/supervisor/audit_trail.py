@@ -22,7 +22,6 @@ MEGABYTE = 1_000_000
 _STANDING = {
     Phase.FAULT.name: "last_run_faulted",
     Phase.INTERVENTION.name: "last_run_asked",
-    Phase.SECOND_VIEW.name: "last_run_viewed",
 }
 FLUSH_S = 5.0
 """The end of the node waits so long at most for its last entries to reach the disk."""
@@ -44,8 +43,6 @@ class AuditTrail:
         self.folder = path
         self.unfinished = unfinished(path)
         """What an operator was needed for when the last run died; empty when it ended in order or nobody was needed."""
-        self.viewed_before = viewed_before(path)
-        """The workpiece of which an earlier run asked for a second view, if it was the last one in the cell; else empty."""
 
     def step(
         self, event: Event | None, before: GateState, after: GateState, effects: Sequence[Effect]
@@ -102,19 +99,6 @@ def unfinished(folder: Path) -> tuple[Reason, ...]:
             code = _STANDING.get(str(entry.data.get("to")))
             standing = (Reason(code), *_reasons(entry)) if code else ()
     return standing
-
-
-def viewed_before(folder: Path) -> str:
-    """The last workpiece in the supervisor node's audit log if a second view of it was asked for and not refused, else empty."""
-    found = ""
-    for entry in entries(folder, newest_files=2):
-        if entry.kind == "second_view":
-            found = str(entry.data.get("workpiece_id", ""))
-        elif entry.kind == "second_view_refused" or (
-            entry.kind == "workpiece" and entry.data.get("workpiece_id") != found
-        ):
-            found = ""
-    return found
 
 
 def _reasons(entry: Entry) -> tuple[Reason, ...]:

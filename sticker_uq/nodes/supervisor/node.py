@@ -43,7 +43,6 @@ from sticker_uq.nodes.supervisor.status_report import (
     policy_report,
     unconfigured_report,
 )
-from sticker_uq.nodes.supervisor.view_client import ViewClient
 from sticker_uq.scene import InvalidInput, Reason
 from sticker_uq_msgs.msg import ImageCheck, SceneAssessment, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention
@@ -76,8 +75,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_configured.callback(self._out.destroy)
         self._arm = RemovalClient(self, self._happen, settings.arm_heartbeat_timeout_s)
         self.while_configured.callback(self._arm.destroy)
-        self._view = ViewClient(self, self._happen)
-        self.while_configured.callback(self._view.destroy)
         self._poses = GeometrySource(self, settings.poses())
         self.while_configured.callback(self._poses.destroy)
         self._stop = CellStop(self, settings.stop())
@@ -99,8 +96,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._stop.tick(demanded=False)
         if self._audit.unfinished:  # a fault or a question outlives the process that had it
             self._happen(ev.Fault(self._audit.unfinished))
-        if self._audit.viewed_before:
-            self._happen(ev.ViewForgotten(self._audit.viewed_before))
         self.get_logger().info(f"policy {policy_line(core.policy)}, K={settings.consecutive_scenes}")
         self.get_logger().info(f"audit log in {self._audit.folder}")
 
@@ -143,10 +138,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self._core.configure(*wanted)
             self.get_logger().info(f"policy {policy_line(policy)}")
         self._impede(BlockReason.UNCALIBRATED, settings.uncalibrated(policy))
-        if settings.views_offered and policy.guarantee is not None:
-            self.get_logger().warning(
-                "second_views: the guarantee of the policy holds only if it was calibrated on both views of every laptop"
-            )
         if settings.allow_uncalibrated and unproved(policy) is not None:
             lack = (
                 "without a guarantee"
@@ -183,7 +174,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._gate_watch.report_others()
         self._impede(BlockReason.AUDIT, self._audit.problem)
         self._arm.discover()
-        self._view.tick()
         self._happen(ev.Tick(time.monotonic_ns()))
         self._stop.tick(self._core.state.stop_demanded)
 
@@ -273,11 +263,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
                     self._out.no_request(self._now())
                 case ev.DeclareDone():
                     self._out.done(effect)
-                case ev.RequestView():
-                    self._counts["second_views"] += 1
-                    self._view.ask(effect)
-                case ev.ViewJoined():
-                    self._counts["views_joined"] += 1
                 case ev.RemovalVerified():
                     self._counts["removals"] += 1
                 case ev.Escalate():

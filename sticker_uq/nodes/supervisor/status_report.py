@@ -6,17 +6,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from sticker_uq.gate import GateController, GateSettings, GateState, Phase, Policy
+from sticker_uq.gate import GateController, Phase, Policy
 from sticker_uq.messages import gate_text, text_of
 from sticker_uq.nodes.arm.cell_stop import StopState
 from sticker_uq.nodes.common.diagnostics import Level, Report
 
-COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests", "second_views", "views_joined")
+COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests")
 """What is counted from configuration on."""
 
 _WATCH_KEYS = ("assumption", "drift", "watched_workpieces", "spot_checks")
 _KEYS = (
-    *("phase", "reasons", "image_age_ms", "workpiece", "arm_ready", "stop", "second_view"),
+    *("phase", "reasons", "image_age_ms", "workpiece", "arm_ready", "stop"),
     "policy_hash",
     *_WATCH_KEYS,
     *COUNTS,
@@ -35,7 +35,6 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
         "workpiece": state.workpiece_id or None,
         "arm_ready": state.arm_ready,
         "stop": stop.value,
-        "second_view": _second_view(state, core.settings),
         "policy_hash": policy.hash[:12],
         "assumption": text_of(state.assumption)
         if state.assumption
@@ -49,18 +48,6 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
     }
     text = gate_text(state.reasons.codes, state.details)
     return Report(_LEVELS.get(state.phase, Level.OK), text or state.phase.name, values)
-
-
-def _second_view(state: GateState, settings: GateSettings) -> str:
-    """How far the second view of the supervisor's workpiece is."""
-    second = state.second_view
-    if second is None:
-        return "none so far" if settings.views_offered else "not used"
-    if second.ended is not None:
-        return f"{second.view}: {text_of(second.ended)}"
-    if second.joined:
-        return f"{second.view}: taken"
-    return f"{second.view}: {'answered, no scene yet' if second.answered else 'asked'}"
 
 
 def policy_report(policy: Policy) -> Report:

@@ -275,17 +275,6 @@ def test_a_decision_survives_together_with_its_scene() -> None:
     assert str(sc.to_plain(back)) == str(sc.to_plain(decision))
 
 
-def test_what_only_the_first_of_two_views_shows_is_in_the_decision_about_the_second() -> None:
-    lost = sc.ObjectVerdict(one_object(9), sc.Verdict.ASK, (sc.Reason("not_seen_again"),))
-    scene = scene_with(*(one_object(i) for i in range(4)))
-    decision = decision_about(scene)
-    message = cv.decision_to_msg(replace(decision, verdicts=(*decision.verdicts, lost)))
-    back = cv.decision_from_msg(message, scene)
-    assert len(back.verdicts) == len(decision.verdicts) + 1
-    assert back.verdicts[-1].object.box == pytest.approx(lost.object.box)
-    assert (back.verdicts[-1].verdict, back.verdicts[-1].by_operator) == (sc.Verdict.ASK, False)
-
-
 def test_unknown_verdict_and_outcome_block() -> None:
     scene = scene_with(one_object())
     message = cv.decision_to_msg(decision_about(scene))
