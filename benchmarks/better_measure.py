@@ -302,7 +302,7 @@ def _backbone(
     """The maps of MobileNetV3 with dropout before the block that makes the finest one."""
     backbone = detector.model.backbone
     fine, coarse = backbone.features
-    reached = network_input(detector.model.transform, [image], detector.device).tensors
+    reached = network_input(detector.model.transform, image, detector.device).tensors
     reached = fine[-1](drop(fine[:-1](reached)))
     maps = [reached]
     for block in (coarse, *backbone.extra):

@@ -2,14 +2,11 @@
 """A replay of a long recording: whether the model is kept busy, time grows linearly and memory does not.
 
     OMP_NUM_THREADS=1 python -m benchmarks.bulk --images 10000
-    OMP_NUM_THREADS=1 python -m benchmarks.bulk --batching
 
 The recording is synthetic: rendered laptops, 320x240 px, each image with other pixels. It is replayed as `sticker-uq replay
 --jobs 1 --pictures none` does. Printed for every tenth of it: seconds on the wall and of the processor per 1000 images, resident
 memory; then the share of the time in which the model computed, the growth of memory over the second half, and the correlation of
-processor time with the number of images. `--batching` tells instead whether four images computed together have the bits that each
-has alone, and the processor's time of four images one by one over that of the four together: of the encoder, and of as many
-passes as are computed at once.
+processor time with the number of images.
 """
 
 from __future__ import annotations
@@ -20,14 +17,13 @@ import json
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import psutil
-import torch
 
 from benchmarks.result_files import result_file
 from sticker_uq.gate import Policy
@@ -38,10 +34,8 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import PerceptionSettings
 
-R = TypeVar("R")
 SIZE = (320, 240)
 SCENES = 50
-_TOGETHER = 4
 
 
 @dataclass(frozen=True)
@@ -63,13 +57,8 @@ def main() -> None:
     parser.add_argument("--model", default=PerceptionSettings().model)
     parser.add_argument("--weights", default="")
     parser.add_argument("--passes", type=int, default=PerceptionSettings().passes)
-    parser.add_argument("--batching", action="store_true", help="compare one and four images at once")
-    parser.add_argument("--min-size", type=int, default=PerceptionSettings().min_size)
     parser.add_argument("--json", type=result_file)
     arguments = parser.parse_args()
-    if arguments.batching:
-        _print_batching(arguments.min_size)
-        return
     settings = PerceptionSettings(
         model=arguments.model, weights=arguments.weights, passes=arguments.passes, device="cpu"
     )
@@ -150,48 +139,6 @@ def _print_marks(marks: Sequence[Mark]) -> None:
             f"| {mark.images} | {(mark.wall_s - before.wall_s) / thousands:.1f} "
             f"| {(mark.busy_s - before.busy_s) / thousands:.1f} | {mark.memory_mb:.0f} |"
         )
-
-
-def _print_batching(min_size: int) -> None:
-    from benchmarks.random_weights import calibrated_model
-    from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector
-
-    pictures = [render(sample_scene(seed)).image for seed in range(_TOGETHER)]
-    print(
-        "| model | same bits of the encoder | its time | same bits of the passes | their time |\n|---|---|---|---|---|"
-    )
-    for name in MODEL_NAMES:
-        settings = DetectorSettings(model=name, device="cpu", min_size=min_size)
-        detector = StochasticDetector(calibrated_model(settings, pictures, 0), settings, "")
-        encodes, samples = [], []
-        for _ in range(4):  # the first makes primitives
-            alone, took = _timed(lambda: [detector.encode(picture) for picture in pictures])  # noqa: B023
-            batch, together = _timed(lambda: detector.encode_together(pictures))  # noqa: B023
-            encodes.append(took / together)
-            numbers, passes = range(_TOGETHER), detector.chunk
-            single, took = _timed(lambda: [detector.sample(alone[n], passes, n) for n in numbers])  # noqa: B023
-            joint, together = _timed(lambda: detector.sample_together(alone, passes, numbers))  # noqa: B023
-            samples.append(took / together)
-        same = all(
-            torch.equal(*both)
-            for one, other in zip(alone, batch, strict=True)
-            for both in zip(one.maps, other.maps, strict=True)
-        )
-        same_passes = all(
-            np.array_equal(one.boxes, other.boxes) and np.array_equal(one.probabilities, other.probabilities)
-            for one, other in zip(single, joint, strict=True)
-        )
-        cells = [
-            f"{'yes' if equal else 'no'} | {np.median(ratios[1:]):.2f}"
-            for equal, ratios in ((same, encodes), (same_passes, samples))
-        ]
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
-
-
-def _timed(action: Callable[[], R]) -> tuple[R, float]:
-    """What ``action`` returns, and its seconds of the processor."""
-    started = time.process_time()
-    return action(), time.process_time() - started
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ class Scores:
     def __init__(self, detector: Any, image: NDArray[np.uint8], settings: PerceptionSettings) -> None:
         features = detector.encode(image)
         self.deterministic = detector.deterministic_pass(features)
-        found = self.deterministic.detections[0]
+        found = self.deterministic.detections
         self.predicted = found.boxes[found.scores >= _PREDICTED]
         objects, unstable, _ = observe(detector.sample(features, settings.passes, 1), settings.cluster)
         self.dropout = {
@@ -96,7 +96,7 @@ class Scores:
         self.maps = {}
         for technique in get_args(Technique):
             deterministic = detector.deterministic_pass(features)
-            self.maps[technique] = [level[0] for level in activation_maps(deterministic, technique)]
+            self.maps[technique] = activation_maps(deterministic, technique)
 
     def measure(self, predicted: NDArray[np.float32]) -> dict[str, float]:
         """Each score by its name."""

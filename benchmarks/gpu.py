@@ -15,9 +15,7 @@ masks (share of boxes matched with IoU >= 0.9 and the same label, differences of
 against one by one, the gradients of DiL and whether these repeat, whether NaN is found, and whether torch's masks and modules on
 shared features give the boxes of complete passes bit for bit. speed: per precision, ms with everything awaited (p50, p95, p99), T
 complete passes over the engine's encode and T passes, interleaved, kernels and GPU milliseconds of these, peak memory, waits for
-the GPU, and whether three assessments of one image are the same bytes. batches: per precision, assessments of 1, 2, 4 and 8
-images computed together: images/s, the share of that time in which the GPU computes, peak memory, whether a scene is the same
-beside other images and at another place among them ("independent"), and whether it is that of the image alone.
+the GPU, and whether three assessments of one image are the same bytes.
 SSDLite has its packaged weights, and with them the novelty network; the others have random ones.
 """
 
@@ -31,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -67,12 +65,10 @@ from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.dil.saliency import objectness_gradients
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.perception import Perception, PerceptionSettings, Shot, image_facts
-from sticker_uq.scene import InvalidInput, SceneAssessment, StochasticSamples
+from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.scene import InvalidInput, StochasticSamples
 
 Row = dict[str, Any]
-BATCHES = (1, 2, 4, 8)
-"""Images that are computed together in the part `batches`."""
 FEW = 4
 """Passes that are compared with the processor's."""
 SAME_PLACE = 0.9
@@ -205,7 +201,7 @@ def kernels(arguments: argparse.Namespace) -> Row:
 
     transform = load_detector(DetectorSettings(device="cpu")).model.transform
     image = np.random.default_rng(0).integers(0, 256, (960, 1280, 3), dtype=np.uint8)
-    pixels = [network_input(transform, [image], on).tensors.cpu() for on in (cpu, device)]
+    pixels = [network_input(transform, image, on).tensors.cpu() for on in (cpu, device)]
 
     sizes = ((120, 160), (60, 80))
     maps = [torch.randn(1, 256, *size, generator=generator).to(device) for size in sizes]
@@ -347,68 +343,6 @@ def _costs(
     return found
 
 
-def batches(arguments: argparse.Namespace) -> Row:
-    """Per precision and number of images computed together: images/s and what they cost."""
-    (model,) = arguments.models
-    weights, pictures = _weights(model, arguments)
-    shots = [Shot(np.roll(image, place, axis=1)) for place in (0, 40) for image in pictures]
-    # as a replay does, whose reader measures them
-    shots = [
-        shot._replace(facts=image_facts(shot.image)) for shot in itertools.islice(itertools.cycle(shots), 8)
-    ]
-    found: Row = {}
-    for precision in _precisions(arguments):
-        detector = _detector(model, weights, arguments, arguments.device, precision)
-        sizes: Row = {}
-        alone = ""
-        for at_once in BATCHES:
-            values = detector.settings.model_dump() | {"weights": weights, "images_at_once": at_once}
-            settings = PerceptionSettings(**values)
-            batched = detector.with_settings(settings)
-            batched.images_at_once = at_once  # a processor too, to try it
-            sizes[str(at_once)] = row = _batch(Perception(settings, batched), shots, arguments.rounds)
-            alone = alone or row["digest"]
-            row["as_alone"] = row.pop("digest") == alone
-        found[precision] = sizes
-    return found
-
-
-def _batch(perception: Perception, shots: Sequence[Shot], rounds: int) -> Row:
-    """What assessments of ``images_at_once`` of ``shots`` together cost, and the digest of the first, settings apart."""
-    device, at_once = perception.detector.device, perception.images_at_once
-    group = shots[:at_once]
-
-    def assess() -> list[SceneAssessment]:
-        return perception.assess_together(group)
-
-    def digest(scene: SceneAssessment) -> str:
-        return replace(scene, settings_hash="").digest
-
-    assess()
-    _reset_peak(device)
-    took = _timed(assess, max(1, rounds // at_once), device, most=2)
-    scenes = [digest(scene) for scene in assess()]
-    turned = [digest(scene) for scene in perception.assess_together([*group[1:], group[0]])]
-    other = digest(perception.assess_together(shots[:1])[0])
-    found: Row = {
-        "ms": took,
-        "images_per_s": 1e3 * at_once / took["p50"],
-        "independent": scenes == [*turned[-1:], *turned[:-1]] and other == scenes[0],
-        "shortage": perception.shortage,
-        "digest": scenes[0],
-    }
-    if device.type == "cuda":
-        found["peak_mb"] = torch.cuda.max_memory_allocated(device) / 2**20
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
-            assess()
-            torch.cuda.synchronize(device)
-        found |= on_the_gpu(recorded.events() or ())
-        if "gpu_ms" in found:
-            # one stream: kernels follow each other. Over the time without the profiler, which slows the processor
-            found["busy"] = found["gpu_ms"] / took["p50"]
-    return found
-
-
 def on_the_gpu(events: Iterable[Any]) -> Row:
     """Number and milliseconds of the kernels and copies among ``events`` of a profile, and the eight that take longest.
 
@@ -431,9 +365,8 @@ PARTS: dict[str, Callable[[argparse.Namespace], Row]] = {
     "kernels": kernels,
     "agreement": agreement,
     "speed": speed,
-    "batches": batches,
 }
-OF_A_MODEL = ("agreement", "speed", "batches")
+OF_A_MODEL = ("agreement", "speed")
 
 
 def _precisions(arguments: argparse.Namespace) -> list[str]:
@@ -535,51 +468,9 @@ def read(path: Path) -> list[Row]:
     return list(joined.values())
 
 
-def table(rows: Iterable[Mapping[str, Any]], which: str = "") -> str:
-    """The table of docs/gpu.md, or that called ``which``: a line per model and precision, "not measured" where nothing is."""
-    return _batches_table(list(rows)) if which == "batches" else _speed_table(list(rows))
-
-
-def _batches_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    measured = [row for row in rows if row["part"] == "batches"]
-    device = next((row["device"] for row in measured), "model")
-    heads = (
-        "precision",
-        "images at once",
-        "images/s",
-        "GPU busy",
-        "kernels per image",
-        "memory, MB",
-        "independent",
-        "as alone",
-    )
-    lines = [f"| {device} | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    for row in measured:
-        for precision in get_args(Precision):
-            for at_once, costs in row.get(precision, {}).items():
-                kernels = f"{costs['kernels'] / int(at_once):.0f}" if "kernels" in costs else ""
-                busy = f"{costs['busy']:.0%}" if "busy" in costs else ""
-                memory = f"{costs['peak_mb']:.0f}" if "peak_mb" in costs else ""
-                said = ["yes" if costs[name] else "no" for name in ("independent", "as_alone")]
-                cells = [
-                    row["model"],
-                    precision,
-                    at_once,
-                    f"{costs['images_per_s']:.1f}",
-                    busy,
-                    kernels,
-                    memory,
-                    *said,
-                ]
-                lines.append(f"| {' | '.join(cells)} |")
-        if "error" in row:
-            lines.append(f"| {row['model']} | {row['error'].replace('|', '/')} |" + " |" * (len(heads) - 1))
-    if len(lines) == 2:
-        lines.append("| not measured |" + " |" * len(heads))
-    return "\n".join(lines)
-
-
-def _speed_table(rows: Sequence[Mapping[str, Any]]) -> str:
+def table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The table of docs/gpu.md: a line per model and precision, "not measured" where nothing is."""
+    rows = list(rows)
     agreements = {row["model"]: row for row in rows if row["part"] == "agreement"}
     speeds = {row["model"]: row for row in rows if row["part"] == "speed"}
     device = next((row["device"] for row in rows), "model")

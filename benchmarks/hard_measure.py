@@ -144,17 +144,13 @@ class _Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._detector, name)
 
-    def encode_together(self, images: Sequence[NDArray[np.uint8]]) -> list[Features]:
-        found = self._detector.encode_together(images)
-        self.features = found[-1]
-        return found
+    def encode(self, image: NDArray[np.uint8]) -> Features:
+        self.features = self._detector.encode(image)
+        return self.features
 
-    def sample_together(
-        self, features: Sequence[Features], passes: int, seeds: Sequence[int]
-    ) -> list[StochasticSamples]:
-        found = self._detector.sample_together(features, passes, seeds)
-        self.samples = found[-1]
-        return found
+    def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
+        self.samples = self._detector.sample(features, passes, seed)
+        return self.samples
 
 
 class Instrument:

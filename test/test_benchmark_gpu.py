@@ -129,7 +129,6 @@ def on_simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, found=value: found)
     monkeypatch.setattr(gpu, "waits", lambda action: 3)
-    monkeypatch.setattr(gpu, "BATCHES", (1, 2))  # a processor computes them
     # torch's own asks the driver at each operation
     monkeypatch.setattr(gpu, "profile", lambda **_: nullcontext(SimpleNamespace(events=list)))
 
@@ -153,16 +152,7 @@ def test_the_parts_run_on_a_gpu(on_simulated_gpu: None, tmp_path: Path) -> None:
     assert [found[name] for name in ("masks_equal", "order_equal", "suppression_equal")] == [True] * 3
     assert found["pixels_most"] < 1e-5
     assert found["pooling_most"] < 1e-3
-    agreement, costs, batches = rows[1:]
-    for at_once, costs_of in batches["float32"].items():
-        assert int(at_once) in gpu.BATCHES
-        assert costs_of["independent"]
-        assert costs_of["images_per_s"] > 0
-        assert costs_of["shortage"] == ""
-    assert batches["float32"]["1"]["as_alone"]
-    of_batches = gpu.table(json.loads(json.dumps(rows)), "batches").splitlines()
-    assert len(of_batches) == 2 + 2 * len(gpu.BATCHES)
-    assert len({line.count("|") for line in of_batches}) == 1
+    agreement, costs = rows[1:]
     for precision in ("float32", "tf32"):
         same = agreement[precision]
         assert same["matched"] == 1.0
@@ -183,13 +173,6 @@ def test_a_table_without_results_says_so_and_with_errors_which(tmp_path: Path) -
     rows = [{"part": "speed", "model": SSDLITE, "device": "cuda:0 X", "error": "exit status 1: a | b"}]
     with_error = gpu.table(rows).splitlines()
     assert "speed: exit status 1: a / b" in with_error[2]
-    without = gpu.table([], "batches").splitlines()
-    failed = gpu.table([rows[0] | {"part": "batches"}], "batches").splitlines()
-    assert (without[2].split(" |")[0], failed[2].split(" | ")[1]) == (
-        "| not measured",
-        "exit status 1: a / b",
-    )
-    assert len({line.count("|") for line in [*without, *failed]}) == 1
     assert len({line.count("|") for line in [*lines, *with_error]}) == 1
 
 

@@ -20,7 +20,6 @@ from sticker_uq.calibration.records import Assessed, Record, assess, numbered, u
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import (
     assess_apart,
-    check_sharing,
     identity_of,
     one_by_one,
     process_count,
@@ -112,8 +111,6 @@ def assess_sources(
             "given with --base, does"
         )
     processes = jobs or process_count(settings, sum(map(len, sources)))
-    if processes > 1 or ray_address:
-        check_sharing(settings)
     task = partial(assess_apart, settings=settings.rooted(), identity=identity_of(perception))
     with ExitStack() as stack:
         known = stack.enter_context(JsonStore(cache))

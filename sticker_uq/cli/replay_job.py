@@ -13,7 +13,6 @@ from pathlib import Path
 
 from sticker_uq.evaluation.replay.assessing import (
     Assessor,
-    check_sharing,
     one_by_one,
     process_count,
     side_by_side,
@@ -86,7 +85,6 @@ class ReplayJob:
         if processes == 1:
             assessed = one_by_one(images, load(self.settings))
         else:
-            check_sharing(self.settings)
             assessed = side_by_side(images, partial(load, self.settings), processes)
 
         def seen(assessment: SceneAssessment) -> None:

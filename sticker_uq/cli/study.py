@@ -41,7 +41,6 @@ _QUICK_MODELS = (DetectorSettings().model, f"dropout-out:{DetectorSettings().mod
     "score_floor",
     "device",
     "precision",
-    "images_at_once",
     "seed",
 )
 def run(

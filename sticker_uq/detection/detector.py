@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
-from sticker_uq.detection.features import Features, joined
+from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.device_errors import out_of_memory
 from sticker_uq.detection.kernels.float32_products import float32_products
 from sticker_uq.detection.kernels.frozen import FrozenModels
@@ -33,7 +32,6 @@ from sticker_uq.scene import Detections, InvalidInput, StochasticSamples
 Kernels = Literal["fast", "reference"]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_T = TypeVar("_T")
 _TF32_CAPABILITY = (8, 0)
 """Compute capability from which a GPU has TF32 (Ampere)."""
 
@@ -56,8 +54,7 @@ class StochasticDetector:
 
     ``name``: the model; ``model``: its network, frozen and in evaluation mode; ``family``: how it
     is cut at its first dropout; ``weights_hash``: SHA-256 of its weights; ``chunk``: passes computed at once,
-    which changes the speed and not the result; ``images_at_once``: images of one size
-    that are to be computed together. Probabilities are in the order background, logo, sticker.
+    which changes the speed and not the result. Probabilities are in the order background, logo, sticker.
 
     What is computed runs on a frozen copy of ``model``: later changes of its weights change nothing here.
     """
@@ -139,40 +136,22 @@ class StochasticDetector:
         # few on a processor, all on a GPU
         automatic = self._entry.passes_at_once if self.device.type == "cpu" else settings.passes
         self.chunk = settings.passes_at_once or automatic
-        # a batch has other bits on a processor, and saves little time there
-        self.images_at_once = 1 if self.device.type == "cpu" else settings.images_at_once
 
-    def filled(self, items: Sequence[_T]) -> list[_T]:
-        """What belongs to the images of a detector's batch, with copies of the last to make ``images_at_once`` of them.
-
-        A device rounds differently for another number of images: so a result does not depend on how many others there are.
-        """
-        return [*items, *[items[-1]] * (self.images_at_once - len(items))]
-
+    @_inference
     def encode(self, image: NDArray[np.uint8]) -> Features:
         """The detector's features of ``image`` (H, W, 3) uint8 BGR: all before the first dropout, the same in every pass.
 
         Raises InvalidInput for anything but such an image, or one too narrow to be resized.
         """
-        (features,) = self.encode_together([image])
-        return features
+        size = self._check(image)
+        if self._fast:
+            batch = network_input(self.model.transform, image, self.device)
+        else:
+            batch, _ = self.model.transform([rgb_input(image, self.device)])
+        batch.tensors = batch.tensors.to(self._dtype)
+        return self._engine.encode(batch, size)
 
     @_inference
-    def encode_together(self, images: Sequence[NDArray[np.uint8]]) -> list[Features]:
-        """The detector's features of each of ``images``, which are computed as one batch; see :meth:`encode`.
-
-        Raises InvalidInput as that, and for no image or images of different sizes.
-        """
-        sizes = [self._check(image) for image in images]
-        if len(set(sizes)) != 1:
-            raise InvalidInput(f"images of {sizes} px, expected at least one, all of one size")
-        if self._fast:
-            batch = network_input(self.model.transform, images, self.device)
-        else:
-            batch, _ = self.model.transform([rgb_input(image, self.device) for image in images])
-        batch.tensors = batch.tensors.to(self._dtype)
-        return self._engine.encode(batch, sizes[0]).apart()
-
     def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
         """Detections of ``passes`` stochastic passes of the detector.
 
@@ -181,32 +160,19 @@ class StochasticDetector:
         memory does not suffice, ``chunk`` is halved for good.
         Raises InvalidInput if ``passes`` < 1 and NonFiniteOutput if the network produced NaN or infinity.
         """
-        (samples,) = self.sample_together([features], passes, [seed])
-        return samples
-
-    @_inference
-    def sample_together(
-        self, features: Sequence[Features], passes: int, seeds: Sequence[int]
-    ) -> list[StochasticSamples]:
-        """:meth:`sample` of the detector for each of several images of one size, which are computed together, with its own seed.
-
-        Raises as that, also for all images where one alone has values that are not finite, and InvalidInput for no image or
-        images of different sizes. Memory that does not suffice for several images is the caller's to handle.
-        """
         if passes < 1:
             raise InvalidInput(f"passes is {passes}, expected at least 1")
         if self.settings.dropout_rate == 0:
-            return [_repeated(self.detect(one), passes) for one in features]
-        together = joined(features)
-        groups: list[list[Rows]] = [[] for _ in features]
+            return _repeated(self.detect(features), passes)
+        groups: list[Rows] = []
         start = 0
         while start < passes:
             numbers = range(start, min(start + self.chunk, passes))
             rows = None
             try:
-                rows = self._pass_rows(together, self.dropout(seeds, numbers))
+                rows = self._pass_rows(features, self.dropout(seed, numbers))
             except (RuntimeError, MemoryError) as error:
-                if len(numbers) == 1 or len(features) > 1 or not out_of_memory(error):
+                if len(numbers) == 1 or not out_of_memory(error):
                     raise
             if rows is None:
                 # another program, or another detector, has taken memory: a pass is the same in a smaller group. Not in the except
@@ -214,13 +180,12 @@ class StochasticDetector:
                 self.chunk = len(numbers) // 2
                 self.free_memory()
                 continue
-            for group, own in zip(groups, _of_images(rows, len(features), len(numbers)), strict=True):
-                group.append(Rows(own.boxes, own.probabilities, own.pass_index + start))
+            groups.append(Rows(rows.boxes, rows.probabilities, rows.pass_index + start))
             start += len(numbers)
-        return [StochasticSamples(*_to_numpy(group), passes) for group in groups]
+        return StochasticSamples(*_to_numpy(groups), passes)
 
-    def dropout(self, seed: int | Sequence[int], numbers: range) -> Dropout:
-        """The dropout masks of the passes ``numbers`` of an image whose masks follow from ``seed``, or of each of several."""
+    def dropout(self, seed: int, numbers: range) -> Dropout:
+        """The dropout masks of the passes ``numbers`` of an image whose masks follow from ``seed``."""
         kind = CounterDropout if self._fast else PassDropout
         return kind(self.settings.dropout_rate, seed, numbers, self.device)
 
@@ -238,31 +203,19 @@ class StochasticDetector:
         return list(maps)
 
     @_inference
-    def deterministic_pass(self, *features: Features, least_score: float = 0.0) -> DeterministicPass:
-        """One pass without dropout over the images of ``features``, with its objectness (DiL paper, section 3).
+    def deterministic_pass(self, features: Features, least_score: float = 0.0) -> DeterministicPass:
+        """One pass without dropout over the image of ``features``, with its objectness (DiL paper, section 3).
 
         Faster R-CNN: logits of the region proposal network; RetinaNet: the largest foreground sigmoid; SSD: one minus the
         background's softmax (objectness head, or class scores where there is none). The detections are those of
-        :meth:`detect` whose score is at least ``least_score``. Raises InvalidInput for no image or images of different
-        sizes and NonFiniteOutput as :meth:`sample` does.
+        :meth:`detect` whose score is at least ``least_score``. Raises NonFiniteOutput as :meth:`sample` does.
         """
-        if len({f.image_size for f in features}) != 1:
-            raise InvalidInput(
-                f"images of {[f.image_size for f in features]} px, expected at least one, all of one size"
-            )
-        levels = zip(*map(self.head_maps, features), strict=True)
-        maps = leaves([torch.cat(level) if len(level) > 1 else level[0] for level in levels])
-        first = features[0]
+        maps = leaves(self.head_maps(features))
         # candidates have to be above the floor; better boxes alone decide whether a box is suppressed
         below = float(np.nextafter(np.float32(least_score), np.float32(0)))
         floor = max(self.settings.score_floor, below)
-        outputs = self._exact.head_outputs(first.as_float32(), maps, floor)
-        rows = self._suppressed(first, outputs.rows, floor)
-        boxes, probabilities, images = (t.numpy() for t in (rows.boxes, rows.probabilities, rows.pass_index))
-        ends = np.searchsorted(images, np.arange(len(features) + 1))
-        detections = tuple(
-            Detections(boxes[first:end], probabilities[first:end]) for first, end in itertools.pairwise(ends)
-        )
+        outputs = self._exact.head_outputs(features.as_float32(), maps, floor)
+        rows = self._suppressed(features, outputs.rows, floor)
         return DeterministicPass(
             features=features,
             maps=tuple(maps),
@@ -270,7 +223,7 @@ class StochasticDetector:
             two_stage=self.family.two_stage,
             anchors=outputs.anchors,
             decode_boxes=outputs.decode_boxes,
-            detections=detections,
+            detections=Detections(rows.boxes.numpy(), rows.probabilities.numpy()),
             gradients=outputs.gradients,
             tf32=self.settings.precision == "tf32",
         )
@@ -382,14 +335,6 @@ def _repeated(detections: Detections, passes: int) -> StochasticSamples:
     index = np.repeat(np.arange(passes), len(detections))
     boxes, probabilities = detections.boxes, detections.probabilities
     return StochasticSamples(np.tile(boxes, (passes, 1)), np.tile(probabilities, (passes, 1)), index, passes)
-
-
-def _of_images(rows: Rows, images: int, passes: int) -> Iterator[Rows]:
-    """The rows of each of the ``images`` in a group of ``passes`` passes of each, with the numbers of its own passes."""
-    ends = torch.searchsorted(rows.pass_index, torch.arange(images + 1) * passes).tolist()
-    for number, (first, end) in enumerate(itertools.pairwise(ends)):
-        boxes, probabilities = rows.boxes[first:end], rows.probabilities[first:end]
-        yield Rows(boxes, probabilities, rows.pass_index[first:end] - number * passes)
 
 
 def _to_numpy(groups: list[Rows]) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:

@@ -15,31 +15,30 @@ from sticker_uq.scene import Detections
 
 @dataclass(frozen=True)
 class DeterministicPass:
-    """A detector's pass without dropout over n images of one size, before anything was suppressed.
+    """A detector's pass without dropout over an image, before anything was suppressed.
 
-    ``features``: one per image; ``maps``: the maps (n, C, h, w) that enter the heads, per level, fine to
-    coarse; ``objectness``: (n, A, h, w) per level: the objectness head's logits of a ``two_stage`` detector, else a score
-    0..1 of each anchor that it holds any object; ``detections``: per image, by falling score.
+    ``maps``: the maps (1, C, h, w) that enter the heads, per level, fine to
+    coarse; ``objectness``: (1, A, h, w) per level: the objectness head's logits of a ``two_stage`` detector, else a score
+    0..1 of each anchor that it holds any object; ``detections``: by falling score.
     ``anchors``: (N, 4) reference boxes px of the resized image, in the order of :func:`flat`;
-    ``decode_boxes(image, rows)``: the boxes (K, 4) px of the resized image that the detector makes of the anchors
-    ``rows`` (K,) of one image.
+    ``decode_boxes(rows)``: the boxes (K, 4) px of the resized image that the detector makes of the anchors ``rows`` (K,).
     ``gradients()``: those of the objectness, summed over everything, to ``maps``. Where it is None, ``objectness`` is a function
     of ``maps`` that autograd can differentiate once. ``tf32``: a GPU computed in TF32, and is to differentiate so.
     """
 
-    features: tuple[Features, ...]
+    features: Features
     maps: tuple[Tensor, ...]
     objectness: tuple[Tensor, ...]
     two_stage: bool
     anchors: Tensor
-    decode_boxes: Callable[[int, Tensor], Tensor]
-    detections: tuple[Detections, ...]
+    decode_boxes: Callable[[Tensor], Tensor]
+    detections: Detections
     gradients: Callable[[], list[Tensor]] | None = None
     tf32: bool = False
 
     def probability(self) -> Tensor:
-        """Objectness of every anchor in a pass without dropout as a probability, (n, N)."""
-        values = flat([level.detach() for level in self.objectness])
+        """Objectness of every anchor in a pass without dropout as a probability, (N,)."""
+        values = flat([level.detach() for level in self.objectness])[0]
         return torch.sigmoid(values) if self.two_stage else values
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 import torch
@@ -34,23 +34,7 @@ class Dropout(Protocol):
         """
 
     def __call__(self, maps: Tensor) -> Tensor:
-        """``maps`` (k, C, h, w) with elements dropped and the others scaled by ``1 / keep``, (n, C, h, w)."""
-
-
-def multiplied(masks: Tensor, maps: Tensor) -> Tensor:
-    """``masks`` (n, C, h, w), in place, times the dropped ``maps`` (k, C, h, w) of k images: the first n / k masks are the first
-    image's.
-    """
-    if len(maps) in (1, len(masks)):
-        return masks.mul_(maps)
-    masks.unflatten(0, (len(maps), -1)).mul_(maps[:, None])
-    return masks
-
-
-def dropout_draws(seed: int | Sequence[int], pass_numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Seed and pass number of each dropout mask: the passes of the first image, whose seed is the first, then of the next."""
-    numbers = list(pass_numbers)
-    return list(itertools.product([seed] if isinstance(seed, int) else seed, numbers))
+        """``maps`` (1 or n, C, h, w) with elements dropped and the others scaled by ``1 / keep``, (n, C, h, w)."""
 
 
 def pass_generator(seed: int, pass_number: int, device: torch.device) -> torch.Generator:
@@ -62,12 +46,9 @@ def pass_generator(seed: int, pass_number: int, device: torch.device) -> torch.G
 class PassDropout:
     """Inverted dropout for a group of passes from torch's generators, one per pass: the reference that is easy to repeat."""
 
-    def __init__(
-        self, rate: float, seed: int | Sequence[int], pass_numbers: Iterable[int], device: torch.device
-    ) -> None:
-        """``seed``: of the image, or of each of several."""
+    def __init__(self, rate: float, seed: int, pass_numbers: Iterable[int], device: torch.device) -> None:
         self.keep = 1.0 - rate
-        self._generators = [pass_generator(*draw, device) for draw in dropout_draws(seed, pass_numbers)]
+        self._generators = [pass_generator(seed, number, device) for number in pass_numbers]
 
     def masks(self, like: Tensor) -> Tensor:
         """The next dropout mask of every pass, each drawn from the pass's own generator."""
@@ -77,13 +58,13 @@ class PassDropout:
         return masks
 
     def __call__(self, maps: Tensor) -> Tensor:
-        """One map per pass (n, C, h, w), from one per image (k, C, h, w) that its passes share, or from one per pass.
+        """One map per pass (n, C, h, w), from one (1, C, h, w) that all passes share, or from one per pass.
 
         Every element is zero with probability ``rate`` and otherwise multiplied by ``1 / (1 - rate)``. A pass
         draws its masks in the order of the calls, so they do not depend on the passes that are grouped with
         it.
         """
-        return multiplied(self.masks(maps).div_(self.keep), maps)
+        return self.masks(maps).div_(self.keep).mul_(maps)
 
 
 class NoDropout:
@@ -113,12 +94,9 @@ class CounterDropout:
     ``rate`` exactly; the choice correlates the elements of a channel by less than 1e-4.
     """
 
-    def __init__(
-        self, rate: float, seed: int | Sequence[int], pass_numbers: Iterable[int], device: torch.device
-    ) -> None:
-        """``seed``: of the image, or of each of several."""
+    def __init__(self, rate: float, seed: int, pass_numbers: Iterable[int], device: torch.device) -> None:
         self.keep = 1.0 - rate
-        self._draws = dropout_draws(seed, pass_numbers)
+        self._seed, self._numbers = seed, list(pass_numbers)
         self._device = device
         self._call = itertools.count()
         self._floor = int(256 * rate)
@@ -130,13 +108,13 @@ class CounterDropout:
 
     def __call__(self, maps: Tensor) -> Tensor:
         """As :meth:`PassDropout.__call__`, in the memory layout channels last."""
-        return multiplied(self.masks(maps), maps / self.keep)
+        return self.masks(maps).mul_(maps / self.keep)
 
     def _keys(self, call: int) -> tuple[Tensor, Tensor]:
         """Two 32-bit keys per pass, (n, 1) each."""
         digests = b"".join(
-            hashlib.blake2b(f"{seed}:{number}:{call}".encode(), digest_size=8).digest()
-            for seed, number in self._draws
+            hashlib.blake2b(f"{self._seed}:{number}:{call}".encode(), digest_size=8).digest()
+            for number in self._numbers
         )
         keys = torch.frombuffer(bytearray(digests), dtype=torch.int32).view(-1, 2)
         keys = to_device(keys, self._device)

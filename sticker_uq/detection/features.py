@@ -13,7 +13,6 @@ from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.kernels.transfer import to_device
-from sticker_uq.scene import InvalidInput
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Features:
     ``image_size``: (width, height) of the original image, px; ``resized`` and ``padded``: (height, width) of
     the network's input without and with padding, px; ``maps``: the feature maps (1, C, h, w) that meet
     dropout first, fine to coarse; ``extra``: further tensors (1, ...) that are the same in every pass (see the model
-    family). Of k images of one size that are computed together the first dimension is k.
+    family).
     """
 
     image_size: tuple[int, int]
@@ -32,16 +31,6 @@ class Features:
     maps: tuple[Tensor, ...]
     extra: tuple[Tensor, ...] = ()
     _derived: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    def apart(self) -> list[Features]:
-        """A detector's features of each of the k images, which share the memory of these."""
-        if len(self.maps[0]) == 1:
-            return [self]
-        return [self._like(lambda t: t[number : number + 1]) for number in range(len(self.maps[0]))]  # noqa: B023
-
-    def _like(self, change: Callable[[Tensor], Tensor]) -> Features:
-        maps, extra = (tuple(map(change, group)) for group in (self.maps, self.extra))
-        return replace(self, maps=maps, extra=extra, _derived={})
 
     def derive(self, name: str, compute: Callable[[], Any]) -> Any:
         """Cache of a detector's features: the value of ``compute()``, computed on the first call under ``name`` and kept."""
@@ -56,7 +45,8 @@ class Features:
         return self.derive("as_float32", self._widened)
 
     def _widened(self) -> Features:
-        return self._like(lambda t: t.to(torch.float32))
+        maps, extra = (tuple(t.to(torch.float32) for t in group) for group in (self.maps, self.extra))
+        return replace(self, maps=maps, extra=extra, _derived={})
 
     def image_list(self, passes: int) -> ImageList:
         """A detector's ``passes`` images of this size as torchvision's anchor and region modules expect them, without pixels."""
@@ -76,21 +66,3 @@ class Features:
 
         made: Tensor = self.derive("anchors", generated)
         return made
-
-
-def joined(features: Sequence[Features]) -> Features:
-    """A detector's features of images of one size, to be computed together: the inverse of :meth:`Features.apart`.
-
-    Raises InvalidInput for no image or images of different sizes.
-    """
-    if len({f.image_size for f in features}) != 1:
-        raise InvalidInput(
-            f"images of {[f.image_size for f in features]} px, expected at least one, all of one size"
-        )
-    if len(features) == 1:
-        return features[0]
-    maps, extra = (
-        tuple(torch.cat(level) for level in zip(*groups, strict=True))
-        for groups in ([f.maps for f in features], [f.extra for f in features])
-    )
-    return replace(features[0], maps=maps, extra=extra, _derived={})

@@ -57,13 +57,6 @@ class DetectorSettings(BaseModel):
         description="most stochastic passes computed together; fewer take less memory of a GPU and round differently in the last "
         "bits; 0: automatic (all on a GPU)",
     )
-    images_at_once: int = Field(
-        1,
-        ge=1,
-        le=64,
-        description="on a GPU: recorded images of one size computed together, which round differently in the last bits; a live "
-        "image costs as much as so many; a processor computes one at a time",
-    )
     threads: int = Field(
         1,
         ge=0,

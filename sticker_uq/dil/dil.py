@@ -27,47 +27,38 @@ def localize(
     deterministic: DeterministicPass,
     settings: LocalizationSettings,
     keep_saliency: bool = False,
-    novelty: Sequence[NoveltyMaps] = (),
-) -> tuple[Localization, ...]:
-    """DiL: how well the predicted boxes explain the objectness of each image of ``deterministic`` (DiL paper, eq 1-6).
+    novelty: NoveltyMaps | None = None,
+) -> Localization:
+    """DiL: how well the predicted boxes explain the objectness of the image of ``deterministic`` (DiL paper, eq 1-6).
 
-    Predicted boxes are the detections whose score reaches the fixed decision threshold. The saliency maps stay
-    in the results if ``keep_saliency``. ``novelty``: output of the novelty network for each image; what no box explains of
+    Predicted boxes are the detections whose score reaches the fixed decision threshold. The saliency map stays
+    in the result if ``keep_saliency``. ``novelty``: output of the novelty network; what no box explains of
     it joins the unexplained places. Raises NonFiniteOutput when the saliency is NaN or infinite.
     """
-    results = []
+    features, detections = deterministic.features, deterministic.detections
     maps, floor = activation_maps(deterministic, settings.technique), settings.region_objectness
-    boxes = [d.boxes[d.scores >= settings.decision_threshold] for d in deterministic.detections]
-    anchors = [
-        unexplained_anchors(deterministic, predicted, floor, image) for image, predicted in enumerate(boxes)
-    ]
-    # everything at once: a GPU is waited for here and, where they are kept, for the saliency maps
-    brought = iter(to_host(*maps, *(part for both in anchors for part in both)))
-    on_processor = [next(brought) for _ in maps]
-    for image, (features, predicted) in enumerate(zip(deterministic.features, boxes, strict=True)):
-        levels = [level[image] for level in on_processor]
-        found = apart(deterministic, next(brought), next(brought), floor, image)
-        if novelty:
-            found = _joined(found, novelty[image], predicted)
-        complete, background, shares = _sums(levels, features, predicted, found.boxes)
-        if not math.isfinite(complete):
-            raise NonFiniteOutput(f"the objectness saliency sums to {complete}, expected a finite number")
-        dil = background / complete if complete > 0.0 else float("nan")
-        results.append(
-            Localization(
-                complete_localization=complete,
-                background_localization=background,
-                dil=dil,
-                decision_threshold=dynamic_threshold(dil, settings.decision_threshold, settings.alpha),
-                unexplained_objectness=found.objectness,
-                unexplained=_regions(found, shares),
-                missed_sticker_probability=missed_sticker_probability(novelty[image], predicted)
-                if novelty
-                else math.nan,
-                saliency=enlarge([level[image] for level in maps], features) if keep_saliency else None,
-            )
-        )
-    return tuple(results)
+    predicted = detections.boxes[detections.scores >= settings.decision_threshold]
+    # everything at once: a GPU is waited for here and, where it is kept, for the saliency map
+    *levels, places, objectness = to_host(*maps, *unexplained_anchors(deterministic, predicted, floor))
+    found = apart(deterministic, places, objectness, floor)
+    if novelty is not None:
+        found = _joined(found, novelty, predicted)
+    complete, background, shares = _sums(levels, features, predicted, found.boxes)
+    if not math.isfinite(complete):
+        raise NonFiniteOutput(f"the objectness saliency sums to {complete}, expected a finite number")
+    dil = background / complete if complete > 0.0 else math.nan
+    return Localization(
+        complete_localization=complete,
+        background_localization=background,
+        dil=dil,
+        decision_threshold=dynamic_threshold(dil, settings.decision_threshold, settings.alpha),
+        unexplained_objectness=found.objectness,
+        unexplained=_regions(found, shares),
+        missed_sticker_probability=math.nan
+        if novelty is None
+        else missed_sticker_probability(novelty, predicted),
+        saliency=enlarge(maps, features) if keep_saliency else None,
+    )
 
 
 def _joined(found: Unexplained, maps: NoveltyMaps, predicted: FloatArray) -> Unexplained:

@@ -33,7 +33,7 @@ _TINY = 1e-9
 
 @dataclass(frozen=True)
 class Unexplained:
-    """Anchors of one image that no predicted box explains, for DiL's regions.
+    """Anchors that no predicted box explains, for DiL's regions.
 
     ``objectness``: the largest one, 0..1, 0 if every anchor is explained; ``boxes`` (K, 4) float32 px of the original image
     and ``values`` (K,) float32: the places that reach the asked objectness, by falling objectness, apart from each other.
@@ -45,30 +45,30 @@ class Unexplained:
 
 
 def unexplained_objectness(
-    deterministic: DeterministicPass, predicted: FloatArray, floor: float, image: int = 0
+    deterministic: DeterministicPass, predicted: FloatArray, floor: float
 ) -> Unexplained:
-    """Objectness of image number ``image`` that the ``predicted`` boxes (N, 4) px of the original image do not explain.
+    """Objectness that the ``predicted`` boxes (N, 4) px of the original image do not explain.
 
     BL asks which saliency lies outside of every box (DiL paper, eq 4). On the coarse maps of a detector saliency spreads
     beyond its object, so here it is asked of every anchor, before suppression: one that neither overlaps a predicted box
     nor lies in it is unexplained, and its objectness is evidence that no detection reports. Places below ``floor`` are
     not reported. The boxes are those that the detector itself makes of the anchors.
     """
-    places, objectness = to_host(*unexplained_anchors(deterministic, predicted, floor, image))
-    return apart(deterministic, places, objectness, floor, image)
+    places, objectness = to_host(*unexplained_anchors(deterministic, predicted, floor))
+    return apart(deterministic, places, objectness, floor)
 
 
 def unexplained_anchors(
-    deterministic: DeterministicPass, predicted: FloatArray, floor: float, image: int
+    deterministic: DeterministicPass, predicted: FloatArray, floor: float
 ) -> tuple[Tensor, Tensor]:
     """The strongest anchors of :func:`unexplained_objectness`, not yet spread out, without waiting for a device.
 
     Boxes (K, 4) px of the resized image and their objectness (K,), falling; on a device some may be negative: no anchors.
     """
-    features, anchors = deterministic.features[image], deterministic.anchors
+    features, anchors = deterministic.features, deterministic.anchors
     boxes = torch.from_numpy(np.asarray(predicted, np.float32).reshape(-1, 4)).to(anchors.dtype)
-    boxes = to_device(boxes * _scale(deterministic, image), anchors.device)
-    values = deterministic.probability()[image]
+    boxes = to_device(boxes * _scale(deterministic), anchors.device)
+    values = deterministic.probability()
     if anchors.device.type == "cpu":
         rows = _strongest_unexplained(values, anchors, features.resized, boxes, max(floor, _TINY))
         if not len(rows) or float(values[rows[0]]) < max(floor, _TINY):
@@ -78,14 +78,10 @@ def unexplained_anchors(
             _all_explained(clip_boxes_to_image(anchors, features.resized), boxes), -1.0
         )
         rows = top_ranked(values[None], min(_CANDIDATES, len(values)))[0]
-    return clip_boxes_to_image(deterministic.decode_boxes(image, rows).detach(), features.resized), values[
-        rows
-    ]
+    return clip_boxes_to_image(deterministic.decode_boxes(rows).detach(), features.resized), values[rows]
 
 
-def apart(
-    deterministic: DeterministicPass, places: Tensor, objectness: Tensor, floor: float, image: int
-) -> Unexplained:
+def apart(deterministic: DeterministicPass, places: Tensor, objectness: Tensor, floor: float) -> Unexplained:
     """For DiL: :func:`unexplained_objectness` of what :func:`unexplained_anchors` found, on the processor: places apart from
     others.
     """
@@ -97,14 +93,14 @@ def apart(
     kept = nms(places, objectness, CONNECTED_IOU)[:MAX_REGIONS]
     return Unexplained(
         objectness=largest,
-        boxes=(places[kept] / _scale(deterministic, image)).float().numpy(),
+        boxes=(places[kept] / _scale(deterministic)).float().numpy(),
         values=objectness[kept].float().numpy(),
     )
 
 
-def _scale(deterministic: DeterministicPass, image: int) -> Tensor:
+def _scale(deterministic: DeterministicPass) -> Tensor:
     """What coordinates (4,) of the original image are multiplied by to be those of the resized one."""
-    features = deterministic.features[image]
+    features = deterministic.features
     (height, width), (original_width, original_height) = features.resized, features.image_size
     return torch.tensor(
         [width / original_width, height / original_height] * 2, dtype=deterministic.anchors.dtype

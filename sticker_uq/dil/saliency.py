@@ -24,35 +24,28 @@ from sticker_uq.scene import FloatArray, IntArray
 _EPSILON = 1e-6  # as in pytorch-grad-cam, so that Grad-CAM++ compares
 
 
-def objectness_saliency(
-    deterministic: DeterministicPass, technique: Technique = "layercam"
-) -> list[FloatArray]:
-    """Objectness saliency of every image, (H, W) float32 >= 0 each, px of the original image (DiL paper, 3.1).
+def objectness_saliency(deterministic: DeterministicPass, technique: Technique = "layercam") -> FloatArray:
+    """Objectness saliency of an image, (H, W) float32 >= 0, px of the original image (DiL paper, 3.1).
 
     Every level's map is enlarged bilinearly to the image, and the levels are summed. The unit is arbitrary; only ratios
     within one image mean something. A gradient can be asked of a pass only once.
     """
-    levels = activation_maps(deterministic, technique)
-    return [
-        enlarge([level[i] for level in levels], features) for i, features in enumerate(deterministic.features)
-    ]
+    return enlarge(activation_maps(deterministic, technique), deterministic.features)
 
 
 def activation_maps(deterministic: DeterministicPass, technique: Technique = "layercam") -> list[Tensor]:
-    """Class activation map of the summed objectness of every level (DiL), (n, h, w) >= 0 each, fine to coarse.
-
-    One backward pass for all images together, which do not influence each other.
-    """
+    """Class activation map of the summed objectness of every level (DiL), (h, w) >= 0 each, fine to coarse."""
     if technique == "eigencam":
-        return [principal_projection(m.detach()).relu() for m in deterministic.maps]
+        return [principal_projection(m.detach()).relu()[0] for m in deterministic.maps]
     gradients = objectness_gradients(deterministic)
     return [
-        activation_map(m.detach(), g, technique) for m, g in zip(deterministic.maps, gradients, strict=True)
+        activation_map(m.detach(), g, technique)[0]
+        for m, g in zip(deterministic.maps, gradients, strict=True)
     ]
 
 
 def objectness_gradients(deterministic: DeterministicPass) -> Sequence[Tensor]:
-    """The gradients (n, C, h, w) of :func:`summed_objectness` to the maps of ``deterministic``."""
+    """The gradients (1, C, h, w) of :func:`summed_objectness` to the maps of ``deterministic``."""
     if deterministic.gradients is not None:
         with torch.no_grad():
             return deterministic.gradients()

@@ -8,13 +8,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from sticker_uq.perception.image_facts import ImageFacts, Shot, image_facts
+from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.settings import PerceptionSettings
 
 # loaded when first used: settings are needed by programs that never load torch
 _WITH_TORCH = {"Cascade": "cascade", "Perception": "pipeline"}
 
-__all__ = ["Cascade", "ImageFacts", "Perception", "PerceptionSettings", "Shot", "image_facts"]
+__all__ = ["Cascade", "ImageFacts", "Perception", "PerceptionSettings", "image_facts"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.gate import Policy, judge
-from sticker_uq.perception.image_facts import ImageFacts, Shot, image_facts
+from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.pipeline import Perception
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment
@@ -96,15 +96,6 @@ class Cascade:
     def shortage(self) -> str:
         """Perception by a cascade: what the device's memory did not suffice for, of all its models; "" where it did."""
         return "; ".join(stage.shortage for stage in self._stages if stage.shortage)
-
-    images_at_once = 1
-    """Images that a cascade computes together: each decides which models run."""
-
-    def assess_together(self, shots: Sequence[Shot], keep_saliency: bool = False) -> list[SceneAssessment]:
-        """The cascade's `Perception.assess_together`: one image after the other."""
-        return [
-            self.assess(shot.image, shot.stamp_ns, shot.frame_id, keep_saliency, shot.facts) for shot in shots
-        ]
 
     def warm_up(self) -> None:
         """Let every model of the cascade assess an empty picture twice: the second time tells how long it takes."""

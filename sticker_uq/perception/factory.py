@@ -36,10 +36,6 @@ def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
 
     if not settings.escalate_to:
         return Perception(settings)
-    if settings.images_at_once > 1:
-        raise InvalidInput(
-            f"images_at_once is {settings.images_at_once}, expected 1 with escalate_to: each image decides which models run"
-        )
     first = settings.model_copy(update=_NO_ESCALATION)
     files = [Path(name.strip()) for name in settings.escalate_to.split(",")]
     larger = [settings_of_file(file, NODE, first.model_copy(update=_NO_PANEL)) for file in files]

@@ -23,15 +23,6 @@ class ImageFacts(NamedTuple):
     exposure: Exposure | None
 
 
-class Shot(NamedTuple):
-    """An image (H, W, 3) uint8 BGR for perception, with its stamp and frame, and its facts where they were measured already."""
-
-    image: NDArray[np.uint8]
-    stamp_ns: int = 0
-    frame_id: str = ""
-    facts: ImageFacts | None = None
-
-
 def image_facts(image: NDArray[np.uint8]) -> ImageFacts:
     """Image check: what is measured of ``image`` (H, W, 3) uint8 BGR without a model; from any thread.
 

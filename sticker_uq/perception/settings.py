@@ -17,7 +17,6 @@ from sticker_uq.uncertainty.cluster import ClusterSettings
 _NOT_PART_OF_THE_RESULT = (
     "device",  # its kind is, see hash_on
     "threads",
-    "images_at_once",  # on a GPU, see hash_on
     "weights",
     "escalate_to",
     "escalation_policy",
@@ -111,6 +110,4 @@ class PerceptionSettings(DetectorSettings):
         ``device_kind``: "cpu" or "cuda", which round differently.
         """
         values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {"device": device_kind}
-        if device_kind != "cpu" and self.images_at_once > 1:
-            values["images_at_once"] = self.images_at_once
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq.nodes.detector.node import DetectorNode
-from sticker_uq.perception import ImageFacts, PerceptionSettings, Shot
+from sticker_uq.perception import ImageFacts, PerceptionSettings
 from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.scene import DeviceFailed, SceneAssessment, Status
 from sticker_uq.testing.scenes import assessment, observed
@@ -47,7 +46,6 @@ class ScriptedPerception:
         self.model_hash = "m" * 64
         self.device = "cpu"
         self.shortage = ""
-        self.images_at_once = 1
 
     def warm_up(self) -> None:
         """Nothing is to be warmed up in scripted perception."""
@@ -86,12 +84,6 @@ class ScriptedPerception:
             image_digest=hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest(),
             exposure=measure_exposure(image),
         )
-
-    def assess_together(self, shots: Sequence[Shot], keep_saliency: bool = False) -> list[SceneAssessment]:
-        """The scripted detector's :meth:`assess` of each of ``shots``."""
-        return [
-            self.assess(shot.image, shot.stamp_ns, shot.frame_id, keep_saliency, shot.facts) for shot in shots
-        ]
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """The scripted detector's scene of an image that failed."""

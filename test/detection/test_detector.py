@@ -63,7 +63,7 @@ def test_objectness_is_that_of_the_heads_and_differentiable(name: str) -> None:
         )
     torch.testing.assert_close(found.detach(), wanted.detach(), rtol=1e-4, atol=1e-4)
     probability = torch.sigmoid(wanted) if deterministic.two_stage else wanted
-    torch.testing.assert_close(deterministic.probability()[0], probability.detach(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(deterministic.probability(), probability.detach(), rtol=1e-4, atol=1e-4)
     assert deterministic.two_stage == name.startswith("fasterrcnn")
     assert deterministic.anchors.shape == (found.numel(), 4)
 
@@ -85,7 +85,7 @@ def test_a_deterministic_pass_has_the_detections_of_the_detector_byte_for_byte(n
         return
     detector = tiny_detector(name, dropout_site=site)
     features = detector.encode(picture())
-    (seen,), expected = detector.deterministic_pass(features).detections, detector.detect(features)
+    seen, expected = detector.deterministic_pass(features).detections, detector.detect(features)
     assert len(seen) > 0
     np.testing.assert_array_equal(seen.boxes, expected.boxes)
     np.testing.assert_array_equal(seen.probabilities, expected.probabilities)
@@ -97,7 +97,7 @@ def test_a_deterministic_pass_can_be_asked_for_the_surer_detections_only(name: s
     features = detector.encode(picture())
     wanted = detector.detect(features)
     least = float(np.sort(wanted.scores)[len(wanted) // 2])  # one that exactly one detection has
-    (found,) = detector.deterministic_pass(features, least_score=least).detections
+    found = detector.deterministic_pass(features, least_score=least).detections
     sure = wanted.scores >= least
     assert 0 < len(found) == sure.sum() < len(wanted)
     # a score more or less is another shape for the box head of the two-stage models, but the proposals are the same
@@ -112,35 +112,12 @@ def test_detections_are_decoded_from_the_anchors_of_the_deterministic_pass(name:
     detector = tiny_detector(name)
     features = detector.encode(picture())
     deterministic = detector.deterministic_pass(features)
-    rows = deterministic.probability()[0].topk(400).indices
+    rows = deterministic.probability().topk(400).indices
     width, height = features.image_size
     scale = np.array([width / features.resized[1], height / features.resized[0]] * 2, np.float32)
-    boxes = (deterministic.decode_boxes(0, rows).numpy() * scale).clip(0, [width, height, width, height])
-    for box in deterministic.detections[0].boxes:
+    boxes = (deterministic.decode_boxes(rows).numpy() * scale).clip(0, [width, height, width, height])
+    for box in deterministic.detections.boxes:
         assert np.abs(boxes - box).max(axis=1).min() < 1e-2
-
-
-@pytest.mark.parametrize("name", MODEL_NAMES)
-def test_a_pass_over_several_images_is_that_at_each(name: str) -> None:
-    detector = tiny_detector(name)
-    images = [detector.encode(picture(seed)) for seed in range(2)]
-    both = detector.deterministic_pass(*images)
-    for index, features in enumerate(images):
-        alone = detector.deterministic_pass(features)
-        torch.testing.assert_close(both.probability()[index], alone.probability()[0], rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(both.detections[index].boxes, alone.detections[0].boxes, atol=0.05)
-        rows = torch.arange(5)
-        torch.testing.assert_close(
-            both.decode_boxes(index, rows), alone.decode_boxes(0, rows), rtol=1e-3, atol=0.05
-        )
-
-
-def test_images_of_different_sizes_cannot_be_looked_at_together() -> None:
-    detector = tiny_detector(SSDLITE)
-    with pytest.raises(InvalidInput, match="all of one size"):
-        detector.deterministic_pass(detector.encode(picture()), detector.encode(picture(0, 100, 120)))
-    with pytest.raises(InvalidInput, match="at least one"):
-        detector.deterministic_pass()
 
 
 def test_features_can_enter_autograd() -> None:
@@ -278,7 +255,7 @@ def test_too_little_memory_makes_groups_smaller_and_changes_no_pass(monkeypatch:
     compute, sizes = tight._pass_rows, []
 
     def limited(features: Features, dropout: CounterDropout) -> Rows:
-        sizes.append(len(dropout._draws))
+        sizes.append(len(dropout._numbers))
         if sizes[-1] > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return compute(features, dropout)

@@ -51,7 +51,7 @@ def test_memory_is_given_back_when_nothing_holds_it_any_more(
     compute, held, freed = detector._pass_rows, [], []
 
     def limited(features: Features, dropout: CounterDropout) -> Rows:
-        if len(dropout._draws) > 2:
+        if len(dropout._numbers) > 2:
             large = torch.zeros(8)
             held.append(weakref.ref(large))
             raise type(error)(*error.args)

@@ -98,7 +98,7 @@ def test_the_networks_input_is_torchvisions(name: str, width: int, height: int) 
     )
     rgb = torch.from_numpy(np.ascontiguousarray(image[..., ::-1])).permute(2, 0, 1) / 255
     wanted, _ = transform([rgb])
-    found = network_input(transform, [image])
+    found = network_input(transform, image)
     assert found.image_sizes == wanted.image_sizes
     torch.testing.assert_close(found.tensors, wanted.tensors, rtol=0, atol=2e-4)
 
@@ -140,7 +140,7 @@ def test_reduced_precision_moves_a_box_by_little_and_spares_the_deterministic_he
     assert all(m.dtype == torch.float32 for m in low.head_maps(features))
     samples = low.sample(features, passes=2, seed=1)
     assert samples.boxes.dtype == samples.probabilities.dtype == np.float32
-    (seen,), found = low.deterministic_pass(features).detections, low.detect(features)
+    seen, found = low.deterministic_pass(features).detections, low.detect(features)
     np.testing.assert_array_equal(seen.boxes, found.boxes)
     wanted = plain.detect(plain.encode(picture()))
     assert abs(len(found) - len(wanted)) <= 0.3 * len(wanted) + 2

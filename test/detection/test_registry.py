@@ -108,7 +108,7 @@ def test_a_registered_detector_is_stochastic_and_has_a_dil(fcos: Path) -> None:
     reference = StochasticDetector(detector.model, settings, "", "reference")
     plain = reference.detect(reference.encode(picture()))
     np.testing.assert_allclose(plain.boxes, detector.detect(features).boxes, atol=1e-2)
-    (found,) = localize(detector.deterministic_pass(features), LocalizationSettings(), keep_saliency=True)
+    found = localize(detector.deterministic_pass(features), LocalizationSettings(), keep_saliency=True)
     assert 0 <= found.dil <= 1
     assert found.saliency is not None
     assert found.saliency.shape == picture().shape[:2]

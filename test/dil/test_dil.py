@@ -37,9 +37,8 @@ def localized(
     """The localization of the test picture, as if ``detections`` had been detected."""
     deterministic = detector.deterministic_pass(detector.encode(picture()))
     if detections is not None:
-        deterministic = replace(deterministic, detections=(detections,))
-    (found,) = localize(deterministic, settings or LocalizationSettings(), keep_saliency)
-    return found
+        deterministic = replace(deterministic, detections=detections)
+    return localize(deterministic, settings or LocalizationSettings(), keep_saliency)
 
 
 @pytest.mark.parametrize("technique", get_args(Technique))
@@ -76,7 +75,7 @@ def test_saliency_leaves_no_trace(name: str) -> None:
     detector = tiny_detector(name)
     features = detector.encode(picture())
     before = [m.clone() for m in detector.head_maps(features)]
-    first, second = (objectness_saliency(detector.deterministic_pass(features))[0] for _ in range(2))
+    first, second = (objectness_saliency(detector.deterministic_pass(features)) for _ in range(2))
     np.testing.assert_array_equal(first, second)
     for kept, untouched in zip(detector.head_maps(features), before, strict=True):
         assert torch.equal(kept, untouched)
@@ -126,7 +125,7 @@ def test_a_deterministic_pass_at_the_surer_detections_tells_the_same(name: str) 
     deterministic = detector.deterministic_pass(
         detector.encode(picture()), least_score=settings.decision_threshold
     )
-    (found,) = localize(deterministic, settings)
+    found = localize(deterministic, settings)
     assert to_plain(found) == to_plain(localized(detector, settings=settings))
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sticker_uq.detection import DeterministicPass, Features
 from sticker_uq.dil.regions import EXPLAINED_IOU, EXPLAINED_PART, unexplained_objectness
-from sticker_uq.scene import FloatArray
+from sticker_uq.scene import Detections, FloatArray
 
 SIDE = 100
 
@@ -43,8 +43,9 @@ def test_the_strongest_unexplained_anchor_is_found_however_many_there_are(
     features = Features((SIDE, SIDE), (SIDE, SIDE), (SIDE, SIDE), ())
     objectness = torch.from_numpy(values).view(1, 1, 1, -1)
     tensor = torch.from_numpy(places)
+    nothing = Detections(np.zeros((0, 4), np.float32), np.zeros((0, 3), np.float32))
     deterministic = DeterministicPass(
-        (features,), (), (objectness,), False, tensor, lambda _, rows: tensor[rows], ()
+        features, (), (objectness,), False, tensor, lambda rows: tensor[rows], nothing
     )
     found = unexplained_objectness(deterministic, predicted, 0.05)
 

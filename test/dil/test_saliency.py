@@ -22,6 +22,7 @@ from sticker_uq.dil.saliency import (
     summed_objectness,
 )
 from sticker_uq.dil.settings import Technique
+from sticker_uq.scene import Detections
 from test.helpers.models import MODEL_NAMES, picture, tiny_detector
 
 FAMILIES = ["fasterrcnn_resnet50_fpn", "retinanet_resnet50_fpn_v2", "ssdlite320_mobilenet_v3_large"]
@@ -34,11 +35,11 @@ def features_of(image: tuple[int, int], resized: tuple[int, int], padded: tuple[
 class SmallDetector:
     """Two levels and a smooth head in double precision: what a detector is to the saliency, small enough to differentiate."""
 
-    def __init__(self, images: int = 1) -> None:
+    def __init__(self) -> None:
         generator = torch.Generator().manual_seed(3)
         self.head = nn.Conv2d(4, 3, 3, padding=1).double().requires_grad_(False)
         self.head.weight.copy_(torch.randn(self.head.weight.shape, generator=generator, dtype=torch.float64))
-        shapes = [(images, 4, 6, 8), (images, 4, 3, 4)]
+        shapes = [(1, 4, 6, 8), (1, 4, 3, 4)]
         self.maps = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
 
     def objectness(self, maps: list[Tensor]) -> list[Tensor]:
@@ -51,9 +52,15 @@ class SmallDetector:
 
 def look_with(maps: list[Tensor], objectness: list[Tensor], two_stage: bool) -> DeterministicPass:
     """A pass of which only maps and objectness mean anything."""
-    features = tuple(features_of((8, 6), (6, 8), (6, 8)) for _ in range(len(maps[0])))
+    nothing = Detections(np.zeros((0, 4), np.float32), np.zeros((0, 3), np.float32))
     return DeterministicPass(
-        features, tuple(maps), tuple(objectness), two_stage, torch.zeros(0, 4), lambda _, rows: rows, ()
+        features_of((8, 6), (6, 8), (6, 8)),
+        tuple(maps),
+        tuple(objectness),
+        two_stage,
+        torch.zeros(0, 4),
+        lambda rows: rows,
+        nothing,
     )
 
 
@@ -130,7 +137,7 @@ def test_gradients_agree_with_finite_differences(two_stage: bool) -> None:
     found = activation_maps(detector.deterministic_pass(two_stage), "gradcam")
     for one, other in zip(found, expected, strict=True):
         assert other.max() > 0
-        torch.testing.assert_close(one[0], other, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("two_stage", [False, True])
@@ -148,21 +155,7 @@ def test_layercam_agrees_with_finite_differences_of_every_element(two_stage: boo
                 totals.append(float(summed_objectness(detector.objectness(maps), two_stage)))
             expected[y, x] += max((totals[0] - totals[1]) / (2 * step), 0.0) * values[0, c, y, x]
         assert expected.max() > 0
-        torch.testing.assert_close(found[level][0], expected.relu(), rtol=1e-5, atol=1e-8)
-
-
-@pytest.mark.parametrize("technique", get_args(Technique))
-def test_images_looked_at_together_do_not_mix(technique: Technique) -> None:
-    detector = SmallDetector(images=3)
-    together = activation_maps(detector.deterministic_pass(two_stage=True), technique)
-    for image in range(3):
-        alone = SmallDetector()
-        alone.head = detector.head
-        alone.maps = [m[image : image + 1] for m in detector.maps]
-        for both, one in zip(
-            together, activation_maps(alone.deterministic_pass(True), technique), strict=True
-        ):
-            torch.testing.assert_close(both[image], one[0])
+        torch.testing.assert_close(found[level], expected.relu(), rtol=1e-5, atol=1e-8)
 
 
 def test_levels_are_enlarged_like_torch_does_and_summed() -> None:
@@ -196,11 +189,11 @@ def test_saliency_is_the_enlarged_sum_of_the_levels(name: str, technique: Techni
     detector = tiny_detector(name)
     features = detector.encode(picture())
     levels = activation_maps(detector.deterministic_pass(features), technique)
-    assert [level.shape[1:] for level in levels] == [m.shape[-2:] for m in detector.head_maps(features)]
-    (saliency,) = objectness_saliency(detector.deterministic_pass(features), technique)
+    assert [level.shape for level in levels] == [m.shape[-2:] for m in detector.head_maps(features)]
+    saliency = objectness_saliency(detector.deterministic_pass(features), technique)
     assert saliency.shape == picture().shape[:2]
     assert saliency.min() >= 0
-    np.testing.assert_array_equal(saliency, enlarge([level[0] for level in levels], features))
+    np.testing.assert_array_equal(saliency, enlarge(levels, features))
 
 
 class Objectness(nn.Module):
@@ -272,7 +265,7 @@ def test_levels_agree_with_pytorch_grad_cam(name: str) -> None:
         for level, (a, g) in zip(wrapped.levels, fine_to_coarse, strict=True):
             raw = torch.from_numpy(cam.get_cam_image(pixels, None, None, a.numpy(), g.numpy())[0]).relu()
             strongest = max(strongest, float(raw.max()))
-            torch.testing.assert_close(ours[level][0], raw, rtol=1e-3, atol=1e-4 * float(raw.max()) + 1e-9)
+            torch.testing.assert_close(ours[level], raw, rtol=1e-3, atol=1e-4 * float(raw.max()) + 1e-9)
             # In double precision: Grad-CAM++ divides by differences that amplify the last digits of a sum.
             a, g = a.double(), g.double()
             raw = torch.from_numpy(
@@ -284,6 +277,6 @@ def test_levels_agree_with_pytorch_grad_cam(name: str) -> None:
                 LayerCAM.get_cam_image(cam, pixels, None, None, a.numpy(), g.numpy(), False)[0]
             ).relu()
             torch.testing.assert_close(
-                layers[level][0].double(), raw, rtol=1e-3, atol=1e-4 * float(raw.max()) + 1e-9
+                layers[level].double(), raw, rtol=1e-3, atol=1e-4 * float(raw.max()) + 1e-9
             )
         assert strongest > 0

@@ -204,10 +204,10 @@ def test_places_join_the_unexplained_regions() -> None:
     image = picture()
     height, width = image.shape[:2]
     features = detector.encode(image)
-    (alone,) = localize(detector.deterministic_pass(features), LocalizationSettings(region_objectness=1.0))
+    alone = localize(detector.deterministic_pass(features), LocalizationSettings(region_objectness=1.0))
     place = NoveltyMaps(block(0, 0, 2, 2), block(0, 0, 1, 1), (width, height), (width / 16, height / 12))
-    (both,) = localize(
-        detector.deterministic_pass(features), LocalizationSettings(region_objectness=1.0), novelty=[place]
+    both = localize(
+        detector.deterministic_pass(features), LocalizationSettings(region_objectness=1.0), novelty=place
     )
     assert not alone.unexplained
     (region,) = both.unexplained

@@ -122,7 +122,7 @@ def test_an_internal_error_is_not_swallowed(monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("shapes do not fit")
 
-    monkeypatch.setattr(looker.detector, "sample_together", broken)
+    monkeypatch.setattr(looker.detector, "sample", broken)
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         looker.assess(picture())
 
@@ -318,7 +318,7 @@ def test_too_little_memory_is_told_and_changes_nothing_else(monkeypatch):
     compute = tight.detector._pass_rows
 
     def limited(features, dropout):
-        if len(dropout._draws) > 2:
+        if len(dropout._numbers) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return compute(features, dropout)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sticker_uq.detection.dropout import Dropout, multiplied
+from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.winograd import use_winograd
 from sticker_uq.detection.models.pyramid import coarser_maps
@@ -29,10 +29,10 @@ class FastPyramid:
     def maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
         """The fast pyramid kernel: maps of every pass of ``dropout``, fine to coarse."""
         scaled = features.derive("scaled", lambda: [m / self._keep for m in features.maps])
-        merged = multiplied(dropout.masks(scaled[-1]), scaled[-1])
+        merged = dropout.masks(scaled[-1]).mul_(scaled[-1])
         maps = [self._layer(-1, merged, dropout)]
         for level in reversed(range(len(scaled) - 1)):
-            coarse, merged = merged, multiplied(dropout.masks(scaled[level]), scaled[level])
+            coarse, merged = merged, dropout.masks(scaled[level]).mul_(scaled[level])
             _add_enlarged(merged, coarse)
             maps.insert(0, self._layer(level, merged, dropout))
         return maps + coarser_maps(self._fpn.extra_blocks, features, maps[-1])

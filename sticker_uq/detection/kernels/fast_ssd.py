@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sticker_uq.detection.dropout import Dropout, multiplied, no_dropout
+from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.ssd_branches import ClassScores, levels_of
 from sticker_uq.detection.kernels.ssd_deltas import SsdDeltas
@@ -31,7 +31,7 @@ class FastSsd(Ssd):
         if dropout is no_dropout or self._site == "out":
             return super().head_maps(features, dropout)
         scaled = features.derive("scaled", lambda: [m / self._keep for m in features.maps])
-        return [multiplied(dropout.masks(m), m) for m in scaled]
+        return [dropout.masks(m).mul_(m) for m in scaled]
 
     def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Fast SSD kernel: head outputs; objectness is the probability of a default box that it is not background."""

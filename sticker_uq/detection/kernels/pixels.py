@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,26 +18,23 @@ from sticker_uq.detection.kernels.transfer import to_device
 _PROCESSOR = torch.device("cpu")
 
 
-def network_input(
-    transform: Any, images: Sequence[NDArray[np.uint8]], device: torch.device = _PROCESSOR
-) -> ImageList:
-    """The networks' input: torchvision's ``transform`` of ``images`` (H, W, 3) uint8 BGR of one size on ``device``, but for
-    rounding; channels last.
+def network_input(transform: Any, image: NDArray[np.uint8], device: torch.device = _PROCESSOR) -> ImageList:
+    """The network's input: torchvision's ``transform`` of ``image`` (H, W, 3) uint8 BGR on ``device``, but for rounding;
+    channels last.
 
     Bilinear interpolation without antialiasing reads at most four pixels per resized pixel. Those alone are converted and
     normalised here, where torchvision first does so with all pixels of the camera. To a device go the bytes, a quarter of what
     floats would be, without waiting for it.
     """
-    count, size = len(images), images[0].shape
-    height, width = resized_size(transform, size[0], size[1])
-    rows, row_share = _samples(size[0], height)
-    columns, column_share = _samples(size[1], width)
+    height, width = resized_size(transform, image.shape[0], image.shape[1])
+    rows, row_share = _samples(image.shape[0], height)
+    columns, column_share = _samples(image.shape[1], width)
     # NumPy takes the rows: an image may be read-only, which torch does not know
-    parts = [torch.from_numpy(image[rows.numpy()]).index_select(1, columns) for image in images]
-    taken = to_device(parts[0] if count == 1 else torch.stack(parts), device).to(torch.float32)
-    upper, lower = taken.view(count, height, 2, 2 * width, 3).unbind(2)
+    part = torch.from_numpy(image[rows.numpy()]).index_select(1, columns)
+    taken = to_device(part, device).to(torch.float32)
+    upper, lower = taken.view(height, 2, 2 * width, 3).unbind(1)
     mixed = torch.lerp(upper, lower, to_device(row_share, device)[:, None, None])
-    left, right = mixed.view(count, height, width, 2, 3).unbind(3)
+    left, right = mixed.view(height, width, 2, 3).unbind(2)
     rgb = torch.lerp(left, right, to_device(column_share, device)[:, None]).flip(-1)
     mean, deviation = (
         to_device(torch.tensor(v, dtype=torch.float32), device)
@@ -48,10 +44,10 @@ def network_input(
     step = transform.size_divisible
     padded = -(-height // step) * step, -(-width // step) * step
     if padded != (height, width):
-        canvas = normal.new_zeros((count, *padded, 3))
-        canvas[:, :height, :width] = normal
+        canvas = normal.new_zeros((*padded, 3))
+        canvas[:height, :width] = normal
         normal = canvas
-    return ImageList(normal.permute(0, 3, 1, 2), [(height, width)] * count)
+    return ImageList(normal[None].permute(0, 3, 1, 2), [(height, width)])
 
 
 def rgb_input(image: NDArray[np.uint8], device: torch.device = _PROCESSOR) -> Tensor:

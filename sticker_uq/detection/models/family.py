@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -23,14 +24,11 @@ class Family(Protocol):
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
         """A detector family's part before the first dropout, for transformed images whose originals have ``image_size`` (W,
-        H): one, or the k that are computed together.
+        H).
         """
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """A detector family's maps that enter the heads, one (n, C, h, w) per level, fine to coarse.
-
-        Of k images the first n / k are the passes of the first.
-        """
+        """A detector family's maps that enter the heads, one (n, C, h, w) per level of n passes, fine to coarse."""
 
     def candidates(
         self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
@@ -38,15 +36,15 @@ class Family(Protocol):
         """A detector family's boxes above ``score_floor`` in ``maps``, px of the resized image, not yet suppressed."""
 
     def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
-        """Candidates of the head maps (n, C, h, w) of n images, and the objectness before them (see ``DeterministicPass``)."""
+        """Candidates of the head maps (1, C, h, w) of an image, and the objectness before them (see ``DeterministicPass``)."""
 
 
 class HeadOutputs(NamedTuple):
-    """A detector's head outputs of n images: ``rows`` like ``Family.candidates``, the rest like ``DeterministicPass``."""
+    """A detector's head outputs of an image: ``rows`` like ``Family.candidates``, the rest like ``DeterministicPass``."""
 
     objectness: tuple[Tensor, ...]
     anchors: Tensor
-    decode_boxes: Callable[[int, Tensor], Tensor]
+    decode_boxes: Callable[[Tensor], Tensor]
     rows: Rows
     gradients: Callable[[], list[Tensor]] | None = None
 
@@ -78,16 +76,17 @@ def anchor_outputs(
 ) -> HeadOutputs:
     """The head outputs of a one-stage detector: objectness per level (n, A, h, w), class distributions (n, N, 3), and its boxes.
 
-    ``deltas(image, rows)``: the box deltas (K, 4) of the anchors ``rows`` (K,) of an image, or of the image of each;
+    n is 1, or the passes of a family without a way of its own to their candidates.
+    ``deltas(number, rows)``: the box deltas (K, 4) of the anchors ``rows`` (K,) in one of the n, or in that of each;
     ``finite``: whether what the heads made is, as ``all_finite`` tells.
     """
 
-    def decode_boxes(image: int | Tensor, rows: Tensor) -> Tensor:
-        return decoded(model.box_coder, deltas(image, rows), anchors[rows])
+    def boxes(number: int | Tensor, rows: Tensor) -> Tensor:
+        return decoded(model.box_coder, deltas(number, rows), anchors[rows])
 
-    images, chosen = strongest(probabilities, score_floor)
-    rows = Rows(decode_boxes(images, chosen), probabilities[images, chosen], images, finite)
-    return HeadOutputs(objectness, anchors, decode_boxes, rows)
+    numbers, chosen = strongest(probabilities, score_floor)
+    rows = Rows(boxes(numbers, chosen), probabilities[numbers, chosen], numbers, finite)
+    return HeadOutputs(objectness, anchors, partial(boxes, 0), rows)
 
 
 def anchors_of(model: Any, features: Features, maps: list[Tensor]) -> Tensor:

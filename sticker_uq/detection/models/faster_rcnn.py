@@ -53,10 +53,10 @@ class FasterRcnn:
         plain, columns = [m.detach() for m in maps], [d.detach() for d in deltas]
         rows = self._rows(features, plain, [o.detach() for o in objectness], columns, score_floor)
         anchors = features.anchors(rpn.anchor_generator, plain)
-        flat = torch.cat([d.permute(0, 2, 3, 1).reshape(len(d), -1, 4) for d in columns], dim=1)
+        flat = torch.cat([d[0].permute(1, 2, 0).reshape(-1, 4) for d in columns])
 
-        def decode_boxes(image: int, index: Tensor) -> Tensor:
-            return decoded(rpn.box_coder, flat[image, index], anchors[index])
+        def decode_boxes(index: Tensor) -> Tensor:
+            return decoded(rpn.box_coder, flat[index], anchors[index])
 
         return HeadOutputs(tuple(objectness), anchors, decode_boxes, rows)
 

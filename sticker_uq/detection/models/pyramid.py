@@ -50,11 +50,7 @@ def coarser_maps(top: Any, features: Features, last: Tensor) -> list[Tensor]:
         return [F.max_pool2d(last, kernel_size=1, stride=2, padding=0)]
     if top.use_P5:
         return list(_p6_p7(top, last))
-    # of one image a view, of several each as often as it has passes
-    return [
-        m.expand(len(last), -1, -1, -1) if len(m) == 1 else m.repeat_interleave(len(last) // len(m), dim=0)
-        for m in features.extra
-    ]
+    return [m.expand(len(last), -1, -1, -1) for m in features.extra]
 
 
 def _p6_p7(top: Any, source: Tensor) -> tuple[Tensor, Tensor]:

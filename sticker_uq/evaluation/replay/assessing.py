@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 import platform
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from sticker_uq.evaluation.replay.prefetch import ahead
 from sticker_uq.io.images import Picture
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.factory import load_perception
-from sticker_uq.perception.image_facts import ImageFacts, Shot, image_facts
+from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
 
@@ -59,13 +59,6 @@ class Assessor(Protocol):
     ) -> SceneAssessment:
         """The replay's assessment of `image`, with its saliency map if `keep_saliency`; `facts` are its own."""
 
-    @property
-    def images_at_once(self) -> int:
-        """Images of one size that the replay's perception computes together, 1 or more."""
-
-    def assess_together(self, shots: Sequence[Shot], keep_saliency: bool = False) -> list[SceneAssessment]:
-        """The replay's :meth:`assess` of each of `shots`, at most `images_at_once` of one size."""
-
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """A replay's scene with status FAILED, for an image that could not be assessed."""
 
@@ -74,10 +67,9 @@ def one_by_one(source: ImageSource, perception: Assessor) -> Assessed:
     """Replay in this process: every recorded image of `source` through perception, with its assessment, in order.
 
     Three threads: one reads, decodes and measures what needs no model, one assesses, and the caller's takes the results; each
-    may be a few images ahead of the next, so that the model waits neither for a disk nor for whoever writes. Where perception
-    computes several images together, those of one size are, of the next twice as many.
+    may be a few images ahead of the next, so that the model waits neither for a disk nor for whoever writes.
     """
-    reader = ahead(_measured(source), max(_READ_AHEAD, perception.images_at_once), "reader")
+    reader = ahead(_measured(source), _READ_AHEAD, "reader")
     return ahead(_each_assessed(reader, perception), _DONE_AHEAD, "model")
 
 
@@ -89,63 +81,9 @@ def _measured(source: ImageSource) -> Generator[tuple[SourceImage, ImageFacts | 
 def _each_assessed(
     images: Generator[tuple[SourceImage, ImageFacts | None], None, None], perception: Assessor
 ) -> Generator[tuple[SourceImage, SceneAssessment], None, None]:
-    waiting: deque[_Waiting] = deque()
     with closing(images):
         for item, facts in images:
-            waiting.append(_Waiting(item, facts))
-            same = [one for one in waiting if one.assessment is None and one.size == waiting[-1].size]
-            if item.image is None or len(same) >= perception.images_at_once:
-                _assess_group(same, perception)
-            if len(waiting) >= 2 * perception.images_at_once:
-                _assess_first(waiting, perception)
-            while waiting and waiting[0].assessment is not None:
-                yield waiting[0].item, waiting[0].assessment
-                waiting.popleft()
-    while waiting:
-        _assess_first(waiting, perception)
-        done = waiting.popleft()
-        assert done.assessment is not None
-        yield done.item, done.assessment
-
-
-@dataclass
-class _Waiting:
-    """An image of a replay that waits for others of its size, or for those before it."""
-
-    item: SourceImage
-    facts: ImageFacts | None
-    assessment: SceneAssessment | None = None
-
-    @property
-    def size(self) -> tuple[int, ...] | None:
-        return None if self.item.image is None else self.item.image.shape
-
-
-def _assess_first(waiting: deque[_Waiting], perception: Assessor) -> None:
-    """Assess the first image, with those of its size, unless it was."""
-    if waiting[0].assessment is None:
-        size = waiting[0].size
-        same = [one for one in waiting if one.assessment is None and one.size == size]
-        _assess_group(same[: perception.images_at_once], perception)
-
-
-def _assess_group(group: list[_Waiting], perception: Assessor) -> None:
-    if perception.images_at_once > 1 and group[0].size is not None:
-        shots = [
-            Shot(one.item.image, one.item.stamp_ns, one.item.frame_id, one.facts)
-            for one in group
-            if one.item.image is not None
-        ]
-        try:
-            assessments = perception.assess_together(shots, keep_saliency=True)
-        except InvalidInput:
-            pass  # of one of them: each says below what is wrong with it
-        else:
-            for one, assessment in zip(group, assessments, strict=True):
-                one.assessment = assessment
-            return
-    for one in group:
-        one.assessment = _assess(one.item, perception, one.facts)
+            yield item, _assess(item, perception, facts)
 
 
 def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: int) -> Assessed:
@@ -208,17 +146,6 @@ def process_count(settings: PerceptionSettings, images: int) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     fitting = psutil.virtual_memory().available // _MEMORY_OF_A_PROCESS
     return max(min(cores // settings.threads, fitting, images // _WORTH_A_PROCESS, _MOST_PROCESSES), 1)
-
-
-def check_sharing(settings: PerceptionSettings) -> None:
-    """Raise InvalidInput where processes that share the images of a replay would fill up groups of images on a GPU: each takes
-    one image at a time.
-    """
-    if settings.images_at_once > 1 and _uses_gpu(settings.device):
-        raise InvalidInput(
-            f"images_at_once is {settings.images_at_once}, expected 1 where processes share the images of a source on a GPU; "
-            "or --jobs 1"
-        )
 
 
 def _uses_gpu(device: str) -> bool:

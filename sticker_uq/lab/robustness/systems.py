@@ -150,10 +150,9 @@ class _FeatureKeeper(StochasticDetector):
 
     last: Features | None = None
 
-    def encode_together(self, images: Sequence[Picture]) -> list[Features]:
-        found = super().encode_together(images)
-        self.last = found[-1]
-        return found
+    def encode(self, image: Picture) -> Features:
+        self.last = super().encode(image)
+        return self.last
 
 
 def _result(entry: Any, known: set[int], where: str) -> tuple[int, list[float], list[float]]:

@@ -33,8 +33,6 @@ NAN = float("nan")
 class Perception:
     """Stands in for the real one: the same objects in every image, and a digest of its pixels."""
 
-    images_at_once = 1
-
     def __init__(self, assessment):
         self.assessment = assessment
         self.stamps = []

@@ -15,14 +15,14 @@ MESSAGE = "CUDA error: device-side assert triggered"
 
 
 def main() -> None:
-    encode = StochasticDetector.encode_together
+    encode = StochasticDetector.encode
 
-    def failing(self: StochasticDetector, images: Any) -> Any:
-        if images[0][0, 0, 0] == 255:
+    def failing(self: StochasticDetector, image: Any) -> Any:
+        if image[0, 0, 0] == 255:
             raise torch.AcceleratorError(f"{MESSAGE}\nCompile with TORCH_USE_CUDA_DSA")
-        return encode(self, images)
+        return encode(self, image)
 
-    StochasticDetector.encode_together = failing  # type: ignore[method-assign]
+    StochasticDetector.encode = failing  # type: ignore[method-assign]
     exit_process(run_node(DetectorNode))
 
 

@@ -129,7 +129,6 @@ class StudySettings(BaseModel):
     seed: int = same_field(DetectorSettings, "seed")
     device: str = same_field(DetectorSettings, "device")
     precision: Literal["float32", "bfloat16"] = "float32"
-    images_at_once: int = same_field(DetectorSettings, "images_at_once")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -158,7 +157,6 @@ class StudySettings(BaseModel):
             score_floor=self.score_floor,
             device=self.device,
             precision=self.precision,
-            images_at_once=self.images_at_once,
             seed=self.seed,
         )
 

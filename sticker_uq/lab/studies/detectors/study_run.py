@@ -28,7 +28,7 @@ from sticker_uq.lab.studies.detectors.study_tasks import (
     Attack,
     Task,
     check_name,
-    perform_tasks,
+    perform_task,
     weights_hash,
 )
 from sticker_uq.lab.table_files import write_parquet
@@ -193,8 +193,6 @@ class Work:
             facts["precision"] = settings.precision
         if (kind := resolve_device(settings.device).type) != "cpu":
             facts["device"] = kind
-            if settings.images_at_once > 1:
-                facts["images_at_once"] = settings.images_at_once
         return Assess(
             model,
             dataset,
@@ -253,30 +251,13 @@ def _complete(
 ) -> None:
     """Execute what of ``tasks`` is not in the store."""
     missing = list(_missing(tasks, store))
-    groups = _groups(missing, settings)
     total = len(tasks)
     done = total - len(missing)
     progress(stage, done, total)
-    for count, result in execute(partial(perform_tasks, settings=settings), groups):
+    for result in execute(partial(perform_task, settings=settings), missing):
         store.put(result)
-        done += count
+        done += 1
         progress(stage, done, total)
-
-
-def _groups(tasks: Sequence[Task], settings: StudySettings) -> list[tuple[Task, ...]]:
-    """``tasks`` in groups that are done together: on a GPU as many assessments as it computes at once."""
-    at_once = 1 if resolve_device(settings.device).type == "cpu" else settings.images_at_once
-    alike: dict[Any, list[Task]] = {}
-    for number, task in enumerate(tasks):
-        key: Any = number
-        if isinstance(task, Assess):
-            key = task.model.label, task.rates, task.item.width, task.item.height
-        alike.setdefault(key, []).append(task)
-    return [
-        tuple(group[start : start + at_once])
-        for group in alike.values()
-        for start in range(0, len(group), at_once)
-    ]
 
 
 def _missing(tasks: Sequence[Task], store: JsonStore) -> Iterator[Task]:

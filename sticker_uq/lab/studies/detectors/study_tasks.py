@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.detection.detector import StochasticDetector, load_detector
-from sticker_uq.detection.kernels.device_errors import out_of_memory
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.io.coco import LabelledImage, encode_picture, read_picture
 from sticker_uq.io.files import atomic_write
@@ -61,19 +59,9 @@ class Assess:
 Task = Attack | Assess
 
 
-def perform_tasks(tasks: Sequence[Task], settings: StudySettings) -> tuple[int, dict[str, Any]]:
-    """Do tasks of a detector study: an attack, or assessments at the same rates by one model.
-
-    How many they are and what is to be kept, by key. Raises InvalidInput for a picture that cannot be read.
-    """
-    kept: dict[str, Any] = {}
-    assessments = [task for task in tasks if isinstance(task, Assess)]
-    for task in tasks:
-        if isinstance(task, Attack):
-            kept |= _attack(task, settings)
-    if assessments:
-        kept |= _assessed(assessments, settings)
-    return len(tasks), kept
+def perform_task(task: Task, settings: StudySettings) -> dict[str, Any]:
+    """Do one task of a detector study: what is to be kept, by key. Raises InvalidInput for a picture that cannot be read."""
+    return _attack(task, settings) if isinstance(task, Attack) else _assessed(task, settings)
 
 
 def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
@@ -102,79 +90,41 @@ def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
     }
 
 
-def _assessed(tasks: Sequence[Assess], settings: StudySettings) -> dict[str, Any]:
-    """The results of ``tasks`` by key; those whose pictures have one size are computed together, where the device does that."""
-    detectors = _detectors(settings.detector(tasks[0].model), settings.rates)
+def _assessed(task: Assess, settings: StudySettings) -> dict[str, Any]:
+    detectors = _detectors(settings.detector(task.model), settings.rates)
     first = next(iter(detectors.values()))
-    waiting: dict[tuple[int, ...], list[_Seen]] = {}
-    for task in tasks:
-        image, truth = variant_picture(task.item, task.variant, task.file, task.circumstance, settings.seed)
-        waiting.setdefault(image.shape, []).append(_Seen(task, image, truth))
-    kept: dict[str, Any] = {}
-    for of_size in waiting.values():
-        while of_size:
-            group = of_size[: first.images_at_once]
-            try:
-                found = _group(group, detectors, settings)
-            except (RuntimeError, MemoryError) as error:
-                if first.images_at_once == 1 or not out_of_memory(error):
-                    raise
-                found = None
-            if found is None:  # not in the except clause, whose traceback holds the tensors
-                fewer = first.images_at_once // 2
-                for detector in detectors.values():
-                    detector.images_at_once = fewer
-                first.free_memory()
-                continue
-            kept |= found
-            del of_size[: len(group)]
-    return kept
-
-
-class _Seen(NamedTuple):
-    task: Assess
-    image: Picture
-    truth: LabelledImage
-
-
-def _group(
-    seen: Sequence[_Seen], detectors: Mapping[float, StochasticDetector], settings: StudySettings
-) -> dict[str, Any]:
-    """The results of a group that is computed together; each has its share of the times."""
-    first = next(iter(detectors.values()))
+    image, truth = variant_picture(task.item, task.variant, task.file, task.circumstance, settings.seed)
     started = time.perf_counter()
-    features = first.encode_together(first.filled([one.image for one in seen]))
-    encode_ms = (time.perf_counter() - started) * 1e3 / len(seen)
+    features = first.encode(image)
+    encode_ms = (time.perf_counter() - started) * 1e3
     started = time.perf_counter()
     asked = LocalizationSettings()
-    localizations = localize(first.deterministic_pass(*features, least_score=asked.decision_threshold), asked)
-    look_ms = (time.perf_counter() - started) * 1e3 / len(seen)
+    localization = localize(first.deterministic_pass(features, least_score=asked.decision_threshold), asked)
+    look_ms = (time.perf_counter() - started) * 1e3
+    seed = image_seed(image_digest(image), settings.seed)
     kept: dict[str, Any] = {}
-    seeds = first.filled([image_seed(image_digest(one.image), settings.seed) for one in seen])
-    for place, rate in enumerate(seen[0].task.rates):
+    for rate, key in zip(task.rates, task.keys, strict=True):
         started = time.perf_counter()
-        samples = detectors[rate].sample_together(features, settings.passes, seeds)
-        decode_ms = (time.perf_counter() - started) * 1e3 / len(seen)
-        times = {"encode_ms": encode_ms, "look_ms": look_ms, "decode_ms": decode_ms}
-        for (task, _, truth), own, localization in zip(seen, samples, localizations, strict=False):
-            row, objects = score(own, truth, settings.profile)
-            where = {
-                "dataset": task.dataset,
-                "dropout_rate": rate,
-                "variant": task.variant,
-                "image": task.item.path.name,
-                "model": task.model.label,
-            }
-            sizes = {"width": truth.width, "height": truth.height}
-            kept[task.keys[place]] = {
-                "row": where
-                | sizes
-                | row
-                | {"dil": localization.dil}
-                | times
-                | {"device": first.device_name},
-                "objects": objects,
-            }
+        samples = detectors[rate].sample(features, settings.passes, seed)
+        decode_ms = (time.perf_counter() - started) * 1e3
+        row, objects = score(samples, truth, settings.profile)
+        where = {
+            "dataset": task.dataset,
+            "dropout_rate": rate,
+            "variant": task.variant,
+            "image": task.item.path.name,
+            "model": task.model.label,
+            "width": truth.width,
+            "height": truth.height,
+        }
+        costs = {
+            "dil": localization.dil,
+            "encode_ms": encode_ms,
+            "look_ms": look_ms,
+            "decode_ms": decode_ms,
+            "device": first.device_name,
+        }
+        kept[key] = {"row": where | row | costs, "objects": objects}
     return kept
 
 

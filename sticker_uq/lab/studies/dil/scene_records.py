@@ -174,10 +174,10 @@ def _record(
     # a pass can be differentiated once
     passes = {technique: sharp.deterministic_pass(features) for technique in get_args(Technique)}
     places = {
-        technique: localize(look, localization.model_copy(update={"technique": technique}))[0]
+        technique: localize(look, localization.model_copy(update={"technique": technique}))
         for technique, look in passes.items()
     }
-    found, place = passes[PAPER].detections[0], places[PAPER]
+    found, place = passes[PAPER].detections, places[PAPER]
     samples = detector.sample(features, detector.settings.passes, detector.settings.seed + number)
     objects, unstable, means = observe(samples)
     signals = {

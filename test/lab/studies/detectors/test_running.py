@@ -16,7 +16,6 @@ from std_msgs.msg import Header
 from typer.testing import CliRunner
 
 from sticker_uq.cli.study import app
-from sticker_uq.detection import StochasticDetector
 from sticker_uq.dil import saliency
 from sticker_uq.evaluation import executors
 from sticker_uq.evaluation.executors import executor
@@ -126,48 +125,16 @@ def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path
     assert third.tasks == []
 
 
-def test_a_gpu_computes_several_pictures_together_and_a_killed_run_goes_on(
-    data, tmp_path, monkeypatch
-) -> None:
+def test_a_gpu_has_the_results_of_the_processor(data, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(saliency, "objectness_gradients", lambda d: [torch.ones_like(m) for m in d.maps])
-    values = {
-        "models": (ModelChoice.parse(MODEL),),
-        "adversarial": 0,
-        "circumstances": (Circumstance.parse("motion_blur=0.5"),),
-    }
+    values = {"models": (ModelChoice.parse(MODEL),), "adversarial": 0}
     processor = run_study(settings(data, **values), tmp_path / "processor", Spy())
-    values |= {"device": "cuda", "images_at_once": 3}
     study_tasks._detectors.cache_clear()
     with simulated_gpu():
-        whole = Spy()
-        study = run_study(settings(data, **values), tmp_path / "whole", whole)
-        assert sorted(len(group) for group in whole.tasks) == [1, 3]
-        with pytest.raises(KeyboardInterrupt):
-            run_study(settings(data, **values), tmp_path / "killed", Spy(most=1))
-        rest = Spy()
-        resumed = run_study(settings(data, **values), tmp_path / "killed", rest)
-        assert [len(group) for group in rest.tasks] == [3]
-        short_of_memory(monkeypatch, most=1)
-        short = run_study(settings(data, **values), tmp_path / "short", Spy())
+        found = run_study(settings(data, **values | {"device": "cuda"}), tmp_path / "gpu", Spy())
     study_tasks._detectors.cache_clear()
-    same(resumed.images, study.images)
-    same(resumed.objects, study.objects)
-    for found in (study, short):
-        assert found.images["image"].tolist() == processor.images["image"].tolist()
-        np.testing.assert_allclose(found.images["map"], processor.images["map"], atol=0.02)
-
-
-def short_of_memory(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    """A GPU whose memory suffices for the passes of ``most`` images."""
-    compute = StochasticDetector._pass_rows
-
-    def limited(self, features, dropout):
-        if len(features.maps[0]) > most:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return compute(self, features, dropout)
-
-    monkeypatch.setattr(StochasticDetector, "_pass_rows", limited)
-    study_tasks._detectors.cache_clear()
+    assert found.images["image"].tolist() == processor.images["image"].tolist()
+    np.testing.assert_allclose(found.images["map"], processor.images["map"], atol=0.02)
 
 
 def test_a_ray_cluster_computes_the_same(finished, data, tmp_path) -> None:
@@ -186,7 +153,7 @@ def test_another_rate_computes_only_that(finished, data, tmp_path) -> None:
     run_study(settings(data, models=alone, adversarial=0), tmp_path / "s", Spy())
     spy = Spy()
     study = run_study(settings(data, models=alone, adversarial=0, rates=(0.1, 0.2, 0.3)), tmp_path / "s", spy)
-    assert [task.rates for (task,) in spy.tasks] == [(0.2,), (0.2,)]
+    assert [task.rates for task in spy.tasks] == [(0.2,), (0.2,)]
     assert sorted(study.images["dropout_rate"].unique()) == [0.1, 0.2, 0.3]
 
 
