@@ -42,7 +42,7 @@ from sticker_uq.lab.datasets.abnormal_coco import CLEAN, abnormal_scenes
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.painting import Image
 from sticker_uq.lab.rendering.render import render as render_scene
-from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, sample_scene
+from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, MOST_OF_PROFILE, Profile, sample_scene
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -72,6 +72,14 @@ def render(
     stickers: Annotated[
         str, typer.Option(help=f"Stickers per scene, MIN-MAX; any of 0-{MAX_STICKERS} when not given.")
     ] = "",
+    profile: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(get_args(Profile)),
+            help="Scenes: large stickers on a laptop that fills the picture, or those of a study's cell: small ones, closed lids "
+            "and laptops opened flat, with what must not be peeled.",
+        ),
+    ] = "large",
     image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "jpg",
     jobs: Annotated[int, typer.Option(help="Processes that render.")] = 1,
 ) -> None:
@@ -86,9 +94,18 @@ def render(
         raise InvalidInput(f"--format {image_format!r}: expected {' or '.join(IMAGE_FORMATS)}")
     width, height = _pair("--size", size, r"(\d+)x(\d+)", "WIDTHxHEIGHT, for example 960x720")
     limits = _pair("--stickers", stickers, r"(\d+)-(\d+)", "MIN-MAX, for example 0-8") if stickers else None
-    if limits and not limits[0] <= limits[1] <= MAX_STICKERS:
-        raise InvalidInput(f"--stickers {stickers}: expected MIN <= MAX <= {MAX_STICKERS}")
-    make = partial(_make, size=(width, height), limits=limits, image_format=image_format)
+    if profile not in get_args(Profile):
+        raise InvalidInput(f"--profile {profile!r}: expected {' or '.join(get_args(Profile))}")
+    most = MOST_OF_PROFILE[cast(Profile, profile)]
+    if limits and not limits[0] <= limits[1] <= most:
+        raise InvalidInput(f"--stickers {stickers}: expected MIN <= MAX <= {most}")
+    make = partial(
+        _make,
+        size=(width, height),
+        limits=limits,
+        image_format=image_format,
+        profile=cast(Profile, profile),
+    )
     columns = (TextColumn("rendering"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     scenes = mapped(make, range(seed, seed + count), jobs, chunksize=4)
     with Progress(*columns) as bar, closing(scenes):
@@ -187,8 +204,9 @@ def _pair(option: str, text: str, pattern: str, expected: str) -> tuple[int, int
 
 
 def _make(
-    seed: int, size: tuple[int, int], limits: tuple[int, int] | None, image_format: str
+    seed: int, size: tuple[int, int], limits: tuple[int, int] | None, image_format: str, profile: Profile
 ) -> EncodedScene:
     # Counts cycle through the range with the seed, so that all are equally frequent.
     stickers = None if limits is None else limits[0] + seed % (limits[1] - limits[0] + 1)
-    return encode_scene(seed, render_scene(sample_scene(seed, stickers=stickers), size), image_format)
+    scene = sample_scene(seed, stickers=stickers, profile=profile)
+    return encode_scene(seed, render_scene(scene, size), image_format)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from sticker_uq.lab.rendering.layout import Rect, deck_layout
+from sticker_uq.lab.rendering.layout import DeckLayout, Rect, deck_layout
 from sticker_uq.lab.rendering.painting import (
     Floats,
     Image,
@@ -20,6 +20,7 @@ from sticker_uq.lab.rendering.painting import (
     shade,
 )
 from sticker_uq.lab.rendering.scene_spec import Colour, LaptopSpec
+from sticker_uq.lab.rendering.workshop import paint_fixture
 
 _ROWS = ("`1234567890-=<", ">QWERTYUIOP[]\\", "^ASDFGHJKL;'~", "*ZXCVBNM,./*")
 
@@ -50,8 +51,12 @@ def paint_laptop(laptop: LaptopSpec, scale: float, margin: int) -> Surface:
     body = _textured(laptop, body, rng)
     if laptop.view == "lid":
         _paint_lid(laptop, body, gloss, scale)
-    else:
+    elif laptop.view == "deck":
         _paint_deck(laptop, body, gloss, scale)
+    else:
+        _paint_flat(laptop, body, gloss, scale)
+    for fixture in laptop.fixtures:
+        paint_fixture(body, fixture, scale, laptop.colour if laptop.view == "lid" else laptop.deck_colour)
     _wear(laptop, body, scale, rng)
     coverage = rounded_mask(width, height, laptop.corner * scale)
     _rim(body, laptop, scale)
@@ -142,6 +147,52 @@ def _paint_deck(laptop: LaptopSpec, body: Image, gloss: Image, scale: float) -> 
     _fill(pen, (0.0, parts.screen[3], 1000.0, parts.hinge[3]), shade(base, 0.55))
     _fill(pen, parts.hinge, (34, 32, 32))
     pen.line([(parts.hinge[0], parts.hinge[1] + 7), (parts.hinge[2], parts.hinge[1] + 7)], (70, 68, 68), 4)
+    _paint_palm_rest(laptop, pen, parts, gloss)
+
+
+def _paint_flat(laptop: LaptopSpec, body: Image, gloss: Image, scale: float) -> None:
+    pen, parts = Pen(body, scale, (0, 0)), deck_layout(laptop)
+    base, rng = laptop.deck_colour, np.random.default_rng(laptop.seed + 7)
+    frame = (26, 24, 24) if rng.random() < 0.6 else base
+    _fill(pen, parts.screen, frame)
+    left, top, right, bottom = 34.0, 36.0, 966.0, parts.screen[3] - 56.0
+    _fill(pen, (left, top, right, bottom), (18, 17, 17) if rng.random() < 0.7 else (70, 66, 62))
+    window = body[round(top * scale) : round(bottom * scale), round(left * scale) : round(right * scale)]
+    if rng.random() < 0.3:
+        _paint_desktop(window, scale, rng)
+    gloss[round(top * scale) : round(bottom * scale), round(left * scale) : round(right * scale)] = (
+        60 if rng.random() < 0.5 else 170
+    )
+    _fill(pen, (0.0, parts.hinge[1], 1000.0, parts.hinge[3]), shade(base, 0.45))
+    for barrel in (170.0, 830.0):
+        _fill(pen, (barrel - 80, parts.hinge[1], barrel + 80, parts.hinge[3]), (52, 50, 50))
+    _paint_palm_rest(laptop, pen, parts, gloss)
+
+
+def _paint_desktop(window: Image, scale: float, rng: np.random.Generator) -> None:
+    """What a screen shows that is switched on: a wallpaper, symbols, perhaps a window."""
+    height, width = window.shape[:2]
+    for channel in range(3):
+        tone = rng.uniform(60, 200) + 70 * clouds(rng, width, height, (3, 3), 2)
+        window[:, :, channel] = np.clip(tone, 0, 255).astype(np.uint8)
+    pen = Pen(window, scale, (0, 0))
+    for row in range(int(rng.integers(2, 7))):
+        for column in range(int(rng.integers(1, 3))):
+            colour = tuple(int(part) for part in rng.integers(20, 255, 3))
+            pen.box(40 + 62 * column, 45 + 70 * row, 15, 15, (colour[0], colour[1], colour[2]))
+            pen.box(40 + 62 * column, 68 + 70 * row, 20, 3, (235, 235, 235))
+    pen.box(466, height / scale - 14, 466, 14, (38, 34, 32))
+    if rng.random() < 0.4:
+        x, y = rng.uniform(380, 640), rng.uniform(220, 380)
+        pen.box(x, y, 230, 160, (244, 244, 244))
+        pen.box(x, y - 148, 230, 13, (150, 110, 60))
+        for line in range(9):
+            pen.box(x - 60, y - 105 + 26 * line, rng.uniform(60, 150), 3.5, (120, 116, 112))
+
+
+def _paint_palm_rest(laptop: LaptopSpec, pen: Pen, parts: DeckLayout, gloss: Image) -> None:
+    """Keyboard, speakers, touchpad and fingerprint reader."""
+    base, body, scale = laptop.deck_colour, pen.image, pen.unit
     _keyboard(laptop, pen, parts.keyboard)
     if not laptop.numpad:
         _speakers(pen, parts.keyboard, base)

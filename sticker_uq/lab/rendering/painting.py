@@ -233,3 +233,17 @@ def shade(colour: Sequence[float], factor: float) -> Colour:
 def luminance(colour: Sequence[float]) -> float:
     """Brightness of a paint colour from 0 to 255 (ITU-R BT.601 weights)."""
     return 0.114 * colour[0] + 0.587 * colour[1] + 0.299 * colour[2]
+
+
+def turned(layer: Any, angle: float) -> Any:
+    """A painted layer (h,w) or (h,w,C) turned by `angle` degrees, clockwise, on a canvas that holds all of it."""
+    height, width = layer.shape[:2]
+    c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    size = (math.ceil(abs(c) * width + abs(s) * height), math.ceil(abs(s) * width + abs(c) * height))
+    matrix = np.array(
+        [
+            [c, -s, (size[0] - c * width + s * height) / 2],
+            [s, c, (size[1] - s * width - c * height) / 2],
+        ]
+    )
+    return cv2.warpAffine(layer, matrix, size, flags=cv2.INTER_LINEAR)

@@ -55,7 +55,7 @@ def _badge(rng: np.random.Generator, identity: int, pose: PoseSpec) -> StickerSp
     aspect = float(rng.choice((0.78, 1.0, 1.3)))
     longer = rng.uniform(0.062, 0.085) / pose.width * 1000
     colours = BADGE_COLOURS[int(rng.integers(len(BADGE_COLOURS)))]
-    return _sticker(rng, identity, BADGES, longer, aspect, colours, wear=0.5)
+    return new_sticker(rng, identity, BADGES, longer, aspect, colours, wear=0.5)
 
 
 def _draft(rng: np.random.Generator, identity: int, laptop: LaptopSpec, pose: PoseSpec) -> StickerSpec:
@@ -66,10 +66,10 @@ def _draft(rng: np.random.Generator, identity: int, laptop: LaptopSpec, pose: Po
     # Wide stickers are longer, so that their words stay legible.
     longer = rng.uniform(0.085, 0.145) if on_deck else rng.uniform(0.095, 0.2)
     longer *= min(1.35, max(1.0, aspect) ** 0.4)
-    return _sticker(rng, identity, kind, longer / pose.width * 1000, aspect, pick_colours(rng), wear=1.0)
+    return new_sticker(rng, identity, kind, longer / pose.width * 1000, aspect, pick_colours(rng), wear=1.0)
 
 
-def _sticker(
+def new_sticker(
     rng: np.random.Generator,
     identity: int,
     kind: StickerKind,
@@ -78,6 +78,7 @@ def _sticker(
     colours: tuple[tuple[int, int, int], ...],
     wear: float,
 ) -> StickerSpec:
+    """A sticker of a kind whose longer side has that length, laptop units, not placed yet; `wear` scales how worn it may be."""
     worn = rng.random() < 0.35
     peeled = rng.random() < 0.18 * wear
     return StickerSpec(

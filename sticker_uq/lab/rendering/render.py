@@ -15,7 +15,7 @@ from sticker_uq.lab.rendering.backgrounds import paint_background
 from sticker_uq.lab.rendering.emblems import paint_logo
 from sticker_uq.lab.rendering.laptops import Surface, paint_laptop
 from sticker_uq.lab.rendering.optics import light_map, photograph, specular_map
-from sticker_uq.lab.rendering.painting import Floats, Image
+from sticker_uq.lab.rendering.painting import Floats, Image, turned
 from sticker_uq.lab.rendering.residue import paint_residue
 from sticker_uq.lab.rendering.scene_spec import (
     FRAME_HEIGHT,
@@ -26,6 +26,7 @@ from sticker_uq.lab.rendering.scene_spec import (
     StickerSpec,
 )
 from sticker_uq.lab.rendering.stickers import paint_sticker
+from sticker_uq.lab.rendering.workshop import lay_thing
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 MIN_VISIBLE = 0.25
@@ -82,8 +83,11 @@ def render(
     image = paint_background(spec.background, width, height)
     _cast_shadow(image, spec, to_picture)
     _light_and_compose(image, spec, surface, matrix)
+    hidden = np.zeros(image.shape[:2], np.uint8)
+    for thing in spec.things:
+        lay_thing(image, thing, hidden)
     image = photograph(image, spec.camera, spec.camera.noise_seed if noise_seed is None else noise_seed)
-    return _annotate(spec, image, id_map, matrix, full_areas)
+    return _annotate(spec, image, id_map, matrix, full_areas, hidden)
 
 
 def laptop_to_picture(pose: PoseSpec, width: int, height: int) -> npt.NDArray[np.float64]:
@@ -148,6 +152,9 @@ def _apply_logo(surface: Surface, id_map: Image, logo: LogoSpec) -> int:
     colours, mask, shine = paint_logo(logo, width, height)
     if logo.angle == 180:
         colours, mask, shine = (np.ascontiguousarray(layer[::-1, ::-1]) for layer in (colours, mask, shine))
+    elif logo.angle:
+        colours, mask, shine = (turned(layer, logo.angle) for layer in (colours, mask, shine))
+        height, width = mask.shape
     left = round(surface.margin + logo.centre[0] * surface.scale - width / 2)
     top = round(surface.margin + logo.centre[1] * surface.scale - height / 2)
     rows, columns = slice(top, top + height), slice(left, left + width)
@@ -216,12 +223,14 @@ def _annotate(
     id_map: Image,
     matrix: npt.NDArray[np.float64],
     full_areas: dict[int, int],
+    hidden: Image,
 ) -> RenderedScene:
     height, width = image.shape[:2]
     pad = width // 6
     shift = np.array([[1, 0, pad], [0, 1, pad], [0, 0, 1]], np.float64) @ matrix
     wide = cv2.warpPerspective(id_map, shift, (width + 2 * pad, height + 2 * pad), flags=cv2.INTER_NEAREST)
     seen = np.ascontiguousarray(wide[pad : pad + height, pad : pad + width])
+    seen[hidden > 127] = 0
     on_canvas, in_wide, in_picture = (_areas(ids) for ids in (id_map, wide, seen))
     boxes, labels, ids, fractions = [], [], [], []
     classes = [(logo.id, ObjectClass.LOGO) for logo in spec.logos]
@@ -229,7 +238,7 @@ def _annotate(
     for identity, label in classes:
         if full_areas[identity] == 0 or in_wide[identity] == 0:
             continue
-        # Share that is not covered by other stickers, times the share of that inside the picture.
+        # Share that is not covered by other stickers, times the share of that inside the picture and under no thing.
         fraction = on_canvas[identity] / full_areas[identity] * in_picture[identity] / in_wide[identity]
         if fraction < MIN_VISIBLE:
             continue

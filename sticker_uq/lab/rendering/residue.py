@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import math
-
 import cv2
 import numpy as np
 
-from sticker_uq.lab.rendering.painting import Floats, clouds, grain
+from sticker_uq.lab.rendering.painting import Floats, clouds, grain, turned
 from sticker_uq.lab.rendering.scene_spec import ResidueSpec
 
 COVERED = 0.6
@@ -35,17 +33,4 @@ def paint_residue(residue: ResidueSpec, scale: float) -> tuple[Floats, Floats]:
     )
     warm = np.array([0.92, 0.98, 1.0], np.float32)
     colours = np.clip(tone, 0, 255).astype(np.float32)[:, :, None] * warm
-    return _turned(colours, residue.angle), _turned(opacity, residue.angle)
-
-
-def _turned(layer: Floats, angle: float) -> Floats:
-    height, width = layer.shape[:2]
-    c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    size = (math.ceil(abs(c) * width + abs(s) * height), math.ceil(abs(s) * width + abs(c) * height))
-    matrix = np.array(
-        [
-            [c, -s, (size[0] - c * width + s * height) / 2],
-            [s, c, (size[1] - s * width - c * height) / 2],
-        ]
-    )
-    return cv2.warpAffine(layer, matrix, size, flags=cv2.INTER_LINEAR)
+    return turned(colours, residue.angle), turned(opacity, residue.angle)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -25,9 +26,23 @@ from sticker_uq.lab.rendering.scene_spec import (
     PoseSpec,
     SceneSpec,
 )
+from sticker_uq.lab.rendering.study_sampling import (
+    MOST_STICKERS,
+    sticker_count,
+    study_camera,
+    study_laptop,
+    study_light,
+    study_logos,
+    study_pose,
+    study_stickers,
+    study_things,
+)
 from sticker_uq.scene import InvalidInput
 
 MAX_STICKERS = 8
+Profile = Literal["large", "study"]
+"""Large stickers on a lid or deck that fills the picture, or small ones as in the cell of Lu et al."""
+MOST_OF_PROFILE = {"large": MAX_STICKERS, "study": MOST_STICKERS}
 
 _BENCHES: dict[str, tuple[Colour, ...]] = {
     "wood": ((96, 136, 176), (60, 88, 124), (140, 176, 204), (44, 62, 88)),
@@ -38,16 +53,18 @@ _BENCHES: dict[str, tuple[Colour, ...]] = {
 }
 
 
-def sample_scene(seed: int, *, stickers: int | None = None) -> SceneSpec:
-    """The scene of a seed; `stickers` (0 to 8) fixes the number of stickers without changing the rest.
+def sample_scene(seed: int, *, stickers: int | None = None, profile: Profile = "large") -> SceneSpec:
+    """The scene of a seed; `stickers` (0 to 8, of the profile study 0 to 20) fixes their number without changing the rest.
 
     Object ids count from 1, logos first. InvalidInput for a negative seed or a number of stickers out of
     range.
     """
     if seed < 0:
         raise InvalidInput(f"seed {seed}: expected a number of 0 or more")
-    if stickers is not None and not 0 <= stickers <= MAX_STICKERS:
-        raise InvalidInput(f"stickers {stickers}: expected 0 to {MAX_STICKERS}")
+    if stickers is not None and not 0 <= stickers <= MOST_OF_PROFILE[profile]:
+        raise InvalidInput(f"stickers {stickers}: expected 0 to {MOST_OF_PROFILE[profile]}")
+    if profile == "study":
+        return _sample_study(seed, stickers)
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(7)]
     laptop_rng, pose_rng, logo_rng, sticker_rng, bench_rng, light_rng, camera_rng = streams
     laptop = _sample_laptop(laptop_rng)
@@ -64,6 +81,29 @@ def sample_scene(seed: int, *, stickers: int | None = None) -> SceneSpec:
         camera=_sample_camera(camera_rng),
         logos=logos,
         stickers=place_stickers(sticker_rng, laptop, pose, logos, count),
+    )
+
+
+def _sample_study(seed: int, stickers: int | None) -> SceneSpec:
+    streams = [np.random.default_rng(child) for child in np.random.SeedSequence((seed, 1)).spawn(8)]
+    laptop_rng, pose_rng, logo_rng, sticker_rng, bench_rng, light_rng, camera_rng, thing_rng = streams
+    laptop = study_laptop(laptop_rng, _sample_laptop(laptop_rng))
+    pose, frame = study_pose(pose_rng, laptop)
+    logos = study_logos(logo_rng, laptop, frame)
+    drawn, torn = sticker_count(sticker_rng, laptop), sticker_rng.random() < 0.06
+    count = drawn if stickers is None else stickers
+    things, residues = study_things(thing_rng, laptop, frame)
+    return SceneSpec(
+        seed=seed,
+        laptop=laptop,
+        pose=pose,
+        background=_sample_background(bench_rng),
+        light=study_light(light_rng, _sample_light(light_rng)),
+        camera=study_camera(camera_rng, _sample_camera(camera_rng)),
+        logos=logos,
+        stickers=study_stickers(sticker_rng, laptop, frame, logos, count, torn),
+        residues=residues,
+        things=things,
     )
 
 

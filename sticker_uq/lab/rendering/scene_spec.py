@@ -21,12 +21,36 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
+class FixtureSpec:
+    """A part or print of the case that is neither logo nor sticker, one of `workshop.FIXTURES`."""
+
+    kind: str
+    centre: Point
+    size: float
+    """Half of its longer side, laptop units."""
+    angle: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class ThingSpec:
+    """Something that lies or reaches over the scene, one of `workshop.THINGS`; in the reference frame."""
+
+    kind: str
+    centre: Point
+    size: float
+    """About half of its length."""
+    angle: float
+    seed: int
+
+
+@dataclass(frozen=True)
 class LaptopSpec:
     """One laptop: its make (index for `brands.brand_of`), view and surface."""
 
     brand: int
     view: str
-    """"lid" (closed, seen from above) or "deck" (open)."""
+    """"lid" (closed, seen from above), "deck" (open) or "flat" (opened until the screen lies beside the keyboard)."""
     depth: float
     """Extent in y, laptop units."""
     colour: Colour
@@ -46,6 +70,7 @@ class LaptopSpec:
     scratches: int
     dust: float
     seed: int
+    fixtures: tuple[FixtureSpec, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -177,6 +202,7 @@ class SceneSpec:
     stickers: tuple[StickerSpec, ...] = field(default=())
     """From bottom to top."""
     residues: tuple[ResidueSpec, ...] = field(default=())
+    things: tuple[ThingSpec, ...] = field(default=())
 
     def without_sticker(self, sticker_id: int) -> SceneSpec:
         """The same scene without that sticker; InvalidInput if it has no sticker of that id."""

@@ -2,9 +2,11 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from sticker_uq.lab.rendering import sample_scene
+from sticker_uq.lab.rendering.workshop import THINGS
 from sticker_uq.scene import InvalidInput
 
 
@@ -91,3 +93,24 @@ def test_unknown_sticker_and_bad_arguments_are_named():
     for count in (-1, 9):
         with pytest.raises(InvalidInput, match=f"stickers {count}"):
             sample_scene(0, stickers=count)
+
+
+def test_scenes_of_the_study_show_closed_and_open_laptops_and_what_must_not_be_peeled():
+    scenes = [sample_scene(seed, profile="study") for seed in range(300)]
+    views = Counter(scene.laptop.view for scene in scenes)
+    assert set(views) == {"lid", "flat"}
+    assert min(views.values()) > 110
+    counts = {view: [len(s.stickers) for s in scenes if s.laptop.view == view] for view in ("lid", "flat")}
+    assert np.median(counts["lid"]) == pytest.approx(5, abs=1)
+    assert np.median(counts["flat"]) == pytest.approx(4.5, abs=1)
+    assert max(counts["lid"]) == 20
+    assert all(scene.logos for scene in scenes)
+    assert {thing.kind for scene in scenes for thing in scene.things} == set(THINGS)
+    assert sum(bool(scene.residues) for scene in scenes) > 50
+
+
+def test_a_number_of_stickers_is_free_up_to_twenty_in_scenes_of_the_study():
+    assert len(sample_scene(4, stickers=20, profile="study").stickers) == 20
+    assert sample_scene(4, stickers=0, profile="study").stickers == ()
+    with pytest.raises(InvalidInput, match="stickers 21: expected 0 to 20"):
+        sample_scene(4, stickers=21, profile="study")

@@ -1,0 +1,630 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples scenes like those of the cell of Lu et al.: small stickers, the closed lid or the laptop opened flat, half and half.
+
+Sizes, counts, proportions, contact and places follow the quantiles of the cell's labels. Lengths with the suffix px are pixels
+of the cell's pictures of 2448x2048.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from sticker_uq.lab.rendering.brands import BRANDS
+from sticker_uq.lab.rendering.catalogue import BADGE_COLOURS, BADGES, STICKER_KINDS, StickerKind, pick_colours
+from sticker_uq.lab.rendering.emblems import logo_colour, logo_mask
+from sticker_uq.lab.rendering.layout import Rect, deck_layout
+from sticker_uq.lab.rendering.placement import new_sticker
+from sticker_uq.lab.rendering.scene_spec import (
+    FRAME_HEIGHT,
+    CameraSpec,
+    FixtureSpec,
+    LaptopSpec,
+    LightSpec,
+    LogoSpec,
+    Point,
+    PoseSpec,
+    ResidueSpec,
+    StickerSpec,
+    ThingSpec,
+)
+from sticker_uq.lab.rendering.stickers import paint_sticker
+from sticker_uq.lab.rendering.workshop import SIZES
+
+MOST_STICKERS = 20
+WIDTH, HEIGHT = 2448, 2048
+"""The cell's pictures, px."""
+_LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+_TRIES = 36
+_DRAFTS = 10
+
+Box = tuple[float, float, float, float]
+Points = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _View:
+    """What the stickers of a view look like: values at `_LEVELS`."""
+
+    shorter: tuple[float, ...]
+    aspect: tuple[float, ...]
+    fill: tuple[float, ...]
+    gap: tuple[float, ...]
+    """To the nearest object, of those that touch none."""
+    touching: float
+    """Probability of being put at another one."""
+    overlap: float
+    """Largest IoU with another one."""
+    longest: float
+    """Longer side."""
+
+
+_TOP = _View(
+    shorter=(64, 70, 88, 98, 118, 166, 200),
+    aspect=(1.0, 1.01, 1.03, 1.12, 1.22, 1.8, 2.4),
+    fill=(0.35, 0.4, 0.52, 0.66, 0.71, 0.77, 0.85),
+    gap=(12, 60, 180, 300, 420, 520, 600),
+    touching=0.14,
+    overlap=0.43,
+    longest=410,
+)
+_OPEN = _View(
+    shorter=(46, 53, 72, 84, 103, 143, 170),
+    aspect=(1.0, 1.01, 1.04, 1.19, 1.33, 2.3, 3.2),
+    fill=(0.48, 0.52, 0.66, 0.75, 0.88, 0.97, 1.0),
+    gap=(11, 18, 60, 250, 600, 900, 1100),
+    touching=0.17,
+    overlap=0.1,
+    longest=180,
+)
+
+
+def _drawn(rng: np.random.Generator, values: tuple[float, ...]) -> float:
+    return float(np.interp(rng.random(), _LEVELS, values))
+
+
+@dataclass
+class Frame:
+    """Where the laptop lies in the cell's picture."""
+
+    matrix: npt.NDArray[np.float64]
+    """Laptop units to px."""
+    scale: float
+    """Px per laptop unit."""
+    angle: float
+
+    def units(self, x: float, y: float) -> Point:
+        """The point of the laptop at a pixel."""
+        u, v, w = np.linalg.solve(self.matrix, np.array([x, y, 1.0]))
+        return float(u / w), float(v / w)
+
+    def px(self, x: float, y: float) -> Point:
+        """The pixel of a point of the laptop."""
+        u, v, w = self.matrix @ np.array([x, y, 1.0])
+        return float(u / w), float(v / w)
+
+
+def study_laptop(rng: np.random.Generator, laptop: LaptopSpec) -> LaptopSpec:
+    """`laptop` as a closed lid or opened flat, half and half, with the fixtures of its view."""
+    if rng.random() < 0.5:
+        lid = replace(laptop, view="lid", depth=float(rng.uniform(660, 740)))
+        return replace(lid, fixtures=_lid_fixtures(rng, lid))
+    flat = replace(laptop, view="flat", depth=float(rng.uniform(1330, 1430)))
+    return replace(flat, fixtures=_flat_fixtures(rng, flat))
+
+
+def _lid_fixtures(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[FixtureSpec, ...]:
+    """Nothing, or all that is on an underside: feet, screws, vents, prints."""
+    if rng.random() > 0.2:
+        return ()
+    depth, fixtures = laptop.depth, []
+    for x, y in ((80, 60), (920, 60), (80, depth - 60), (920, depth - 60)):
+        fixtures.append(_fixture(rng, "foot", (x, y), (14, 40)))
+        fixtures.append(_fixture(rng, "screw", (x + rng.uniform(-50, 50), y + rng.uniform(20, 60)), (6, 10)))
+    for _ in range(int(rng.integers(1, 4))):
+        spot = (rng.uniform(200, 800), rng.uniform(80, depth - 80))
+        fixtures.append(_fixture(rng, "vent", spot, (50, 140)))
+    for kind, size in (
+        ("certification", (40, 110)),
+        ("symbols", (20, 60)),
+        ("screw", (6, 10)),
+        ("screw", (6, 10)),
+    ):
+        spot = (rng.uniform(150, 850), rng.uniform(80, depth - 80))
+        fixtures.append(_fixture(rng, kind, spot, size))
+    return tuple(fixtures)
+
+
+def _flat_fixtures(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[FixtureSpec, ...]:
+    half, fixtures = laptop.depth / 2, []
+    fixtures.append(_fixture(rng, "camera", (500.0, 18.0), (5, 8)))
+    for x in (90.0, 910.0):
+        if rng.random() < 0.5:
+            fixtures.append(_fixture(rng, "screw", (x, half - 34), (5, 8)))
+    if rng.random() < 0.6:
+        spot = (rng.uniform(150, 850), half * rng.uniform(1.06, 1.09))
+        fixtures.append(_fixture(rng, "lamps", spot, (20, 60)))
+    if rng.random() < 0.5:
+        spot = (rng.choice((60.0, 940.0)), laptop.depth - 18)
+        fixtures.append(_fixture(rng, "symbols", spot, (18, 45)))
+    if rng.random() < 0.3:
+        fixtures.append(_fixture(rng, "vent", (rng.uniform(300, 700), half * 1.08), (60, 150)))
+    for y in (half * 1.2, half * 1.35, half * 1.5):
+        if rng.random() < 0.25:
+            fixtures.append(_fixture(rng, "port", (float(rng.choice((14.0, 986.0))), y), (12, 22), 90))
+    if rng.random() < 0.15:
+        spot = (rng.choice((120.0, 880.0)), laptop.depth - 60)
+        fixtures.append(_fixture(rng, "certification", spot, (40, 80)))
+    return tuple(fixtures)
+
+
+def _fixture(
+    rng: np.random.Generator,
+    kind: str,
+    centre: tuple[float, float],
+    size: tuple[float, float],
+    angle: float = 0,
+) -> FixtureSpec:
+    spot = (float(centre[0]), float(centre[1]))
+    return FixtureSpec(kind, spot, float(rng.uniform(*size)), angle, int(rng.integers(2**31)))
+
+
+def study_pose(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[PoseSpec, Frame]:
+    """Where the rendered laptop lies, in the reference frame and in px."""
+    if laptop.view == "lid":
+        angle = float(rng.uniform(0, 360))
+        scale = float(rng.uniform(1.12, 1.5))
+        middle = (1230 + rng.uniform(-330, 330), 1050 + rng.uniform(-90, 90))
+    else:
+        angle = float((-90 if rng.random() < 0.63 else 90) + np.clip(rng.normal(0, 3.5), -15, 15))
+        scale = float(rng.uniform(1.38, 1.56))
+        middle = (1224 + rng.uniform(-40, 40), 1030 + rng.uniform(-50, 50))
+    turn = math.radians(angle)
+    c, s = math.cos(turn), math.sin(turn)
+    tilt = rng.normal(0, 2.5e-5, 2).clip(-5e-5, 5e-5)
+    centred = np.array([[1, 0, -500], [0, 1, -laptop.depth / 2], [0, 0, 1]], np.float64)
+    turned = np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
+    tilted = np.array([[1, 0, 0], [0, 1, 0], [*tilt, 1]])
+    matrix = np.array([[scale, 0, middle[0]], [0, scale, middle[1]], [0, 0, 1]]) @ tilted @ turned @ centred
+    to_frame = np.array([[1 / WIDTH, 0, 0], [0, 1 / WIDTH, FRAME_HEIGHT / 2 - HEIGHT / 2 / WIDTH], [0, 0, 1]])
+    homography = tuple(float(value) for value in (to_frame @ matrix).ravel())
+    return PoseSpec(homography, scale * 1000 / WIDTH, angle), Frame(matrix, scale, angle)
+
+
+@lru_cache(maxsize=4096)
+def _sticker_outline(shape: str, print_: str, motif: str, aspect: float) -> Points:
+    """Corners (N,2) of the convex hull of a sticker whose longer side is 1, around its middle."""
+    kind = StickerKind(print_, (shape,), (motif,), (aspect, aspect), (1.0, 1.0), (0.0, 0.0))
+    colours = ((0, 0, 0), (90, 90, 90), (255, 255, 255))
+    draft = new_sticker(np.random.default_rng(0), 1, kind, 100.0, aspect, colours, wear=0.0)
+    draft = replace(draft, wear=0.0, faded=0.0, peel=0.0, border=0.0)
+    return _hull(paint_sticker(draft, 1.0).coverage > 127) / 100
+
+
+@lru_cache(maxsize=256)
+def _logo_outline(brand: int, layout: str) -> Points:
+    """Corners (N,2) of the convex hull of a logo whose longer side is 1, around its middle."""
+    mask = logo_mask(brand, layout)
+    return _hull(mask > 110) / max(mask.shape)
+
+
+def _hull(covered: npt.NDArray[np.bool_]) -> Points:
+    ys, xs = np.nonzero(covered)
+    points = np.stack((xs + 0.5 - covered.shape[1] / 2, ys + 0.5 - covered.shape[0] / 2), axis=1)
+    return cv2.convexHull(points.astype(np.float32))[:, 0].astype(np.float64)
+
+
+def _extent(outline: Points, angle: float) -> tuple[float, float, float, Points]:
+    """Width, height, filled share and middle of the upright box around an outline turned by `angle` degrees."""
+    turn = math.radians(angle)
+    c, s = math.cos(turn), math.sin(turn)
+    points = outline @ np.array([[c, s], [-s, c]])
+    low, high = points.min(axis=0), points.max(axis=0)
+    width, height = (float(side) for side in high - low)
+    return (
+        width,
+        height,
+        float(cv2.contourArea(points.astype(np.float32)) / (width * height)),
+        (low + high) / 2,
+    )
+
+
+def _misfit(width: float, height: float, fill: float, aspect: float, wanted_fill: float) -> float:
+    return 2 * abs(math.log(max(width, height) / min(width, height) / aspect)) + abs(fill - wanted_fill) * 2.5
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A kind of sticker, its own proportions and its angle in the picture."""
+
+    kind: StickerKind
+    motif: str
+    shape: str
+    aspect: float
+    angle: float
+
+
+def _sticker_draft(rng: np.random.Generator, on_lid: bool, frame: Frame, strip: bool) -> _Draft:
+    if strip:
+        kind = next(kind for kind in STICKER_KINDS if kind.print == "words")
+        aspect = float(rng.uniform(3.6, 6.4))
+        shape = str(rng.choice(("rect", "rounded")))
+        return _Draft(
+            kind, str(rng.choice(kind.motifs)), shape, aspect, float(rng.choice((0, 90))) + rng.normal(0, 2.5)
+        )
+    if not on_lid and rng.random() < 0.4:
+        kind = BADGES
+    else:
+        weights = np.array([kind.weights[not on_lid] for kind in STICKER_KINDS])
+        kind = STICKER_KINDS[int(rng.choice(len(STICKER_KINDS), p=weights / weights.sum()))]
+    # Rounded, so that outlines are found again.
+    aspect = round(float(rng.uniform(*kind.aspects)) * 8) / 8
+    turn = (
+        float(rng.uniform(0, 360)) if on_lid else frame.angle + 90 * int(rng.integers(4)) + rng.normal(0, 9)
+    )
+    return _Draft(kind, str(rng.choice(kind.motifs)), str(rng.choice(kind.shapes)), aspect, turn)
+
+
+def study_logos(rng: np.random.Generator, laptop: LaptopSpec, frame: Frame) -> tuple[LogoSpec, ...]:
+    """One or two logos on a lid; text marks and mostly a slanted or round one on a laptop opened flat."""
+    if laptop.view == "lid":
+        count = 1 if rng.random() < 0.53 else 2
+        return tuple(_lid_logo(rng, index + 1, laptop, frame) for index in range(count))
+    half = laptop.depth / 2
+    ends = [100 + rng.uniform(0, 90), 900 - rng.uniform(0, 90)]
+    if rng.random() < 0.3:
+        ends[int(rng.integers(2))] = 500 + rng.uniform(-40, 40)
+    beside = (half - rng.uniform(28, 44), half * rng.uniform(1.045, 1.085))
+    spots = [(float(end), float(rng.choice(beside))) for end in ends]
+    logos = [_text_mark(rng, index + 1, laptop, frame, spot) for index, spot in enumerate(spots)]
+    if rng.random() < 0.6:
+        logos.append(_slanted(rng, 3, laptop, frame))
+    if rng.random() < 0.35:
+        logos.append(_round_mark(rng, len(logos) + 1, laptop, frame))
+    return tuple(logos)
+
+
+def _study_logo(
+    rng: np.random.Generator,
+    identity: int,
+    laptop: LaptopSpec,
+    frame: Frame,
+    centre: Point,
+    layout: str,
+    angle: float,
+    shorter: float,
+    longer: float = math.inf,
+) -> LogoSpec:
+    """A logo at `centre`, laptop units, turned by `angle` degrees in the picture, whose box there has that side, px."""
+    outline = _logo_outline(laptop.brand, layout)
+    width, height, _, _ = _extent(outline, angle)
+    length = min(shorter / min(width, height), longer / max(width, height)) / frame.scale
+    rows, columns = logo_mask(laptop.brand, layout).shape
+    surface = laptop.colour if laptop.view == "lid" else laptop.deck_colour
+    if laptop.view == "flat" and centre[1] < laptop.depth / 2:
+        surface = (26, 24, 24)
+    finish = str(rng.choice(("metal", "metal", "bright", "bright", "embossed", "colour")))
+    return LogoSpec(
+        id=identity,
+        brand=laptop.brand,
+        layout=layout,
+        centre=centre,
+        width=length * columns / max(rows, columns),
+        height=length * rows / max(rows, columns),
+        finish=finish,
+        colour=logo_colour(finish, surface, BRANDS[laptop.brand].accent),
+        angle=angle - frame.angle,
+    )
+
+
+def _lid_logo(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: Frame) -> LogoSpec:
+    wanted = _drawn(rng, (1.0, 1.02, 1.04, 1.4, 1.65, 2.9, 3.4))
+    fill = _drawn(rng, (0.25, 0.31, 0.46, 0.52, 0.73, 0.79, 0.85))
+    best, least = ("emblem", 0.0), math.inf
+    for _ in range(_DRAFTS):
+        layout = str(rng.choice(("emblem", "emblem", "word", "stacked", "row")))
+        angle = frame.angle + float(rng.choice((0.0, 180.0, -37.0, 37.0, 53.0))) + float(rng.normal(0, 3))
+        misfit = _misfit(*_extent(_logo_outline(laptop.brand, layout), angle)[:3], wanted, fill)
+        if misfit < least:
+            best, least = (layout, angle), misfit
+    shorter = _drawn(rng, (54, 61, 82, 116, 128, 142, 150))
+    if rng.random() < 0.25:
+        centre = (500.0, laptop.depth / 2)
+    else:
+        centre = (
+            float(rng.choice((110.0, 890.0)) + rng.uniform(-30, 90)),
+            laptop.depth * rng.uniform(0.1, 0.9),
+        )
+    return _study_logo(rng, identity, laptop, frame, centre, *best, shorter, 215)
+
+
+def _text_mark(
+    rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: Frame, centre: Point
+) -> LogoSpec:
+    angle = frame.angle + float(rng.choice((0.0, 180.0)))
+    shorter = _drawn(rng, (18, 20, 23, 28, 30, 38, 44))
+    logo = _study_logo(
+        rng,
+        identity,
+        laptop,
+        frame,
+        centre,
+        "word",
+        angle,
+        shorter,
+        _drawn(rng, (44, 48, 78, 88, 96, 120, 140)),
+    )
+    # Narrow or wide type of the same height.
+    stretch = float(
+        np.clip(_drawn(rng, (46, 50, 80, 89, 97, 118, 130)) / frame.scale / logo.width, 0.55, 1.8)
+    )
+    return replace(logo, width=logo.width * stretch)
+
+
+def _slanted(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: Frame) -> LogoSpec:
+    parts, turn = deck_layout(laptop), float(rng.choice((-42.0, 42.0)) + rng.normal(0, 4))
+    palm = parts.palm_left if rng.random() < 0.5 else parts.palm_right
+    if rng.random() < 0.85:
+        outer = palm[0] + 70 if palm is parts.palm_left else palm[2] - 70
+        centre = (outer + rng.uniform(-20, 20), palm[3] - rng.uniform(50, 90))
+    else:
+        centre = (float(rng.choice((110.0, 890.0))), laptop.depth / 2 * rng.uniform(0.86, 0.93))
+    shorter = float(rng.uniform(95, 138))
+    best = min(
+        ("word", "row", "stacked"),
+        key=lambda layout: abs(_extent(_logo_outline(laptop.brand, layout), turn)[2] - 0.5),
+    )
+    return _study_logo(rng, identity, laptop, frame, centre, best, frame.angle + turn, shorter, 175)
+
+
+def _round_mark(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: Frame) -> LogoSpec:
+    parts = deck_layout(laptop)
+    centre = (
+        (rng.uniform(150, 850), parts.keyboard[1] - rng.uniform(28, 40))
+        if rng.random() < 0.5
+        else (
+            500 + rng.uniform(-30, 30),
+            laptop.depth / 2 - rng.uniform(60, 120),
+        )
+    )
+    return _study_logo(
+        rng,
+        identity,
+        laptop,
+        frame,
+        (float(centre[0]), float(centre[1])),
+        "emblem",
+        frame.angle,
+        float(rng.uniform(44, 58)),
+        66,
+    )
+
+
+def logo_box(laptop: LaptopSpec, frame: Frame, logo: LogoSpec) -> Box:
+    """The upright box around a rendered logo, px."""
+    outline = _logo_outline(logo.brand, logo.layout) * max(logo.width, logo.height)
+    if logo.width >= logo.height:
+        rows, columns = logo_mask(logo.brand, logo.layout).shape
+        outline = outline * np.array([1.0, logo.height / logo.width * columns / rows])
+    width, height, _, middle = _extent(outline * frame.scale, logo.angle + frame.angle)
+    x, y = frame.px(*logo.centre) + middle
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def sticker_count(rng: np.random.Generator, laptop: LaptopSpec) -> int:
+    """How many stickers a rendered laptop carries."""
+    if laptop.view == "flat":
+        return round(_drawn(rng, (2, 2, 3, 4.5, 6, 8, 9)))
+    return MOST_STICKERS if rng.random() < 0.06 else round(_drawn(rng, (1, 1, 3, 5, 7, 9, 11)))
+
+
+def study_stickers(
+    rng: np.random.Generator,
+    laptop: LaptopSpec,
+    frame: Frame,
+    logos: tuple[LogoSpec, ...],
+    count: int,
+    torn: bool,
+) -> tuple[StickerSpec, ...]:
+    """`count` stickers with ids that follow the logos'."""
+    view = _TOP if laptop.view == "lid" else _OPEN
+    boxes = [logo_box(laptop, frame, logo) for logo in logos]
+    stickers = []
+    for index in range(count):
+        on_lid = laptop.view == "lid"
+        strip = on_lid and rng.random() < 0.045
+        aspect, fill = _drawn(rng, view.aspect), _drawn(rng, view.fill)
+        drafts = [_sticker_draft(rng, on_lid, frame, strip) for _ in range(1 if strip else _DRAFTS)]
+        extents = [_extent(_outline_of(draft), draft.angle) for draft in drafts]
+        chosen = int(np.argmin([_misfit(*extent[:3], aspect, fill) for extent in extents]))
+        draft, (width, height, _, middle) = drafts[chosen], extents[chosen]
+        shorter = float(rng.uniform(62, 82)) if strip else _drawn(rng, view.shorter)
+        length = min(shorter / min(width, height), view.longest / max(width, height))
+        spot = _spot(rng, view, laptop, frame, boxes, len(logos), (width * length, height * length))
+        centre = frame.units(*(np.asarray(spot) - middle * length))
+        colours = (
+            BADGE_COLOURS[int(rng.integers(len(BADGE_COLOURS)))]
+            if draft.kind is BADGES
+            else pick_colours(rng)
+        )
+        fixed = replace(draft.kind, shapes=(draft.shape,), motifs=(draft.motif,))
+        sticker = new_sticker(
+            rng, len(logos) + index + 1, fixed, length / frame.scale, draft.aspect, colours, wear=0.6
+        )
+        if torn:
+            sticker = replace(sticker, wear=float(rng.uniform(0.4, 1)), peel=float(rng.uniform(0, 0.33)))
+        stickers.append(replace(sticker, centre=centre, angle=draft.angle - frame.angle))
+        half_x, half_y = width * length / 2, height * length / 2
+        boxes.append((spot[0] - half_x, spot[1] - half_y, spot[0] + half_x, spot[1] + half_y))
+    return tuple(stickers)
+
+
+def _outline_of(draft: _Draft) -> Points:
+    motif = draft.motif if draft.shape == "diecut" else draft.kind.motifs[0]
+    return _sticker_outline(draft.shape, draft.kind.print, motif, draft.aspect)
+
+
+def _gap(box: Box, other: Box) -> float:
+    across = max(other[0] - box[2], box[0] - other[2], 0.0)
+    down = max(other[1] - box[3], box[1] - other[3], 0.0)
+    return math.hypot(across, down)
+
+
+def _iou(box: Box, other: Box) -> float:
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    if width <= 0 or height <= 0:
+        return 0.0
+    shared = width * height
+    areas = ((b[2] - b[0]) * (b[3] - b[1]) for b in (box, other))
+    return shared / (sum(areas) - shared)
+
+
+def _spot(
+    rng: np.random.Generator,
+    view: _View,
+    laptop: LaptopSpec,
+    frame: Frame,
+    boxes: list[Box],
+    logos: int,
+    size: tuple[float, float],
+) -> Point:
+    """The middle of a sticker's box of `size`: at another object, or about as far from all as the view wants."""
+    touches = bool(boxes) and rng.random() < view.touching
+    wanted = _drawn(rng, view.gap)
+    best, least = (0.0, 0.0), math.inf
+    for _ in range(_TRIES):
+        if touches:
+            near = boxes[int(rng.integers(len(boxes)))]
+            if view is _OPEN and len(boxes) > logos:
+                near = boxes[int(rng.integers(logos, len(boxes)))]
+            spot = _beside(rng, near, size, view.overlap)
+        else:
+            zone = _zone(rng, laptop)
+            spot = frame.px(rng.uniform(zone[0], zone[2]), rng.uniform(zone[1], zone[3]))
+        box = (spot[0] - size[0] / 2, spot[1] - size[1] / 2, spot[0] + size[0] / 2, spot[1] + size[1] / 2)
+        gap = min((_gap(box, other) for other in boxes), default=wanted)
+        excess = max(
+            0.0, max((_iou(box, other) for other in boxes), default=0.0) - (view.overlap if touches else 0.0)
+        )
+        cost = 4000 * excess + 20 * _outside(laptop, frame, box) + (gap if touches else abs(gap - wanted))
+        if not touches and gap < 11:
+            cost += 300
+        if cost < least:
+            best, least = spot, cost
+    return best
+
+
+def _beside(rng: np.random.Generator, near: Box, size: tuple[float, float], overlap: float) -> Point:
+    x, y = (near[0] + near[2]) / 2, (near[1] + near[3]) / 2
+    reach_x, reach_y = (near[2] - near[0] + size[0]) / 2, (near[3] - near[1] + size[1]) / 2
+    # Six in ten overlap; the rest stands a few pixels off.
+    step = (
+        -float(rng.uniform(0.02, 1.5 * overlap)) * min(*size)
+        if rng.random() < 0.6
+        else float(rng.uniform(0, 10))
+    )
+    side, along = float(rng.choice((-1, 1))), float(rng.uniform(-0.7, 0.7))
+    if rng.random() < 0.5:
+        return x + side * (reach_x + step), y + along * reach_y
+    return x + along * reach_x, y + side * (reach_y + step)
+
+
+def _outside(laptop: LaptopSpec, frame: Frame, box: Box) -> float:
+    """How far the middle of a box is beyond where stickers can be, px."""
+    x, y = frame.units((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+    margin = min(box[2] - box[0], box[3] - box[1]) / 2 / frame.scale
+    top = laptop.depth * 0.8 if laptop.view == "flat" else 0.0
+    room = 35.0 if laptop.view == "flat" else 0.0
+    beyond = (margin - x, x - 1000 + margin, top + margin - y, y - laptop.depth + margin + room)
+    return max(0.0, *beyond) * frame.scale
+
+
+def _zone(rng: np.random.Generator, laptop: LaptopSpec) -> Rect:
+    if laptop.view == "lid":
+        return (20.0, 20.0, 980.0, laptop.depth - 20.0)
+    parts, chosen = deck_layout(laptop), rng.random()
+    if chosen < 0.42:
+        return parts.palm_left
+    if chosen < 0.76:
+        return parts.palm_right
+    if chosen < 0.88:
+        return parts.touchpad
+    if chosen < 0.95:
+        return (40.0, parts.keyboard[1], 960.0, parts.keyboard[3])
+    return (60.0, 40.0, 940.0, laptop.depth / 2 - 60.0)
+
+
+def study_things(
+    rng: np.random.Generator, laptop: LaptopSpec, frame: Frame
+) -> tuple[tuple[ThingSpec, ...], tuple[ResidueSpec, ...]]:
+    """What lies about, hands and grippers, and residue on the laptop of some scenes."""
+    things: list[ThingSpec] = []
+    kinds = tuple(kind for kind in SIZES if kind not in ("hand", "gripper"))
+    for _ in range(int(rng.choice((0, 0, 0, 1, 2, 3, 5)))):
+        kind = str(rng.choice(kinds))
+        # Two in three beside the laptop: a corner or border of the picture.
+        if rng.random() < 0.65:
+            along, away = rng.uniform(0, 1), rng.uniform(0.0, 0.12)
+            if rng.random() < 0.5:
+                x, y = along, (away if rng.random() < 0.5 else 1 - away) * FRAME_HEIGHT
+            else:
+                x, y = away if rng.random() < 0.5 else 1 - away, along * FRAME_HEIGHT
+        else:
+            x, y = rng.uniform(0.2, 0.8), rng.uniform(0.2, 0.8) * FRAME_HEIGHT
+        things.append(_thing(rng, kind, (float(x), float(y))))
+    for kind in ("hand", "gripper"):
+        if rng.random() < 0.07:
+            things.append(_thing(rng, kind, (float(rng.uniform(0.25, 0.75)), float(rng.uniform(0.2, 0.55)))))
+    residues = []
+    if rng.random() < 0.3:
+        for _ in range(int(rng.integers(1, 5))):
+            zone = _zone(rng, laptop)
+            side = _drawn(rng, _TOP.shorter) / frame.scale
+            size = (side * rng.uniform(0.7, 1.8), side * rng.uniform(0.5, 1.2))
+            centre = (float(rng.uniform(zone[0], zone[2])), float(rng.uniform(zone[1], zone[3])))
+            residues.append(
+                ResidueSpec(
+                    centre,
+                    float(size[0]),
+                    float(size[1]),
+                    float(rng.uniform(0, 360)),
+                    int(rng.integers(2**31)),
+                )
+            )
+    return tuple(things), tuple(residues)
+
+
+def _thing(rng: np.random.Generator, kind: str, centre: Point) -> ThingSpec:
+    return ThingSpec(
+        kind, centre, float(rng.uniform(*SIZES[kind])), float(rng.uniform(0, 360)), int(rng.integers(2**31))
+    )
+
+
+def study_light(rng: np.random.Generator, light: LightSpec) -> LightSpec:
+    """`light`, in one scene of eight with glare."""
+    if rng.random() > 0.12:
+        return light
+    kind = str(rng.choice(("lamp", "window", "streak")))
+    middle = (float(rng.uniform(0.25, 0.75)), float(rng.uniform(0.2, 0.55)))
+    return replace(
+        light, specular=kind, specular_centre=middle, specular_strength=float(rng.uniform(150, 420))
+    )
+
+
+def study_camera(rng: np.random.Generator, camera: CameraSpec) -> CameraSpec:
+    """`camera`, sharper than one for large stickers, and in one scene of eight with strong blur or noise."""
+    camera = replace(camera, blur=camera.blur * 0.6, motion=camera.motion * 0.5)
+    chosen = rng.random()
+    if chosen < 0.05:
+        return replace(camera, blur=float(rng.uniform(0.0013, 0.003)))
+    if chosen < 0.08:
+        return replace(camera, motion=float(rng.uniform(0.004, 0.01)))
+    if chosen < 0.13:
+        return replace(camera, noise=float(rng.uniform(7, 18)))
+    return camera
