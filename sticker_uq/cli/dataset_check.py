@@ -66,7 +66,7 @@ def command(
 ) -> None:
     """Find duplicates, implausible labels, imbalance, and drift against another set. Exit status 1 for shared pictures.
 
-    Says how many objects are small in the view of --model (with --min-size), which resizes every picture.
+    Says whether the default boxes of --model (with --min-size), which resizes every picture, fit the labelled boxes.
     """
     if repair is not None:
         _repair(data, repair)
@@ -88,12 +88,13 @@ def command(
     )
     table = Table("property", "least", "median", "largest")
     # only here torch is needed
-    from sticker_uq.lab.datasets.small_objects import viewed_objects
+    from sticker_uq.lab.datasets.default_boxes import default_box_advice, sides_in_view
 
-    viewed = viewed_objects(items, settings.model, settings.min_size)
     for name, values in {
         **properties(seen),
-        "object, shorter side in the model's view, px": viewed.sides,
+        "object, shorter side in the model's view, px": sides_in_view(
+            items, settings.model, settings.min_size
+        ),
     }.items():
         if len(values):
             middle = sorted(values.tolist())[len(values) // 2]
@@ -102,7 +103,7 @@ def command(
     names = {item.path: _name(item) for item in (*items, *others)}
     _tell_duplicates(duplicates(seen, near=near), seen, names)
     _list("Labels to review", label_findings(items), names)
-    if advice := viewed.advice():
+    if advice := default_box_advice(items, settings.model, settings.min_size):
         typer.echo(f"Small objects: {advice}")
     if against is None:
         return

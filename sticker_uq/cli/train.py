@@ -35,6 +35,8 @@ _FIELDS = (
     "take",
     "freeze",
     "min_size",
+    "input_size",
+    "dropout",
     "precision",
     "device",
     "threads",
@@ -56,6 +58,20 @@ def command(
     val_data: Annotated[
         Path | None, typer.Option(help="COCO folder to validate on; default: a tenth of --data.")
     ] = None,
+    exposure: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="COCO folder of pictures of what must not be peeled, to train on beside --data; may be repeated."
+        ),
+    ] = None,
+    anchor_scales: Annotated[
+        str,
+        typer.Option(
+            metavar="S1,S2,...",
+            help="SSD models only: sides of the default boxes of each map and one more, as shares of the picture. Default: those "
+            "of --start or the model where they fit the labels, else smaller ones.",
+        ),
+    ] = "",
     ensemble: Annotated[
         int,
         typer.Option(
@@ -70,7 +86,15 @@ def command(
     any, order and augmentation.
     """
     settings = checked(
-        TrainSettings, {**values, "data": tuple(data), "val_data": val_data, "out": out or Path()}
+        TrainSettings,
+        {
+            **values,
+            "data": tuple(data),
+            "exposure": tuple(exposure or ()),
+            "anchor_scales": _numbers("--anchor-scales", anchor_scales),
+            "val_data": val_data,
+            "out": out or Path(),
+        },
     )
     out = out or Path("out") / "train" / settings.model
     if ensemble < 1:
@@ -92,6 +116,13 @@ def command(
             console.print(f"member {number} of {ensemble}, seed {settings.seed}")
         # a member of an ensemble may not have started when it was stopped
         _train(settings, resume and (settings.out / STATE).exists() if ensemble > 1 else resume, console)
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise InvalidInput(f"{option} {text!r}: expected numbers with commas between them") from None
 
 
 def _train(settings: TrainSettings, resume: bool, console: Console) -> None:

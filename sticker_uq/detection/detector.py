@@ -26,7 +26,7 @@ from sticker_uq.detection.models.networks import build_model
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import Rows, keep_best
 from sticker_uq.detection.settings import DetectorSettings, Precision
-from sticker_uq.detection.weights import load_into, packaged_weights
+from sticker_uq.detection.weights import load_into, network_settings, packaged_weights
 from sticker_uq.scene import Detections, InvalidInput, StochasticSamples
 
 Kernels = Literal["fast", "reference"]
@@ -280,7 +280,7 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
         )
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    model = build_model(settings.model, min_size=settings.min_size)
+    model = build_model(settings.model, min_size=settings.min_size, **network_settings(path))
     metadata = load_into(model, settings.model, path)
     return StochasticDetector(model, settings, metadata["checksum"])
 

@@ -98,6 +98,29 @@ def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
     return state, metadata
 
 
+def network_settings(path: PathLike) -> dict[str, Any]:
+    """How the network of a weights file differs from torchvision's: ``input_size`` and ``anchor_scales`` of `build_model`.
+
+    Reads the metadata alone. Empty for a ``.pth``. Raises InvalidInput as :func:`load_weights`, and for other values.
+    """
+    file = Path(path)
+    check_regular(file, f"weights file {file}")
+    if file.suffix in (".pth", ".pt"):
+        return {}
+    network = _metadata_of(file).get("network", {})
+    size, scales = (
+        (network.get(key) for key in ("input_size", "anchor_scales")) if isinstance(network, dict) else (0, 0)
+    )
+    numbers = isinstance(scales, list) and all(isinstance(scale, int | float) for scale in scales)
+    if network and not (
+        isinstance(size, int) and numbers and network.keys() == {"input_size", "anchor_scales"}
+    ):
+        raise InvalidInput(
+            f"weights file {file}: metadata network is {shown(network)}, expected input_size and anchor_scales"
+        )
+    return dict(network)
+
+
 def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
     """Fill the detector ``model``, made by ``build_model(name)``, from the file ``path``; return its metadata.
 
@@ -134,10 +157,18 @@ def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
 
 
 def _read_safetensors(file: Path) -> tuple[State, dict[str, Any]]:
+    state: State = {}
+    metadata = _metadata_of(file, state)
+    return state, metadata
+
+
+def _metadata_of(file: Path, state: State | None = None) -> dict[str, Any]:
+    """The checked metadata of a safetensors file; its tensors are put into ``state``."""
     try:
         with safe_open(file, framework="pt") as opened:
             text = (opened.metadata() or {}).get(_KEY)
-            state = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
+            if state is not None:
+                state.update({name: opened.get_tensor(name) for name in opened.keys()})  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InvalidInput(f"weights file {file} is no complete safetensors file: {error}") from error
     if text is None:
@@ -154,7 +185,7 @@ def _read_safetensors(file: Path) -> tuple[State, dict[str, Any]]:
     for key in ("model", "classes", "checksum"):
         if key not in metadata:
             raise InvalidInput(f"weights file {file} has no {key!r} in its metadata, expected one")
-    return state, metadata
+    return metadata
 
 
 def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:

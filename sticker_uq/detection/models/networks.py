@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
 from torch import nn
 from torchvision.models import get_model
+from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
 
 from sticker_uq.detection.kernels.batched_faster_rcnn import BatchedFasterRcnn
 from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
@@ -19,9 +21,13 @@ from sticker_uq.detection.models.retinanet import RetinaNet
 from sticker_uq.detection.models.ssd import Ssd
 from sticker_uq.detection.registry import DetectorEntry, detector_entry
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.scene import CLASS_COUNT
+from sticker_uq.scene import CLASS_COUNT, InvalidInput
 
 _LONG_SIDE = 1333 / 800  # torchvision's ratio between the longest and the shortest side of a resized image
+LARGEST_INPUT = 2048
+"""Px of an SSD's input."""
+MOST_SCALE = 2.0
+"""Largest default box as a share of the image."""
 _FEW_OBJECTS = {
     "rpn_pre_nms_top_n_train": 500,
     "rpn_post_nms_top_n_train": 200,
@@ -30,14 +36,48 @@ _FEW_OBJECTS = {
 """Faster R-CNN in training: a lid bears a few objects, so torchvision's 2000 proposals and 512 samples are waste."""
 
 
-def build_model(name: str, *, min_size: int | None = None, num_classes: int = CLASS_COUNT) -> nn.Module:
+def build_model(
+    name: str,
+    *,
+    min_size: int | None = None,
+    num_classes: int = CLASS_COUNT,
+    input_size: int = 0,
+    anchor_scales: Sequence[float] = (),
+) -> nn.Module:
     """The detector family's network ``name`` with random weights, in training mode, all parameters trainable.
 
-    ``min_size``: shorter side of the resized image in px, FPN models only (the SSDs resize to 300x300 and
-    320x320), None: that of default settings; ``num_classes`` counts the background. Raises InvalidInput as `detector_entry`.
+    ``min_size``: shorter side of the resized image in px, FPN models only, None: that of default settings; ``num_classes``
+    counts the background. SSDs only: ``input_size``: side of the square that images are resized to, px; ``anchor_scales``:
+    sides of the default boxes of each map and one more, as shares of the image; 0 and none: those of torchvision. Raises
+    InvalidInput as `detector_entry`, and for a detector or values that do not have these.
     """
     size = DetectorSettings().min_size if min_size is None else min_size
-    return detector_entry(name).build(min_size=size, num_classes=num_classes)
+    model = detector_entry(name).build(min_size=size, num_classes=num_classes)
+    if input_size or anchor_scales:
+        _resize(name, model, input_size, tuple(anchor_scales))
+    return model
+
+
+def _resize(name: str, model: Any, input_size: int, anchor_scales: tuple[float, ...]) -> None:
+    generator = getattr(model, "anchor_generator", None)
+    if not isinstance(generator, DefaultBoxGenerator):
+        raise InvalidInput(f"input_size and anchor_scales are for an SSD, expected none for model {name!r}")
+    steps = generator.steps
+    if input_size and (input_size, input_size) != model.transform.fixed_size:
+        least = min(model.transform.fixed_size)
+        if not least <= input_size <= LARGEST_INPUT:
+            raise InvalidInput(f"input_size {input_size}: expected {least} to {LARGEST_INPUT} px for {name}")
+        model.transform.fixed_size = (input_size, input_size)
+        steps = None  # torchvision's steps are those of its own size
+    scales = anchor_scales or tuple(generator.scales)
+    wanted = len(generator.aspect_ratios) + 1
+    if len(scales) != wanted or not all(0 < scale <= MOST_SCALE for scale in scales):
+        raise InvalidInput(
+            f"anchor_scales {list(scales)}: expected {wanted} shares of the image, above 0 and at most {MOST_SCALE}"
+        )
+    model.anchor_generator = DefaultBoxGenerator(
+        generator.aspect_ratios, scales=list(scales), steps=steps, clip=generator.clip
+    )
 
 
 def _fast_faster_rcnn(model: Any, settings: DetectorSettings) -> Family:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
+from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.models.ssd import backbone_maps
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.lab.training.augmentation import Sample
@@ -19,26 +21,37 @@ from sticker_uq.lab.training.ssd_loss import ssd_loss
 from sticker_uq.lab.training.unit_variance import scale_to_variance
 
 Targets = list[dict[str, Tensor]]
-Loss = Callable[[Any, Sequence[Sample], Targets, torch.device], Tensor]
+Loss = Callable[[Any, Sequence[Sample], Targets, torch.device, Dropout], Tensor]
 
 _FIRST_LOGITS = 0.1
 """Standard deviation of the first logits of a network without normalisation: nearly nothing."""
 
 
-def _own_losses(model: Any, samples: Sequence[Sample], targets: Targets, device: torch.device) -> Tensor:
+def _own_losses(
+    model: Any, samples: Sequence[Sample], targets: Targets, device: torch.device, dropout: Dropout
+) -> Tensor:
     """The sum of the losses that a torchvision detector computes in training mode."""
     images = [
         torch.from_numpy(np.ascontiguousarray(s.image[..., ::-1])).to(device).permute(2, 0, 1).float() / 255
         for s in samples
     ]
-    losses: dict[str, Tensor] = model(images, targets)
+    with ExitStack() as stack:
+        if dropout is not no_dropout:
+            # where the passes drop: the outputs of the pyramid's convolutions
+            fpn = model.backbone.fpn
+            for block in (*fpn.inner_blocks, *fpn.layer_blocks):
+                hook = block.register_forward_hook(lambda _module, _inputs, output: dropout(output))
+                stack.callback(hook.remove)
+        losses: dict[str, Tensor] = model(images, targets)
     return torch.stack(list(losses.values())).sum()
 
 
-def _ssd_losses(model: Any, samples: Sequence[Sample], targets: Targets, device: torch.device) -> Tensor:
+def _ssd_losses(
+    model: Any, samples: Sequence[Sample], targets: Targets, device: torch.device, dropout: Dropout
+) -> Tensor:
     """SSD on pictures of one size, without torchvision's picture by picture preparation."""
     images = ssd_input(model, samples, device)
-    maps = backbone_maps(model.backbone, images)
+    maps = [dropout(m) for m in backbone_maps(model.backbone, images)]
     outputs = model.head(maps)
     size = (images.shape[2], images.shape[3])
     anchors = model.anchor_generator(ImageList(images, [size] * len(samples)), maps)[0]
@@ -91,8 +104,14 @@ def input_size(name: str, model: Any, progress: float = 1.0) -> tuple[int, int] 
     return width, height
 
 
-def batch_loss(name: str, model: Any, samples: Sequence[Sample], device: torch.device) -> Tensor:
-    """The sum of the trained model's losses on ``samples``, a scalar."""
+def batch_loss(
+    name: str,
+    model: Any,
+    samples: Sequence[Sample],
+    device: torch.device,
+    dropout: Dropout = no_dropout,
+) -> Tensor:
+    """The sum of the trained model's losses on ``samples``, a scalar, with ``dropout`` where the stochastic passes drop."""
     targets = [
         {
             "boxes": torch.from_numpy(sample.boxes).to(device),
@@ -100,7 +119,7 @@ def batch_loss(name: str, model: Any, samples: Sequence[Sample], device: torch.d
         }
         for sample in samples
     ]
-    return recipe_of(name).loss(model, samples, targets, device)
+    return recipe_of(name).loss(model, samples, targets, device, dropout)
 
 
 def prepare_random(name: str, model: Any, samples: Sequence[Sample], device: torch.device) -> None:

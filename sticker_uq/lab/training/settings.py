@@ -48,6 +48,24 @@ class TrainSettings(BaseModel):
         "nothing",
         description="what to freeze: nothing, statistics (of batch normalisation), or backbone (with statistics)",
     )
+    exposure: tuple[Path, ...] = Field(
+        (),
+        description="COCO folders of pictures of what must not be peeled, trained on beside the data and never validated on",
+    )
+    dropout: float = Field(
+        0.0, ge=0.0, le=0.9, description="dropout rate in training, where the stochastic passes drop"
+    )
+    input_size: int = Field(
+        0,
+        ge=0,
+        le=2048,
+        description="SSD models only: side of the input, px; 0: that of start, else of the model",
+    )
+    anchor_scales: tuple[float, ...] = Field(
+        (),
+        description="SSD models only: sides of the default boxes of each map and one more, as shares of the picture; none: those "
+        "of the model where they fit the labels, else smaller ones",
+    )
     min_size: int = same_field(DetectorSettings, "min_size")
     precision: Literal["float32", "bfloat16"] = Field(
         "float32",

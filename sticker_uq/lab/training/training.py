@@ -17,11 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from sticker_uq.detection.detector import StochasticDetector, resolve_device
+from sticker_uq.detection.dropout import Dropout, PassDropout, no_dropout
 from sticker_uq.detection.models.networks import build_model
+from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.detection.weights import save_weights
+from sticker_uq.detection.weights import network_settings, packaged_weights, save_weights
 from sticker_uq.evaluation.metrics.average_precision import average_precisions
-from sticker_uq.io.coco import LabelledImage, dataset_digest, read_picture
+from sticker_uq.io.coco import LabelledImage, dataset_digest, read_coco, read_picture
+from sticker_uq.lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
 from sticker_uq.lab.training.checkpoint import STATE, Position, load_state, save_state, write_metrics
 from sticker_uq.lab.training.initial_weights import (
@@ -72,6 +75,10 @@ class Training:
         self.settings, self.command = settings, command
         self.device = resolve_device(settings.device)
         self.items, self.val_items = split_items(settings.data, settings.val_data, settings.seed)
+        own = len(self.items)
+        for folder in settings.exposure:
+            self.items += read_coco(folder)
+        self._network = self._choose_network(self.items[:own], (lambda line: None) if resume else say)
         self.batch_size = min(settings.batch_size, len(self.items))
         self._recipe = recipe_of(settings.model)
         if self.batch_size < self._recipe.min_batch:
@@ -85,12 +92,12 @@ class Training:
         self.rate = settings.learning_rate or self._recipe.learning_rate
         self.position = Position()
         torch.manual_seed(settings.seed)
-        self.model = build_model(settings.model, min_size=settings.min_size)
+        self.model = build_model(settings.model, min_size=settings.min_size, **self._network)
         if not resume:
             self.position.initial = self._fill(say)
             if self.position.initial == "random":
                 prepare_random(settings.model, self.model, self._some_samples(), torch.device("cpu"))
-        self.average: Any = build_model(settings.model, min_size=settings.min_size)
+        self.average: Any = build_model(settings.model, min_size=settings.min_size, **self._network)
         self.average.load_state_dict(self.model.state_dict())
         for module in self.model.modules():
             if isinstance(module, nn.BatchNorm2d):
@@ -168,7 +175,7 @@ class Training:
             ]
             # weights, gradients, losses, normalisation and sums stay float32
             with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-                return batch_loss(settings.model, model, samples, self.device)
+                return batch_loss(settings.model, model, samples, self.device, self._dropout(step, indices))
 
         count = len(replicas.models)
         value = replicas.gradients([chosen[i::count] for i in range(count)], loss)
@@ -182,6 +189,37 @@ class Training:
             torch._foreach_lerp_(*self._averaged, 1 - averaging(step))
         self.position.step += 1
         self.position.smooth(value)
+
+    def _dropout(self, step: int, indices: Sequence[int]) -> Dropout:
+        """Masks of its own for each picture of a step."""
+        rate, seed = self.settings.dropout, self.settings.seed
+        numbers = [step * len(self.items) + index for index in indices]
+        return PassDropout(rate, seed, numbers, self.device) if rate else no_dropout
+
+    def _choose_network(self, items: Sequence[LabelledImage], say: Callable[[str], None]) -> dict[str, Any]:
+        """Input size and default boxes: as set, else those of the weights to start from, else what fits the labels."""
+        settings, name = self.settings, self.settings.model
+        if not detector_entry(name).fixed_input_size:
+            if settings.input_size or settings.anchor_scales:
+                raise InvalidInput(
+                    f"--input-size and --anchor-scales are for an SSD, expected none for {name}"
+                )
+            return {}
+        before: dict[str, Any] = {}
+        if settings.start not in ("auto", "random") and settings.take == "all":
+            path = packaged_weights(name) if settings.start == "packaged" else settings.start
+            before = network_settings(path) if path else {}
+        size = settings.input_size or before.get("input_size", 0)
+        scales = settings.anchor_scales or tuple(before.get("anchor_scales", ()))
+        scales = scales or fitting_scales(items, name, size)
+        network = {"input_size": size, "anchor_scales": list(scales)}
+        if size or scales:
+            say(
+                f"default boxes from {min(scales, default=0):g} of the picture, input of {size or 'its own'} px"
+            )
+        share = covered_share(items, name, **network)
+        say(f"a default box overlaps {share:.0%} of the labelled boxes by {OVERLAP:g} or more")
+        return network if size or scales else {}
 
     def _resumed(self) -> str:
         epochs, more = divmod(self.position.step, self.steps_per_epoch)
@@ -275,6 +313,8 @@ class Training:
             "batch_size": settings.batch_size,
             "learning_rate": self.rate,
             "min_size": settings.min_size,
+            **{name: value for name, value in self._network.items() if value},
+            **({"dropout": settings.dropout} if settings.dropout else {}),
             "precision": settings.precision,
             "freeze": settings.freeze,
             "seed": settings.seed,
@@ -289,6 +329,8 @@ class Training:
                 "digest": dataset_digest(self.items),
             },
             "validation": {"images": len(self.val_items), "digest": dataset_digest(self.val_items)},
+            **({"network": self._network} if self._network else {}),
+            **({"dropout": {"rate": rate, "site": "in"}} if (rate := self.settings.dropout) else {}),
             "freeze": self.settings.freeze,
             "seed": self.settings.seed,
             "epoch": result.epoch,

@@ -19,7 +19,12 @@ from sticker_uq.lab.datasets.checking import (
     picture_statistics,
 )
 from sticker_uq.lab.datasets.consecutive import close_frames, consecutive_pairs, video_name
-from sticker_uq.lab.datasets.small_objects import viewed_objects
+from sticker_uq.lab.datasets.default_boxes import (
+    covered_share,
+    default_box_advice,
+    fitting_scales,
+    sides_in_view,
+)
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidInput
 
@@ -163,25 +168,41 @@ def test_frames_of_one_video_in_two_sets_are_counted(tmp_path: Path) -> None:
 def test_objects_are_measured_as_a_model_sees_them(scenes, model: str) -> None:
     item = read_coco(scenes[0])[0]
     boxes = np.array([[0, 0, 20, 40], [0, 0, 400, 400]], np.float32)
-    viewed = viewed_objects(
-        [replace(item, width=1000, height=800, boxes=boxes, labels=np.array([2, 1]))], model, 480
-    )
+    placed = replace(item, width=1000, height=800, boxes=boxes, labels=np.array([2, 1]))
     side = {"ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": 320}.get(model)
     expected = [20 * side / 1000, 400 * side / 1000] if side else [20 * 480 / 800, 400 * 480 / 800]
-    np.testing.assert_allclose(viewed.sides, expected, rtol=0.01)
-    assert viewed.small == (0.5 if side else 0.0)
-    if side:
-        assert "100% of the stickers and 0% of the logos are smaller than 8 px" in viewed.advice()
-        # the advice holds: at the size that it names so few are small that nothing more is said
-        size = int(viewed.advice().split("--min-size ")[1].split(",")[0])
-        larger = viewed_objects(
-            [replace(item, width=1000, height=800, boxes=boxes, labels=np.array([2, 1]))],
-            "fasterrcnn_resnet50_fpn",
-            size,
+    np.testing.assert_allclose(sides_in_view([placed], model, 480), expected, rtol=0.01)
+
+
+def test_default_boxes_that_fit_are_found(scenes) -> None:
+    items = read_coco(scenes[0])
+    small = [
+        replace(
+            item,
+            width=1000,
+            height=1000,
+            boxes=np.array([[500, 500, 540, 540]], np.float32),
+            labels=np.array([2]),
         )
-        assert larger.advice() == ""
-    else:
-        assert viewed.advice() == ""
+        for item in items[:3]
+    ]
+    model = "ssdlite320_mobilenet_v3_large"
+    assert covered_share(small, model) == 0.0
+    scales = fitting_scales(small, model, 640)
+    assert scales[0] < 0.06
+    assert covered_share(small, model, input_size=640, anchor_scales=scales) == 1.0
+    assert "--input-size" in default_box_advice(small, model, 480) or "train" in default_box_advice(
+        small, model, 480
+    )
+    large = [
+        replace(item, boxes=np.array([[100, 100, 400, 400]], np.float32), labels=np.array([2]))
+        for item in small
+    ]
+    assert default_box_advice(large, model, 480) == ""
+    assert fitting_scales(large, model, 0) == ()
+    assert np.isnan(
+        covered_share([replace(small[0], boxes=np.zeros((0, 4), np.float32), labels=np.zeros(0, int))], model)
+    )
 
 
 def test_the_command_says_that_stickers_are_small(scenes) -> None:
@@ -189,7 +210,7 @@ def test_the_command_says_that_stickers_are_small(scenes) -> None:
         app, ["check", str(scenes[0]), "--model", "fasterrcnn_resnet50_fpn", "--min-size", "64"]
     )
     assert small.exit_code == 0, small.output
-    assert "smaller than 8 px in the view of fasterrcnn_resnet50_fpn" in small.output
+    assert "a default box of fasterrcnn_resnet50_fpn overlaps" in small.output
     assert "Small objects" not in CliRunner().invoke(app, ["check", str(scenes[0])]).output
     unknown = CliRunner().invoke(app, ["check", str(scenes[0]), "--model", "x"])
     assert "unknown model 'x'" in str(unknown.exception)

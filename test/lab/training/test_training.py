@@ -15,8 +15,9 @@ import torch
 from torchvision.models.detection.image_list import ImageList
 from torchvision.ops import box_iou
 
-from sticker_uq.detection import MODEL_NAMES, build_model, load_weights
-from sticker_uq.detection.weights import packaged_weights, save_weights
+from sticker_uq.detection import MODEL_NAMES, DetectorSettings, build_model, load_detector, load_weights
+from sticker_uq.detection.dropout import PassDropout, no_dropout
+from sticker_uq.detection.weights import network_settings, packaged_weights, save_weights
 from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training import initial_weights
@@ -127,6 +128,67 @@ def test_a_pause_changes_nothing(tmp_path: Path) -> None:
         [line.split(",")[1] for line in (s.out / METRICS).read_text().split()] for s in (straight, paused)
     ]
     assert losses[0] == losses[1]
+
+
+def test_input_size_and_default_boxes_travel_with_the_weights(scenes: Path, tmp_path: Path) -> None:
+    scales = (0.1, 0.15, 0.25, 0.4, 0.6, 0.9, 1.0)
+    said: list[str] = []
+    first = settings(
+        scenes, tmp_path / "one", epochs=1, input_size=352, anchor_scales=scales, dropout=0.2, batch_size=8
+    )
+    assert train(first, say=said.append)
+    assert "default boxes from 0.1 of the picture, input of 352 px" in said
+    weights = tmp_path / "one" / BEST
+    assert network_settings(weights) == {"input_size": 352, "anchor_scales": list(scales)}
+    assert load_weights(weights)[1]["dropout"] == {"rate": 0.2, "site": "in"}
+    detector = load_detector(DetectorSettings(model=SSDLITE, weights=str(weights)))
+    model = detector.model
+    assert model.transform.fixed_size == (352, 352)
+    assert model.anchor_generator.scales == list(scales)
+    more = Training(settings(scenes, tmp_path / "two", start=str(weights)))
+    assert more.model.transform.fixed_size == (352, 352)
+    with pytest.raises(InvalidInput, match=r"for an SSD, expected none for fasterrcnn_resnet50_fpn"):
+        Training(settings(scenes, tmp_path / "no", model="fasterrcnn_resnet50_fpn", input_size=640))
+    with pytest.raises(InvalidInput, match=r"anchor_scales \[0\.1\]: expected 7 shares"):
+        Training(settings(scenes, tmp_path / "no", anchor_scales=(0.1,)))
+
+
+def test_small_objects_get_small_default_boxes(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    write_coco(
+        small,
+        (
+            encode_scene(seed, render(sample_scene(seed, stickers=6, profile="study"), (320, 268)))
+            for seed in range(4)
+        ),
+    )
+    training = Training(settings(small, tmp_path / "out"))
+    assert min(training.model.anchor_generator.scales) < 0.1
+
+
+def test_exposure_is_trained_on_and_never_validated_on(scenes: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    write_coco(bare, [encode_scene(70, render(sample_scene(70, stickers=0), (240, 180)))])
+    training = Training(settings(scenes, tmp_path / "out", val_data=None, exposure=(bare,)))
+    assert [item.path.parent.parent for item in training.items].count(bare) == 1
+    assert bare not in {item.path.parent.parent for item in training.val_items}
+
+
+@pytest.mark.parametrize("name", ["fasterrcnn_resnet50_fpn", SSDLITE])
+def test_dropout_in_training_changes_the_loss_by_its_seed(name: str, scenes: Path) -> None:
+    torch.manual_seed(0)
+    model = build_model(name, min_size=96)
+    rng = np.random.default_rng(0)
+    samples = [augmented(item, input_size(name, model) or (128, 96), rng) for item in read_coco(scenes)[:2]]
+
+    def loss(seed: int | None) -> float:
+        torch.manual_seed(1)  # torchvision samples proposals
+        drop = no_dropout if seed is None else PassDropout(0.3, seed, [0, 1], torch.device("cpu"))
+        with torch.no_grad():
+            return float(batch_loss(name, model, samples, torch.device("cpu"), drop))
+
+    assert loss(5) == loss(5)
+    assert len({loss(None), loss(5), loss(6)}) == 3
 
 
 @pytest.mark.parametrize(
