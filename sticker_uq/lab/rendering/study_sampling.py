@@ -540,8 +540,8 @@ def _outside(laptop: LaptopSpec, frame: Frame, box: Box) -> float:
     x, y = frame.units((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
     margin = min(box[2] - box[0], box[3] - box[1]) / 2 / frame.scale
     top = laptop.depth * 0.8 if laptop.view == "flat" else 0.0
-    room = 35.0 if laptop.view == "flat" else 0.0
-    beyond = (margin - x, x - 1000 + margin, top + margin - y, y - laptop.depth + margin + room)
+    space = 35.0 if laptop.view == "flat" else 0.0
+    beyond = (margin - x, x - 1000 + margin, top + margin - y, y - laptop.depth + margin + space)
     return max(0.0, *beyond) * frame.scale
 
 
