@@ -59,8 +59,11 @@ def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[s
     """
     records = [LaptopRecord(**record) for record in json.loads((out / "truth.json").read_text())]
     bag = Bag(out / "bag")
-    recorded = {laptop.workpiece_id: laptop for laptop in read_recording(bag)}
+    cell = read_recording(bag)
+    recorded = {laptop.workpiece_id: laptop for laptop in cell.laptops}
     rows = [_row(record, recorded.get(record.workpiece_id)) for record in records]
+    if cell.between.scenes:
+        rows.append(("between laptops", *[None] * 6, len(cell.between.scenes), ""))
     totals = [sum(int(row[i] or 0) for row in rows) for i in range(1, 8)]
     clean = sum(laptop.clean for laptop in recorded.values())
     total: Row = ("all", *totals, f"{clean} of {laptops} clean")

@@ -7,6 +7,7 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_annotations, read_coco
@@ -15,6 +16,7 @@ from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.scene import InvalidInput
 
 _WORKPIECE = "sticker_uq_msgs/msg/Workpiece"
+_DONE = "sticker_uq_msgs/msg/WorkpieceDone"
 
 
 class LabelledSource(ImageSource):
@@ -89,21 +91,33 @@ def _name(item: LabelledImage) -> str:
     return item.path.stem
 
 
-def recorded_workpieces(path: Path) -> tuple[tuple[int, str], ...]:
+def recorded_workpieces(path: Path, departures: bool = False) -> tuple[tuple[int, str], ...]:
     """The (time in ns, laptop) pairs of a recording in order of time; empty when the topic was not recorded.
 
-    Laptops with the same name are distinguished by their order. Raises :class:`InvalidInput` when the recording cannot be read.
+    Laptops with the same name are distinguished by their order. With ``departures`` the laptop is "" from the image after the
+    one by which it was declared done. Raises :class:`InvalidInput` when the recording cannot be read.
     """
     bag = Bag(path)
-    topics = [topic for topic, kind in bag.topics.items() if kind == _WORKPIECE]
-    announced = []
-    for topic in topics:
-        for item in bag.messages(topic):
-            with expected_fields(f"{path}: {topic}"):
-                if item.message is not None and item.message.id:
-                    announced.append((stamp_to_ns(item.message.header.stamp), str(item.message.id)))
     turns: list[tuple[int, str]] = []
-    for stamp_ns, name in sorted(announced):
+    announced = sorted(
+        (stamp_ns, message.id) for stamp_ns, message in _stamped(bag, _WORKPIECE) if message.id
+    )
+    for stamp_ns, name in announced:
         if not turns or turns[-1][1] != name:
             turns.append((stamp_ns, name))
-    return tuple((stamp_ns, f"{number} ({name})") for number, (stamp_ns, name) in enumerate(turns, 1))
+    left: dict[int, int] = {}
+    for stamp_ns, message in _stamped(bag, _DONE) if departures else ():
+        turn = bisect_right(turns, stamp_ns, key=lambda arrival: arrival[0]) - 1
+        if turn >= 0 and turns[turn][1] == message.workpiece_id:
+            left[turn] = stamp_ns + 1
+    named = [(stamp_ns, f"{number} ({name})") for number, (stamp_ns, name) in enumerate(turns, 1)]
+    return tuple(sorted([*named, *((stamp_ns, "") for stamp_ns in left.values())]))
+
+
+def _stamped(bag: Bag, kind: str) -> Iterator[tuple[int, Any]]:
+    """The stamps and messages of ``kind`` that can be read."""
+    for topic in (topic for topic, found in bag.topics.items() if found == kind):
+        for item in bag.messages(topic):
+            with expected_fields(f"{bag.path}: {topic}"):
+                if item.message is not None:
+                    yield stamp_to_ns(item.message.header.stamp), item.message

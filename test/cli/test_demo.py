@@ -79,7 +79,7 @@ def test_it_leaves_a_report_pictures_and_a_recording(demo):
     pictures = sorted((folder / "out" / "pictures").glob("*.jpg"))
     assert pictures
     assert cv2.imread(str(pictures[0])).shape == (240, 320, 3)
-    [laptop] = read_recording(Bag(folder / "out" / "bag"))
+    [laptop] = read_recording(Bag(folder / "out" / "bag")).laptops
     assert laptop.clean
     assert len(laptop.removals()) >= 1
     assert [change.state for change in laptop.gate].count("removing") >= 1
@@ -87,7 +87,7 @@ def test_it_leaves_a_report_pictures_and_a_recording(demo):
 
 def test_the_replay_of_its_recording_says_byte_for_byte_what_the_cell_said(demo):
     folder, _ = demo
-    [laptop] = read_recording(Bag(folder / "out" / "bag"))
+    [laptop] = read_recording(Bag(folder / "out" / "bag")).laptops
     result = replay(folder, "replay")
     assert result.exit_code == 0, result.output
     assert f"{len(laptop.scenes)} of {len(laptop.scenes)}" in result.output

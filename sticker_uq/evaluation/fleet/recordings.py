@@ -42,6 +42,8 @@ INDEX = "recordings.parquet"
 POLICY = b"sticker_uq.policy"
 """Metadata of the index: the policy as JSON."""
 _NO_CONTENT = (".yaml", ".json")
+_VERSION = 2
+"""Of the rows of assessments: another one where the same perception would write others."""
 
 ASSESSMENT_SCHEMA = pa.schema(
     [
@@ -57,8 +59,9 @@ JUDGEMENT_SCHEMA = pa.schema(
     [*_WHERE, ("scene_distance", pa.float64()), ("blocked_by", pa.list_(pa.string())), *IMAGE_SCHEMA]
 )
 """One row per image of a recording, in order. ``laptop``: unique in its recording, null for an image before the first one that
-was announced; where none was, each image counts as one. ``blocked_by``: the limits, in words, that kept the scene or an object
-from being released. The others as in :data:`sticker_uq.evaluation.replay.tables.IMAGE_SCHEMA`.
+was announced, or after one had left and before the next; where none was announced, each image counts as one. ``blocked_by``: the
+limits, in words, that kept the scene or an object from being released. The others as in
+:data:`sticker_uq.evaluation.replay.tables.IMAGE_SCHEMA`.
 """
 GATE_SCHEMA = pa.schema(
     [
@@ -130,9 +133,9 @@ class _Task:
         source = open_source(self._path, self._plan.topic)
         row, where = self._row, self._where
         row["digest"] = content_digest(self._path)
-        turns = recorded_workpieces(self._path) if source.topic else ()
+        turns = recorded_workpieces(self._path, departures=True) if source.topic else ()
         row["announced"] = bool(turns)
-        assessed = _key(row["digest"], source.topic, self._plan.identity)
+        assessed = _key(row["digest"], source.topic, self._plan.identity, _VERSION)
         self._made(ASSESSMENTS, assessed, lambda file: self._assess(source, turns, file))
         judged = _key(assessed, self._plan.policy.hash, _code(), where)
         self._made(JUDGEMENTS, judged, self._judge)
@@ -202,9 +205,9 @@ class _Task:
                 )
 
     def _read_gate(self, turns: Any, file: Path) -> None:
-        laptops = read_recording(Bag(self._path), scenes=False)
-        rows: list[Row] = [{"stamp_ns": stamp_ns, "event": "laptop"} for stamp_ns, _ in turns]
-        for laptop in laptops:
+        cell = read_recording(Bag(self._path), scenes=False)
+        rows: list[Row] = [{"stamp_ns": stamp_ns, "event": "laptop"} for stamp_ns, name in turns if name]
+        for laptop in (*cell.laptops, cell.between):
             rows += [{"event": "gate", **vars(change)} for change in laptop.gate]
             rows += [
                 {
@@ -275,6 +278,6 @@ def _key(*facts: Any) -> str:
 
 
 def _laptop(turns: Any, stamp_ns: int) -> str | None:
-    """The laptop in the cell at ``stamp_ns``; None before the first."""
+    """The laptop in the cell at ``stamp_ns``; None for none."""
     before = bisect_right(turns, stamp_ns, key=lambda turn: turn[0])
-    return turns[before - 1][1] if before else None
+    return turns[before - 1][1] or None if before else None

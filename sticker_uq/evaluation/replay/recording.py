@@ -50,7 +50,10 @@ class Question:
 
 @dataclass
 class RecordedLaptop:
-    """One laptop of a recording, from arrival to departure. ``result`` is empty when the recording ends before it left."""
+    """One laptop of a recording, from arrival to departure. ``result`` is empty when the recording ends before it left.
+
+    ``left_ns``: the image by which it was declared done, 0: never.
+    """
 
     workpiece_id: str
     arrived_ns: int
@@ -81,51 +84,68 @@ class RecordedLaptop:
         return any(v.by_operator for v in verdicts if v.object.id == removal.object_id)
 
 
-def read_recording(bag: Bag, scenes: bool = True) -> list[RecordedLaptop]:
-    """The laptops of a live cell's recording in the order in which they came; without ``scenes`` and decisions, in little memory.
+@dataclass
+class RecordedCell:
+    """What a recording says: its ``laptops`` in the order in which they came, and what belongs to none of them.
 
-    What happened before the first laptop was announced belongs to it. Raises :class:`InvalidInput` when the recording lacks
-    the cell's topics or when their messages have other fields.
+    That is whatever came before the first laptop, or after one had left and before the next was announced.
+    """
+
+    laptops: list[RecordedLaptop]
+    between: RecordedLaptop = field(default_factory=lambda: RecordedLaptop("", 0))
+
+    def at(self, stamp_ns: int) -> RecordedLaptop:
+        """The laptop that lay in the cell then; ``between`` for none."""
+        came = next((one for one in reversed(self.laptops) if one.arrived_ns <= stamp_ns), self.between)
+        return self.between if 0 < came.left_ns < stamp_ns else came
+
+
+def read_recording(bag: Bag, scenes: bool = True) -> RecordedCell:
+    """What a live cell's recording says, laptop by laptop; without ``scenes`` and decisions, in little memory.
+
+    Raises :class:`InvalidInput` when the recording lacks the cell's topics or when their messages have other fields.
     """
     with expected_fields(f"{bag.path}: a message of the cell"):
-        return _laptops(bag, scenes)
+        cell = RecordedCell(_laptops(bag))
+        if scenes:
+            _read_scenes(bag, cell)
+        _read_gate(bag, cell)
+        _read_questions(bag, cell)
+        return cell
 
 
-def _laptops(bag: Bag, scenes: bool) -> list[RecordedLaptop]:
+def _laptops(bag: Bag) -> list[RecordedLaptop]:
     laptops: list[RecordedLaptop] = []
     for message in _messages(bag, "Workpiece"):
         laptops.append(RecordedLaptop(message.id, stamp_to_ns(message.header.stamp)))
     if not laptops:
         raise InvalidInput(f"{bag.path}: no laptop was announced in this recording")
-    by_id = {laptop.workpiece_id: laptop for laptop in laptops}
+    laptops.sort(key=lambda laptop: laptop.arrived_ns)
     for message in _messages(bag, "WorkpieceDone"):
-        laptop = by_id.get(message.workpiece_id)
-        if laptop is not None:
-            laptop.left_ns = stamp_to_ns(message.header.stamp)
-            laptop.result = text_of(reason_from_msg(message.reason))
-            laptop.clean = message.result == 1
-    if scenes:
-        _read_scenes(bag, laptops)
-    _read_gate(bag, laptops)
-    _read_questions(bag, laptops)
+        left_ns = stamp_to_ns(message.header.stamp)
+        for laptop in reversed(laptops):
+            if laptop.workpiece_id == message.workpiece_id and laptop.arrived_ns <= left_ns:
+                laptop.left_ns = left_ns
+                laptop.result = text_of(reason_from_msg(message.reason))
+                laptop.clean = message.result == 1
+                break
     return laptops
 
 
-def _read_scenes(bag: Bag, laptops: list[RecordedLaptop]) -> None:
+def _read_scenes(bag: Bag, cell: RecordedCell) -> None:
     scenes: dict[int, SceneAssessment] = {}
     for message in _messages(bag, "SceneAssessment"):
         scene = scene_from_msg(message)
         scenes[scene.stamp_ns] = scene
-        _laptop_at(laptops, scene.stamp_ns).scenes.append(scene)
+        cell.at(scene.stamp_ns).scenes.append(scene)
     for message in _messages(bag, "SceneDecision"):
         about = scenes.get(stamp_to_ns(message.header.stamp))
         if about is not None:
             decision = decision_from_msg(message, about)
-            laptop = next((p for p in laptops if p.workpiece_id == decision.workpiece_id), None)
-            (laptop or _laptop_at(laptops, decision.stamp_ns)).decisions[decision.decision_id] = decision
+            cell.at(decision.stamp_ns).decisions[decision.decision_id] = decision
 
 
-def _read_gate(bag: Bag, laptops: list[RecordedLaptop]) -> None:
+def _read_gate(bag: Bag, cell: RecordedCell) -> None:
     last: tuple[str, str, int] | None = None
     for message in _messages(bag, "GateState"):
         state = GATE_STATES[message.state] if 0 <= message.state < len(GATE_STATES) else "unknown"
@@ -135,10 +155,10 @@ def _read_gate(bag: Bag, laptops: list[RecordedLaptop]) -> None:
         last = now
         stamp_ns = stamp_to_ns(message.header.stamp)
         change = GateChange(stamp_ns, state, message.text, message.decision_id, message.object_id)
-        _laptop_at(laptops, stamp_ns).gate.append(change)
+        cell.at(stamp_ns).gate.append(change)
 
 
-def _read_questions(bag: Bag, laptops: list[RecordedLaptop]) -> None:
+def _read_questions(bag: Bag, cell: RecordedCell) -> None:
     answers = {m.request_id: m for m in _messages(bag, "InterventionAnswer")}
     seen: set[str] = set()
     for message in _messages(bag, "InterventionRequest"):
@@ -158,8 +178,7 @@ def _read_questions(bag: Bag, laptops: list[RecordedLaptop]) -> None:
                 answer=_words(answer),
                 removals=sum(a.answer in (1, 4) for a in answer.answers),
             )
-        laptop = next((p for p in laptops if p.workpiece_id == message.workpiece_id), None)
-        (laptop or _laptop_at(laptops, stamp_ns)).questions.append(question)
+        cell.at(stamp_ns).questions.append(question)
 
 
 def _words(answer: Any) -> str:
@@ -168,11 +187,6 @@ def _words(answer: Any) -> str:
     if 0 < answer.scene_answer < len(scene):
         words.append(scene[answer.scene_answer])
     return ", ".join(words) or "nothing"
-
-
-def _laptop_at(laptops: list[RecordedLaptop], stamp_ns: int) -> RecordedLaptop:
-    arrived = [laptop for laptop in laptops if laptop.arrived_ns <= stamp_ns]
-    return arrived[-1] if arrived else laptops[0]
 
 
 def _topics(bag: Bag, kind: str) -> list[str]:

@@ -168,12 +168,13 @@ def _timeline(laptop: RecordedLaptop) -> list[TimelineEvent]:
             events.append(
                 TimelineEvent(question.answered_ns, "person", f"{question.person}: {question.answer}")
             )
+    events.sort(key=lambda event: event.stamp_ns)
     if laptop.left_ns:
+        # the stamp is that of an image, which may be older than the operator's answer that was the cause
+        left_ns = max(laptop.left_ns, events[-1].stamp_ns)
         tone = Tone.GOOD if laptop.clean else Tone.WARN
-        events.append(
-            TimelineEvent(laptop.left_ns, "cell", f"{laptop.workpiece_id} leaves: {laptop.result}", tone)
-        )
-    return sorted(events, key=lambda event: event.stamp_ns)
+        events.append(TimelineEvent(left_ns, "cell", f"{laptop.workpiece_id} leaves: {laptop.result}", tone))
+    return events
 
 
 def _write_jpeg(path: Path, picture: NDArray[np.uint8]) -> None:
