@@ -423,6 +423,8 @@ MESSAGES = {
     "object_unanswered": "no answer about an object in question",
     "answer_unknown": "the answer about an object is unknown",
     "scene_answer_with_removal": "an answer for the whole image excludes every removal: give one of the two",
+    "sticker_not_mentioned": "what looks like a sticker at x {x1} to {x2} px, y {y1} to {y2} px is not mentioned: if the answer "
+    "means it too, list its box in not_stickers",
     "answers_differ": "different answers about the same place: give one answer per place",
     "scene_answer_unknown": "scene_answer {number} is unknown",
     "command_unknown": "command {number} is unknown: expected hold (1), release (2) or reset (3)",

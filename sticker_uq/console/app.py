@@ -43,21 +43,26 @@ Text = Annotated[str, AfterValidator(_printable)]
 """A name as it may stand in a log: no line breaks, control characters or characters that turn the direction of a line."""
 
 
-class BoxAnswer(BaseModel):
-    """What a person answered on the operator's page about one place, px of the image."""
+class Place(BaseModel):
+    """One place on the operator's page, px of the image."""
 
     model_config = ConfigDict(extra="forbid")
 
-    answer: Literal["remove", "keep", "not_there", "missed"]
     x1: float = Coordinate
     y1: float = Coordinate
     x2: float = Coordinate
     y2: float = Coordinate
 
 
+class BoxAnswer(Place):
+    """What a person answered on the operator's page about one place."""
+
+    answer: Literal["remove", "keep", "not_there", "missed"]
+
+
 class PersonsAnswer(BaseModel):
     """What a person answered on the operator's page to one question. ``person``: counts only where nobody signs in with a
-    name.
+    name. ``not_stickers``: what looks like a sticker and is none, where ``scene`` is "clean".
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -66,6 +71,7 @@ class PersonsAnswer(BaseModel):
     person: Text = Field("", max_length=100)
     scene: Literal["none", "rescan", "skip_laptop", "fault", "clean"] = "none"
     answers: list[BoxAnswer] = Field(default_factory=list, max_length=200)
+    not_stickers: list[Place] = Field(default_factory=list, max_length=200)
 
 
 class PersonsCommand(BaseModel):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.operator.answers import OperatorAnswer, SceneAnswer
 from sticker_uq.gate.state import NO_POSES, BlockReason, Phase, SceneFacts, Target
 from sticker_uq.geometry import ScenePoses
@@ -109,13 +110,17 @@ class RemovalFinished:
 
 @dataclass(frozen=True)
 class AnswerGiven:
-    """Gate event: the operator answered a request. ``checked``: whether the name was proved with a secret."""
+    """Gate event: the operator answered a request. ``checked``: whether the name was proved with a secret.
+
+    ``not_stickers``: places of what looks like a sticker and is none; without each of them CLEAN is not accepted.
+    """
 
     request_id: str
     person: str
     scene_answer: SceneAnswer = SceneAnswer.NONE
     answers: tuple[OperatorAnswer, ...] = ()
     checked: bool = False
+    not_stickers: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True)

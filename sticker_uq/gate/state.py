@@ -152,13 +152,16 @@ class Verification:
 class Request:
     """The gate's open question to the operator, and why it is asked.
 
-    ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is uncertain; ``source``: where the image in
-    question came from, see :attr:`SceneFacts.source`; ``objectors``: monitors of the panel that objected to removing an object.
+    ``boxes``: the objects that must be answered; ``stickers``: everything in the image in question that looks like a sticker and
+    was not left alone before: nobody may say that no sticker is left without a word about each; ``whole_scene``: the scene
+    itself is uncertain; ``source``: where the image in question came from, see :attr:`SceneFacts.source`; ``objectors``: monitors
+    of the panel that objected to removing an object.
     """
 
     request_id: str
     reasons: tuple[Reason, ...]
     boxes: tuple[Box, ...]
+    stickers: tuple[Box, ...]
     whole_scene: bool
     opened_ns: int
     overdue: bool = False

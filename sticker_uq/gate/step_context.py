@@ -20,7 +20,7 @@ from sticker_uq.gate.events import (
     OpenIntervention,
     Severity,
 )
-from sticker_uq.gate.operator.answers import OperatorAnswers
+from sticker_uq.gate.operator.answers import OperatorAnswers, sticker_places
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Request, Target
 from sticker_uq.scene import ObjectVerdict, Reason, Verdict
@@ -128,6 +128,7 @@ class StepContext:
             request_id,
             reasons,
             boxes,
+            sticker_places((*objects, *decision.verdicts)),
             whole_scene,
             opened_ns=self.now,
             source=state.reference.source if state.reference is not None else (),

@@ -317,6 +317,48 @@ def test_an_answer_cannot_contradict_itself(operator):
     assert [(said.scene, said.answers) for said in operator.cell.answers] == [("rescan", [])]
 
 
+def test_no_sticker_is_left_is_asked_once_more_with_all_that_looks_like_one(operator):
+    page, sure = operator.page, operator.page.locator("#sure")
+    peel = {**SCENE["objects"][0], "label": 2, "box": OTHER, "verdict": "remove"}
+    later = {**peel, "box": ELSEWHERE}
+    operator.see(asked(BOX), asked(REGION, label=1), scene={**SCENE, "objects": [*SCENE["objects"], peel]})
+    operator.state.put("scene", {**SCENE, "stamp": "3000", "objects": [peel, later]})
+    operator.state.put("workpiece", "laptop-9")
+    expect(page.locator("#title")).to_have_text("Laptop 9")  # and so the newest scene is there, too
+    operator.is_called("Ada")
+    page.locator("#who").blur()
+    expect(sure).to_be_hidden()
+    page.keyboard.press("c")
+    for _ in range(3):
+        page.keyboard.press("Enter")  # a second one takes nothing for granted
+        expect(sure).to_be_visible()
+        expect(page.locator("#sure-places strong")).to_have_text(
+            ["1", "without a question", "without a question"]
+        )
+        expect(page.locator("#send")).to_be_hidden()
+        page.keyboard.press("Enter")
+        expect(sure).to_be_hidden()
+    assert operator.cell.answers == []
+    page.click("#send")
+    operator.says(0, "Leave it")  # something else is said
+    expect(sure).to_be_hidden()
+    page.keyboard.press("c")
+    page.click("#send")
+    page.click("#sure-yes")
+    expect(page.locator("#message")).to_contain_text("Answer taken.")
+    (said,) = operator.cell.answers
+    assert (said.scene, said.answers) == ("clean", [])
+    assert [place.model_dump() for place in said.not_stickers] == [BOX, OTHER, ELSEWHERE]
+
+
+def test_no_sticker_is_left_is_sent_at_once_where_nothing_looks_like_one(operator):
+    operator.see(asked(BOX, label=1))
+    operator.is_called("Ada")
+    operator.page.get_by_role("button", name="No sticker is left").click()
+    operator.sends()
+    assert operator.cell.answers[0].not_stickers == []
+
+
 def test_an_answer_about_the_whole_picture_needs_no_object(operator):
     operator.see(asked(BOX))
     operator.is_called("Ada")

@@ -121,7 +121,7 @@ def test_that_perception_is_restricted_is_no_doubt_about_the_scene() -> None:
 def test_why_a_workpiece_is_done_is_told() -> None:
     assert codes(e.reason for e in running().scene(times=K).sent(DeclareDone)) == ["no_sticker_left"]
     cell = asking()
-    assert answer(cell, scene=SceneAnswer.CLEAN)
+    assert answer(cell, scene=SceneAnswer.CLEAN, not_stickers=(HERE,))
     cell.scene(UNSURE, times=K)
     assert codes(e.reason for e in cell.sent(DeclareDone)) == ["operator_says_clean"]
 

@@ -113,14 +113,17 @@ class GateMachine(RuleBasedStateMachine):
         said=st.sampled_from(list(Answer)[1:4]),
         scene=st.sampled_from([SceneAnswer.NONE] * 4 + list(SceneAnswer)),
         drawn=st.none() | places,
+        meant=st.lists(places, max_size=3),
     )
-    def person_answers(self, said: Answer, scene: SceneAnswer, drawn: Box | None) -> None:
+    def person_answers(self, said: Answer, scene: SceneAnswer, drawn: Box | None, meant: list[Box]) -> None:
         request = self.cell.state.request
         assert request is not None
         answers = [OperatorAnswer(said, box) for box in request.boxes]
         if drawn is not None:
             answers.append(OperatorAnswer(Answer.MISSED, drawn))
-        self.cell.send(AnswerGiven(request.request_id, "Ada", scene, tuple(answers)))
+        self.cell.send(
+            AnswerGiven(request.request_id, "Ada", scene, tuple(answers), not_stickers=tuple(meant))
+        )
 
     @precondition(lambda self: self.cell.phase is Phase.MONITORING)
     @rule(number=st.integers(6, 9))

@@ -20,6 +20,7 @@ from sticker_uq.gate import (
     step,
 )
 from sticker_uq.gate.arm_events import ORDERED_STOP
+from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.events import (
     Activated,
     AnswerGiven,
@@ -146,12 +147,14 @@ def leaping(state: GateState, now: int) -> Event:
     return Tick(state.steady_ns + MOMENT)
 
 
-def answered(scene_answer: SceneAnswer, answer: Answer | None = None) -> Make:
+def answered(
+    scene_answer: SceneAnswer, answer: Answer | None = None, not_stickers: tuple[Box, ...] = ()
+) -> Make:
     def make(state: GateState, now: int) -> Event | None:
         if state.request is None:
             return None
         given = () if answer is None else (OperatorAnswer(answer, HERE),)
-        return AnswerGiven(state.request.request_id, "Ada", scene_answer, given)
+        return AnswerGiven(state.request.request_id, "Ada", scene_answer, given, not_stickers=not_stickers)
 
     return make
 
@@ -206,6 +209,7 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "person: look again": (answered(SceneAnswer.RESCAN), MOMENT),
     "person: skip": (answered(SceneAnswer.SKIP_LAPTOP), MOMENT),
     "person: clean": (answered(SceneAnswer.CLEAN), MOMENT),
+    "person: clean, that too": (answered(SceneAnswer.CLEAN, not_stickers=(HERE,)), MOMENT),
     "person: fault": (answered(SceneAnswer.FAULT), MOMENT),
     "hold": (always(Hold()), MOMENT),
     "release": (always(Release()), MOMENT),
@@ -254,7 +258,10 @@ def abstract(state: GateState, now: int) -> Hashable:
         check and (check.seen, check.gone, check.target.by_operator),
         tuple(count for _, count in state.attempts),
         state.request
-        and (state.request.whole_scene, len(state.request.boxes), state.request.source[1] == SIZE),
+        and (
+            (state.request.whole_scene, len(state.request.boxes), state.request.source[1] == SIZE),
+            len(state.request.stickers),
+        ),
         state.memory,
     )
 

@@ -16,6 +16,7 @@ from sticker_uq.gate import (
     SceneAnswer,
     facts_of,
 )
+from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.events import (
     Activated,
     AnswerGiven,
@@ -203,9 +204,14 @@ def finish(cell: Cell, code: RemovalCode = RemovalCode.NONE) -> Cell:
 
 
 def answer(
-    cell: Cell, *answers: OperatorAnswer, scene: SceneAnswer = SceneAnswer.NONE, person: str = "Ada"
+    cell: Cell,
+    *answers: OperatorAnswer,
+    scene: SceneAnswer = SceneAnswer.NONE,
+    person: str = "Ada",
+    not_stickers: tuple[Box, ...] = (),
 ) -> bool:
     """Whether a person's answer to the open question was accepted."""
     assert cell.state.request is not None
-    cell.send(AnswerGiven(cell.state.request.request_id, person, scene, answers))
+    request_id = cell.state.request.request_id
+    cell.send(AnswerGiven(request_id, person, scene, answers, not_stickers=not_stickers))
     return cell.reply().accepted

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
-from sticker_uq.gate import BlockReason, GateSettings, GateState, Phase, Policy
+from sticker_uq.gate import BlockReason, GateSettings, GateState, Phase, Policy, SceneAnswer
 from sticker_uq.gate.box_overlap import as_box, iou
 from sticker_uq.gate.events import (
     AnswerGiven,
@@ -66,6 +66,7 @@ class Witness:
         self.last_goal = 0
         self.wire: PublishGate | None = None
         self.request = ""
+        self.asked: tuple[ObjectVerdict, ...] = ()
         self.done: set[str] = set()
         self.digest = ""
         self.refused_ns = (
@@ -169,9 +170,17 @@ class Witness:
             )
             assert [e.request_id for e in closed] == [self.request]
             self.request = ""
+            if isinstance(event, AnswerGiven) and event.scene_answer is SceneAnswer.CLEAN:
+                said = [*(given.box for given in event.answers), *event.not_stickers]
+                for seen in (*self.asked, *(before.decision.verdicts if before.decision else ())):
+                    sticker = seen.object.label is ObjectClass.STICKER and seen.verdict is not Verdict.KEEP
+                    box = as_box(seen.object.box)
+                    assert not sticker or any(iou(box, other) >= 0.5 for other in said), (
+                        "called clean without a word about what looks like a sticker"
+                    )
         if opened:
             assert self.request == "", "a second request was opened"
-            self.request = opened[0].request_id
+            self.request, self.asked = opened[0].request_id, opened[0].objects
         assert (after.request.request_id if after.request else "") == self.request
         if isinstance(event, WorkpieceChanged) and event.workpiece_id != before.workpiece_id:
             self.done.discard(event.workpiece_id)

@@ -20,7 +20,7 @@ function start() {
     title: STRINGS.title, "no-picture": STRINGS.noPicture, send: STRINGS.send, "who-label": STRINGS.who, "scene-title": STRINGS.sceneTitle,
     reset: STRINGS.reset, hold: STRINGS.hold, "look-first": STRINGS.lookFirst, "who-hint": STRINGS.whoHint, "restart-hint": STRINGS.resetAlarmHint,
     "restart-begin": STRINGS.resetAlarm, "restart-asked": STRINGS.resetAlarmAsk, "restart-yes": STRINGS.resetAlarmYes, "restart-no": STRINGS.resetAlarmNo,
-    release: STRINGS.release, "sign-out": STRINGS.signOut, "keys-title": STRINGS.keysTitle,
+    "sure-yes": STRINGS.sureYes, "sure-no": STRINGS.sureNo, release: STRINGS.release, "sign-out": STRINGS.signOut, "keys-title": STRINGS.keysTitle,
   };
   for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
   $("view").setAttribute("aria-label", STRINGS.picture);

@@ -5,12 +5,12 @@ import { details } from "./panels.js";
 import { DRAWN, letter, sameBox } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
-const ANSWERS = ["remove", "keep", "not_there"];
+const ANSWERS = ["remove", "keep", "not_there"], STICKER = 2;
 
 export class Question {
   constructor(view, post) {
     this.view = view; this.post = post;
-    this.request = null; this.scene = "none"; this.waiting = false; this.connected = true; this.held = false;
+    this.request = null; this.scene = "none"; this.places = []; this.waiting = false; this.connected = true; this.held = false;
     this.todo = this.answered = ""; // what to do apart from the question; the question that was answered here last
     view.accept = (box) => this.addDrawn(box);
     view.onPick = (point) => this.pick(point);
@@ -24,6 +24,8 @@ export class Question {
     // a click without a pointer comes from a key
     $("draw").addEventListener("click", (event) => this.toggleDrawing(event.detail === 0));
     $("send").addEventListener("click", () => this.send());
+    $("sure-no").addEventListener("click", () => this.ask([]));
+    $("sure-yes").addEventListener("click", () => this.send(this.places));
     this.show();
   }
 
@@ -37,7 +39,7 @@ export class Question {
     }
     if ((request && request.request_id) === (this.request && this.request.request_id)) return;
     const before = this.request;
-    this.request = request; this.scene = "none";
+    this.request = request; this.scene = "none"; this.ask([]);
     this.view.drawn = []; this.view.choices = request ? request.objects.map(() => null) : []; this.view.focus = request && request.objects.length ? 0 : -1;
     this.view.request = request; this.view.draw(false);
     const kept = request && recall(request.request_id);
@@ -58,12 +60,12 @@ export class Question {
   // What the question wants of the whole picture.
   get instruction() {
     const { objects, reasons } = this.request;
-    if (!objects.length) return this.places.length ? STRINGS.toLookMissed : STRINGS.toLook;
+    if (!objects.length) return this.missed.length ? STRINGS.toLookMissed : STRINGS.toLook;
     return reasons.some(({ code }) => code === "spot_check") ? STRINGS.toLookChecked : "";
   }
 
   // Where the question asks whether a sticker was missed.
-  get places() { return this.request.reasons.filter((reason) => reason.box && reason.code !== "novel_place").map((reason) => reason.box); }
+  get missed() { return this.request.reasons.filter((reason) => reason.box && reason.code !== "novel_place").map((reason) => reason.box); }
 
   // That an answer was taken, whose it was (empty: of who stands here), and what happens next.
   taken(scene, name) {
@@ -132,6 +134,29 @@ export class Question {
     view.whole = whole; view.redraw();
   }
 
+  // What looks like a sticker to the machine, in the picture in question and in the newest one, each place once, as the gate has it
+  // (gate/operator/answers.py): that no sticker is left must be meant of each.
+  get stickers() {
+    const seen = [this.request.objects, this.request.scene?.objects, this.view.scene?.objects].flatMap((objects) => objects || []);
+    const like = seen.filter(({ label, verdict = "ask" }) => label === STICKER && verdict !== "keep").map(({ box }) => box);
+    return like.filter((box, index) => !like.slice(0, index).some((other) => sameBox(other, box)));
+  }
+
+  // Asks whether the answer means these places, too; none: asks nothing.
+  ask(places) {
+    this.places = places;
+    const numbers = places.map((box) => this.request.objects.findIndex((object) => sameBox(object.box, box)) + 1);
+    $("sure").hidden = !places.length; $("send").hidden = !this.request || places.length > 0;
+    text("sure-asked", places.length ? STRINGS.sureAsk : "");
+    $("sure-places").replaceChildren(...places.map((box, index) => {
+      const item = document.createElement("li"), name = document.createElement("strong");
+      name.textContent = numbers[index] || STRINGS.sureOther;
+      item.append(this.view.crop(box), name);
+      return item;
+    }));
+    if (places.length) $("sure-no").focus(); // what a second Enter presses
+  }
+
   // Whether something is to be peeled by what is said so far.
   get peels() { return this.view.choices.includes("remove") || this.view.drawn.length > 0; }
 
@@ -157,7 +182,7 @@ export class Question {
   }
 
   // Something is said: it stands in place of an answer for the whole image, which is of the opposite.
-  changed() { this.hint(""); this.mark(); this.keep(); }
+  changed() { this.ask([]); this.hint(""); this.mark(); this.keep(); }
 
   say(answer) {
     if (!this.request || this.view.focus < 0) return;
@@ -186,7 +211,7 @@ export class Question {
   // A touch on the picture: of an object in question it chooses this one, of a place that may have been missed it is a drawn box.
   pick({ x, y }) {
     const inside = (box) => x >= box.x1 && x <= box.x2 && y >= box.y1 && y <= box.y2;
-    const object = this.request.objects.findIndex(({ box }) => inside(box)), place = this.view.frozen && this.places.find(inside);
+    const object = this.request.objects.findIndex(({ box }) => inside(box)), place = this.view.frozen && this.missed.find(inside);
     if (object >= 0) this.choose(object);
     else if (place) this.addDrawn({ ...place });
     else this.hint(this.view.drawing ? STRINGS.tooSmall : STRINGS.pressDraw);
@@ -213,17 +238,20 @@ export class Question {
     if (this.request) sessionStorage.setItem("answer", JSON.stringify({ id: this.request.request_id, choices: this.view.choices, drawn: this.view.drawn, scene: this.scene }));
   }
 
-  async send() {
+  // `meant`: what looks like a sticker and was shown to be no sticker.
+  async send(meant = []) {
     const { request, view } = this;
     if (!request || this.waiting) return;
+    if (this.scene === "clean" && this.stickers.some((box) => !meant.some((other) => sameBox(other, box)))) { this.ask(this.stickers); return; }
     if (this.missing) { this.choose(view.choices.indexOf(null)); this.hint(this.missing, true); return; }
     // an answer for the whole image stands alone
     const answers = this.scene !== "none" ? [] : request.objects.map((object, index) => ({ answer: view.choices[index], ...object.box }));
     if (this.scene === "none") answers.push(...view.drawn.map((box) => ({ answer: "missed", ...box })));
     this.waiting = this.told = true;
-    const { scene } = this;
+    const { scene } = this, not_stickers = scene === "clean" ? meant.map((box) => ({ ...box })) : [];
+    this.ask([]);
     this.answered = request.request_id;
-    const accepted = await this.post("answer", STRINGS.answer, { request_id: request.request_id, scene, answers }, $("message"), () => this.taken(scene, ""));
+    const accepted = await this.post("answer", STRINGS.answer, { request_id: request.request_id, scene, answers, not_stickers }, $("message"), () => this.taken(scene, ""));
     if (!accepted) this.answered = "";
     this.waiting = false;
   }

@@ -104,6 +104,7 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRe
                     **_person(event),
                     "scene_answer": event.scene_answer.name,
                     "answers": [{"answer": a.answer.name, "box": list(a.box)} for a in event.answers],
+                    "not_stickers": [list(box) for box in event.not_stickers],
                     **replied,
                 },
             )

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import combinations
 
-from sticker_uq.gate.box_overlap import Box, same_place
-from sticker_uq.scene import Reason
+from sticker_uq.gate.box_overlap import Box, as_box, same_place
+from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, Verdict
 
 
 class Answer(IntEnum):
@@ -118,3 +118,20 @@ def contradiction(answers: Sequence[OperatorAnswer], scene: SceneAnswer) -> Reas
         if not alike and same_place(first.box, second.box):
             return Reason("answers_differ", box=second.box)
     return None
+
+
+def sticker_places(verdicts: Iterable[ObjectVerdict]) -> tuple[Box, ...]:
+    """Where something is seen as a sticker, and neither the policy nor an operator's answer leaves it alone."""
+    left = (v.object for v in verdicts if v.verdict is not Verdict.KEEP)
+    return tuple(dict.fromkeys(as_box(seen.box) for seen in left if seen.label is ObjectClass.STICKER))
+
+
+def unmentioned(
+    stickers: Iterable[Box], answers: Iterable[OperatorAnswer], not_stickers: Iterable[Box]
+) -> Reason | None:
+    """Why an operator cannot mean that no sticker is left: one of the places ``stickers`` is neither among ``answers`` nor among
+    ``not_stickers``; None when they can.
+    """
+    said = [*(answer.box for answer in answers), *not_stickers]
+    open_places = (box for box in stickers if not any(same_place(box, other) for other in said))
+    return next((Reason("sticker_not_mentioned", box=box) for box in open_places), None)

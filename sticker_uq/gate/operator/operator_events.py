@@ -16,7 +16,14 @@ from sticker_uq.gate.events import (
     Severity,
     WorkpieceChanged,
 )
-from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, SceneAnswer, contradiction
+from sticker_uq.gate.operator.answers import (
+    Answer,
+    OperatorAnswer,
+    SceneAnswer,
+    contradiction,
+    sticker_places,
+    unmentioned,
+)
 from sticker_uq.gate.state import NO_STREAK, GateState, Request
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Reason
@@ -61,6 +68,9 @@ def _refusal(state: GateState, request: Request | None, event: AnswerGiven) -> R
             return problem
     if problem := contradiction(event.answers, event.scene_answer):
         return problem
+    if event.scene_answer is SceneAnswer.CLEAN:
+        newest = () if state.decision is None else sticker_places(state.decision.verdicts)
+        return unmentioned((*request.stickers, *newest), event.answers, event.not_stickers)
     if event.scene_answer is not SceneAnswer.NONE:
         return None
     if not event.answers:

@@ -48,6 +48,7 @@ class SupervisorCalls:
             person_checked=person.checked,
             scene_answer=SCENE_ANSWERS.index(said.scene),
             answers=answers,
+            not_stickers=[Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2) for a in said.not_stickers],
         )
         return await self._in_turn(self._answers, request)
 

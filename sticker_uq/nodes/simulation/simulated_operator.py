@@ -75,6 +75,7 @@ class SimulatedOperator:
             return
         asked = [box_from_msg(verdict.box) for verdict in message.objects]
         known = asked + self._detected.get(message.decision_id, [])
+        newest = next(reversed(self._detected.values()), [])
         with self._lock:
             if message.workpiece_id not in ("", self._cell.record.workpiece_id):
                 return
@@ -91,6 +92,7 @@ class SimulatedOperator:
             )
         if left == 0:
             request.scene_answer = ResolveIntervention.Request.SCENE_CLEAN
+            request.not_stickers = [box_to_msg(box) for box in known + newest]
         elif not request.answers:
             request.scene_answer = ResolveIntervention.Request.SCENE_RESCAN
         said = (
@@ -99,9 +101,12 @@ class SimulatedOperator:
         self._node.get_logger().info(
             f"answering {message.request_id} from the simulation's ground truth: {said}; {len(missed)} missed, {left} left"
         )
-        self._client.call_async(request).add_done_callback(self._on_answered)
+        self._client.call_async(request).add_done_callback(lambda future: self._on_answered(future, message))
 
-    def _on_answered(self, future: Future) -> None:
+    def _on_answered(self, future: Future, message: InterventionRequest) -> None:
         response = future.result()
-        if response is not None and not response.accepted:
-            self._node.get_logger().warning(f"the answer was not accepted: {response.message}")
+        if response is None or response.accepted:
+            return
+        self._node.get_logger().warning(f"the answer was not accepted: {response.message}")
+        if self._request_id == message.request_id:
+            self._on_request(message)  # the scene has changed meanwhile

@@ -58,7 +58,7 @@ class OperatorServices:
         self, request: ResolveIntervention.Request, response: ResolveIntervention.Response
     ) -> ResolveIntervention.Response:
         longest = max(len(request.person), len(request.request_id))
-        if len(request.answers) > MOST_ANSWERS or longest > LONGEST_NAME:
+        if max(len(request.answers), len(request.not_stickers)) > MOST_ANSWERS or longest > LONGEST_NAME:
             return _filled(response, ev.Reply(False, (_TOO_LONG,)))
         if request.scene_answer not in set(SceneAnswer):
             return _filled(
@@ -77,6 +77,7 @@ class OperatorServices:
             SceneAnswer(request.scene_answer),
             answers,
             request.person_checked,
+            tuple(as_box(box_from_msg(box)) for box in request.not_stickers),
         )
         reply = self._happen(event)
         if reply.accepted:

@@ -147,6 +147,7 @@ class SupervisorOutputs:
                 person_checked=given.person_checked,
                 scene_answer=given.scene_answer,
                 answers=given.answers,
+                not_stickers=given.not_stickers,
             )
         )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Phase, SceneAnswer
 from sticker_uq.gate.box_overlap import same_place
 from sticker_uq.gate.events import AnswerGiven, DeclareDone
-from sticker_uq.gate.operator.answers import contradiction
+from sticker_uq.gate.operator.answers import contradiction, unmentioned
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE
 from test.helpers.gate import UNSURE, K, answer, asking, codes, running
 
@@ -84,6 +84,20 @@ def test_the_order_of_answers_decides_nothing(message):
             for order in permutations(answers)
         }
         assert len(removals) == 1
+
+
+PLACES = st.lists(st.sampled_from([HERE, NEAR_HERE, THERE, ELSEWHERE]), max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(PLACES, st.lists(ANSWERS, max_size=3), PLACES)
+def test_all_that_looks_like_a_sticker_is_mentioned_or_the_answer_is_refused(stickers, answers, meant):
+    said = [*(answer.box for answer in answers), *meant]
+    left = [box for box in stickers if not any(same_place(box, other) for other in said)]
+    found = unmentioned(stickers, answers, meant)
+    assert (found.box if found else None) == (left[0] if left else None)
+    assert unmentioned(stickers, answers, [*meant, *stickers]) is None
+    assert found is None or unmentioned(stickers, (), ()) is not None, "silence never means more"
 
 
 def _approved(answers, box):

@@ -191,9 +191,32 @@ def test_a_person_may_report_a_fault_or_a_clean_lid() -> None:
     assert cell.phase is Phase.FAULT
     assert cell.state.details == (Reason.of("operator_reported_fault", person="Ada"),)
     cell = asking()
-    assert answer(cell, scene=SceneAnswer.CLEAN)
+    assert answer(cell, scene=SceneAnswer.CLEAN, not_stickers=(HERE,))
     cell.scene(UNSURE, STICKER, dil=0.9, times=K)
     assert [e.clean for e in cell.sent(DeclareDone)] == [True]
+
+
+def test_no_sticker_is_left_only_where_all_that_looks_like_one_is_meant_too() -> None:
+    logo = observed(ELSEWHERE, ObjectClass.LOGO)
+    cell = running().scene(UNSURE, observed(THERE, shannon_entropy=1.5), logo, times=K)
+    before = cell.state
+    for meant in ((), (HERE,), (THERE, ELSEWHERE), (HERE, (float("nan"), 0.0, 9.0, 9.0))):
+        assert not answer(cell, scene=SceneAnswer.CLEAN, not_stickers=meant)
+        (reason,) = cell.reply().reasons
+        assert (reason.code, reason.box) == ("sticker_not_mentioned", THERE if HERE in meant else HERE)
+        assert cell.state == before
+    assert answer(cell, OperatorAnswer(Answer.KEEP, HERE), scene=SceneAnswer.CLEAN, not_stickers=(THERE,))
+
+
+def test_what_newer_images_show_must_be_meant_too_and_what_was_left_before_need_not() -> None:
+    cell = running().scene(UNSURE, times=K)
+    assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
+    cell.scene(UNSURE, dil=0.9, times=K)
+    assert cell.phase is Phase.INTERVENTION
+    cell.scene(UNSURE, observed(THERE), dil=0.9)
+    assert not answer(cell, scene=SceneAnswer.CLEAN)
+    assert cell.reply().reasons[0].box == THERE
+    assert answer(cell, scene=SceneAnswer.CLEAN, not_stickers=(THERE,))
 
 
 def test_scenes_that_never_agree_become_a_question() -> None:

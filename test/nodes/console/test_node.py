@@ -50,6 +50,7 @@ ANSWER = {
     "request_id": "r1",
     "person": "Ada",
     "answers": [{"answer": "keep", "x1": 1, "y1": 2, "x2": 3, "y2": 4}],
+    "not_stickers": [{"x1": 5, "y1": 6, "x2": 7, "y2": 8}],
 }
 
 
@@ -235,6 +236,7 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
     assert [(r["accepted"], r["reasons"][0]["code"]) for r in replies] == [(True, "answer_taken")]
     assert asked[0].person == "Ada"
     assert asked[0].answers[0].answer == ObjectAnswer.ANSWER_KEEP
+    assert list(asked[0].not_stickers) == [Box(x1=5.0, y1=6.0, x2=7.0, y2=8.0)]
 
 
 def test_health_has_the_nodes_of_this_cell_and_the_detector_of_its_candidate(bench: Bench):

@@ -11,6 +11,7 @@ from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.supervisor.operator_services import LONGEST_NAME, MOST_ANSWERS
 from sticker_uq.testing.bench import Bench
 from sticker_uq_msgs.msg import (
+    Box,
     GateState,
     InterventionRequest,
     ObjectAnswer,
@@ -54,6 +55,18 @@ def test_a_person_is_asked_and_answers(bench: Bench) -> None:
     assert told.answers[0].answer == ObjectAnswer.ANSWER_REMOVE
 
 
+def test_what_looks_like_a_sticker_is_left_only_by_name(bench: Bench) -> None:
+    cell = Cell(bench)
+    cell.shows(UNSURE)
+    cell.until(lambda: cell.requests and cell.requests[-1].request_id, "a request")
+    clean = ResolveIntervention.Request.SCENE_CLEAN
+    assert codes(cell.resolve(scene_answer=clean).reasons) == ["sticker_not_mentioned"]
+    box = cell.requests[-1].objects[0].box
+    assert cell.resolve(scene_answer=clean, not_stickers=[box]).accepted
+    cell.until(lambda: cell.answers, "the answer is told")
+    assert list(cell.answers[0].not_stickers) == [box]
+
+
 def test_what_is_too_long_is_refused_before_anything_compares_or_writes_it(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -62,6 +75,7 @@ def test_what_is_too_long_is_refused_before_anything_compares_or_writes_it(
     cell.until(lambda: cell.requests and cell.requests[-1].request_id, "a request")
     for fields in (
         {"answers": [answer(ObjectAnswer.ANSWER_KEEP)] * (MOST_ANSWERS + 1)},
+        {"not_stickers": [Box()] * (MOST_ANSWERS + 1)},
         {"person": "A" * (LONGEST_NAME + 1)},
         {"request_id": "r" * (LONGEST_NAME + 1)},
     ):
