@@ -99,6 +99,10 @@ class CellOptions(BaseModel):
     sim_laptops: int | None = Field(
         None, ge=0, description="Number of simulated laptops, 0: unlimited; empty: as in params_file"
     )
+    sim_hard: bool | None = Field(
+        None,
+        description="Whether a sticker lies partly on a logo of every simulated laptop; empty: as in params_file",
+    )
     console: bool = Field(False, description="Start the operator's web page")
     console_port: int | None = Field(
         None, ge=0, le=65535, description="Port of the page; empty: as in params_file"
@@ -249,7 +253,12 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
         )
         processes.append(_process(options, "recorder", recording, _image_remappings(options.camera_topic)))
     if options.sim:
-        simulation = _given(person=options.sim_person, seed=options.sim_seed, laptops=options.sim_laptops)
+        simulation = _given(
+            person=options.sim_person,
+            seed=options.sim_seed,
+            laptops=options.sim_laptops,
+            hard=options.sim_hard,
+        )
         remappings = (*_image_remappings(options.camera_topic), *beside_camera)
         processes.append(_process(options, "cell_sim", simulation, remappings))
     return processes + _source_processes(options) + _shadow_processes(options)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-import yaml
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -33,8 +32,7 @@ from sticker_uq.io.share import share_folder
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
 _SHOWN = ("cell_sim", "console", "supervisor")
 _MADE_BY_DEMO = "truth.json"
-_ASKING = "policy.yaml"
-_WRITTEN = (_MADE_BY_DEMO, _ASKING, "summary.json", "report.html", "log.txt")
+_WRITTEN = (_MADE_BY_DEMO, "summary.json", "report.html", "log.txt")
 _FILES = (
     *_WRITTEN,
     *(f".{name}.*.tmp" for name in _WRITTEN),  # of a demo that was killed
@@ -59,7 +57,8 @@ def command(
     person: Annotated[
         Literal["ground_truth", "console", "none"],
         typer.Option(
-            help="Who answers interventions: ground_truth (the simulation), console (you, on the operator's page) or none."
+            help="Who answers interventions: ground_truth (the simulation), console (you, on the operator's page; every laptop "
+            "has a sticker on a logo, so that there is something to ask) or none."
         ),
     ] = "ground_truth",
     port: Annotated[
@@ -70,9 +69,7 @@ def command(
     ] = None,
     policy: Annotated[
         Path | None,
-        typer.Option(
-            help="Policy file instead of the packaged one, and of one that asks about every sticker with --person console."
-        ),
+        typer.Option(help="Policy file instead of the packaged one."),
     ] = None,
     timeout: Annotated[
         float | None,
@@ -104,7 +101,6 @@ def command(
             param_hint="--domain",
         )
     on_page = person == "console"
-    asking = on_page and policy is None
     limit = timeout if timeout is not None or on_page else 600.0
     options = CellOptions.from_texts(
         {
@@ -114,6 +110,7 @@ def command(
             "console_port": str(port),
             "sim_seed": str(seed),
             "sim_laptops": str(laptops),
+            "sim_hard": "true" if on_page else "",
             "image_transport": "compressed",
             "record": str(out / "bag"),
             "audit": str(out / "audit"),
@@ -123,12 +120,6 @@ def command(
     )
     processes = cell_processes(options)
     _prepare(out)
-    if asking:
-        policy_file = write_asking_policy(policy_file, out / _ASKING)
-        for spec in processes:
-            if spec.name == "supervisor":
-                spec.parameters["policy"] = str(policy_file.resolve())
-        console.print("the cell asks you about every sticker; with --policy FILE, as that policy says")
     with nullcontext(domain) if domain is not None else free_domain() as own:
         _isolate(own)
         console.print(f"ROS domain {own}, on this machine alone")
@@ -152,19 +143,6 @@ def _isolate(domain: int) -> None:
     os.environ["ROS_DOMAIN_ID"] = str(domain)
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     os.environ.pop("ROS_STATIC_PEERS", None)
-
-
-def write_asking_policy(packaged: Path, path: Path) -> Path:
-    """For the demo's operator page: write ``packaged`` to ``path`` as a policy that asks about every sticker; returns ``path``.
-
-    Its limit is that no sticker is sure enough.
-
-    The packaged policy is sure of most rendered stickers: whoever wants to try the operator's page would wait for a question.
-    """
-    policy = Policy.load(packaged).model_copy(update={"min_probability": 1.0})
-    with atomic_write(path, "w") as file:
-        yaml.safe_dump(policy.model_dump(mode="json", exclude_none=True), file, sort_keys=False)
-    return path
 
 
 def _prepare(out: Path) -> None:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering import RenderedScene, SceneSpec, render, sample_scene
+from sticker_uq.lab.rendering.scene_variants import sticker_on_logo
 from sticker_uq.scene import FloatArray, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
 
@@ -28,6 +29,8 @@ TOUCH_IOU = 0.3
 """Lowest overlap of an object with the goal's box for the blade to touch it."""
 
 
+_ON_LOGO = 0.4
+"""Nearness of sticker and logo at which the packaged policy asks about 18 of 20 laptops, and a person can tell the two apart."""
 SENSOR_NOISE = 3
 """Highest difference of a pixel between two pictures of the same scene, grey levels."""
 ImageArray = NDArray[np.uint8]
@@ -49,6 +52,9 @@ class SimulationSettings(BaseModel):
     seed: int = Field(7, ge=0, description="Seed of the laptops; laptop i is scene seed + i")
     laptops: int = Field(0, ge=0, description="Number of laptops; 0: unlimited")
     max_stickers: int = Field(6, ge=0, le=8, description="Highest number of stickers on one laptop")
+    hard: bool = Field(
+        False, description="Whether every laptop has two stickers or more, one of them partly on a logo"
+    )
     width_px: int = Field(960, ge=160, le=4096, description="Width of the images, px")
     height_px: int = Field(720, ge=120, le=4096, description="Height of the images, px")
     rate: float = Field(4.0, ge=0.1, le=60.0, description="Rate of the images, Hz")
@@ -188,7 +194,11 @@ class SimulatedCell:
     def _place(self, index: int) -> None:
         seed = self.settings.seed + index
         count = int(np.random.default_rng([seed, 0xC0]).integers(0, self.settings.max_stickers + 1))
-        self._show(sample_scene(seed, stickers=count))
+        if self.settings.hard:
+            scene = sticker_on_logo(sample_scene(seed, stickers=max(count, 2)), _ON_LOGO)
+        else:
+            scene = sample_scene(seed, stickers=count)
+        self._show(scene)
         stickers = len(self._scene.stickers)
         self.records.append(LaptopRecord(f"laptop-{self.settings.seed}-{index + 1}", seed, stickers))
 

@@ -14,11 +14,9 @@ from typer.testing import CliRunner
 import sticker_uq.cli as cli
 from sticker_uq.evaluation.replay.recording import read_recording
 from sticker_uq.gate import Policy
-from sticker_uq.gate.judge import judge
 from sticker_uq.io.bags import Bag
-from sticker_uq.scene import ObjectClass, Outcome
+from sticker_uq.io.share import share_folder
 from sticker_uq.testing.bench import running_bench
-from sticker_uq.testing.scenes import assessment, observed
 from test.helpers.cell import write_parameters
 
 pytestmark = pytest.mark.timeout(600)  # four processes start, two of them load torch
@@ -108,14 +106,17 @@ def test_it_does_not_overwrite_what_it_did_not_make(tmp_path):
     assert (tmp_path / "thesis.txt").exists()
 
 
-@pytest.mark.parametrize(("options", "outcome"), [((), Outcome.WORK), (("--person", "console"), Outcome.ASK)])
-def test_who_wants_to_answer_is_asked(tmp_path, monkeypatch, options, outcome):
+@pytest.mark.parametrize(("options", "hard"), [((), False), (("--person", "console"), True)])
+def test_who_wants_to_answer_gets_hard_laptops_under_the_packaged_policy(
+    tmp_path, monkeypatch, options, hard
+):
     started = []
     monkeypatch.setattr("sticker_uq.cli.demo._run", lambda specs, *_: started.extend(specs) or "not started")
     CliRunner().invoke(cli.app, ["demo", *options, "--out", str(tmp_path / "out")])
     [policy] = [spec.parameters["policy"] for spec in started if spec.name == "supervisor"]
-    certain = assessment(observed(label=ObjectClass.STICKER))
-    assert judge(certain, Policy.load(policy)).outcome is outcome
+    assert Policy.load(policy) == Policy.load(share_folder() / "config" / "policy.yaml")
+    [simulation] = [spec.parameters for spec in started if spec.name == "cell_sim"]
+    assert simulation.get("hard", False) is hard
 
 
 def test_it_refuses_a_domain_in_which_somebody_is_and_removes_nothing(ros_domain, tmp_path):

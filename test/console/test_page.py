@@ -218,7 +218,7 @@ def test_everything_from_the_cell_is_text(operator):
 
 
 def test_plain_words_come_first_and_numbers_when_they_are_wanted(operator):
-    close = reason("below_limit", "sticker_probability", 0.99991, 1.0)
+    close = reason("below_limit", "sticker_probability", 0.99991, 0.99999)
     stopped = reason("arm_reported", "stale_permit", None, None, detail="the permit expired 50 ms ago")
     operator.see(asked(BOX, reason(), close, reason("above_limit", "logo_overlap", 0.156, 0.1), stopped))
     why, details = operator.page.locator("#objects .why"), operator.page.locator("#objects details p")
@@ -231,6 +231,14 @@ def test_plain_words_come_first_and_numbers_when_they_are_wanted(operator):
     expect(details).to_contain_text("Uncertainty about the class (entropy, bit) 1.02, highest allowed 0.9")
     expect(details).to_contain_text("0.9999, lowest allowed 1")
     expect(details).to_contain_text("the permit expired 50 ms ago")
+
+
+def test_limits_that_nothing_reaches_are_named_as_the_reason(operator):
+    operator.see(asked(BOX, reason("below_limit", "sticker_probability", 0.999996, 1.0)))
+    why = operator.page.locator("#objects .why")
+    expect(why).to_have_text("It is set up to ask about every sticker")
+    operator.see(asked(BOX, reason("below_limit", "sticker_probability", 0.4, 0.9)), identity="r2")
+    expect(why).to_have_text("It may not be a sticker")
 
 
 def test_keys_alone_are_enough(operator):
@@ -703,7 +711,8 @@ def test_health_and_history_are_kept_by_the_cell_not_by_the_page(operator):
     expect(operator.page.locator("#health")).to_contain_text(f"Pictures: {missing}")
 
 
-def test_a_part_without_words_is_shown_with_its_level(operator):
+def test_a_part_without_words_is_shown_with_its_level(operator, monkeypatch):
+    monkeypatch.setattr("sticker_uq.console.state.HEALTH_FRESH_S", 600.0)  # whatever else runs on the machine
     operator.state.report("supervisor", "lifecycle", 0, "active")
     operator.state.report("detector", "perception", 1, "")
     operator.page.click("#health-title")

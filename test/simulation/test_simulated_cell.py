@@ -8,6 +8,7 @@ import pytest
 
 from sticker_uq.scene import ObjectClass
 from sticker_uq.simulation.simulated_cell import LaptopRecord, SimulatedCell, SimulationSettings, Touch
+from sticker_uq.uncertainty import iou_matrix
 
 SMALL = {"width_px": 320, "height_px": 240}
 
@@ -74,6 +75,19 @@ def test_the_same_seed_gives_the_same_laptops():
         cell.hand_over()
     assert cells[0].records == cells[1].records
     assert np.array_equal(cells[0].picture(), cells[1].picture())
+
+
+def test_hard_laptops_have_a_sticker_on_a_logo():
+    overlapping = 0
+    for seed in range(10):
+        cell = SimulatedCell(SimulationSettings(seed=seed, hard=True, **SMALL))
+        assert cell.record.stickers >= 2
+        stickers, logos = (
+            cell._truth.boxes[cell._truth.labels == label]
+            for label in (ObjectClass.STICKER, ObjectClass.LOGO)
+        )
+        overlapping += bool(len(logos)) and bool((iou_matrix(stickers, logos) > 0).any())
+    assert overlapping >= 8, "a logo may be covered altogether"
 
 
 def test_failures_come_at_the_given_rate():

@@ -51,6 +51,7 @@ export const STRINGS = {
   verdicts: { remove: "peel", keep: "leave", ask: "", unknown: "" },
   answers: { remove: "Peel it", keep: "Leave it", not_there: "Nothing is there", missed: "Missed sticker: peel it" },
   answerHints: { remove: "it is a sticker", keep: "logo, label, part of the lid", not_there: "no object of its own" },
+  asksAlways: "It is set up to ask about every sticker",
   details: "Details",
   sceneTitle: "Or one answer for the whole picture",
   scenes: { rescan: "Look again", clean: "No sticker is left", skip_laptop: "Finish it by hand", fault: "Something is wrong" },
@@ -365,6 +366,7 @@ export function plain(reasons) { return [...new Set(reasons.map(plainly).filter(
 export function numbers(reasons) { return sayAll(reasons.filter((reason) => say(reason) !== plainly(reason))); }
 
 function plainly(reason) {
+  if (reason.code === "below_limit" && reason.limit >= 1) return STRINGS.asksAlways; // nothing is ever that sure
   const doubt = ["above_limit", "below_limit"].includes(reason.code) && Object.hasOwn(STRINGS.doubts, reason.subject);
   if (doubt) return STRINGS.doubts[reason.subject];
   const words = own(STRINGS.plain, reason.code);
