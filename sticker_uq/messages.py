@@ -54,6 +54,8 @@ class BlockReason(IntFlag):
     PANEL = 67108864
     UNCALIBRATED = 134217728
     # 268435456 was SECOND_VIEW until 0.3.0: it stays reserved
+    SECOND_IMAGE_PUBLISHER = 536870912
+    SECOND_SCENE_PUBLISHER = 1073741824
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -90,6 +92,8 @@ BLOCK_REASONS = {
     "audit": "what happens cannot be recorded",
     "second_gate_publisher": "another supervisor publishes the gate",
     "unknown_gate_publisher": "another gate publisher cannot be received",
+    "second_image_publisher": "not exactly one publisher offers the camera's images",
+    "second_scene_publisher": "another detector publishes scenes",
 }
 """Why the gate is closed, by the names of ``GateState.REASON_*`` in lower case; the order in which they are listed."""
 
@@ -138,6 +142,10 @@ BLOCK_ADVICE = {
     "second_gate_publisher": "stop one of the two supervisors, or give each cell its own `namespace` or ROS domain",
     "unknown_gate_publisher": "stop what else publishes `gate` (`ros2 topic info -v gate`), or wait 4 s after a supervisor "
     "died",
+    "second_image_publisher": "stop all but one of the named nodes, or give each camera its own topic; a driver that was killed "
+    "counts until its discovery lease has ended (Fast DDS: 20 s, with `config/fastdds.xml` 4 s)",
+    "second_scene_publisher": "stop all but one of the named nodes, or give each cell its own `namespace` or ROS domain; a "
+    "detector that was killed counts for 4 s",
 }
 """What to do about each reason, for docs/howto/troubleshooting.md; the same names in the same order."""
 
@@ -337,6 +345,8 @@ MESSAGES = {
     "image_without_size": "the image size is {width} x {height} px",
     "image_without_digest": "image_digest is empty",
     "decision_inconsistent": "the decision allows the removal of something that is no stable sticker",
+    "image_publishers": "{count} publishers of the camera's images: {names}",
+    "image_publishers_unknown": "the detector does not say which node publishes the camera's images (image_publishers is empty)",
     "image_late": "the image was {seconds} s old on arrival",
     "image_repeats": "consecutive images with identical pixels: {count}",
     "stamp_invalid": "the image timestamp is zero or negative",
@@ -402,6 +412,7 @@ MESSAGES = {
     "audit_behind": "the disk is behind: an audit entry has waited for {seconds} s",
     "other_gate_publishers": "supervisor {names} publishes the gate, too",
     "gate_publishers_not_received": "other publishers of {topic} that cannot be received: {count}",
+    "scene_publishers": "{count} publishers of {topic}: {names}",
     "policy_uncalibrated": "no permit on policy {policy}, which has no guarantee: make one with `sticker-uq calibrate`, or set "
     "allow_uncalibrated",
     "policy_releases_unfamiliar": "no permit on policy {policy}, which releases without novelty (unmeasured_novelty: "

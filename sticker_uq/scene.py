@@ -373,7 +373,7 @@ class ImageCheck:
 
     ``problem``: why it cannot be used, empty when it can; without a usable image ``image_size`` (width, height) px is (0, 0) and
     ``exposure`` None. ``repeats``: images in a row, this one included, with exactly these pixels. ``previous_stamp_ns``: stamp
-    of the image that arrived before it, 0 for the first.
+    of the image that arrived before it, 0 for the first. ``image_publishers``: as in :class:`SceneAssessment`.
     """
 
     stamp_ns: int
@@ -383,6 +383,7 @@ class ImageCheck:
     exposure: Exposure | None = None
     repeats: int = 1
     previous_stamp_ns: int = 0
+    image_publishers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -393,7 +394,8 @@ class SceneAssessment:
     height) px; ``model_hash`` and ``settings_hash`` say what made it; ``timings`` maps a stage to milliseconds and is not part
     of the identity of the assessment; ``exposure`` is None when it was not measured; ``panel_hash`` says which monitors had
     a vote, empty where none had; ``device``: what computed it, "cpu" or as in "cuda:0 NVIDIA H200", and ``precision``: in which
-    numbers, both empty where that is unknown.
+    numbers, both empty where that is unknown. ``image_publishers``: the nodes that published the camera's images then, one for
+    each publisher; None for an image that no node published.
     """
 
     stamp_ns: int
@@ -416,6 +418,7 @@ class SceneAssessment:
     panel_hash: str = ""
     device: str = ""
     precision: str = ""
+    image_publishers: tuple[str, ...] | None = None
 
     @property
     def device_kind(self) -> str:
@@ -423,7 +426,8 @@ class SceneAssessment:
         return self.device.partition(":")[0]
 
     def to_bytes(self) -> bytes:
-        """The plain bytes of a scene's assessment for its digest: all but timings, saliency map, device and its precision.
+        """The plain bytes of a scene's assessment for its digest: all but timings, saliency map, image publishers, device
+        and its precision.
 
         The hash of the settings tells what of device and precision changes a result.
 
@@ -431,7 +435,9 @@ class SceneAssessment:
         of the time before there was one, so that recordings of that time keep their decisions.
         """
         panel = () if self.panel_hash else ("panel_hash", "monitors")
-        plain = to_plain(self, leave_out=("timings", "saliency", "device", "precision", *panel))
+        plain = to_plain(
+            self, leave_out=("timings", "saliency", "device", "precision", "image_publishers", *panel)
+        )
         return json.dumps(plain, sort_keys=True).encode()
 
     @cached_property

@@ -26,6 +26,8 @@ ORDERED_STOP = (
     | BlockReason.AUDIT
     | BlockReason.SECOND_GATE_PUBLISHER
     | BlockReason.UNKNOWN_GATE_PUBLISHER
+    | BlockReason.SECOND_IMAGE_PUBLISHER
+    | BlockReason.SECOND_SCENE_PUBLISHER
 )
 """A removal that was stopped for these reasons, not because of the arm or the scenes, was no failed attempt."""
 

@@ -195,6 +195,7 @@ def facts_of(
         calibration=calibration,
         panel_hash=assessment.panel_hash,
         invalid=range_problem(assessment, policy),
+        image_publishers=assessment.image_publishers,
     )
 
 

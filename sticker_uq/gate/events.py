@@ -168,7 +168,8 @@ class Fault:
 class Impediment:
     """Gate event: something outside of scenes, arm and operator forbids a permit, or (without ``detail``) no longer does.
 
-    ``reason`` is ``AUDIT``, ``SECOND_GATE_PUBLISHER``, ``UNKNOWN_GATE_PUBLISHER`` or ``UNCALIBRATED``.
+    ``reason`` is ``AUDIT``, ``SECOND_GATE_PUBLISHER``, ``UNKNOWN_GATE_PUBLISHER``, ``SECOND_SCENE_PUBLISHER`` or
+    ``UNCALIBRATED``.
     """
 
     reason: BlockReason

@@ -63,25 +63,22 @@ def problems_of(
     ``picture`` are the pixels seen last, those of this scene included. A failed scene, or one that the policy refuses to
     judge, is not checked any further.
     """
+    others = tuple(_publishers(facts.image_publishers))
     refused = next((reason for reason in decision.reasons if reason.code in POLICY_REFUSALS), None)
     if refused is not None and facts.usable:
-        return ((BlockReason.ASSUMPTION, refused),)
+        return (*others, (BlockReason.ASSUMPTION, refused))
     if not facts.usable or decision.outcome not in (Outcome.WORK, Outcome.ASK, Outcome.CLEAN):
-        return (
-            (
-                BlockReason.FAILED_SCENE,
-                decision.reasons[0] if decision.reasons else Reason("scene_not_judged"),
-            ),
-        )
+        failed = decision.reasons[0] if decision.reasons else Reason("scene_not_judged")
+        return (*others, (BlockReason.FAILED_SCENE, failed))
     previous_ns = before.scene.stamp_ns if before.scene is not None else None
-    found = (
+    return (
+        *others,
         *_content(facts, decision, settings),
         *_time(facts.stamp_ns, previous_ns, now_ns, settings),
         *_pixels(facts, picture, settings),
         *_origin(facts, before),
         *_places(decision, poses, settings),
     )
-    return found
 
 
 def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings) -> Iterator[Problem]:
@@ -107,12 +104,14 @@ def image_problems(
 
     An image that cannot be used, or comes from elsewhere than the ones before, is not checked any further.
     """
+    others = tuple(_publishers(check.image_publishers))
     if check.problem:
-        return ((BlockReason.FAILED_SCENE, Reason.of("image_unusable", detail=check.problem)),)
+        return (*others, (BlockReason.FAILED_SCENE, Reason.of("image_unusable", detail=check.problem)))
     source = (check.frame_id, check.image_size)
     if before.reference is not None and source != before.reference.source:
-        return ((BlockReason.SOURCE_CHANGED, _another_source(before.reference.source, source)),)
+        return (*others, (BlockReason.SOURCE_CHANGED, _another_source(before.reference.source, source)))
     found = [
+        *others,
         *_time(check.stamp_ns, check.previous_stamp_ns, now_ns, settings),
         *_light(check.exposure, settings),
     ]
@@ -122,6 +121,15 @@ def image_problems(
     if settings.frozen_images and check.repeats >= settings.frozen_images:
         found.append((BlockReason.FROZEN_IMAGE, Reason.of("image_repeats", count=check.repeats)))
     return tuple(found)
+
+
+def _publishers(names: tuple[str, ...] | None) -> Iterator[Problem]:
+    """Images of two publishers show two places, or two times: nothing follows from several of them in a row."""
+    if names is not None and not names:
+        yield BlockReason.SECOND_IMAGE_PUBLISHER, Reason("image_publishers_unknown")
+    elif names is not None and len(names) > 1:
+        several = Reason.of("image_publishers", names=", ".join(sorted(names)), count=len(names))
+        yield BlockReason.SECOND_IMAGE_PUBLISHER, several
 
 
 def _time(stamp_ns: int, previous_ns: int | None, now_ns: int, settings: GateSettings) -> Iterator[Problem]:

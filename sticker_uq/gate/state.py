@@ -36,7 +36,7 @@ class SceneFacts:
     """What the gate itself checks of a scene. ``finite``: every box and probability and every metric that must be is.
 
     ``calibration`` tells one camera calibration from another, empty when none is known. ``invalid``: a value that cannot have
-    been measured, None when there is none.
+    been measured, None when there is none. ``image_publishers``: as in :class:`~sticker_uq.scene.SceneAssessment`.
     """
 
     stamp_ns: int
@@ -52,6 +52,7 @@ class SceneFacts:
     calibration: str = ""
     panel_hash: str = ""
     invalid: Reason | None = None
+    image_publishers: tuple[str, ...] | None = None
 
     @property
     def source(self) -> tuple[str, tuple[int, int]]:

@@ -179,7 +179,7 @@ def _details(state: GateState, reasons: BlockReason) -> tuple[Reason, ...]:
 
 
 def _activated(context: StepContext, _: Activated) -> None:
-    context.set(active=True, scene=None, silent_ticks=0)
+    context.set(active=True, scene=None, problems=(), silent_ticks=0)
 
 
 def _deactivated(context: StepContext, _: Deactivated) -> None:
@@ -198,6 +198,8 @@ def _impeded(context: StepContext, event: Impediment) -> None:
     others = [item for item in context.state.impediments if item[0] is not event.reason]
     if event.detail is not None:
         others.append((event.reason, event.detail))
+    elif len(others) < len(context.state.impediments):
+        context.set(counts_after_ns=context.now)  # scenes under way may come from what has just ended
     context.set(impediments=tuple(others))
 
 

@@ -79,9 +79,9 @@ class StepContext:
         if state.permit is not None and not state.permit.open:
             # other reasons are still in the state by themselves; the goal may outlast a hold or a stale scene
             reasons |= state.permit.revoked & BlockReason.CONTRADICTED or BlockReason.ARM_FAILED
+        reasons |= state.problem
         if state.scene is None:
             return reasons | BlockReason.NO_SCENE
-        reasons |= state.problem
         if self._stale():
             reasons |= BlockReason.STALE_SCENE
         return reasons

@@ -80,6 +80,7 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
         panel_hash=getattr(message, "panel_hash", ""),
         device=getattr(message, "device", ""),
         precision=getattr(message, "precision", ""),
+        image_publishers=_publishers_from_msg(message),
     )
 
 
@@ -94,6 +95,7 @@ def image_check_from_msg(message: Any) -> sc.ImageCheck:
         exposure=_exposure_from_msg(message.exposure),
         repeats=message.repeats,
         previous_stamp_ns=stamp_to_ns(message.previous_stamp),
+        image_publishers=_publishers_from_msg(message),
     )
 
 
@@ -190,6 +192,11 @@ def _object_from_msg(message: Any) -> sc.ObservedObject:
 def _metrics_from_msg(message: Any) -> dict[str, float]:
     """The metrics in ``message`` by name; NaN for one that is newer than the recording."""
     return {name: getattr(message, name, math.nan) for name in sc.METRICS}
+
+
+def _publishers_from_msg(message: Any) -> tuple[str, ...] | None:
+    names = getattr(message, "image_publishers", None)  # older recordings lack it
+    return None if names is None else tuple(map(str, names))
 
 
 def _exposure_from_msg(message: Any) -> sc.Exposure | None:

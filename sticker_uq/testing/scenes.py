@@ -112,5 +112,6 @@ def assessment(
         if dil is None
         else Localization(100.0, 100.0 * dil, dil, 0.5, unexplained_objectness=0.0, scene_distance=0.5),
         exposure=Exposure(90.0, 0.02, 0.01),
+        image_publishers=("/camera",),
     )
     return replace(scene, **changes)

@@ -9,12 +9,13 @@ from collections import Counter
 
 import pytest
 
-from sticker_uq.gate import Phase, step
+from sticker_uq.gate import BlockReason, Phase, step
 from sticker_uq.gate.events import (
     Activated,
     ArmReady,
     Event,
     Hold,
+    Impediment,
     Release,
     RemovalCode,
     RemovalFinished,
@@ -108,6 +109,7 @@ def test_no_state_is_a_dead_end(reached: list[Node]) -> None:
     for node in reached[::5]:
         state, now = node.state, node.now
         events: list[Event] = [Activated(), Release(), ArmReady(True)]
+        events += [Impediment(BlockReason.SECOND_SCENE_PUBLISHER, None)]
         events += [
             RemovalFinished(state.goals, RemovalCode.MOTION_FAILED),
             Reset(),

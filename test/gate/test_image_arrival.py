@@ -7,12 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sticker_uq.gate import BlockReason, GateSettings, Phase
-from sticker_uq.gate.events import CancelGoal, ImageArrived, SendGoal
-from sticker_uq.scene import Exposure, ImageCheck
+from sticker_uq.gate.events import CancelGoal, DeclareDone, ImageArrived, Impediment, SendGoal
+from sticker_uq.messages import texts_of
+from sticker_uq.scene import Exposure, ImageCheck, Status
 from sticker_uq.testing.scenes import MS, SECOND, SIZE
+from test.helpers.exploration import DETECTORS
 from test.helpers.gate import (
+    CANCELLED,
     SETTINGS,
     STICKER,
     Cell,
@@ -74,6 +79,16 @@ IMPLAUSIBLE: dict[str, tuple[Callable[[Cell], dict[str, Any]], BlockReason, str]
         lambda _: {"image_size": (320, 240)},
         BlockReason.SOURCE_CHANGED,
         "image_source_changed",
+    ),
+    "of two cameras": (
+        lambda _: {"image_publishers": ("/camera", "/usb_cam")},
+        BlockReason.SECOND_IMAGE_PUBLISHER,
+        "image_publishers",
+    ),
+    "of nobody knows whom": (
+        lambda _: {"image_publishers": ()},
+        BlockReason.SECOND_IMAGE_PUBLISHER,
+        "image_publishers_unknown",
     ),
     "other frame": (lambda _: {"frame_id": "lid"}, BlockReason.SOURCE_CHANGED, "image_source_changed"),
 }
@@ -166,3 +181,95 @@ def test_an_image_from_elsewhere_is_asked_nothing_more() -> None:
     """It may not have been decoded yet: nobody knows how bright it is."""
     cell = arrives(removing(), image_size=(6000, 4000), exposure=None)
     assert [reason for reason, _ in cell.state.problems] == [BlockReason.SOURCE_CHANGED]
+
+
+# --- two cameras on one topic -----------------------------------------------------------------------------------------------
+
+CAMERA, OTHER = "/camera", "/usb_cam"
+SHOWN = {"laptop": (STICKER,), "clean lid": ()}
+one_image = st.tuples(st.sampled_from(list(SHOWN)), st.floats(0.02, 0.4), st.booleans())
+
+
+@given(
+    images=st.lists(one_image, max_size=40),
+    make=st.sampled_from([running, permitted, removing, verifying]),
+    found=st.sampled_from([(CAMERA, OTHER), (CAMERA, CAMERA), (CAMERA, OTHER, "(unnamed)")]),
+)
+def test_while_two_publish_nothing_is_permitted_and_no_laptop_is_done(
+    images: list[tuple[str, float, bool]], make: Make, found: tuple[str, ...]
+) -> None:
+    """Whatever the two show, in whatever order and at whatever rate, and whichever of check and scene comes first."""
+    cell = make()
+    arrives(cell, image_publishers=found)
+    assert not cell.state.open
+    before = len(cell.effects)
+    for shown, pause, check_first in images:
+        cell.wait(pause)
+        if check_first:
+            arrives(cell, image_publishers=found)
+        cell.scene(*SHOWN[shown], image_publishers=found)
+        assert cell.state.reasons & BlockReason.SECOND_IMAGE_PUBLISHER
+        assert all(name in texts_of(cell.state.details) for name in found)
+        if not check_first:
+            arrives(cell, image_publishers=found)
+    assert not any(isinstance(effect, SendGoal | DeclareDone) for effect in cell.effects[before:])
+    assert cell.state.verification is None or not cell.state.verification.gone
+
+
+def test_when_one_of_two_cameras_has_gone_the_gate_counts_the_other_ones_scenes_anew() -> None:
+    """One camera after the other is a driver that was restarted: nothing latches."""
+    cell = running().scene(STICKER, times=K - 1)
+    arrives(cell, image_publishers=(CAMERA, OTHER))
+    under_way = cell.now - 15 * MS
+    for late in range(1, K + 2):
+        cell.scene(STICKER, stamp_ns=under_way + late, image_publishers=(CAMERA,))
+        assert cell.state.streak.count == 0
+    for _ in range(K):
+        assert not cell.sent(SendGoal)
+        arrives(cell.wait(0.1), image_publishers=(OTHER,)).scene(STICKER, image_publishers=(OTHER,))
+    assert cell.phase is Phase.PERMITTED
+
+
+def test_a_scene_under_way_does_not_hide_that_two_publish_now() -> None:
+    cell = running().scene(STICKER)
+    arrives(cell, image_publishers=(CAMERA, OTHER))
+    cell.scene(STICKER, image_publishers=(CAMERA, OTHER))
+    assert cell.state.problem == BlockReason.SECOND_IMAGE_PUBLISHER
+    arrives(cell, image_publishers=(CAMERA,))
+    assert cell.state.problem == BlockReason.SECOND_IMAGE_PUBLISHER, "only a scene opens"
+
+
+def test_two_cameras_are_named_whatever_else_is_wrong() -> None:
+    for changes in (
+        {"problem": "no data"},
+        {"image_size": (320, 240)},
+        {"exposure": Exposure(2.0, 1.0, 0.0)},
+    ):
+        cell = arrives(removing(), image_publishers=(CAMERA, OTHER), **changes)
+        assert "image_publishers" in cell.details, changes
+    cell = removing().scene(STICKER, status=Status.FAILED, image_publishers=(CAMERA, OTHER))
+    assert "image_publishers" in cell.details
+
+
+def test_images_of_two_cameras_are_named_before_the_first_scene() -> None:
+    cell = arrives(running(), image_publishers=(CAMERA, OTHER))
+    assert cell.state.reasons == BlockReason.NO_SCENE | BlockReason.SECOND_IMAGE_PUBLISHER
+
+
+def test_an_image_that_no_node_published_needs_no_publisher() -> None:
+    """A recording that is replayed."""
+    assert running().scene(STICKER, times=K, image_publishers=None).sent(SendGoal)
+
+
+def test_scenes_of_two_detectors_open_nothing_and_those_under_way_do_not_count() -> None:
+    two = Impediment(BlockReason.SECOND_SCENE_PUBLISHER, DETECTORS)
+    cell = removing()
+    cell.send(two)
+    assert cell.sent(CancelGoal) == [CancelGoal(1)]
+    finish(cell, CANCELLED)
+    cell.scene(times=K + 2)
+    cell.send(Impediment(BlockReason.SECOND_SCENE_PUBLISHER, None))
+    cell.scene(times=K, stamp_ns=cell.now - 15 * MS)
+    assert not cell.sent(DeclareDone)
+    assert cell.state.attempts == (), "a removal that was stopped for it has not failed"
+    assert len(cell.scene(STICKER, times=K).sent(SendGoal)) == 2

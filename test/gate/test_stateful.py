@@ -9,7 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sticker_uq.gate import Answer, OperatorAnswer, Phase, SceneAnswer
+from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, SceneAnswer
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.events import (
     Activated,
@@ -22,6 +22,7 @@ from sticker_uq.gate.events import (
     GoalRejected,
     Hold,
     ImageArrived,
+    Impediment,
     Release,
     RemovalCode,
     RemovalFinished,
@@ -30,6 +31,7 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.scene import Exposure, ImageCheck, ObjectClass, ObservedObject, Status
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, SIZE, SURE, THERE, observed, rarely_seen
+from test.helpers.exploration import DETECTORS, LIT
 from test.helpers.gate import Cell, running
 
 pytestmark = pytest.mark.timeout(600)
@@ -58,6 +60,8 @@ oddities: list[dict[str, Any]] = [
     {"age": 0.5},
     {"age": 2.0},
     {"age": -1.0},
+    {"image_publishers": ("/camera", "/usb_cam")},
+    {"image_publishers": ()},
     {"dil": None},
     {"dil": 0.9},
 ]
@@ -162,6 +166,9 @@ class GateMachine(RuleBasedStateMachine):
             ImageArrived(ImageCheck(now, "camera", "test")),
             ImageArrived(ImageCheck(now, "camera", "", SIZE, Exposure(120.0, 0.0, 0.0))),
             ImageArrived(ImageCheck(now, "camera", "", SIZE, Exposure(2.0, 1.0, 0.0))),
+            ImageArrived(ImageCheck(now, "camera", "", SIZE, LIT, image_publishers=("/camera", "/usb_cam"))),
+            Impediment(BlockReason.SECOND_SCENE_PUBLISHER, DETECTORS),
+            Impediment(BlockReason.SECOND_SCENE_PUBLISHER, None),
             ArmReady(False),
             ArmLost(),
             ArmReady(True),

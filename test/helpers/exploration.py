@@ -11,6 +11,7 @@ from functools import cache
 
 from sticker_uq.gate import (
     Answer,
+    BlockReason,
     GateState,
     OperatorAnswer,
     OperatorAnswers,
@@ -33,6 +34,7 @@ from sticker_uq.gate.events import (
     GoalRejected,
     Hold,
     ImageArrived,
+    Impediment,
     Release,
     RemovalCode,
     RemovalFinished,
@@ -71,6 +73,8 @@ from test.helpers.gate import (
 MOMENT = MS
 PAUSE = 1100 * MS  # longer than lease, scene age, acceptance and cancellation
 LIT = Exposure(120.0, 0.0, 0.0)
+TWO = ("/camera", "/usb_cam")
+DETECTORS = Reason.of("scene_publishers", topic="/scene", count=2, names="/detector, /detector")
 APPROVED = OperatorAnswers().remember([OperatorAnswer(Answer.REMOVE, HERE)])
 
 Make = Callable[[GateState, int], Event | None]
@@ -93,6 +97,7 @@ def template(name: str) -> Template:
         "not finite": assessment(observed(mutual_information=float("nan"))),
         "other size": assessment(sticker, image_size=(320, 240)),
         "dark": assessment(sticker, exposure=Exposure(2.0, 0.99, 0.0)),
+        "of two cameras": assessment(sticker, image_publishers=TWO),
         "logo over it": assessment(sticker, observed((160.0, 140.0, 200.0, 180.0), ObjectClass.LOGO)),
         "forged logo": assessment(logo),
         "forged rare": assessment(unstable=[rarely_seen()]),
@@ -114,10 +119,11 @@ def scene(name: str, age: int = MOMENT) -> Make:
     return make
 
 
-def image(problem: str = "", exposure: Exposure = LIT) -> Make:
+def image(problem: str = "", exposure: Exposure = LIT, publishers: tuple[str, ...] = ("/camera",)) -> Make:
     def make(state: GateState, now: int) -> Event:
         source = ("camera", SIZE) if state.reference is None else state.reference.source
-        return ImageArrived(ImageCheck(now - MOMENT, source[0], problem, source[1], exposure))
+        check = ImageCheck(now - MOMENT, source[0], problem, source[1], exposure, image_publishers=publishers)
+        return ImageArrived(check)
 
     return make
 
@@ -178,6 +184,7 @@ ALPHABET: dict[str, tuple[Make, int]] = {
             "not finite",
             "other size",
             "dark",
+            "of two cameras",
             "logo over it",
             "forged logo",
             "forged rare",
@@ -191,6 +198,9 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "image: good": (image(), MOMENT),
     "image: dark": (image(exposure=Exposure(2.0, 0.99, 0.0)), MOMENT),
     "image: unusable": (image(problem="test"), MOMENT),
+    "image: of two cameras": (image(publishers=TWO), MOMENT),
+    "detectors: two": (always(Impediment(BlockReason.SECOND_SCENE_PUBLISHER, DETECTORS)), MOMENT),
+    "detectors: one": (always(Impediment(BlockReason.SECOND_SCENE_PUBLISHER, None)), MOMENT),
     "tick": (ticking, MOMENT),
     "pause": (ticking, PAUSE),
     "clock goes back": (leaping, -3 * PAUSE),
@@ -245,7 +255,7 @@ def abstract(state: GateState, now: int) -> Hashable:
     permit, check, scene, streak = state.permit, state.verification, state.scene, state.streak
     return (
         (state.active, state.held, bool(state.fault), state.arm_ready, state.skipped, state.done),
-        bool(state.problems),
+        (bool(state.problems), bool(state.impediments)),
         state.picture and min(state.picture.count, SETTINGS.frozen_images),
         scene is None or (now - scene.stamp_ns >= PAUSE // 2, scene.stamp_ns <= state.counts_after_ns),
         state.reference is not None and (state.reference.source, state.reference.judges),

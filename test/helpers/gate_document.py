@@ -27,6 +27,7 @@ DEPTH = 2
 _FAMILIES = {
     "scene": "scenes",
     "image": "images",
+    "detectors": "detectors",
     "tick": "time",
     "pause": "time",
     "clock": "clock",

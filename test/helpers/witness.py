@@ -112,10 +112,14 @@ class Witness:
             self.digest = event.facts.image_digest or self.digest
         if isinstance(event, ImageArrived):
             assert not after.open or before.open, "an image opened the gate"
-            if event.check.problem or not _lit(event.check, settings):
+            alone = _of_one_publisher(event.check)
+            if event.check.problem or not _lit(event.check, settings) or not alone:
                 self.refused_ns = now
                 self.history.clear()
                 assert not after.open, "open although the image that has just arrived shows nothing"
+            assert alone or after.reasons & BlockReason.SECOND_IMAGE_PUBLISHER, (
+                "two cameras, and no word of it"
+            )
         if self._closed(after, now, settings):
             self.history.clear()
             assert not after.open, "open although something closes it"
@@ -202,6 +206,7 @@ class Witness:
             facts.usable
             and facts.finite
             and _lit(facts, settings)
+            and _of_one_publisher(facts)
             and min(facts.image_size) > 0
             and max(0, self.refused_ns) < facts.stamp_ns <= now + round(settings.max_clock_skew_s * SECOND)
             and event.decision.outcome in (Outcome.WORK, Outcome.ASK, Outcome.CLEAN)
@@ -230,6 +235,8 @@ class Witness:
             or not scene.usable
             or not scene.finite
             or not _lit(scene, settings)
+            or not _of_one_publisher(scene)
+            or bool(after.impediments)
             or now - scene.stamp_ns >= limit
             or now - after.received_ns >= limit
         )
@@ -331,6 +338,11 @@ def _lit(facts: SceneFacts | ImageCheck, settings: GateSettings) -> bool:
     if facts.exposure is None:
         return settings.max_saturated_share == 1.0
     return settings.min_image_level <= facts.exposure.mean_level <= settings.max_image_level
+
+
+def _of_one_publisher(facts: SceneFacts | ImageCheck) -> bool:
+    """Whether the image can only come from one place: exactly one node publishes them, or no node at all."""
+    return facts.image_publishers is None or len(facts.image_publishers) == 1
 
 
 def _slightly_unsure(verdict: ObjectVerdict) -> bool:

@@ -14,6 +14,7 @@ const PARTICULAR = {
   clock: ["clock_ahead", "clock_back", "stamp_in_future"], stamp_order: ["stamp_invalid", "stamp_unchanged", "stamp_backwards"],
   source_changed: ["image_source_changed", "calibration_changed"], model_changed: ["weights_changed", "settings_changed", "panel_changed", "policy_changed"],
   second_gate_publisher: ["other_gate_publishers"], unknown_gate_publisher: ["gate_publishers_not_received", "listening_first"],
+  second_image_publisher: ["image_publishers", "image_publishers_unknown"], second_scene_publisher: ["scene_publishers"],
   uncalibrated: ["policy_uncalibrated", "policy_releases_unfamiliar"], unexplained: ["missed_place", "unexplained_objectness"], panel: ["monitors_object"],
   pose: ["calibration_unknown", "camera_info_missing", "lid_unknown", "frame_pose_unknown", "object_not_located"],
   assumption: ["drift", "wrong_removal", "missed_sticker", "policy_other_weights", "policy_other_settings", "policy_other_device", "policy_other_panel",

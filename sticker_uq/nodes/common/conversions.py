@@ -102,6 +102,7 @@ def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessm
         dil=localization_to_msg(scene),
         timings=[m.StageTime(stage=stage, ms=float(ms)) for stage, ms in scene.timings.items()],
         exposure=_exposure_to_msg(scene.exposure),
+        image_publishers=list(scene.image_publishers or ()),
     )
 
 
@@ -115,6 +116,7 @@ def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
         exposure=_exposure_to_msg(check.exposure),
         repeats=check.repeats,
         previous_stamp=ns_to_stamp(check.previous_stamp_ns),
+        image_publishers=list(check.image_publishers or ()),
     )
 
 

@@ -21,6 +21,7 @@ from sticker_uq.io.images import Transport
 from sticker_uq.io.topics import COMPRESSED
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import Level
+from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name
 
 Reliability = Literal["auto", "reliable", "best_effort"]
 
@@ -40,7 +41,9 @@ class ImageInput:
 
     With reliability ``auto`` it asks for reliable delivery if every publisher offers it (best effort loses
     large images easily) and for best effort otherwise (a reliable subscription would receive nothing); it
-    checks again whenever a publisher appears or disappears. Call all methods from the executor's thread.
+    checks again whenever a publisher appears or disappears. ``publishers`` names the nodes whose images can arrive, one name for
+    each publisher, those of the last images while there is none; ``joined`` is called when another one is found beside them.
+    Call all methods from the executor's thread.
     """
 
     def __init__(
@@ -50,12 +53,15 @@ class ImageInput:
         reliability: Reliability,
         deliver: Callable[[Any], None],
         topic: str = "image",
+        joined: Callable[[], None] = lambda: None,
     ) -> None:
         self._node = node
         self._type, suffix, self._type_name = TRANSPORTS[transport]
         self._name = topic + suffix
         self._reliability = reliability
         self._deliver = deliver
+        self._joined = joined
+        self.publishers: tuple[str, ...] = ()
         self.topic = node.resolve_topic_name(self._name)
         self.received = 0
         self.lost = 0
@@ -89,6 +95,7 @@ class ImageInput:
             self.profile = wanted
             self._node.destroy_subscription(self._subscription)
             self._subscription = self._subscribe()
+        self._count()
         level, message = self.state()
         fault = message if level == Level.ERROR else ""
         if fault and not self._told:
@@ -104,6 +111,11 @@ class ImageInput:
         publishers = self._publishers()
         now = time.monotonic()
         last = self._arrivals[-1] if self._arrivals else -math.inf
+        if publishers and len(self.publishers) > 1:
+            names = ", ".join(self.publishers)
+            return Level.ERROR, (
+                f"{self.topic}: {len(self.publishers)} publishers ({names}); the gate opens with exactly one: stop the others"
+            )
         if now - last < QUIET_S:
             if self._losses and now - self._losses[-1] < QUIET_S:
                 return Level.WARN, f"{self.topic}: images are lost on the way, {self.lost} so far; {BUFFERS}"
@@ -147,6 +159,9 @@ class ImageInput:
         self.received += 1
         self._sequence.received(info.get("publication_sequence_number"))
         self._arrivals.append(time.monotonic())
+        # a publisher is matched before its first image arrives; its event comes later
+        if self._subscription.get_publisher_count() != len(self.publishers):
+            self._count()
         self._deliver(message)
 
     def _on_lost(self, info: Any) -> None:
@@ -181,6 +196,14 @@ class ImageInput:
         self._published = bool(found)
         return found
 
+    def _count(self) -> None:
+        """Find out who publishes images that can arrive. Matching may know a publisher before discovery does, or after it."""
+        found = [publisher_name(one) for one in self._publishers() if not self._obstacle(one)]
+        found += [UNNAMED] * (self._subscription.get_publisher_count() - len(found))
+        before, self.publishers = self.publishers, tuple(sorted(found)) or self.publishers
+        if len(self.publishers) > max(len(before), 1):
+            self._joined()
+
     def _wanted(self, publishers: Sequence[TopicEndpointInfo]) -> QoSProfile:
         if self._reliability != "auto":
             reliable = self._reliability == "reliable"
@@ -192,19 +215,22 @@ class ImageInput:
 
     def _mismatch(self, publishers: Sequence[TopicEndpointInfo]) -> str:
         """Why none of ``publishers`` can reach this subscription; empty when one can."""
-        reasons = []
-        for publisher in publishers:
-            name = f"{publisher.node_namespace.rstrip('/')}/{publisher.node_name}"
-            compatibility, _ = qos_check_compatible(publisher.qos_profile, self.profile)
-            if publisher.topic_type != self._type_name:
-                reasons.append(
-                    f"{name} publishes {publisher.topic_type}, expected {self._type_name}: set image_transport"
-                )
-            elif compatibility == QoSCompatibility.ERROR:
-                reasons.append(
-                    f"{name} offers {qos.describe(publisher.qos_profile)} but {qos.describe(self.profile)} is asked for: "
-                    "set image_reliability"
-                )
-            else:
-                return ""
-        return f"incompatible publishers of {self.topic}: {'; '.join(reasons)}" if reasons else ""
+        reasons = [self._obstacle(publisher) for publisher in publishers]
+        return (
+            f"incompatible publishers of {self.topic}: {'; '.join(reasons)}"
+            if reasons and all(reasons)
+            else ""
+        )
+
+    def _obstacle(self, publisher: TopicEndpointInfo) -> str:
+        """Why images of ``publisher`` cannot reach this subscription; empty when they can."""
+        name = publisher_name(publisher)
+        if publisher.topic_type != self._type_name:
+            return f"{name} publishes {publisher.topic_type}, expected {self._type_name}: set image_transport"
+        compatibility, _ = qos_check_compatible(publisher.qos_profile, self.profile)
+        if compatibility == QoSCompatibility.ERROR:
+            return (
+                f"{name} offers {qos.describe(publisher.qos_profile)} but {qos.describe(self.profile)} is asked for: "
+                "set image_reliability"
+            )
+        return ""

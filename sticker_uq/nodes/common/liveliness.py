@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subscriptions that detect the death of a publisher's process within 0.2 s.
+"""Who publishes a topic, and subscriptions that detect the death of a publisher's process within 0.2 s.
 
 The middleware does so in its own threads (DDS LIVELINESS, kind AUTOMATIC): unlike a missing message, it does not mistake a busy
 interpreter for a dead one. It does not detect a process that hangs.
@@ -16,8 +16,23 @@ from rclpy.qos import QoSProfile
 from rclpy.subscription import Subscription
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 
+UNNAMED = "(unnamed)"
+"""Name of a publisher whose node discovery does not know, or not yet."""
 _PREFIX = 12
 """Bytes of an endpoint's GUID that identify its participant (RTPS 2.5, 8.2.4.1), common to all endpoints of one process."""
+
+
+def publisher_name(endpoint: TopicEndpointInfo, expected_type: str = "") -> str:
+    """The full name of the node of any ROS ``endpoint``, with its type where that is not ``expected_type``."""
+    if endpoint.node_name.startswith("_NODE_NAME_UNKNOWN"):
+        name = UNNAMED
+    else:
+        name = f"{endpoint.node_namespace.rstrip('/')}/{endpoint.node_name}"
+    return (
+        name
+        if endpoint.topic_type == expected_type or not expected_type
+        else f"{name} ({endpoint.topic_type})"
+    )
 
 
 def subscribe_with_liveliness(

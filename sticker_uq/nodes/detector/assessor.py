@@ -130,7 +130,7 @@ class Worker(threading.Thread):
                 self._count_failure(f"perception failed: {scene.status_text}")
         if self._mailbox.closed:
             return
-        feed.publish(scene)
+        feed.publish(scene, check.image_publishers)
         if device_failed:
             self._node.get_logger().fatal(
                 f"giving up: {scene.status_text}; every further image would fail in this process, a new one can use the device "

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -106,7 +106,14 @@ class CameraFeed:
         )
         self._dropped = lambda: receiver.inbox.dropped + mailbox.dropped_of(self.topic)
         transport, reliability = settings.image_transport, settings.image_reliability
-        source = self.input = ImageInput(self._node, transport, reliability, receiver.inbox.put, self.topic)
+        source = self.input = ImageInput(
+            self._node,
+            transport,
+            reliability,
+            lambda message: receiver.inbox.put((message, source.publishers)),
+            self.topic,
+            lambda: receiver.repeat_check(source.publishers),
+        )
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         timer = self._node.create_timer(CHECK_PERIOD_S, source.check, clock=steady)
         self.outputs.publish_labels(settings.score_floor)
@@ -120,10 +127,16 @@ class CameraFeed:
 
         return close
 
-    def publish(self, scene: SceneAssessment) -> None:
-        """Publish ``scene`` with the next number of this camera of the detector node; from any thread."""
+    def publish(self, scene: SceneAssessment, publishers: tuple[str, ...] | None) -> None:
+        """Publish ``scene`` with the next number of this camera of the detector node; from any thread.
+
+        ``publishers``: of the images, when the scene's image arrived; those of now count where they are more.
+        """
+        source = self.input
+        now = source.publishers if source else ()
         with self._publishing:
             self._sequence += 1
+            scene = replace(scene, image_publishers=max(publishers or (), now, key=len))
             self.outputs.publish(scene, self._sequence)
             self.counters.last_scene = scene
 

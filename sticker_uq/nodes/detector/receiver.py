@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 
 from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image
@@ -24,7 +25,8 @@ _LOG_PERIOD_S = 5.0
 
 class Receiver(threading.Thread):
     """Takes the newest message of one camera out of ``inbox``; calls ``publish_check`` with its check as soon as that is
-    known, and ``deliver`` with the check and the pixels, if any.
+    known, and ``deliver`` with the check and the pixels, if any. A message comes with the names of those who published images
+    when it arrived.
     """
 
     def __init__(
@@ -34,17 +36,18 @@ class Receiver(threading.Thread):
         deliver: Callable[[ImageCheck, Picture | None], None],
     ) -> None:
         super().__init__(name="receiver", daemon=True)
-        self.inbox: Mailbox[Image | CompressedImage] = Mailbox()
+        self.inbox: Mailbox[tuple[Image | CompressedImage, tuple[str, ...]]] = Mailbox()
         self._node = node
         self._publish_check = publish_check
         self._deliver = deliver
         self._inspector = ImageInspector()
+        self._newest: ImageCheck | None = None
 
     def run(self) -> None:
         """Decode the detector node's images until the inbox is closed."""
-        while (message := self.inbox.take()) is not None:
+        while (arrived := self.inbox.take()) is not None:
             try:
-                self._receive(message)
+                self._receive(*arrived)
             except Exception as error:  # noqa: BLE001 - one image must not end the receiver
                 self._node.get_logger().debug(traceback.format_exc())
                 self._node.get_logger().error(
@@ -52,19 +55,25 @@ class Receiver(threading.Thread):
                     throttle_duration_sec=_LOG_PERIOD_S,
                 )
 
+    def repeat_check(self, publishers: tuple[str, ...]) -> None:
+        """Publish the detector node's newest image check once more, because ``publishers`` offer images now."""
+        if self._newest is not None:
+            self._publish_check(replace(self._newest, image_publishers=publishers))
+
     def close(self) -> None:
         """Stop receiving the detector node's images."""
         self.inbox.close()
         self.join(STOP_TIMEOUT_S)
 
-    def _receive(self, message: Image | CompressedImage) -> None:
+    def _receive(self, message: Image | CompressedImage, publishers: tuple[str, ...]) -> None:
         stamp_ns, frame_id = stamp_to_ns(message.header.stamp), message.header.frame_id
         # before decoding, which may take long while the worker is busy with an earlier image
         size = None if isinstance(message, CompressedImage) else (message.width, message.height)
         early = self._inspector.glance(stamp_ns, frame_id, size) if size is not None else None
         if early is not None:
-            self._publish_check(early)
+            self._publish_check(replace(early, image_publishers=publishers))
         check, picture = self._inspector.inspect(stamp_ns, frame_id, lambda: bgr_from_msg(message))
+        self._newest = check = replace(check, image_publishers=publishers)
         if not self.inbox.closed:
             self._publish_check(check)
             self._deliver(check, picture)

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The supervisor node's watch for other publishers of the gate: those received, and those that discovery alone knows."""
+"""The supervisor node's watch for other publishers of its topics: of the gate, those received and those that discovery alone
+knows, and of scenes.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from rclpy.node import Node
+from rclpy.subscription import Subscription
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.gate.gate_publishers import GatePublishers
+from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name
 from sticker_uq.nodes.common.qos import GATE_WATCH
 from sticker_uq.scene import Reason
 from sticker_uq_msgs.msg import GateState
@@ -62,3 +67,20 @@ class GateWatch:
         if time.monotonic() < self._listened_s:
             return Reason.of("listening_first", seconds=self._listen_s)
         return None
+
+
+def several_detectors(node: Node, subscriptions: Sequence[Subscription]) -> Reason | None:
+    """Why scenes may come from more than one detector, for the supervisor's ``subscriptions``; None when they come from one.
+
+    Discovery also knows publishers that are not received, and a subscription those that discovery has not named yet.
+    """
+    for subscription in subscriptions:
+        topic, kind = subscription.topic_name, cast(type, subscription.msg_type)
+        expected = kind.__module__.split(".")[0] + f"/msg/{kind.__name__}"
+        names = [publisher_name(one, expected) for one in node.get_publishers_info_by_topic(topic)]
+        names += [UNNAMED] * (subscription.get_publisher_count() - len(names))
+        if len(names) > 1:
+            return Reason.of(
+                "scene_publishers", topic=topic, count=len(names), names=", ".join(sorted(names))
+            )
+    return None

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rclpy.clock import Clock, ClockType
+from rclpy.subscription import Subscription
 
 from sticker_uq.cell.supervisor_settings import LOCKED_WHILE_ACTIVE, SupervisorNodeSettings, unproved
 from sticker_uq.gate import GateController
@@ -32,7 +33,7 @@ from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_nod
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
 from sticker_uq.nodes.common.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_SCENE
 from sticker_uq.nodes.supervisor.audit_trail import AuditTrail
-from sticker_uq.nodes.supervisor.gate_watch import GateWatch
+from sticker_uq.nodes.supervisor.gate_watch import GateWatch, several_detectors
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
 from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
 from sticker_uq.nodes.supervisor.removal_client import RemovalClient
@@ -65,6 +66,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._core = core = GateController(settings.load_policy(), settings.gate(), settings.watch())
         self.while_configured.callback(setattr, self, "_core", None)
         self._counts = dict.fromkeys(COUNTS, 0)
+        self._from_detector: tuple[Subscription, ...] = ()
         self._audit = AuditTrail(self, settings.audit_folder, settings.audit_file_mb)
         self.while_configured.callback(self._audit.close)
         self.diagnostics.add("audit", self._audit.report)
@@ -117,6 +119,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self, ImageCheck, "image_check", self._on_image, IMAGE_CHECKS_WATCH, self._on_death_of_detector
         )
         self.while_active.callback(self.destroy_subscription, images)
+        self._from_detector = (scenes, images)
+        self.while_active.callback(setattr, self, "_from_detector", ())
 
     def reason_for_lock(self, name: str) -> str | None:
         """Why the supervisor's limits are locked: none changes while the arm has a permit or owes the end of its goal."""
@@ -172,13 +176,23 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         if not self.is_active and self._core.state.permit is None:
             return
         self._gate_watch.report_others()
+        self._count_detectors()
         self._impede(BlockReason.AUDIT, self._audit.problem)
         self._arm.discover()
         self._happen(ev.Tick(time.monotonic_ns()))
         self._stop.tick(self._core.state.stop_demanded)
 
+    def _count_detectors(self) -> None:
+        self._impede(BlockReason.SECOND_SCENE_PUBLISHER, several_detectors(self, self._from_detector))
+
+    def _count_detectors_at_once(self) -> None:
+        """Called before each of their messages: a publisher is matched before its first one arrives."""
+        if any(one.get_publisher_count() > 1 for one in self._from_detector):
+            self._count_detectors()
+
     def _on_scene(self, message: SceneAssessment) -> None:
         assert self._core is not None
+        self._count_detectors_at_once()
         self._counts["scenes"] += 1
         try:
             scene = scene_from_msg(message)
@@ -194,6 +208,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._out.drift(self._core.watch.evidence)
 
     def _on_image(self, message: ImageCheck) -> None:
+        self._count_detectors_at_once()
         self._happen(ev.ImageArrived(image_check_from_msg(message)))
 
     def _on_death_of_detector(self) -> None:

@@ -132,6 +132,7 @@ def test_a_scene_survives_the_wire_byte_for_byte(scene: sc.SceneAssessment, sequ
         st.none() | st.builds(sc.Exposure, *[st.floats(0, 255)] * 5),
         counts,
         stamps,
+        st.lists(texts).map(tuple),
     )
 )
 def test_what_is_known_about_an_image_survives_the_wire(check: sc.ImageCheck) -> None:

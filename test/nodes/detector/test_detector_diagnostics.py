@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rcl_interfaces.msg import Log
+from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
@@ -18,8 +19,8 @@ from sticker_uq.io.images import encode_jpeg
 from sticker_uq.nodes.common import image_input
 from sticker_uq.nodes.common.diagnostics import Level
 from sticker_uq.testing.bench import Bench, NodeProcess, values_of
-from sticker_uq_msgs.msg import SceneAssessment
-from test.nodes.detector.detector_bench import active, detector, image
+from sticker_uq_msgs.msg import ImageCheck, SceneAssessment
+from test.nodes.detector.detector_bench import active, detector, image, seconds
 from test.nodes.fake_perception import Script, detector_with
 
 
@@ -87,6 +88,49 @@ def test_a_publisher_of_another_type_is_named(bench: Bench, script: Script, tmp_
     with NodeProcess("sticker_uq.nodes.simulation.image_source", values, ["-r", "image/compressed:=image"]):
         words = "/image_source publishes sensor_msgs/msg/CompressedImage, expected sensor_msgs/msg/Image"
         image_report(bench, newest, words, b"\x02")
+
+
+def test_checks_and_scenes_name_who_publishes_the_images(bench: Bench, script: Script) -> None:
+    """A second camera is told with the newest check again, and with the scene that is under way."""
+    scenes, checks = bench.collect(SceneAssessment, "scene"), bench.collect(ImageCheck, "image_check")
+    newest = bench.diagnostics()
+    node = active(bench, script)
+    camera = bench.image_publisher()
+    camera.publish(image(1))
+    bench.until(lambda: scenes and checks, "a scene")
+    assert scenes[0].image_publishers == checks[-1].image_publishers == ["/probe"]
+    script.hold = True
+    script.busy.clear()
+    camera.publish(image(2))
+    bench.until(lambda: script.busy.is_set() and seconds(checks) == [1, 2], "an image under way")
+    usb_cam = bench.add(Node("usb_cam"))
+    other = usb_cam.create_publisher(Image, "image", QoSProfile(depth=2))
+    bench.until(lambda: checks[-1].image_publishers == ["/probe", "/usb_cam"], "both, without another image")
+    assert checks[-1].header == checks[1].header
+    script.go.set()
+    bench.until(lambda: len(scenes) == 2, "the scene of the image that came before the second camera")
+    assert scenes[1].image_publishers == ["/probe", "/usb_cam"]
+    words = "/image: 2 publishers (/probe, /usb_cam); the gate opens with exactly one"
+    image_report(bench, newest, words, b"\x02")
+    usb_cam.destroy_publisher(other)
+    bench.until(lambda: node.feeds[0].input.publishers == ("/probe",), "one camera")
+    camera.publish(image(3))
+    bench.until(lambda: len(scenes) == 3, "its scene")
+    assert scenes[2].image_publishers == checks[-1].image_publishers == ["/probe"]
+
+
+def test_images_of_a_camera_that_has_gone_still_name_it(bench: Bench, script: Script) -> None:
+    """And the next one is not its second: one after the other is a driver that was restarted."""
+    checks = bench.collect(ImageCheck, "image_check")
+    node = active(bench, script)
+    for second in (1, 2):
+        camera = bench.image_publisher()
+        camera.publish(image(second))
+        bench.until(lambda second=second: seconds(checks)[-1:] == [second], "an image")
+        bench.probe.destroy_publisher(camera)
+        bench.until(lambda: not node.feeds[0].input.publisher_count(), "no camera")
+        assert node.feeds[0].input.publishers == ("/probe",)
+    assert all(check.image_publishers == ["/probe"] for check in checks)
 
 
 def test_a_matched_but_silent_publisher_is_a_fault(
