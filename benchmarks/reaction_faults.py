@@ -100,13 +100,16 @@ class Reactions:
 
     def scene(self, **changes: Any) -> float:
         """From the stamp of a scene that no detector of this version says."""
-        publisher = self._cell.scene_publisher()
-        message: SceneAssessment = scene_to_msg(assessment(STICKER, stamp_ns=self._cell.now_ns()))
-        for name, value in changes.items():
-            setattr(message if hasattr(message, name) else message.objects[0], name, value)
-        self._mark()
-        publisher.publish(message)
-        return (self._closed_ns(BlockReason.FAILED_SCENE) - stamp_to_ns(message.header.stamp)) / 1e6
+        with self._cell.in_place_of_detector() as publisher:
+            # the detector has gone, which closes too: a good scene comes first
+            publisher.publish(scene_to_msg(assessment(STICKER, stamp_ns=self._cell.now_ns())))
+            self._cell.until_gate(GateState.STATE_MONITORING)
+            message: SceneAssessment = scene_to_msg(assessment(STICKER, stamp_ns=self._cell.now_ns()))
+            for name, value in changes.items():
+                setattr(message if hasattr(message, name) else message.objects[0], name, value)
+            self._mark()
+            publisher.publish(message)
+            return (self._closed_ns(BlockReason.FAILED_SCENE) - stamp_to_ns(message.header.stamp)) / 1e6
 
     def silence(self, cause: Callable[[], None]) -> float:
         """From the time at which the newest scene became too old."""

@@ -37,12 +37,12 @@ PICTURES: dict[str, tuple[BlockReason, dict[str, Any]]] = {
 class RealCell(FaultCell):
     """Shows lids faster than the detector can look at them, and pictures of :data:`PICTURES` among them."""
 
-    def node(self, name: str) -> ProcessSpec:
+    def node(self, kind: str, name: str = "") -> ProcessSpec:
         """The packaged detector, the scripted arm."""
-        if name != "detector":
-            return super().node(name)
+        if kind != "detector":
+            return super().node(kind, name)
         packaged = share_folder() / "config" / "cell.yaml"
-        return ProcessSpec("detector", "detector", "", packaged, {"autostart": True})
+        return ProcessSpec("detector", name or "detector", "", packaged, {"autostart": True})
 
     def film(self) -> None:
         """Show lids from now on."""

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from rclpy.node import Node
 from sensor_msgs.msg import Image
 
+from sticker_uq.nodes.common import qos
 from sticker_uq.testing.bench import Bench
 from sticker_uq.testing.scripted_detector import Seen
 
@@ -18,13 +20,20 @@ RATE_HZ = 20.0
 
 
 class ScriptedCamera:
-    """Publishes images of the bench's probe on ``topic``, each with pixels of its own; it begins when told to (:meth:`shows`)."""
+    """Publishes images on ``topic``, each with pixels of its own; it begins when told to (:meth:`shows`).
 
-    def __init__(self, bench: Bench, topic: str = "image", now_ns: Callable[[], int] | None = None) -> None:
+    ``name``: that of a node of its own; without one the bench's probe publishes.
+    """
+
+    def __init__(
+        self, bench: Bench, topic: str = "image", now_ns: Callable[[], int] | None = None, name: str = ""
+    ) -> None:
         self._bench = bench
+        self._node = Node(name, enable_rosout=False) if name else bench.probe
+        self._own = bool(name)
         self._now_ns = now_ns or (lambda: int(bench.probe.get_clock().now().nanoseconds))
         self._numbers = itertools.count(1)
-        self._publisher = bench.publisher(Image, topic)
+        self._publisher = self._node.create_publisher(Image, topic, qos.IMAGES)
         self._shown: Iterator[Seen] | None = None
         self._timer: Any = None
         self.rate(RATE_HZ)
@@ -38,7 +47,15 @@ class ScriptedCamera:
     def close(self) -> None:
         """Take the test's camera away."""
         self._bench.probe.destroy_timer(self._timer)
-        self._bench.probe.destroy_publisher(self._publisher)
+        self._node.destroy_publisher(self._publisher)
+        if self._own:
+            self._node.destroy_node()
+
+    def restart(self) -> None:
+        """End the test's camera and start another one in its place, as a driver that is restarted."""
+        topic = self._publisher.topic_name
+        self._node.destroy_publisher(self._publisher)
+        self._publisher = self._node.create_publisher(Image, topic, qos.IMAGES)
 
     def shows(self, *seen: Seen) -> None:
         """Let the test's camera show these one after the other, again and again; nothing: it stands still."""

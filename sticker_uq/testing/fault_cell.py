@@ -120,7 +120,6 @@ class FaultCell:
             SetParameters, prefix + "supervisor/set_parameters"
         )
         self._resolve = node.create_client(ResolveIntervention, prefix + "intervention/resolve")
-        self._scene_publisher: Any = None
         self._stack = contextlib.ExitStack()
 
     # processes
@@ -136,14 +135,14 @@ class FaultCell:
         self.camera.close()  # another cell may follow on this bench, and would hear these
         self.bench.probe.destroy_publisher(self._script)
 
-    def node(self, name: str) -> ProcessSpec:
-        """Fault injection: the scripted detector or arm."""
+    def node(self, kind: str, name: str = "") -> ProcessSpec:
+        """Fault injection: the scripted detector or arm, called ``name``."""
         parameters: dict[str, Any] = {"use_sim_time": self._sim_time}
-        if name == "detector":
+        if kind == "detector":
             parameters["autostart"] = True
-        module = f"sticker_uq.testing.scripted_{name}"
+        module = f"sticker_uq.testing.scripted_{kind}"
         return ModuleProcess(
-            name, name, self._namespace, _packaged(), parameters, respawn=True, module=module
+            kind, name or kind, self._namespace, _packaged(), parameters, respawn=True, module=module
         )
 
     def supervisor(self, name: str = "supervisor", audit: str = "audit") -> ProcessSpec:
@@ -307,19 +306,28 @@ class FaultCell:
 
         self.until(recorded, f"an entry of state {state}")
 
-    def scene_publisher(self) -> Any:
-        """Fault injection: a second detector, as far as the supervisor can tell."""
-        if self._scene_publisher is None:
-            self._scene_publisher = self.bench.publisher(
-                SceneAssessment, self._prefix + "scene", qos.RELIABLE
-            )
-        publisher = self._scene_publisher
-        # the supervisor keeps the newest scene only: one of the real detector that is under way would take the place of ours
+    @contextlib.contextmanager
+    def in_place_of_detector(self) -> Iterator[Any]:
+        """Fault injection: a publisher of scenes in the place of the detector, which is not configured meanwhile."""
         self.settle()
-        self.until(
-            lambda: publisher.get_subscription_count() >= 2, "a supervisor that hears, beside the test"
-        )
-        return publisher
+        detector = self._prefix + "detector"
+        for name in ("deactivate", "cleanup"):
+            assert self.bench.transition(detector, name)
+        publisher = self.bench.publisher(SceneAssessment, self._prefix + "scene", qos.RELIABLE)
+        said = len(self.gates)
+
+        def alone() -> bool:
+            heard = publisher.get_subscription_count() >= 2  # by the supervisor, beside the test
+            several = self.gates[-1].reasons & BlockReason.SECOND_SCENE_PUBLISHER
+            return heard and len(self.gates) >= said + 3 and not several
+
+        try:
+            self.until(alone, "a supervisor that hears no other scenes")
+            yield publisher
+        finally:
+            self.bench.probe.destroy_publisher(publisher)
+            for name in ("configure", "activate"):
+                assert self.bench.transition(detector, name)
 
     def hold(self, held: bool) -> None:
         """Call the service ``hold`` in a fault injection test."""

@@ -10,11 +10,12 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common.conversions import scene_to_msg
-from sticker_uq.testing.camera import RATE_HZ
+from sticker_uq.testing.camera import RATE_HZ, ScriptedCamera
 from sticker_uq.testing.fault_cell import FaultCell
 from sticker_uq.testing.scenes import assessment
 from sticker_uq.testing.scripted_detector import STICKER, Seen
-from sticker_uq_msgs.msg import GateState, SceneAssessment
+from sticker_uq_msgs.msg import GateState, WorkpieceDone
+from sticker_uq_msgs.srv import ResolveIntervention
 from test.faults.conftest import CALM_HZ
 
 
@@ -136,32 +137,38 @@ def test_gpu_fails(cell: FaultCell) -> None:
     cell.hold(False)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [({"status": 200}, BlockReason.FAILED_SCENE), ({"status": 0}, BlockReason.FAILED_SCENE)],
-)
-def test_unknown_enumeration(cell: FaultCell, change: dict[str, int], reason: BlockReason) -> None:
+@pytest.mark.parametrize("status", [0, 200])
+def test_unknown_enumeration(cell: FaultCell, status: int) -> None:
     """A detector of a version that this supervisor does not know."""
-    message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
-    for name, value in change.items():
-        setattr(message, name, value)
-    _say(cell, message)
-    cell.until_gate(reason=reason)
+    with cell.in_place_of_detector() as publisher:
+        message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
+        message.status = status
+        publisher.publish(message)
+        cell.until_gate(reason=BlockReason.FAILED_SCENE, code="perception_failed")
 
 
 def test_unknown_label_is_never_removed(cell: FaultCell) -> None:
-    cell.settle()
-    message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
-    message.objects[0].label = 77
-    _say(cell, message)
-    cell.until_gate()
+    """Its probabilities say sticker, so a person is asked."""
+    with cell.in_place_of_detector() as publisher:
+        said = len(cell.gates)
+
+        def asked() -> bool:
+            message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
+            message.objects[0].label = 77
+            publisher.publish(message)
+            return any(gate.state == GateState.STATE_INTERVENTION for gate in cell.gates[said:])
+
+        cell.until(asked, "a question")
+        assert not any(gate.open for gate in cell.gates[said:])
+        assert cell.answer(ResolveIntervention.Request.SCENE_RESCAN).accepted
 
 
 def test_arrays_that_do_not_fit_together(cell: FaultCell) -> None:
-    message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
-    message.objects[0].probabilities = [1.0]
-    _say(cell, message)
-    cell.until_gate(reason=BlockReason.FAILED_SCENE)
+    with cell.in_place_of_detector() as publisher:
+        message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
+        message.objects[0].probabilities = [1.0]
+        publisher.publish(message)
+        cell.until_gate(reason=BlockReason.FAILED_SCENE, code="scene_unreadable")
 
 
 def test_detector_hang(cell: FaultCell) -> None:
@@ -175,11 +182,60 @@ def test_detector_hang(cell: FaultCell) -> None:
         assert not any(g.open for g in cell.gates[said:])
 
 
-def _say(cell: FaultCell, message: SceneAssessment) -> None:
-    """Publish a scene in the detector's place."""
-    publisher = cell.scene_publisher()
-    message.header.stamp = cell.camera.picture(Seen.STICKER).header.stamp
-    publisher.publish(message)
+def test_two_cameras_on_one_topic(cell: FaultCell) -> None:
+    """One shows the laptop now and then, the other one a clean lid: no laptop is done, and nothing is permitted."""
+    done: list[WorkpieceDone] = []
+    listening = cell.bench.probe.create_subscription(WorkpieceDone, "/workpiece/done", done.append, 10)
+    parts = cell.bench.diagnostics()
+    other = second_camera(cell)
+    try:
+        cell.camera.rate(1.0)
+        other.shows(Seen.NOTHING)
+        cell.until_gate(reason=BlockReason.SECOND_IMAGE_PUBLISHER, code="image_publishers")
+        # discovery may name a node some moments after it has found its publisher
+        cell.until(lambda: "/probe, /usb_cam" in cell.gates[-1].text, "both names")
+        said = len(cell.gates)
+        cell.stays_closed()
+        assert all(g.reasons & BlockReason.SECOND_IMAGE_PUBLISHER for g in cell.gates[said:]), "it wavers"
+        cell.until(lambda: "2 publishers" in parts["detector: images"].message, "diagnostics")
+        assert done == []
+    finally:
+        other.close()
+        cell.camera.rate(CALM_HZ)
+        cell.bench.probe.destroy_subscription(listening)
+
+
+def test_a_second_camera_that_sends_nothing(cell: FaultCell) -> None:
+    """To be discovered is enough: no image of either has to come."""
+    cell.settle()
+    other = second_camera(cell)
+    try:
+        cell.until_gate(reason=BlockReason.SECOND_IMAGE_PUBLISHER, code="image_publishers")
+    finally:
+        other.close()
+
+
+def test_a_camera_driver_that_is_restarted(cell: FaultCell) -> None:
+    """One camera after the other is one camera."""
+    said = len(cell.gates)
+    cell.camera.restart()
+    cell.works()
+    assert not any(gate.reasons & BlockReason.SECOND_IMAGE_PUBLISHER for gate in cell.gates[said:])
+
+
+def test_two_detectors(cell: FaultCell) -> None:
+    """Both see the same camera: their scenes follow each other in no order."""
+    with cell.another(cell.node("detector", "detector_2")):
+        cell.until_gate(reason=BlockReason.SECOND_SCENE_PUBLISHER, code="scene_publishers")
+        cell.until(lambda: "/detector, /detector_2" in cell.gates[-1].text, "both names")
+        said = len(cell.gates)
+        cell.stays_closed()
+        assert {gate.state for gate in cell.gates[said:]} == {GateState.STATE_BLOCKED}, "it wavers"
+
+
+def second_camera(cell: FaultCell) -> ScriptedCamera:
+    """A camera of another node on the topic of the cell's own."""
+    return ScriptedCamera(cell.bench, "/image", cell.now_ns, "usb_cam")
 
 
 def test_the_gate_that_closes_is_the_next_one_that_is_said(cell: FaultCell) -> None:
