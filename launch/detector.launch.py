@@ -20,7 +20,7 @@ def generate_launch_description() -> LaunchDescription:
     leave_out = [
         name
         for name in CellOptions.model_fields
-        if name in ("policy", "record", "audit") or name.startswith(("sim", "console", "shadow", "source"))
+        if name in ("policy", "record", "audit") or name.startswith(("sim", "console", "source"))
     ]
     return LaunchDescription(
         [

@@ -43,8 +43,6 @@ def test_packages_import_only_those_below_them() -> None:
         "cell",
         "console",
         "nodes.supervisor",
-        "evaluation.shadow",
-        "nodes.shadow",
     ],
 )
 def test_package_loads_without_torch(package: str) -> None:

@@ -18,17 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.geometry.simulated_cell import SIMULATED_GEOMETRY
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.share import PACKAGE, share_folder
 from sticker_uq.scene import InvalidInput
 
 SUPERVISOR = "supervisor"
-SHADOW = "shadow"
-SHADOW_DETECTOR = "shadow_detector"
-SHADOW_NICE = 10
-"""What computes for the candidate leaves the processor to the cell."""
-_MACHINE = ("device", "threads", "image_transport", "image_reliability", "max_image_age_s")
-"""Parameters of the detector that the one of the shadow has from the parameter file."""
 PARTS = ("model", "weights", "policy", "dropout_rate", "passes")
 """Options that a bundle takes the place of."""
 LIFECYCLE_NODES = ("detector", SUPERVISOR)
@@ -63,14 +56,6 @@ class CellOptions(BaseModel):
         "",
         description="Folder of `sticker-uq bundle create`: weights, novelty network, panel, policy and the parameters that "
         "belong to them; takes the place of model, weights, policy, dropout_rate and passes",
-    )
-    shadow: str = Field(
-        "",
-        description="Folder of a candidate's bundle: its detector and policy run beside the active ones on the same images, "
-        "without a gate, and what they would decide differently is counted; empty: none",
-    )
-    shadow_folder: str = Field(
-        "", description="Folder of these counts; empty: shadow/ in the ROS log directory, one per node"
     )
     model: str = Field("", description="torchvision name of the detector; empty: as in params_file")
     weights: str = Field("", description="Safetensors file; empty: the packaged weights of the model")
@@ -139,8 +124,7 @@ class CellOptions(BaseModel):
 class ProcessSpec:
     """One process of a cell: the executable of this package, its node name, parameters beyond the file's, and topic remappings.
 
-    ``essential``: the cell ends with it. ``nice``: how much priority it leaves to the other processes, 0 to 19. ``rights``: the
-    name of its SROS2 enclave; empty: that of the node.
+    ``rights``: the name of its SROS2 enclave; empty: that of the node.
     """
 
     executable: str
@@ -151,8 +135,6 @@ class ProcessSpec:
     remappings: tuple[tuple[str, str], ...] = ()
     log_level: str = "info"
     respawn: bool = False
-    essential: bool = True
-    nice: int = 0
     rights: str = ""
 
     def log_arguments(self) -> list[str]:
@@ -160,11 +142,6 @@ class ProcessSpec:
         logger = ".".join(part for part in [*self.namespace.split("/"), self.name] if part)
         levels = [f"{name}:={self.log_level}" for name in (logger, PACKAGE)]
         return [argument for level in levels for argument in ("--log-level", level)]
-
-    @property
-    def priority(self) -> list[str]:
-        """What goes before the command line of a cell's process: ``nice``, or nothing."""
-        return ["nice", "-n", str(self.nice)] if self.nice else []
 
     @property
     def enclave(self) -> str:
@@ -193,7 +170,6 @@ class ProcessSpec:
     def command(self, own_parameters: Path | None) -> list[str]:
         """The command line that runs a cell's node with the current Python interpreter."""
         return [
-            *self.priority,
             sys.executable,
             "-m",
             f"{PACKAGE}.nodes",
@@ -261,7 +237,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
         )
         remappings = (*_image_remappings(options.camera_topic), *beside_camera)
         processes.append(_process(options, "cell_sim", simulation, remappings))
-    return processes + _source_processes(options) + _shadow_processes(options)
+    return processes + _source_processes(options)
 
 
 def detector_process(options: CellOptions) -> ProcessSpec:
@@ -310,33 +286,6 @@ def _played(text: str) -> str:
             f"source {text!r}: no such recording, folder, picture or video, nor a camera device"
         )
     return str(path)
-
-
-def _shadow_processes(options: CellOptions) -> list[ProcessSpec]:
-    """The detector of the candidate and the node that compares; the cell goes on without them.
-
-    All that this detector publishes and offers lies in the namespace ``shadow``.
-    """
-    if not options.shadow:
-        if options.shadow_folder:
-            raise InvalidInput("shadow_folder without shadow: expected the bundle of a candidate, too")
-        return []
-    candidate = Bundle.load(options.shadow)
-    file = read_parameters(_params_file(options), "detector")
-    own = {name: file[name] for name in _MACHINE if name in file}
-    own |= _given(device=options.device, image_transport=options.image_transport)
-    cell = absolute_namespace(options.namespace).rstrip("/")
-    image = options.camera_topic if options.camera_topic.startswith("/") else f"{cell}/{options.camera_topic}"
-    detector = _process(
-        options,
-        "detector",
-        own | candidate.detector_parameters(),
-        (("image", image), ("image/compressed", f"{image}/compressed")),
-    )
-    folder = str(Path(options.shadow_folder).expanduser().resolve()) if options.shadow_folder else ""
-    compare = _process(options, SHADOW, _given(bundle=str(candidate.folder), folder=folder))
-    detector = replace(detector, name=SHADOW_DETECTOR, namespace=f"{cell}/{SHADOW}")
-    return [replace(spec, essential=False, nice=SHADOW_NICE) for spec in (detector, compare)]
 
 
 def _bundle(options: CellOptions) -> Bundle | None:

@@ -8,14 +8,13 @@ the disk before the link changes, so that no bundle is ever active without one.
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.gate.audit import AuditLog, Entry, entries, verify
+from sticker_uq.io.files import sync_folder
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.whereabouts import whereabouts
 from sticker_uq.scene import InvalidInput
@@ -26,20 +25,16 @@ _FILE_BYTES = 16_000_000
 _DISK_S = 5.0
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(NamedTuple):
     """A bundle that was active or is: where it lies, and the SHA-256 of its manifest."""
 
     folder: Path
     hash: str
 
 
-@dataclass(frozen=True)
-class History:
-    """What the log of a cell says.
-
-    ``entries``: all of them; ``standing``: the releases that can be returned to, the active one last; ``findings``: in words,
-    where the chain of hashes does not hold, or the link is not what the log says.
+class History(NamedTuple):
+    """``standing``: the releases that can be returned to, the active one last; ``findings``: where the chain of hashes does not
+    hold, or the link is not what the log says.
     """
 
     entries: tuple[Entry, ...]
@@ -54,20 +49,11 @@ def promote(cell: Path, candidate: Bundle, person: str = "", reason: str = "") -
     the disk refuses. Nothing has changed then.
     """
     check_output_folder(cell, f"--cell {cell}")
-    release = Release(candidate.folder, candidate.hash)
-    present = _linked(cell)
-    with _log(cell) as log:
-        before = _standing(entries(cell / LOG))[-1:]
-        if before == [release] and present == release.folder:
-            raise InvalidInput(f"{release.folder} is the active bundle of {cell} already")
-        _change(cell, log, PROMOTE, release, present, before, person, reason)
-    return release
+    return _change(cell, PROMOTE, Release(candidate.folder, candidate.hash), person, reason)
 
 
 def previous(cell: Path) -> Release:
-    """The bundle that :func:`rollback` would make active in the cell; :class:`InvalidInput` for none, or a log that does not
-    hold.
-    """
+    """The bundle that was active before the present one. :class:`InvalidInput` for none, or a log that does not hold."""
     found = history(cell)
     if found.findings:
         raise InvalidInput(
@@ -81,80 +67,76 @@ def previous(cell: Path) -> Release:
 
 
 def rollback(cell: Path, bundle: Bundle, person: str = "", reason: str = "") -> Release:
-    """Roll the cell back: make ``bundle`` active again, the one that :func:`previous` names; returns it.
+    """Make ``bundle`` active again, the one that :func:`previous` names; returns it.
 
     Raises :class:`InvalidInput` when it is not the bundle that was active then, and as :func:`previous` and :func:`promote` do.
     """
-    release, present = previous(cell), _linked(cell)
+    release = previous(cell)
     if bundle.hash != release.hash:
         raise InvalidInput(
             f"bundle {bundle.folder} is not the one that was active (manifest {bundle.hash[:12]}, expected {release.hash[:12]})"
         )
-    with _log(cell) as log:
-        standing = _standing(entries(cell / LOG))
-        _change(cell, log, ROLLBACK, release, present, standing[-1:], person, reason)
-    return release
+    return _change(cell, ROLLBACK, release, person, reason)
 
 
 def history(cell: Path) -> History:
     """The log of the bundles promoted and rolled back in ``cell``, checked; raises :class:`InvalidInput` when there is none."""
     if not (cell / LOG).is_dir():
         raise InvalidInput(f"{cell}: no log of releases; `sticker-uq bundle promote` begins one")
-    checked = verify(cell / LOG)
+    findings = [str(finding) for finding in verify(cell / LOG).findings]
     found = tuple(entries(cell / LOG))
     standing = _standing(found)
-    findings = [str(finding) for finding in checked.findings]
-    linked = _linked(cell)
-    expected = standing[-1].folder if standing else None
+    linked, expected = _linked(cell), standing[-1].folder if standing else None
     if linked != expected:
         findings.append(f"{ACTIVE} points to {linked or 'nothing'}, the log says {expected or 'nothing'}")
-    return History(found, tuple(standing), tuple(findings))
+    return History(found, standing, tuple(findings))
 
 
-def _standing(told: Iterable[Entry]) -> list[Release]:
+def _standing(told: Iterable[Entry]) -> tuple[Release, ...]:
     """The releases that were promoted and not rolled back, oldest first."""
     standing: list[Release] = []
     before: list[Release] = []
     for entry in told:
+        if entry.kind == FAILED:  # the change before it did not happen
+            standing = before
+            continue
+        before = standing
         if entry.kind == PROMOTE:
-            before = standing
             kept = [i for i, one in enumerate(standing, 1) if str(one.folder) == entry.data["from"]]
             # what the link did not lead to then was never active, or not any more
-            standing = standing[: max(kept, default=0)]
-            standing = [*standing, Release(Path(entry.data["to"]), entry.data["to_hash"])]
+            standing = [
+                *standing[: max(kept, default=0)],
+                Release(Path(entry.data["to"]), entry.data["to_hash"]),
+            ]
         elif entry.kind == ROLLBACK:
-            before, standing = standing, standing[:-1]
-        elif entry.kind == FAILED:  # the change before it did not happen
-            standing = before
-    return standing
+            standing = standing[:-1]
+    return tuple(standing)
 
 
-def _change(
-    cell: Path,
-    log: AuditLog,
-    kind: str,
-    release: Release,
-    present: Path | None,
-    before: list[Release],
-    person: str,
-    reason: str,
-) -> None:
-    told = {
-        "from": str(present or ""),
-        "from_hash": before[0].hash if before and before[0].folder == present else "",
-        "to": str(release.folder),
-        "to_hash": release.hash,
-        "person": person,
-        "person_check": "unchecked",
-        "reason": reason,
-        **whereabouts(),
-    }
-    _write(log, kind, told)
+def _change(cell: Path, kind: str, release: Release, person: str, reason: str) -> Release:
+    present = _linked(cell)
+    log = AuditLog(cell / LOG, _FILE_BYTES)
     try:
-        _link(cell, release.folder)
-    except OSError as error:
-        _write(log, FAILED, {"detail": error.strerror or str(error)})
-        raise
+        before = _standing(entries(cell / LOG))[-1:]
+        active = before[0].hash if before and before[0].folder == present else ""
+        if kind == PROMOTE and release == Release(present or Path(), active):
+            raise InvalidInput(f"{release.folder} is the active bundle of {cell} already")
+        places = {
+            "from": str(present or ""),
+            "from_hash": active,
+            "to": str(release.folder),
+            "to_hash": release.hash,
+        }
+        who = {"person": person, "person_check": "unchecked", "reason": reason}
+        _write(log, kind, {**places, **who, **whereabouts()})
+        try:
+            _link(cell, release.folder)
+        except OSError as error:
+            _write(log, FAILED, {"detail": error.strerror or str(error)})
+            raise
+    finally:
+        log.close()
+    return release
 
 
 def _write(log: AuditLog, kind: str, told: dict[str, str]) -> None:
@@ -163,24 +145,13 @@ def _write(log: AuditLog, kind: str, told: dict[str, str]) -> None:
         raise InvalidInput("the log of releases cannot be written, nothing was changed: is the disk full?")
 
 
-@contextmanager
-def _log(cell: Path) -> Iterator[AuditLog]:
-    log = AuditLog(cell / LOG, _FILE_BYTES)
-    try:
-        yield log
-    finally:
-        log.close()
-
-
 def _linked(cell: Path) -> Path | None:
     """Where the link leads; None when there is none. Raises :class:`InvalidInput` when something else has its name."""
     link = cell / ACTIVE
     if not os.path.lexists(link):
         return None
     if not link.is_symlink():
-        raise InvalidInput(
-            f"{link}: expected a symbolic link to a bundle; move what is there to another name"
-        )
+        raise InvalidInput(f"{link}: expected a symbolic link to a bundle; move away what is there")
     return link.resolve()
 
 
@@ -188,12 +159,8 @@ def _link(cell: Path, folder: Path) -> None:
     """Let the link lead to ``folder``; a reader finds the one before or this one. Below ``cell`` it is relative."""
     cell = cell.resolve()
     target = folder.relative_to(cell) if folder.is_relative_to(cell) else folder
-    with tempfile.TemporaryDirectory(dir=cell, prefix=f".{ACTIVE}.") as temporary:
-        new = Path(temporary) / ACTIVE
-        new.symlink_to(target)
-        os.replace(new, cell / ACTIVE)
-    descriptor = os.open(cell, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    new = cell / f".{ACTIVE}.new"
+    new.unlink(missing_ok=True)
+    new.symlink_to(target)
+    os.replace(new, cell / ACTIVE)
+    sync_folder(cell)

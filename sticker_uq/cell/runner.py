@@ -78,8 +78,7 @@ class ProcessGroup:
     def wait_for_exit(self, timeout: float | None = None) -> tuple[str, int] | None:
         """Wait until a process of the cell ends: returns its name and exit code, or ``None`` after ``timeout`` seconds.
 
-        A process with ``respawn`` is restarted after a pause instead of being reported, and the end of one that is not essential
-        is printed only.
+        A process with ``respawn`` is restarted after a pause instead of being reported.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -92,10 +91,8 @@ class ProcessGroup:
             if spec.respawn and code != 0:
                 self._output(f"[runner] {name} died with exit code {code}; restarting it")
                 threading.Timer(RESPAWN_PAUSE_S, self._respawn, [spec]).start()
-            elif spec.essential:
-                return name, code
             else:
-                self._output(f"[runner] {name} ended with exit code {code}; the cell goes on without it")
+                return name, code
 
     def stop(self) -> dict[str, int]:
         """Stop every process of the cell with SIGINT, after a timeout with SIGTERM and SIGKILL; returns each node's exit code."""

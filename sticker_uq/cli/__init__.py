@@ -29,7 +29,6 @@ PANELS = {
         "status": "Print a running cell's gate, why it is closed, and its diagnostics.",
         "doctor": "Check this machine, with advice on each finding.",
         "audit": "Check or show the audit log of a supervisor.",
-        "shadow": "Report what a candidate beside the cell would have decided differently.",
         "operator": "Name the operators who may sign in to the operator's page.",
     },
     "Assess images": {

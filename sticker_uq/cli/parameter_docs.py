@@ -18,7 +18,6 @@ from sticker_uq.cell.detector_settings import DetectorNodeSettings
 from sticker_uq.cell.image_source_settings import ImageSourceSettings
 from sticker_uq.cell.processes import CellOptions
 from sticker_uq.cell.recorder_settings import RecorderSettings
-from sticker_uq.cell.shadow_settings import ShadowSettings
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.console.server import ConsoleSettings
 from sticker_uq.gate import Policy
@@ -64,7 +63,6 @@ SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("`image_source`", "Node parameters.", ImageSourceSettings),
     ("`console`", "Node parameters.", ConsoleSettings),
     ("`recorder`", "Node parameters.", RecorderSettings),
-    ("`shadow`", "Node parameters.", ShadowSettings),
 )
 
 

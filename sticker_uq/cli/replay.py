@@ -22,6 +22,7 @@ from sticker_uq.cli.replay_job import ReplayJob, run_numbered
 from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import process_count
+from sticker_uq.evaluation.replay.candidate import Candidate
 from sticker_uq.evaluation.replay.replay import ReplaySummary
 from sticker_uq.gate import Policy
 from sticker_uq.io.outputs import check_output_folder
@@ -70,6 +71,14 @@ def command(
             "that they contradict are listed."
         ),
     ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="BUNDLE|POLICY",
+            help="Bundle, or policy file, that judges the same images too: what it decides differently is counted, in the report "
+            "and in the table candidate.",
+        ),
+    ] = None,
     jobs: Annotated[
         int,
         typer.Option(
@@ -102,11 +111,13 @@ def command(
     for folder in folders:
         check_output_folder(folder, f"--out {folder}", empty=True)
     anywhere = Path.absolute if ray_address else Path  # another machine has another working folder
+    own = settings.rooted() if ray_address else settings
+    candidate = None if compare is None else _candidate(compare, own)
     replays = [
         ReplayJob(
             source=anywhere(source),
             topic=topic,
-            settings=settings.rooted() if ray_address else settings,
+            settings=own,
             policy=limits,
             out=anywhere(folder),
             table_format=table_format,  # type: ignore[arg-type]  # checked above
@@ -114,6 +125,7 @@ def command(
             verify=verify,
             labels=labels if labels is None else anywhere(labels),
             processes=1 if spread else jobs,
+            candidate=candidate,
         )
         for source, folder in zip(sources, folders, strict=True)
     ]
@@ -128,7 +140,7 @@ def command(
     else:
         with progress() as bar:
             images = replays[0].open()
-            task = bar.add_task("images", total=operator.length_hint(images, 0) or None)
+            task = bar.add_task("images", total=replays[0].rounds * operator.length_hint(images, 0) or None)
             done = [replays[0].run(load_perception, lambda: bar.advance(task))]
     for replay, result in zip(replays, done, strict=True):
         if several:
@@ -138,10 +150,20 @@ def command(
             typer.echo(line, err=True)
         if result.compared:
             typer.echo(result.compared)
+        if result.differences is not None:
+            typer.echo(result.differences.summary())
         if result.summary.failed == result.summary.images:
             typer.echo(f"{replay.source}: none of the images could be assessed; their rows say why", err=True)
     usable = all(result.summary.failed < result.summary.images for result in done)
     raise typer.Exit(0 if usable and all(result.agrees for result in done) else 1)
+
+
+def _candidate(path: Path, settings: PerceptionSettings) -> Candidate:
+    """What ``--compare`` names: a bundle on this machine, or a policy for the assessments of the replay."""
+    if path.is_dir():
+        bundle = Bundle.load(path)
+        return Candidate(str(path), bundle.settings(settings), Policy.load(bundle.policy))
+    return Candidate(str(path), settings, Policy.load(path))
 
 
 def _folders(sources: list[Path], out: Path) -> list[Path]:

@@ -5,40 +5,43 @@ from __future__ import annotations
 
 import operator
 import platform
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 
 from sticker_uq.evaluation.replay.assessing import (
+    Assessed,
     Assessor,
     one_by_one,
     process_count,
     side_by_side,
 )
+from sticker_uq.evaluation.replay.candidate import Candidate, Differences, Judgement
 from sticker_uq.evaluation.replay.comparison import Comparison, live_scenes
 from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
 from sticker_uq.evaluation.replay.tables import TableFormat
-from sticker_uq.gate import Policy
+from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import LabelledImage, read_annotations
-from sticker_uq.io.sources import ImageSource, open_source
+from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
-from sticker_uq.scene import InvalidInput, SceneAssessment
+from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
 
 
 @dataclass(frozen=True)
 class ReplayOutcome:
     """Result of a replay. ``compared``: comparison with the live scenes, "" without ``verify``; ``differing``: a line for some
-    of those that differ.
+    of those that differ; ``differences``: the comparison with the candidate, None without one.
     """
 
     summary: ReplaySummary
     agrees: bool
     compared: str = ""
     differing: tuple[str, ...] = ()
+    differences: Differences | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,12 @@ class ReplayJob:
     verify: bool
     processes: int
     labels: Path | None = None
+    candidate: Candidate | None = None
+
+    @property
+    def rounds(self) -> int:
+        """How often each image is assessed: twice for a candidate with other settings."""
+        return 1 if self.candidate is None or self.candidate.settings == self.settings else 2
 
     def open(self) -> ImageSource:
         """The images of a replay job. Raises InvalidInput without images, for unreadable labels,
@@ -82,20 +91,42 @@ class ReplayJob:
         live = live_scenes(Bag(self.source), images.topic) if self.verify else None
         count = operator.length_hint(images, 0)
         processes = self.processes or process_count(self.settings, count)
-        if processes == 1:
-            assessed = one_by_one(images, load(self.settings))
-        else:
-            assessed = side_by_side(images, partial(load, self.settings), processes)
+        judged: list[tuple[str, Judgement]] = []
+        same: list[Judgement] = []  # the candidate's, where it assesses images in the same way
+        found: Differences | None = None
 
-        def seen(assessment: SceneAssessment) -> None:
+        def assessed(settings: PerceptionSettings) -> Assessed:
+            if processes == 1:
+                return one_by_one(images, load(settings))
+            return side_by_side(images, partial(load, settings), processes)
+
+        def seen(item: SourceImage, assessment: SceneAssessment, decision: SceneDecision) -> None:
             on_image()
             if live is not None:
                 live.add(assessment)
+            if self.candidate is not None:
+                judged.append((item.name, Judgement.of(assessment, decision)))
+                if self.rounds == 1:
+                    same.append(Judgement.of(assessment, judge(assessment, self.candidate.policy)))
+
+        def judged_again(candidate: Candidate) -> Iterator[Judgement]:
+            for _, assessment in assessed(candidate.settings):
+                on_image()
+                yield Judgement.of(assessment, judge(assessment, candidate.policy))
+
+        def differences() -> Differences | None:
+            nonlocal found
+            if self.candidate is not None:
+                found = Differences(self.candidate)
+                others = same if self.rounds == 1 else judged_again(self.candidate)
+                for (name, own), other in zip(judged, others, strict=True):
+                    found.add(name, own, other)
+            return found
 
         summary = replay(
             images,
             str(self.source),
-            assessed,
+            assessed(self.settings),
             self.policy,
             self.out,
             table_format=self.table_format,
@@ -104,8 +135,10 @@ class ReplayJob:
             environment=_environment(self.settings),
             labels=self.labelled(),
             on_image=seen,
+            differences=differences,
         )
-        return ReplayOutcome(summary, True) if live is None else _compared(summary, live)
+        outcome = ReplayOutcome(summary, True) if live is None else _compared(summary, live)
+        return replace(outcome, differences=found)
 
 
 def run_numbered(numbered: tuple[int, ReplayJob]) -> tuple[int, ReplayOutcome]:

@@ -19,7 +19,6 @@ _MODULES = {
     "image_source": "simulation.image_source",
     "recorder": "recorder.node",
     "console": "console.node",
-    "shadow": "shadow.node",
 }
 """The module whose ``main`` each executable runs."""
 
@@ -60,11 +59,6 @@ def recorder() -> None:
 def console() -> None:
     """Entry point of the executable ``console``: imports that node and runs it."""
     run_executable("console")
-
-
-def shadow() -> None:
-    """Entry point of the executable ``shadow``: imports that node and runs it."""
-    run_executable("shadow")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from sticker_uq.cell.bundle import MANIFEST, MOST_FILE, Bundle, _copy, create_bundle
-from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes
+from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
 from sticker_uq.gate import Policy
@@ -227,30 +227,6 @@ def test_a_cell_starts_from_it(bundle: Bundle) -> None:
     assert supervisor["consecutive_scenes"] == 4
     with pytest.raises(InvalidInput, match="bundle and policy: expected one of them"):
         cell_processes(CellOptions(bundle=str(bundle.folder), policy=str(PACKAGED)))
-
-
-def test_a_candidate_runs_beside_the_cell_in_a_namespace_of_its_own(bundle: Bundle, tmp_path: Path) -> None:
-    params = tmp_path / "cell.yaml"
-    params.write_text("/**/detector:\n  ros__parameters: {threads: 1, passes: 9, annotated_rate: 1.0}\n")
-
-    def beside(**options: object) -> list[ProcessSpec]:
-        given = {"shadow": str(bundle.folder), "params_file": str(params), **options}
-        return [spec for spec in cell_processes(CellOptions(**given)) if not spec.essential]
-
-    detector, shadow = beside(namespace="cell_2", camera_topic="left/image", device="cpu")
-    arguments = detector.ros_arguments(None)
-    assert {"__ns:=/cell_2/shadow", "__node:=shadow_detector", "image:=/cell_2/left/image"} <= set(arguments)
-    assert (detector.executable, detector.command(None)[:3]) == ("detector", ["nice", "-n", "10"])
-    own = detector.parameters
-    assert (own["threads"], own["device"], own["passes"], own["autostart"]) == (1, "cpu", 3, True)
-    assert (shadow.namespace, shadow.parameters["bundle"]) == ("cell_2", str(bundle.folder))
-    assert "image:=/camera/image_raw" in beside(camera_topic="/camera/image_raw")[0].ros_arguments(None)
-    assert "__ns:=/shadow" in beside()[0].ros_arguments(None)
-    assert beside(shadow="") == []
-    with pytest.raises(InvalidInput, match="no such folder"):
-        beside(shadow="nowhere")
-    with pytest.raises(InvalidInput, match="shadow_folder without shadow"):
-        beside(shadow="", shadow_folder=str(tmp_path))
 
 
 def test_a_policy_without_guarantee_moves_only_the_simulated_arm_unasked() -> None:

@@ -53,7 +53,7 @@ def test_a_source_plays_as_the_camera(tmp_path):
         "what it plays is what the detector reads"
     )
     assert set(specs["supervisor"].remappings) <= set(source.remappings)
-    assert (source.essential, source.enclave) == (True, "/cell_2/camera")
+    assert source.enclave == "/cell_2/camera"
     assert _by_name(source="0")["image_source"].parameters["source"] == "0", "a camera device is no path"
 
 

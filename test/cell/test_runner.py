@@ -139,14 +139,3 @@ def test_without_ros_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None
     )
     with pytest.raises(InvalidInput, match=r"rclpy cannot be imported by .*: the nodes of a cell need ROS 2"):
         ProcessGroup([])
-
-
-def test_the_others_go_on_without_a_process_that_is_not_essential(programs):
-    lines = Lines()
-    ends = replace(programs("beside", "raise SystemExit(3)"), essential=False)
-    with ProcessGroup([programs("a", WAITS), ends], lines) as group:
-        lines.wait_for("[a] up")
-        threading.Thread(target=group.wait_for_exit, daemon=True).start()
-        lines.wait_for("[runner] beside ended with exit code 3; the cell goes on without it")
-        os.kill(group.pid("a"), 0)
-    assert "[a] down" in lines

@@ -11,8 +11,7 @@ import pytest
 from sticker_uq.nodes.recorder.node import TOPICS
 
 POLICY = Path(__file__).parents[2] / "config" / "security" / "policy.xml"
-BESIDE = {"/shadow", "/shadow/shadow_detector"}
-ENCLAVES = {"/supervisor", "/detector", "/arm", "/camera", "/console", "/recorder"} | BESIDE
+ENCLAVES = {"/supervisor", "/detector", "/arm", "/camera", "/console", "/recorder"}
 
 
 def allowed(kind: str, right: str, name: str) -> set[str]:
@@ -35,7 +34,6 @@ def allowed(kind: str, right: str, name: str) -> set[str]:
         ("topic", "publish", "scene", {"/detector"}),
         ("topic", "publish", "image_check", {"/detector"}),
         ("topic", "subscribe", "image_check", {"/supervisor", "/console", "/recorder"}),
-        ("topic", "publish", "shadow/scene", {"/shadow/shadow_detector"}),
         ("topic", "publish", "image", {"/camera"}),
         ("topic", "publish", "intervention/request", {"/supervisor"}),
         ("service", "request", "intervention/resolve", {"/console"}),
@@ -56,22 +54,6 @@ def test_only_those_may_who_must(kind: str, right: str, name: str, enclaves: set
 @pytest.mark.parametrize("topic", [*TOPICS, "image"])
 def test_the_recorder_may_hear_what_it_records(topic: str) -> None:
     assert "/recorder" in allowed("topic", "subscribe", topic)
-
-
-def test_a_candidate_beside_the_cell_can_tell_it_nothing() -> None:
-    for enclave in ElementTree.parse(POLICY).iter("enclave"):
-        if enclave.get("path") not in BESIDE:
-            continue
-        told = {
-            str(element.text)
-            for group in enclave.iter("topics")
-            if group.get("publish") == "ALLOW"
-            for element in group.iter("topic")
-        }
-        common = {"/diagnostics", "/rosout", "/parameter_events"}
-        assert {name for name in told if not name.startswith("/shadow/")} == common
-        assert not list(enclave.iter("action"))
-        assert not [group for group in enclave.iter("services") if group.get("request")]
 
 
 def test_nothing_is_denied_by_name_because_the_default_denies() -> None:

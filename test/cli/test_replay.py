@@ -10,22 +10,30 @@ from dataclasses import replace as changed
 
 import cv2
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage, Image
 from typer.testing import CliRunner
 
 import sticker_uq.cli.replay as cli_replay
+from sticker_uq.cell.bundle import create_bundle
 from sticker_uq.cell.detector_settings import DetectorNodeSettings
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
+from sticker_uq.evaluation.replay.candidate import Candidate, Differences, JudgedObject, Judgement
+from sticker_uq.gate import Policy
 from sticker_uq.io import files
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.images import decode_compressed, encode_jpeg
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.nodes.common.conversions import header_of, scene_to_msg
 from sticker_uq.perception import PerceptionSettings
+from sticker_uq.scene import ObjectClass, Outcome, Verdict
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE
 from test.evaluation.conftest import assessment, image  # noqa: F401  # fixtures
 from test.evaluation.replay.test_replay import Perception
 
@@ -298,3 +306,71 @@ def test_several_sources_need_names_of_their_own_and_must_exist(pictures, tmp_pa
     assert result.exit_code == 2
     assert "nowhere: no such file or folder" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_comparison_with_a_policy_judges_the_same_assessments(loaded, pictures, tmp_path, strict):
+    result = run(pictures, "--out", tmp_path / "out", "--format", "csv", "--compare", strict)
+    assert result.exit_code == 0, result.output
+    assert len(loaded) == 1
+    assert f"compared with {strict}: outcome differs in 2 of 3 images" in result.output.replace("\n", " ")
+    table = pd.read_csv(tmp_path / "out/candidate.csv")
+    assert list(table["outcome"]) == ["WORK", "WORK", "BLOCKED"]
+    assert list(table["candidate_outcome"]) == ["ASK", "ASK", "BLOCKED"]
+    assert table["released_both"].sum() == 0
+    assert table["released_replayed"].sum() == 2
+    assert f"Compared with {strict}" in (tmp_path / "out/report.html").read_text()
+
+
+def test_a_comparison_with_a_bundle_assesses_the_images_again(loaded, pictures, tmp_path):
+    settings = PerceptionSettings(passes=2, device="cpu", dil=False)
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("unmeasured_novelty: release\n")
+    bundle = create_bundle(tmp_path / "bundle", settings, policy)
+    result = run(pictures, "--out", tmp_path / "out", "--compare", bundle.folder)
+    assert result.exit_code == 0, result.output
+    assert [one.passes for one in loaded] == [PerceptionSettings().passes, 2]
+    assert "3 images; objects released only there: 0" in result.output.replace("\n", " ")
+    assert "candidate.parquet" in json.loads((tmp_path / "out/summary.json").read_text())["files"]
+    assert run(pictures, "--out", tmp_path / "no", "--compare", "nowhere").exit_code == 2
+
+
+boxes = st.sampled_from([HERE, THERE, ELSEWHERE, (102.0, 100.0, 182.0, 160.0), (140.0, 100.0, 220.0, 160.0)])
+objects = st.builds(
+    JudgedObject,
+    st.sampled_from(ObjectClass),
+    boxes,
+    st.sampled_from([Verdict.REMOVE, Verdict.KEEP, Verdict.ASK]),
+)
+judgements = st.builds(
+    Judgement,
+    st.sampled_from([Outcome.WORK, Outcome.ASK, Outcome.CLEAN, Outcome.BLOCKED]),
+    st.lists(objects, max_size=5).map(tuple),
+)
+
+
+def differences(replayed, candidate):
+    found = Differences(Candidate("other", PerceptionSettings(), Policy()))
+    found.add("a.png", replayed, candidate)
+    return found.rows[0]
+
+
+@given(judgements, judgements)
+def test_what_differs_is_counted_for_both_sides(replayed, candidate):
+    row, back = differences(replayed, candidate), differences(candidate, replayed)
+    ways = {
+        "objects": lambda side, one: True,
+        "released": Judgement.releases,
+        "asked": lambda _, one: one.verdict is Verdict.ASK,
+    }
+    for kind, counts in ways.items():
+        for name, side, other in (("replayed", replayed, "candidate"), ("candidate", candidate, "replayed")):
+            assert row[f"{kind}_both"] + row[f"{kind}_{name}"] == sum(
+                counts(side, one) for one in side.objects
+            )
+            if kind == "objects":
+                assert row[f"{kind}_{name}"] == back[f"{kind}_{other}"]
+    same = differences(replayed, replayed)
+    assert same["objects_both"] == len(replayed.objects)
+    if len({one.box for one in replayed.objects}) == len(replayed.objects):
+        assert not same["other_classes"]
+        assert not same["released_candidate"]

@@ -42,7 +42,6 @@ from sticker_uq.console.state import ConsoleState
 from sticker_uq.detection.weights import load_into
 from sticker_uq.evaluation.metrics.probability_vectors import read_vectors
 from sticker_uq.evaluation.replay.recording import read_recording
-from sticker_uq.evaluation.reporting.shadow_report import shadow_report
 from sticker_uq.gate import GateSettings, Phase, Policy
 from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.bags import Bag
@@ -374,25 +373,6 @@ def _audit(data: bytes, folder: Path) -> None:
     answered_questions(folder)
 
 
-def _shadow(data: bytes, folder: Path) -> None:
-    _written(data, folder / "shadow.jsonl")
-    assert shadow_report(folder).startswith("<!doctype html>")
-
-
-def _shadow_documents() -> list[Any]:
-    counts = {
-        "images": 4,
-        "outcome ask>work": 3,
-        "label sticker>logo": 2,
-        "released candidate": 3,
-        "skipped answered": 1,
-    }
-    example = {"stamp_ns": 5, "active": "ASK", "candidate": "WORK"}
-    sides = {"active": {"model_hash": "a"}, "candidate": {"bundle": "b"}}
-    times = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:01:00Z"}
-    return [{"format": 1, "workpiece": "laptop-1", "counts": counts, "example": example, **sides, **times}]
-
-
 def _answer(data: bytes, folder: Path) -> None:
     try:
         told = json.loads(data)  # as the server does
@@ -599,7 +579,6 @@ TARGETS: dict[str, Target] = {
     "audit": Target(
         _audit, lambda: [examples.chained(examples.audit_entries())], lambda: [examples.audit_entries()]
     ),
-    "shadow": Target(_shadow, documents=_shadow_documents),
     "answer": Target(_answer, documents=_answer_documents),
     "request": Target(_request, documents=_request_documents, raw=False),
     "bundle": Target(_bundle, documents=_bundle_documents, written=as_yaml, share=0.4),

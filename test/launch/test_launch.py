@@ -5,7 +5,6 @@ import os
 import runpy
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,11 +86,10 @@ def test_the_systems_pydantic_is_refused_with_what_to_do(monkeypatch, file):
         runpy.run_path(str(ROOT / "launch" / file))
 
 
-def test_the_launch_goes_on_without_a_node_that_is_not_essential():
+def test_the_launch_fails_when_a_node_dies():
     from sticker_uq.nodes.common.launch_actions import _on_exit_of
 
-    spec = ProcessSpec("shadow", "shadow", "", ROOT / "config" / "cell.yaml")
+    spec = ProcessSpec("recorder", "recorder", "", ROOT / "config" / "cell.yaml")
     died, running = SimpleNamespace(returncode=-9), SimpleNamespace(is_shutdown=False)
-    with pytest.raises(RuntimeError, match="shadow DIED with exit code -9"):
+    with pytest.raises(RuntimeError, match="recorder DIED with exit code -9"):
         _on_exit_of(spec)(died, running)
-    assert _on_exit_of(replace(spec, essential=False))(died, running) is None

@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "howto" / "monitoring.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| (`[^|]*: [^|]*`) \|[^|]*\| (.*) \|$", PAGE, re.M))
 LIFECYCLE = ("supervisor", "detector", "image_source")
 FOLDERS = {
-    "supervisor": "supervisor", "detector": "detector", "console/node.py": "console", "recorder": "recorder", "shadow": "shadow",
+    "supervisor": "supervisor", "detector": "detector", "console/node.py": "console", "recorder": "recorder",
     "simulation/image_source.py": "image_source", "simulation/cell_sim.py": "cell_sim",
 }  # fmt: skip
 
@@ -72,7 +72,6 @@ def test_the_page_has_the_keys_of_what_has_a_table_of_them(status: str, keys: se
         ("supervisor: lifecycle", "common/lifecycle.py"),
         ("console: page", "console/node.py"),
         ("recorder: recording", "recorder/node.py"),
-        ("shadow: comparison", "shadow/node.py"),
         ("image_source: source", "simulation/image_source.py"),
         ("cell_sim: cell", "simulation/cell_sim.py"),
     ],

@@ -336,11 +336,11 @@ export const STRINGS = {
   },
   nodes: {
     machine: "The machine", detector: "Detector", supervisor: "Control of the arm", console: "This page", cell_sim: "Simulated machine", image_source: "Source of pictures",
-    recorder: "Recorder", shadow: "Candidate beside the machine", shadow_detector: "Detector of the candidate",
+    recorder: "Recorder",
   },
   parts: {
     lifecycle: "Program", images: "Pictures", perception: "Perception", gate: "Go-ahead for the arm", audit: "Log", policy: "Limits", cell: "Machine", page: "Page", source: "Source",
-    recording: "Recording", comparison: "Comparison",
+    recording: "Recording",
   },
 };
 

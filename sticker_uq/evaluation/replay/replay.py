@@ -14,6 +14,7 @@ from sticker_uq.evaluation.metrics.decisions import DecisionCounts, Measured
 from sticker_uq.evaluation.replay import tables
 from sticker_uq.evaluation.replay.assessing import Assessed
 from sticker_uq.evaluation.replay.blocked import LIMIT_SCHEMA, BlockedBy
+from sticker_uq.evaluation.replay.candidate import CANDIDATE_SCHEMA, Differences
 from sticker_uq.evaluation.replay.gallery import Gallery
 from sticker_uq.evaluation.replay.label_errors import LABEL_SCHEMA, LabelErrors
 from sticker_uq.evaluation.replay.tally import Tally
@@ -22,8 +23,8 @@ from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.sources import ImageSource
-from sticker_uq.scene import InvalidInput, SceneAssessment
+from sticker_uq.io.sources import ImageSource, SourceImage
+from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def replay(
     processes: int = 1,
     environment: Mapping[str, str] | None = None,
     labels: Mapping[str, LabelledImage] | None = None,
-    on_image: Callable[[SceneAssessment], None] = lambda _: None,
+    on_image: Callable[[SourceImage, SceneAssessment, SceneDecision], None] = lambda *_: None,
+    differences: Callable[[], Differences | None] = lambda: None,
 ) -> ReplaySummary:
     """Replay every recorded image of `source` without an operator's answer; write tables, pictures and report into the folder
     `out`.
@@ -86,7 +88,8 @@ def replay(
     read becomes a row with status FAILED.
     `labels`: by the names of the images without their suffixes; the decisions are then counted against them, and the table
     ``label_errors`` lists what contradicts them.
-    `on_image` is called after every image. Raises InvalidInput when `out` holds files already or the source has no images,
+    `on_image` is called after every image; `differences` after the last one, for the comparison that report and the table
+    ``candidate`` tell. Raises InvalidInput when `out` holds files already or the source has no images,
     OSError when the disk refuses.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -118,13 +121,16 @@ def replay(
                 laptop = f"laptop {truth.workpiece_id}" if truth.workpiece_id else f"image {item.name}"
                 counts.add(laptop, truth.boxes, truth.labels, decision)
             gallery.add(item, assessment, decision)
-            on_image(assessment)
+            on_image(item, assessment, decision)
         drawn = gallery.finish()
     end = perf_counter()
     limit_rows = blocked.rows()
     extra = {"limits": (limit_rows, LIMIT_SCHEMA)}
     if label_errors is not None:
         extra["label_errors"] = (label_errors.rows, LABEL_SCHEMA)
+    compared = differences()
+    if compared is not None:
+        extra["candidate"] = (compared.rows, CANDIDATE_SCHEMA)
     for name, (rows, schema) in extra.items():
         with tables.table_writer(schema, out / f"{name}.{table_format}") as write:
             write(rows)
@@ -161,7 +167,7 @@ def replay(
         labelled=None if labels is None else counts.measured(),
     )
     write_report(
-        replay_report(summary, tally, gallery.entries(), policy, limit_rows, label_errors),
+        replay_report(summary, tally, gallery.entries(), policy, limit_rows, label_errors, compared),
         out / "report.html",
     )
     with atomic_write(out / "summary.json", "w") as stream:

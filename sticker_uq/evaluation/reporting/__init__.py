@@ -1,4 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of replays, cells, shadow counts and probability quality: HTML and Markdown pages, charts, annotated images, and
-the words they use.
-"""
+"""Reports of replays, cells and probability quality: HTML and Markdown pages, charts, annotated images."""

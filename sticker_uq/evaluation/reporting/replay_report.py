@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sticker_uq.evaluation.metrics.decisions import Measured
 from sticker_uq.evaluation.replay.blocked import remedy
+from sticker_uq.evaluation.replay.candidate import KINDS, SIDES, Differences
 from sticker_uq.evaluation.replay.label_errors import LOOSE, LabelErrors, contradiction_text
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.replay.tally import Tally
@@ -38,6 +40,7 @@ def replay_report(
     policy: Policy,
     limits: Sequence[Row] = (),
     label_errors: LabelErrors | None = None,
+    differences: Differences | None = None,
 ) -> Report:
     """The report of a replay: `tally` of its images, `entries` the images it shows, `limits` the rows of the table of limits."""
     per_second = summary.images / summary.seconds if summary.seconds > 0 else float("nan")
@@ -75,6 +78,7 @@ def replay_report(
         summary_rows=tuple(tally.failures),
         sections=(
             *([_against_labels(summary.labelled)] if summary.labelled is not None else []),
+            *([_compared(differences)] if differences is not None else []),
             *([_limits(limits)] if limits else []),
             *([_label_errors(label_errors, summary.images)] if label_errors is not None else []),
         ),
@@ -92,6 +96,32 @@ def replay_report(
             "policy (SHA-256)": summary.policy_hash,
             **summary.environment,
         },
+    )
+
+
+def _compared(found: Differences) -> Section:
+    """What another bundle or policy judges differently."""
+    outcomes = Counter((row["outcome"], row["candidate_outcome"]) for row in found.rows)
+    classes = Counter(change for row in found.rows for change in row["other_classes"])
+    rows = [
+        (f"images: {OUTCOMES[one.lower()]}", OUTCOMES[other.lower()], count)
+        for (one, other), count in sorted(outcomes.items())
+    ]
+    rows += [
+        (f"objects {words}", "both" if side == "both" else f"only by {side}", total)
+        for kind, words in KINDS.items()
+        for side in SIDES
+        if (total := sum(row[f"{kind}_{side}"] for row in found.rows))
+    ]
+    for key, count in sorted(classes.items()):
+        one, other = key.split(">")
+        rows.append((f"objects of class {one}", other, count))
+    return Section(
+        title=f"Compared with {found.candidate.name}",
+        note="The same images judged by both, without an operator. Objects are the same where their boxes overlap. Which of "
+        "them is right is counted with --labels, one replay each.",
+        columns=("replayed", "candidate", "count"),
+        rows=tuple(rows),
     )
 
 

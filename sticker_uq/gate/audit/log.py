@@ -25,6 +25,7 @@ from sticker_uq.gate.audit.chain import (
     log_files,
     seal_of,
 )
+from sticker_uq.io.files import sync_folder
 from sticker_uq.scene import InvalidInput, Reason
 
 CAPACITY = 10_000
@@ -76,7 +77,7 @@ class AuditLog:
             self._path, self._number, self._head, torn = _resume(folder)
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             self._size = os.fstat(self._file).st_size
-            _sync_folder(folder)
+            sync_folder(folder)
             if torn is not None:
                 self._seal(torn)
         except BaseException:
@@ -207,7 +208,7 @@ class AuditLog:
     def _next_file(self) -> None:
         path = self._folder / _name(file_number(self._path) + 1)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
         os.close(self._file)
         self._path, self._file, self._size = path, file, 0
 
@@ -281,11 +282,3 @@ def _damaged(line: Line, path: Path) -> InvalidInput:
 
 def _name(number: int) -> str:
     return f"audit-{number:06d}.jsonl"
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -81,7 +81,6 @@ def _node(spec: ProcessSpec) -> Node:
         namespace=spec.namespace,
         parameters=[str(spec.params_file), parameters],
         remappings=list(spec.remappings),
-        prefix=" ".join(spec.priority) or None,
         ros_arguments=["--enclave", spec.enclave, *spec.log_arguments()],
         output="screen",
         emulate_tty=True,
@@ -94,10 +93,10 @@ def _node(spec: ProcessSpec) -> Node:
 
 
 def _on_exit_of(spec: ProcessSpec) -> Callable[[ProcessExited, LaunchContext], list[EmitEvent] | None]:
-    """Stop all nodes when an essential one exits; the launch fails if it died."""
+    """Stop all nodes when one exits; the launch fails if it died."""
 
     def on_exit(event: ProcessExited, context: LaunchContext) -> list[EmitEvent] | None:
-        if context.is_shutdown or not spec.essential:
+        if context.is_shutdown:
             return None
         if event.returncode == 0:
             return [EmitEvent(event=Shutdown(reason=f"{spec.name} has ended"))]

@@ -11,7 +11,7 @@ from rclpy.node import Node
 
 
 def default_folder(node: Node, kind: str) -> Path:
-    """The folder for ``kind`` (audit, shadow) inside ROS's folder of logs; each node of this machine and person has its own."""
+    """The folder for ``kind`` (audit) inside ROS's folder of logs; each node of this machine and person has its own."""
     domain = os.environ.get("ROS_DOMAIN_ID") or "0"
     name = node.get_fully_qualified_name().strip("/").replace("/", ".")
     return Path(str(get_logging_directory())) / kind / f"domain_{domain}.{name}"

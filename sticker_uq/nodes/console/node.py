@@ -14,7 +14,7 @@ from rclpy.node import Node
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import Image
 
-from sticker_uq.cell.processes import LIFECYCLE_NODES, SHADOW, SHADOW_DETECTOR
+from sticker_uq.cell.processes import LIFECYCLE_NODES
 from sticker_uq.console.album import Album, heat, jpeg
 from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsCommand
 from sticker_uq.console.server import ConsoleSettings, PageServer
@@ -184,10 +184,9 @@ class Console(Node):
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         here = self.get_namespace().rstrip("/") + "/"
-        beside = f"{here}{SHADOW}/{SHADOW_DETECTOR}"
         for status in message.status:
             node, _, part = status.name.partition(": ")
-            if part and status.hardware_id in (here + node, beside):
+            if part and status.hardware_id == here + node:
                 self.state.report(node, part, status.level[0], status.message)
 
     def _on_heat(self, message: Image) -> None:

@@ -170,7 +170,13 @@ def test_as_many_pictures_as_asked_for(folder, perception, tmp_path, pictures, e
 
 def test_the_report_and_the_summary_tell_what_was_done(folder, perception, tmp_path):
     seen = []
-    summary = run(folder, perception, tmp_path / "out", environment={"Python": "3"}, on_image=seen.append)
+    summary = run(
+        folder,
+        perception,
+        tmp_path / "out",
+        environment={"Python": "3"},
+        on_image=lambda *one: seen.append(one[1]),
+    )
     html = (tmp_path / "out/report.html").read_text("utf-8")
     for words in (
         "4 images of pictures",

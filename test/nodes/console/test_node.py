@@ -239,12 +239,11 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
     assert list(asked[0].not_stickers) == [Box(x1=5.0, y1=6.0, x2=7.0, y2=8.0)]
 
 
-def test_health_has_the_nodes_of_this_cell_and_the_detector_of_its_candidate(bench: Bench):
+def test_health_has_the_nodes_of_this_cell(bench: Bench):
     console = bench.add(Console(parameter_overrides=overrides(port=0)))
     publisher = bench.publisher_matched(DiagnosticArray, "/diagnostics", DIAGNOSTICS)
     names = {
-        "/shadow": "shadow: comparison", "/shadow/shadow_detector": "shadow_detector: perception",
-        "/shadow/detector": "detector: perception", "/cell_2/supervisor": "supervisor: gate",
+        "/other/detector": "detector: perception", "/cell_2/supervisor": "supervisor: gate",
         "/recorder": "recorder: recording",
     }  # fmt: skip
     told = [
@@ -260,8 +259,7 @@ def test_health_has_the_nodes_of_this_cell_and_the_detector_of_its_candidate(ben
 
     bench.until(lambda: "recorder" in health(), "the last of them")
     assert health() | {"console": []} == {
-        "detector": [], "supervisor": [], "console": [], "shadow": ["/shadow"],
-        "shadow_detector": ["/shadow/shadow_detector"], "recorder": ["/recorder"],
+        "detector": [], "supervisor": [], "console": [], "recorder": ["/recorder"],
     }  # fmt: skip
 
 
