@@ -37,7 +37,7 @@ from sticker_uq.io.coco import (
 )
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import read_image_file
-from sticker_uq.lab.datasets.abnormal import CASES
+from sticker_uq.lab.datasets.abnormal import CASES, EXPOSURE
 from sticker_uq.lab.datasets.abnormal_coco import CLEAN, abnormal_scenes
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.painting import Image
@@ -120,7 +120,10 @@ def abnormal(
     out: Annotated[Path, output_folder("Folder to write one COCO folder per case to.")],
     case: Annotated[
         list[str] | None,
-        typer.Option(help=f"One of {', '.join((CLEAN, *CASES))}; may be repeated. Default: all of them."),
+        typer.Option(
+            help=f"One of {', '.join((CLEAN, *CASES))} (default: all of these), or, for `train --exposure`, of "
+            f"{', '.join(EXPOSURE)}; may be repeated."
+        ),
     ] = None,
     patch: Annotated[
         list[Path] | None,
@@ -130,7 +133,7 @@ def abnormal(
     seed: Annotated[int, typer.Option(help="Seed of the occlusions and added objects.")] = 0,
     image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "jpg",
 ) -> None:
-    """Hide stickers of labelled pictures or lay foreign objects on them; the annotations record the changes."""
+    """Hide stickers of labelled pictures, lay foreign objects on them or degrade them; the annotations record the changes."""
     if count < 0:
         raise InvalidInput(f"--count {count}: expected 0 or more")
     items = read_coco(data)

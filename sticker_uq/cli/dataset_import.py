@@ -102,7 +102,8 @@ def command(
         bool,
         typer.Option(
             "--repair",
-            help="Clip boxes to their picture, and leave out those outside of it and pictures that cannot be read.",
+            help="Clip boxes to their picture, and leave out those outside of it, pictures that cannot be read, and those with "
+            "the same pixels and other objects.",
         ),
     ] = False,
 ) -> None:
@@ -124,7 +125,7 @@ def command(
     labels = labels_by_name(named)
     with _progress("reading", len(pictures)) as advance:
         found, changes = upright(pictures, root, labels, orientation, repair, advance, faults)
-    data = grouped(found, near, group, consecutive)
+    data = grouped(found, near, group, consecutive, changes if repair else None)
     if not any(len(one.labelled.labels) for one in data.pictures):
         raise InvalidInput(f"{source}: no picture shows a logo or sticker; check --class and --ignore")
     record = _record(source, kind, named, data, changes) | {

@@ -20,12 +20,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.cli.terminal import LOG_EVERY, output
+from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, write_coco
 from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.training import BEST, EpochResult, TrainSettings, train
 from sticker_uq.lab.training.training import Progress as Step
 from sticker_uq.scene import InvalidInput
 
+PACKAGED, EXPOSURE = "packaged", "exposure"
+_FIRST_SEED, _PICTURES = 1_600_000, 200
 _FIELDS = (
     "model",
     "epochs",
@@ -61,7 +65,8 @@ def command(
     exposure: Annotated[
         list[Path] | None,
         typer.Option(
-            help="COCO folder of pictures of what must not be peeled, to train on beside --data; may be repeated."
+            help="COCO folder of pictures of what must not be peeled, to train on beside --data, or packaged for rendered ones "
+            "in OUT/exposure; may be repeated."
         ),
     ] = None,
     anchor_scales: Annotated[
@@ -85,20 +90,23 @@ def command(
     --ensemble trains the members of a deep ensemble, for `monitors fit --member`; they differ in random initial weights, if
     any, order and augmentation.
     """
+    out = out or Path("out") / "train" / str(values["model"])
     settings = checked(
         TrainSettings,
         {
             **values,
             "data": tuple(data),
-            "exposure": tuple(exposure or ()),
+            "exposure": tuple(
+                out / EXPOSURE if str(folder) == PACKAGED else folder for folder in exposure or ()
+            ),
             "anchor_scales": _numbers("--anchor-scales", anchor_scales),
             "val_data": val_data,
-            "out": out or Path(),
+            "out": out,
         },
     )
-    out = out or Path("out") / "train" / settings.model
     if ensemble < 1:
         raise InvalidInput(f"--ensemble {ensemble}: expected 1 or more")
+    console = output()
     folders = [out] if ensemble == 1 else [out / f"member_{n}" for n in range(1, ensemble + 1)]
     for folder in folders:
         check_output_folder(folder, f"--out {folder}")
@@ -106,16 +114,22 @@ def command(
         for folder in folders:
             if (folder / STATE).exists():
                 raise InvalidInput(f"{folder / STATE}: exists already; expected another folder, or --resume")
+    if out / EXPOSURE in settings.exposure and not (out / EXPOSURE / ANNOTATIONS).exists():
+        console.print(f"rendering {_PICTURES} pictures of what must not be peeled to {out / EXPOSURE}")
+        write_coco(out / EXPOSURE, map(_exposing, range(_FIRST_SEED, _FIRST_SEED + _PICTURES)))
     every = [
         settings.model_copy(update={"out": folder, "seed": settings.seed + number})
         for number, folder in enumerate(folders)
     ]
-    console = output()
     for number, settings in enumerate(every, 1):
         if ensemble > 1:
             console.print(f"member {number} of {ensemble}, seed {settings.seed}")
         # a member of an ensemble may not have started when it was stopped
         _train(settings, resume and (settings.out / STATE).exists() if ensemble > 1 else resume, console)
+
+
+def _exposing(seed: int) -> EncodedScene:
+    return encode_scene(seed, render(sample_scene(seed, profile="study"), (640, 536)))
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

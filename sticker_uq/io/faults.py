@@ -23,7 +23,7 @@ class Faults:
     def add(self, fault: str, hint: str = "") -> None:
         """Note a fault in a file, and what a person can do about it; of several hints the first is shown."""
         self.count += 1
-        if len(self._shown) < MOST_SHOWN:
+        if len(self._shown) <= MOST_SHOWN:
             self._shown.append(fault)
         self._hint = self._hint or hint
 
@@ -39,6 +39,8 @@ class Faults:
         """Raise :class:`InvalidFile` with the first faults and their number, if there are any."""
         if not self.count:
             return
+        if self.count > MOST_SHOWN + 1:  # a single one more is shown instead of being counted
+            del self._shown[MOST_SHOWN:]
         more = self.count - len(self._shown)
         lines = [
             *self._shown,

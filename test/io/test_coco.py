@@ -8,6 +8,7 @@ import pytest
 from sticker_uq.cli import explain
 from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.io.faults import Faults
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidFile, InvalidInput
 
@@ -215,6 +216,15 @@ def test_objects_of_an_ignored_category_are_not_looked_at(folder):
     (item,) = read_coco(root)
     assert item.labels.tolist() == [2, 1]
     assert sticker_fractions(root, [item])[3].tolist() == [1, 0]
+
+
+def test_a_single_fault_more_is_listed_as_well():
+    faults = Faults("file")
+    for number in range(11):
+        faults.add(f"fault {number}")
+    with pytest.raises(InvalidFile) as caught:
+        faults.refuse()
+    assert caught.value.lines == ("file: 11 faults", *(f"fault {number}" for number in range(11)))
 
 
 def test_all_faults_are_listed_at_once(folder):

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.messages import texts_of
-from sticker_uq.scene import METRICS, Exposure, ObjectVerdict, SceneAssessment, SceneDecision
+from sticker_uq.scene import METRICS, Exposure, ObjectVerdict, Outcome, SceneAssessment, SceneDecision
 
 TableFormat = Literal["parquet", "csv"]
 Row = dict[str, Any]
@@ -105,7 +105,7 @@ def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -
         **{name: getattr(assessment.exposure, name, float("nan")) for name in EXPOSURE},
         "outcome": decision.outcome.name,
         "reasons": texts_of(decision.reasons),
-        "removable": len(decision.removable()),
+        "removable": len(decision.removable()) if decision.outcome is Outcome.WORK else 0,
         "decision_id": decision.decision_id,
         "image_digest": assessment.image_digest,
         "assessment_digest": assessment.digest,

@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
 from sticker_uq.lab.rendering.foreign_objects import OBJECTS, UNKNOWN_STICKERS
 from sticker_uq.lab.rendering.occluders import OCCLUDERS
 from sticker_uq.lab.rendering.overlays import TurnedPen, draw_over, lay
@@ -310,6 +311,39 @@ def _free_place(
     return None
 
 
+def corrupted(
+    image: Image,
+    boxes: FloatArray,
+    labels: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    name: str,
+    **options: str,
+) -> AbnormalScene:
+    """An abnormal scene by a corruption of a strength of its ladder."""
+    strength, seed = float(rng.choice(TRANSFORMATIONS[name].ladder)), int(rng.integers(2**31))
+    changed = transform(LabelledPicture.of(image, boxes, labels), name, strength, seed, **options)
+    none = np.zeros((0, 4), np.float32)
+    return AbnormalScene(
+        changed.image,
+        changed.boxes,
+        changed.labels,
+        changed.visible.astype(np.float32),
+        boxes[changed.origin],
+        boxes[changed.hidden],
+        none,
+        (),
+    )
+
+
+EXPOSURE: dict[str, Callable[..., AbnormalScene]] = {
+    "residue": partial(corrupted, name="sticker_residue"),
+    "glare": partial(corrupted, name="glare"),
+    "blur": partial(corrupted, name="defocus"),
+    "noise": partial(corrupted, name="sensor_noise"),
+    "hand": partial(corrupted, name="occlusion", tool="hand"),
+    "gripper": partial(corrupted, name="occlusion", tool="gripper"),
+}
+"""Further abnormal cases, to train on: what must not be peeled, and degraded pictures."""
 CASES: dict[str, Callable[..., AbnormalScene]] = {
     "occlusion-pasted": pasted,
     "occlusion": occluded,

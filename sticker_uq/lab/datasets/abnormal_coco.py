@@ -26,7 +26,7 @@ from sticker_uq.io.coco import (
     read_coco,
     read_picture,
 )
-from sticker_uq.lab.datasets.abnormal import CASES, AbnormalScene, patched, untouched
+from sticker_uq.lab.datasets.abnormal import CASES, EXPOSURE, AbnormalScene, patched, untouched
 from sticker_uq.lab.rendering.painting import Image
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
 
@@ -59,13 +59,14 @@ def abnormal_scenes(
     patch: Image | None = None,
     image_format: str = "jpg",
 ) -> Iterator[EncodedScene]:
-    """The pictures ``items`` in an abnormal ``case`` of `CASES`, untouched ("clean"), or with an adversarial ``patch``.
+    """The pictures ``items`` in an abnormal ``case`` of `CASES` or `EXPOSURE`, untouched ("clean"), or with an adversarial
+    ``patch``.
 
     The change depends on ``seed``, the case and the picture's id only. A case that hides stickers skips pictures
     without one. InvalidInput for an unknown case or a picture that cannot be read.
     """
-    if patch is None and case not in (*CASES, CLEAN):
-        raise InvalidInput(f"case {case!r}: expected one of {', '.join((CLEAN, *CASES))}, or a patch")
+    if patch is None and case not in (known := (CLEAN, *CASES, *EXPOSURE)):
+        raise InvalidInput(f"case {case!r}: expected one of {', '.join(known)}, or a patch")
     return _scenes(items, case, seed, patch, image_format)
 
 
@@ -76,7 +77,7 @@ def _scenes(
         if case.startswith(_NEEDS_STICKER) and ObjectClass.STICKER not in item.labels:
             continue
         rng = np.random.default_rng((seed, zlib.crc32(case.encode()), item.image_id))
-        make: Callable[..., AbnormalScene] = CASES.get(case, untouched)
+        make: Callable[..., AbnormalScene] = (CASES | EXPOSURE).get(case, untouched)
         if patch is not None:
             scene = patched(read_picture(item), item.boxes, item.labels, rng, patch)
         elif case == CLEAN:

@@ -51,6 +51,8 @@ _LARGEST_GRADIENT = 10.0
 _NORM_MOMENTUM = 0.1  # torchvision's 0.03 for SSDLite needs more steps than a short training has
 _VALIDATION_FLOOR = 0.01
 _MIN_PER_REPLICA = 2
+ENOUGH_TO_CHOOSE = 30
+"""Validation pictures from which the epoch with the highest mAP is the best one; by chance one of fewer is."""
 
 
 class Training:
@@ -78,6 +80,11 @@ class Training:
         own = len(self.items)
         for folder in settings.exposure:
             self.items += read_coco(folder)
+        if not resume and len(self.val_items) < ENOUGH_TO_CHOOSE:
+            say(
+                f"{len(self.val_items)} pictures to validate on are too few to choose an epoch by: the last one is taken, not "
+                f"the best (from {ENOUGH_TO_CHOOSE} pictures on)"
+            )
         self._network = self._choose_network(self.items[:own], (lambda line: None) if resume else say)
         self.batch_size = min(settings.batch_size, len(self.items))
         self._recipe = recipe_of(settings.model)
@@ -255,8 +262,9 @@ class Training:
         )
         position.history.append(result)
         position.epoch_loss, position.seconds = 0.0, 0.0
-        # Larger inputs are closer to those of the detector and come first. Without a measurement the latest are best.
-        rank = (result.input_size, result.map50 if known else math.inf)
+        # Larger inputs are closer to those of the detector and come first. Without a measurement to rely on the latest are best.
+        enough = known and len(self.val_items) >= ENOUGH_TO_CHOOSE
+        rank = (result.input_size, result.map50 if enough else math.inf)
         if rank >= position.best:
             position.best = rank
             save_weights(self.average, settings.out / BEST, self._metadata(result), half=True)

@@ -22,10 +22,11 @@ from sticker_uq.evaluation.replay.comparison import Comparison
 from sticker_uq.evaluation.replay.gallery import SHOWN, Spread
 from sticker_uq.evaluation.replay.replay import replay
 from sticker_uq.gate import Policy, judge
+from sticker_uq.evaluation.replay.tables import image_row
 from sticker_uq.io import files
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import open_source
-from sticker_uq.scene import InvalidInput, Status, Verdict, to_plain
+from sticker_uq.scene import InvalidInput, Outcome, Status, Verdict, to_plain
 
 NAN = float("nan")
 
@@ -210,6 +211,12 @@ def test_limits_and_contradicted_labels_are_tables_and_in_the_report(folder, per
     assert "Labels that may be wrong" in report
     assert "3 of 4 images have no labels" in report
     assert "What kept objects and scenes from being released" in report
+
+
+def test_what_a_scene_does_not_release_is_not_counted_as_removable(assessment, decision):
+    assert image_row("lid", assessment, decision)["removable"] == 1
+    asked = changed(decision, outcome=Outcome.ASK)
+    assert image_row("lid", assessment, asked)["removable"] == 0
 
 
 def test_decisions_are_counted_against_the_labels(folder, perception, tmp_path, decision):

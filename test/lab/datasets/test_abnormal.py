@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.io.coco import read_coco, write_coco
-from sticker_uq.lab.datasets.abnormal import CASES, HIDDEN_SHARE, patch_place, patched
+from sticker_uq.lab.datasets.abnormal import CASES, EXPOSURE, HIDDEN_SHARE, patch_place, patched
 from sticker_uq.lab.datasets.abnormal_coco import CLEAN, abnormal_scenes, read_abnormal
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.rendering.foreign_objects import OBJECTS, UNKNOWN_STICKERS
@@ -179,3 +179,14 @@ def test_the_folder_is_coco_with_more(folder, tmp_path):
     assert entry["seed"] == 0
     assert set(entry["added"][0]) == {"bbox", "kind"}
     assert all(0 < a["visible"] <= 1 and len(a["whole_bbox"]) == 4 for a in document["annotations"])
+
+
+@pytest.mark.parametrize("case", EXPOSURE)
+def test_exposure_degrades_pictures_and_invents_no_object(folder, tmp_path, case):
+    items = read_coco(folder)
+    write_coco(tmp_path / case, abnormal_scenes(items, case, 5, image_format="png"))
+    found = read_abnormal(tmp_path / case)
+    assert len(found) == len(items)
+    for before, after in zip(items, found, strict=True):
+        assert (picture(before) != picture(after.picture)).any()
+        assert len(after.picture.boxes) + len(after.lost) == len(before.boxes)

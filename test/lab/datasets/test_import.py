@@ -338,6 +338,10 @@ def test_copies_are_left_out_and_copies_with_other_objects_refused(tmp_path: Pat
     refused = imported(root, "--out", tmp_path / "out", *MEANING)
     assert refused.exit_code == 2
     assert "lid_09.png and images/lid_02.png have other objects" in refused.output
+    repaired = imported(root, "--out", tmp_path / "repaired", "--repair", *MEANING)
+    assert repaired.exit_code == 0, repaired.output
+    assert "lid_09.png and images/lid_02.png have other objects: both left out" in repaired.output
+    assert len(read_coco(tmp_path / "repaired")) == 2
     labels.write_text((root / "labels" / "lid_02.txt").read_text())
     result = imported(root, "--out", tmp_path / "out", *MEANING)
     assert result.exit_code == 0, result.output

@@ -71,9 +71,23 @@ def test_pictures_of_one_laptop_are_on_one_side_of_the_validation(tmp_path: Path
         split_items((tmp_path / "one",), None, 0)
 
 
-def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
-    scenes: Path, tmp_path: Path
+@pytest.mark.parametrize("enough", [True, False])
+def test_the_best_epoch_is_chosen_on_enough_pictures_only(
+    enough: bool, scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sticker_uq.lab.training.training.ENOUGH_TO_CHOOSE", 8 if enough else 9)
+    maps = iter([0.5, 0.2])
+    monkeypatch.setattr(Training, "_validate", lambda self, size: dict.fromkeys((1, 2), next(maps)))
+    said: list[str] = []
+    train(settings(scenes, tmp_path, start="packaged", freeze="backbone", batch_size=8), say=said.append)
+    assert load_weights(tmp_path / BEST)[1]["epoch"] == (1 if enough else 2)
+    assert any("8 pictures to validate on are too few" in line for line in said) != enough
+
+
+def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
+    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sticker_uq.lab.training.training.ENOUGH_TO_CHOOSE", 8)
     results: list[EpochResult] = []
     steps = []
     finished = train(

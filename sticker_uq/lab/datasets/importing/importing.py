@@ -188,27 +188,39 @@ def _upright(
 
 
 def grouped(
-    pictures: Sequence[UprightPicture], near: int, pattern: str | None = None, consecutive: int = 0
+    pictures: Sequence[UprightPicture],
+    near: int,
+    pattern: str | None = None,
+    consecutive: int = 0,
+    changes: list[str] | None = None,
 ) -> Grouped:
     """Imported ``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name; near duplicates are
     of one laptop, and frames whose numbers differ by at most ``consecutive`` from the one before.
 
-    The perceptual hashes of near duplicates differ in at most ``near`` bits; -1: near duplicates are not joined. Raises
-    InvalidInput for pictures with the same pixels and other objects, and as :func:`names_by_pattern`.
+    The perceptual hashes of near duplicates differ in at most ``near`` bits; -1: near duplicates are not joined. Pictures with
+    the same pixels and other objects are left out and told in ``changes``; without it InvalidInput is raised for them, as for
+    all that :func:`names_by_pattern` refuses.
     """
     ordered = sorted(pictures, key=lambda one: one.name)
     faults = Faults("pictures with the same pixels")
     first: dict[bytes, UprightPicture] = {}
+    contradicting = set[bytes]()
     copies = []
     for one in ordered:
         known = first.setdefault(one.statistics.pixels, one)
         if known is one:
             continue
         if _objects(known.labelled) != _objects(one.labelled):
-            faults.add(f"{one.name} and {known.name} have other objects; correct or remove one")
+            text = f"{one.name} and {known.name} have other objects"
+            contradicting.add(one.statistics.pixels)
+            if changes is None:
+                faults.add(f"{text}; correct or remove one", "--repair leaves out both")
+            else:
+                changes.append(f"{text}: both left out")
+            continue
         copies.append((one.name, known.name))
     faults.refuse()
-    kept = list(first.values())
+    kept = [one for pixels, one in first.items() if pixels not in contradicting]
     pairs = [(a, b) for a, b, _ in close_pairs([one.statistics for one in kept], near)] if near >= 0 else []
     pairs += consecutive_pairs([one.name for one in kept], consecutive)
     names = [""] * len(kept)
