@@ -21,8 +21,8 @@ from sticker_uq.evaluation.replay.assessing import one_by_one
 from sticker_uq.evaluation.replay.comparison import Comparison
 from sticker_uq.evaluation.replay.gallery import SHOWN, Spread
 from sticker_uq.evaluation.replay.replay import replay
-from sticker_uq.gate import Policy, judge
 from sticker_uq.evaluation.replay.tables import image_row
+from sticker_uq.gate import Policy, judge
 from sticker_uq.io import files
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import open_source
