@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -16,6 +16,7 @@ from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput, Reason
 
 StopServiceType = Literal["trigger", "set_bool"]
+M = TypeVar("M", bound=BaseModel)
 
 
 class StopSettings(BaseModel):
@@ -125,21 +126,9 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
         description="Time after activation in which other gate publishers are discovered before anything is permitted, s",
     )
 
-    def gate(self) -> GateSettings:
-        """The gate's settings among the parameters of a cell's supervisor."""
-        return GateSettings(**{name: getattr(self, name) for name in GateSettings.model_fields})
-
-    def watch(self) -> AssumptionSettings:
-        """The settings of assumption monitoring among the parameters of a cell's supervisor."""
-        return AssumptionSettings(**{name: getattr(self, name) for name in AssumptionSettings.model_fields})
-
-    def poses(self) -> PoseSettings:
-        """The calibration settings among the parameters of a cell's supervisor."""
-        return PoseSettings(**{name: getattr(self, name) for name in PoseSettings.model_fields})
-
-    def stop(self) -> StopSettings:
-        """The settings of the arm stop among the parameters of a cell's supervisor."""
-        return StopSettings(**{name: getattr(self, name) for name in StopSettings.model_fields})
+    def part(self, model: type[M]) -> M:
+        """The settings of ``model`` among these parameters."""
+        return model(**{name: getattr(self, name) for name in model.model_fields})
 
     def load_policy(self) -> Policy:
         """The policy that the cell's parameters name; raises :class:`InvalidInput` when invalid, expired or not of

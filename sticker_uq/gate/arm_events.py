@@ -33,19 +33,19 @@ ORDERED_STOP = (
 
 
 def arm_ready(context: StepContext, event: ArmReady) -> None:
-    """Gate step: the arm came, or its heartbeat stopped: counting begins anew. It may still report the end of its goal."""
+    """The arm came, or its heartbeat stopped: counting begins anew. It may still report the end of its goal."""
     if event.ready != context.state.arm_ready:
         context.set(arm_ready=event.ready, streak=NO_STREAK)
 
 
 def arm_lost(context: StepContext, _: ArmLost) -> None:
-    """Gate step: the arm's server is gone, and with it the end of its goal."""
+    """The arm's server is gone, and with it the end of its goal."""
     permit = context.state.permit
     context.set(arm_ready=False, streak=NO_STREAK, permit=permit and replace(permit, lost=True))
 
 
 def goal_accepted(context: StepContext, event: GoalAccepted) -> None:
-    """Gate step: the arm starts; a goal that was given up meanwhile is cancelled."""
+    """The arm starts; a goal that was given up meanwhile is cancelled."""
     permit = _awaited(context, event.goal_id)
     if permit is None or not permit.open:
         context.emit(CancelGoal(event.goal_id))
@@ -54,7 +54,7 @@ def goal_accepted(context: StepContext, event: GoalAccepted) -> None:
 
 
 def goal_rejected(context: StepContext, event: GoalRejected) -> None:
-    """Gate step: the arm rejected the goal and does not start."""
+    """The arm rejected the goal and does not start."""
     permit = _awaited(context, event.goal_id)
     if permit is None:
         return
@@ -64,7 +64,7 @@ def goal_rejected(context: StepContext, event: GoalRejected) -> None:
 
 
 def removal_finished(context: StepContext, event: RemovalFinished) -> None:
-    """Gate step: the goal has ended: the permit is used up, whatever the result. An arm that could not stop is a fault."""
+    """The goal has ended: the permit is used up, whatever the result. An arm that could not stop is a fault."""
     permit = _awaited(context, event.goal_id)
     if permit is None:
         context.log(Severity.WARNING, Reason.of("goal_unknown", goal=event.goal_id))
@@ -87,7 +87,7 @@ def removal_finished(context: StepContext, event: RemovalFinished) -> None:
 
 
 def watch_permit(context: StepContext) -> None:
-    """Gate step: void a permit that has lost its ground, fault when the arm does not stop, renew what is left."""
+    """Void a permit that has lost its ground, fault when the arm does not stop, renew what is left."""
     permit = context.state.permit
     if permit is None:
         return

@@ -13,7 +13,7 @@ from sticker_uq.scene import Reason
 
 
 def keep_time(context: StepContext, event: Event) -> None:
-    """Gate step: take over its time. After a jump the scenes are forgotten and all waiting goes on from the new time.
+    """Take over its time. After a jump the scenes are forgotten and all waiting goes on from the new time.
 
     A clock that goes back is noticed by itself, one that leaps ahead by a steady clock that the ticks bring along.
     """
@@ -27,7 +27,7 @@ def keep_time(context: StepContext, event: Event) -> None:
 
 
 def jump_since_tick(state: GateState, now_ns: int, steady_ns: int) -> int:
-    """Gate step: how far its clock has moved against the steady one since the last tick; 0 where it is unknown."""
+    """How far its clock has moved against the steady one since the last tick; 0 where it is unknown."""
     if not steady_ns or not state.steady_ns:
         return 0
     return (now_ns - state.tick_ns) - (steady_ns - state.steady_ns)

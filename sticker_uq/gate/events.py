@@ -27,22 +27,27 @@ class RemovalCode(IntEnum):
     NOT_STOPPED = 8
 
 
-# --- events -----------------------------------------------------------------------------------------------------------------
+class Event:
+    """Something that happened to the gate."""
+
+
+class Effect:
+    """Something that the gate wants to happen."""
 
 
 @dataclass(frozen=True)
-class Activated:
-    """Gate event: the supervisor became active."""
+class Activated(Event):
+    """The supervisor became active."""
 
 
 @dataclass(frozen=True)
-class Deactivated:
-    """Gate event: the supervisor is about to become inactive."""
+class Deactivated(Event):
+    """The supervisor is about to become inactive."""
 
 
 @dataclass(frozen=True)
-class Tick:
-    """Gate event: time has passed; sent every ``tick_period_s``. ``steady_ns``: a clock that never jumps;
+class Tick(Event):
+    """Time has passed; sent every ``tick_period_s``. ``steady_ns``: a clock that never jumps;
     0 when there is none.
     """
 
@@ -50,8 +55,8 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class SceneReceived:
-    """Gate event: a scene was judged, and its objects were located as far as the calibration of the cell is known."""
+class SceneReceived(Event):
+    """A scene was judged, and its objects were located as far as the calibration of the cell is known."""
 
     decision: SceneDecision
     facts: SceneFacts
@@ -59,49 +64,49 @@ class SceneReceived:
 
 
 @dataclass(frozen=True)
-class SceneUnreadable:
-    """Gate event: no usable scene, and why: one came that cannot be read, or its publisher is gone."""
+class SceneUnreadable(Event):
+    """No usable scene, and why: one came that cannot be read, or its publisher is gone."""
 
     reason: Reason
 
 
 @dataclass(frozen=True)
-class ImageArrived:
-    """Gate event: an image has arrived at the detector, which has not looked at it yet."""
+class ImageArrived(Event):
+    """An image has arrived at the detector, which has not looked at it yet."""
 
     check: ImageCheck
 
 
 @dataclass(frozen=True)
-class ArmReady:
-    """Gate event: exactly one arm is there and sends its heartbeat (``ready``), or not."""
+class ArmReady(Event):
+    """Exactly one arm is there and sends its heartbeat (``ready``), or not."""
 
     ready: bool
 
 
 @dataclass(frozen=True)
-class ArmLost:
-    """Gate event: the arm's server has gone, or is another one than before: it will not report the end of its goal."""
+class ArmLost(Event):
+    """The arm's server has gone, or is another one than before: it will not report the end of its goal."""
 
 
 @dataclass(frozen=True)
-class GoalAccepted:
-    """Gate event: the arm accepted the goal and starts."""
+class GoalAccepted(Event):
+    """The arm accepted the goal and starts."""
 
     goal_id: int
 
 
 @dataclass(frozen=True)
-class GoalRejected:
-    """Gate event: the arm rejected the goal, or it could not be sent. ``detail``: what was said about it."""
+class GoalRejected(Event):
+    """The arm rejected the goal, or it could not be sent. ``detail``: what was said about it."""
 
     goal_id: int
     detail: str = ""
 
 
 @dataclass(frozen=True)
-class RemovalFinished:
-    """Gate event: the arm reported the end of the goal. ``detail``: what it said about it."""
+class RemovalFinished(Event):
+    """The arm reported the end of the goal. ``detail``: what it said about it."""
 
     goal_id: int
     code: RemovalCode
@@ -109,8 +114,8 @@ class RemovalFinished:
 
 
 @dataclass(frozen=True)
-class AnswerGiven:
-    """Gate event: the operator answered a request. ``checked``: whether the name was proved with a secret.
+class AnswerGiven(Event):
+    """The operator answered a request. ``checked``: whether the name was proved with a secret.
 
     ``not_stickers``: places of what looks like a sticker and is none; without each of them CLEAN is not accepted.
     """
@@ -124,8 +129,8 @@ class AnswerGiven:
 
 
 @dataclass(frozen=True)
-class Hold:
-    """Gate event: the operator holds the gate closed. ``person``: the name, empty when not given; ``checked``:
+class Hold(Event):
+    """The operator holds the gate closed. ``person``: the name, empty when not given; ``checked``:
     as of an answer.
     """
 
@@ -134,39 +139,39 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Release:
-    """Gate event: the operator ends the hold. ``person``: the name, empty when not given; ``checked``: as of an answer."""
+class Release(Event):
+    """The operator ends the hold. ``person``: the name, empty when not given; ``checked``: as of an answer."""
 
     person: str = ""
     checked: bool = False
 
 
 @dataclass(frozen=True)
-class Reset:
-    """Gate event: the operator acknowledges a fault. ``person``: the name, empty when not given; ``checked``: as of an answer."""
+class Reset(Event):
+    """The operator acknowledges a fault. ``person``: the name, empty when not given; ``checked``: as of an answer."""
 
     person: str = ""
     checked: bool = False
 
 
 @dataclass(frozen=True)
-class WorkpieceChanged:
-    """Gate event: another workpiece lies in the cell; images taken up to ``stamp_ns`` do not show it."""
+class WorkpieceChanged(Event):
+    """Another workpiece lies in the cell; images taken up to ``stamp_ns`` do not show it."""
 
     workpiece_id: str
     stamp_ns: int
 
 
 @dataclass(frozen=True)
-class Fault:
-    """Gate event: an internal error; without ``reasons`` it is not known what."""
+class Fault(Event):
+    """An internal error; without ``reasons`` it is not known what."""
 
     reasons: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True)
-class Impediment:
-    """Gate event: something outside of scenes, arm and operator forbids a permit, or (without ``detail``) no longer does.
+class Impediment(Event):
+    """Something outside of scenes, arm and operator forbids a permit, or (without ``detail``) no longer does.
 
     ``reason`` is ``AUDIT``, ``SECOND_GATE_PUBLISHER``, ``UNKNOWN_GATE_PUBLISHER``, ``SECOND_SCENE_PUBLISHER`` or
     ``UNCALIBRATED``.
@@ -177,41 +182,15 @@ class Impediment:
 
 
 @dataclass(frozen=True)
-class AssumptionBroken:
-    """Gate event: what the policy rests on does not hold any more, and what of it."""
+class AssumptionBroken(Event):
+    """What the policy rests on does not hold any more, and what of it."""
 
     reason: Reason
 
 
-Event = (
-    Activated
-    | Deactivated
-    | Tick
-    | SceneReceived
-    | SceneUnreadable
-    | ImageArrived
-    | ArmReady
-    | ArmLost
-    | GoalAccepted
-    | GoalRejected
-    | RemovalFinished
-    | AnswerGiven
-    | Hold
-    | Release
-    | Reset
-    | WorkpieceChanged
-    | Fault
-    | Impediment
-    | AssumptionBroken
-)
-
-
-# --- effects ----------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class PublishGate:
-    """Gate effect: publish the gate's state: what closes it, and the details of that.
+class PublishGate(Effect):
+    """Publish the gate's state: what closes it, and the details of that.
 
     ``target`` and ``valid_until_ns`` are None and 0 while it is closed.
     """
@@ -230,31 +209,31 @@ class PublishGate:
 
 
 @dataclass(frozen=True)
-class PublishDecision:
-    """Gate effect: publish what was decided about a scene, and where its objects lie."""
+class PublishDecision(Effect):
+    """Publish what was decided about a scene, and where its objects lie."""
 
     decision: SceneDecision
     poses: ScenePoses = NO_POSES
 
 
 @dataclass(frozen=True)
-class SendGoal:
-    """Gate effect: ask the arm to remove one object."""
+class SendGoal(Effect):
+    """Ask the arm to remove one object."""
 
     goal_id: int
     target: Target
 
 
 @dataclass(frozen=True)
-class CancelGoal:
-    """Gate effect: ask the arm to stop."""
+class CancelGoal(Effect):
+    """Ask the arm to stop."""
 
     goal_id: int
 
 
 @dataclass(frozen=True)
-class OpenIntervention:
-    """Gate effect: ask the operator, and why. ``objects`` are those to be answered."""
+class OpenIntervention(Effect):
+    """Ask the operator, and why. ``objects`` are those to be answered."""
 
     request_id: str
     reasons: tuple[Reason, ...]
@@ -266,15 +245,15 @@ class OpenIntervention:
 
 
 @dataclass(frozen=True)
-class CloseIntervention:
-    """Gate effect: the request to the operator is open no longer."""
+class CloseIntervention(Effect):
+    """The request to the operator is open no longer."""
 
     request_id: str
 
 
 @dataclass(frozen=True)
-class DeclareDone:
-    """Gate effect: the workpiece is finished, once per workpiece. ``clean`` is False when it is left to the operator."""
+class DeclareDone(Effect):
+    """The workpiece is finished, once per workpiece. ``clean`` is False when it is left to the operator."""
 
     workpiece_id: str
     clean: bool
@@ -285,22 +264,22 @@ class DeclareDone:
 
 
 @dataclass(frozen=True)
-class RemovalVerified:
-    """Gate effect: the object is gone from the scenes after its removal."""
+class RemovalVerified(Effect):
+    """The object is gone from the scenes after its removal."""
 
     target: Target
 
 
 @dataclass(frozen=True)
-class Escalate:
-    """Gate effect: the arm did not stop in time: use the cell's own means of stopping it, until the reset."""
+class Escalate(Effect):
+    """The arm did not stop in time: use the cell's own means of stopping it, until the reset."""
 
     reason: Reason
 
 
 @dataclass(frozen=True)
-class Reply:
-    """Gate effect: the reply to the operator's call (answer, reset): what was done, or why nothing."""
+class Reply(Effect):
+    """The reply to the operator's call (answer, reset): what was done, or why nothing."""
 
     accepted: bool
     reasons: tuple[Reason, ...]
@@ -315,23 +294,8 @@ class Severity(IntEnum):
 
 
 @dataclass(frozen=True)
-class Log:
-    """Gate effect: a line for the log: what happened, and after that why."""
+class Log(Effect):
+    """A line for the log: what happened, and after that why."""
 
     severity: Severity
     reasons: tuple[Reason, ...]
-
-
-Effect = (
-    PublishGate
-    | PublishDecision
-    | SendGoal
-    | CancelGoal
-    | OpenIntervention
-    | CloseIntervention
-    | DeclareDone
-    | RemovalVerified
-    | Escalate
-    | Reply
-    | Log
-)

@@ -18,22 +18,22 @@ class Heartbeat:
         self._newest: str | None = None
 
     def beat(self, arm: str) -> bool:
-        """Gate: a heartbeat of ``arm`` came; whether the last one was of another arm."""
+        """A heartbeat of ``arm`` came; whether the last one was of another arm."""
         changed = self._newest not in (None, arm)
         self._newest = arm
         self._missed[arm] = 0
         return changed
 
     def tick(self) -> None:
-        """Gate: time has passed for the arms' heartbeats; an arm without one for too long counts as gone."""
+        """Time has passed for the arms' heartbeats; an arm without one for too long counts as gone."""
         longer = {arm: ticks + 1 for arm, ticks in self._missed.items()}
         self._missed = {arm: ticks for arm, ticks in longer.items() if ticks < self._patience}
 
     def lost(self) -> None:
-        """Gate: an arm has died, and it is not known which one: each must send a heartbeat again."""
+        """An arm has died, and it is not known which one: each must send a heartbeat again."""
         self._missed.clear()
 
     @property
     def alone(self) -> bool:
-        """Gate: whether exactly one arm sends its heartbeat."""
+        """Whether exactly one arm sends its heartbeat."""
         return len(self._missed) == 1

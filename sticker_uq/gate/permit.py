@@ -52,7 +52,7 @@ class PermitWatch:
         self._losses = 0
 
     def update(self, permit: Permit | None, supervisor: str = "", active: bool = True) -> None:
-        """Arm's permit: take over the newest state of the gate; ``None``: closed. It came from ``supervisor``, ``active`` or
+        """Take over the newest state of the gate; ``None``: closed. It came from ``supervisor``, ``active`` or
         not.
         """
         with self._changed:
@@ -102,7 +102,7 @@ class PermitWatch:
         timeout_s: float,
         given_up: Callable[[], bool] = lambda: False,
     ) -> str:
-        """Arm's permit: wait until the gate allows that object; the refusal that stands after ``timeout_s`` seconds, empty
+        """Wait until the gate allows that object; the refusal that stands after ``timeout_s`` seconds, empty
         when allowed.
 
         Ends early when ``given_up`` says so, which is called after each message of the gate and after :meth:`wake`.

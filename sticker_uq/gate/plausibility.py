@@ -38,7 +38,7 @@ def may_be_removed(verdict: ObjectVerdict) -> bool:
 
 
 def picture_of(facts: SceneFacts, before: Picture | None) -> Picture | None:
-    """Plausibility: the pixels that the gate saw last, once the image of ``facts`` has come after ``before``.
+    """The pixels that the gate saw last, once the image of ``facts`` has come after ``before``.
 
     A scene without pixels changes nothing.
     """
@@ -58,7 +58,7 @@ def problems_of(
     now_ns: int,
     settings: GateSettings,
 ) -> tuple[Problem, ...]:
-    """Plausibility: everything that is wrong with a scene that comes at ``now_ns`` to a gate in the state ``before``.
+    """Everything that is wrong with a scene that comes at ``now_ns`` to a gate in the state ``before``.
 
     ``picture`` are the pixels seen last, those of this scene included. A failed scene, or one that the policy refuses to
     judge, is not checked any further.
@@ -99,7 +99,7 @@ def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings)
 def image_problems(
     check: ImageCheck, before: GateState, now_ns: int, settings: GateSettings
 ) -> tuple[Problem, ...]:
-    """Plausibility: everything that is wrong with an image that reaches the gate at ``now_ns``, whatever a model may make of
+    """Everything that is wrong with an image that reaches the gate at ``now_ns``, whatever a model may make of
     it.
 
     An image that cannot be used, or comes from elsewhere than the ones before, is not checked any further.

@@ -40,7 +40,7 @@ _Value = tuple[str, float, tuple[float, float]]
 
 
 def range_problem(assessment: SceneAssessment, policy: Policy | None = None) -> Reason | None:
-    """Plausibility: the first value of ``assessment`` outside of its range, as a reason of the gate; None when there is none.
+    """The first value of ``assessment`` outside of its range, as a reason of the gate; None when there is none.
 
     NaN means "not measured" and is none, except for a signal of the scene that ``policy`` limits: a detector that measures it
     has a number for every image, and without one the limit would be passed over where an object is removed.

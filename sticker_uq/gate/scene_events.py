@@ -27,7 +27,7 @@ _MISSED = (UNEXPLAINED, NOVELTY, MISSED)
 
 
 def receive(context: StepContext, event: SceneReceived) -> None:
-    """Gate step: take in the newest scene and void a permit that it contradicts."""
+    """Take in the newest scene and void a permit that it contradicts."""
     facts, decision, before = event.facts, event.decision, context.state
     picture = picture_of(facts, before.picture)
     problems = problems_of(facts, decision, event.poses, picture, before, context.now, context.settings)
@@ -49,12 +49,12 @@ def receive(context: StepContext, event: SceneReceived) -> None:
 
 
 def receive_unreadable(context: StepContext, event: SceneUnreadable) -> None:
-    """Gate step: close until a scene comes that can be read."""
+    """Close until a scene comes that can be read."""
     context.set(problems=((BlockReason.FAILED_SCENE, event.reason),))
 
 
 def receive_image(context: StepContext, event: ImageArrived) -> None:
-    """Gate step: close at once for an image that cannot be what it claims, until scenes of later images have come."""
+    """Close at once for an image that cannot be what it claims, until scenes of later images have come."""
     problems = image_problems(event.check, context.state, context.now, context.settings)
     if problems:
         context.set(problems=problems, counts_after_ns=context.now)
@@ -81,7 +81,7 @@ def _at(verdict: ObjectVerdict, target: Target, match_iou: float) -> bool:
 
 
 def conclude(context: StepContext) -> None:
-    """Gate step: what the newest scene, together with those before it, leads to. Called when nothing closes the gate."""
+    """What the newest scene, together with those before it, leads to. Called when nothing closes the gate."""
     state = context.state
     assert state.scene is not None
     assert state.decision is not None
@@ -108,12 +108,12 @@ def conclude(context: StepContext) -> None:
 
 
 def unexplained(decision: SceneDecision) -> bool:
-    """Gate step: whether ``decision`` only doubts that a scene with nothing to do is clean, as something may have been missed."""
+    """Whether ``decision`` only doubts that a scene with nothing to do is clean, as something may have been missed."""
     return decision.outcome is Outcome.ASK and any(r.subject in _MISSED for r in decision.reasons)
 
 
 def scenes_needed(context: StepContext, decision: SceneDecision) -> int:
-    """Gate step: scenes in a row that must agree; more before the operator is asked about a missed object."""
+    """Scenes in a row that must agree; more before the operator is asked about a missed object."""
     return context.settings.consecutive_scenes * (2 if unexplained(decision) else 1)
 
 
@@ -168,7 +168,7 @@ def _grant(context: StepContext, target: Target, decision: SceneDecision) -> Non
 
 
 def ask_about_scene(context: StepContext, decision: SceneDecision, scene_reasons: tuple[Reason, ...]) -> None:
-    """Gate step: ask the operator about what the decision leaves open.
+    """Ask the operator about what the decision leaves open.
 
     With ``scene_reasons`` the scene as a whole is uncertain, so that every possible sticker is in question, the sure ones too.
     The question says what the picture does not show.

@@ -30,7 +30,7 @@ from sticker_uq.scene import Reason
 
 
 def answer_given(context: StepContext, event: AnswerGiven) -> None:
-    """Gate step: take the operator's answer to the open request, or refuse it and change nothing."""
+    """Take the operator's answer to the open request, or refuse it and change nothing."""
     request = context.state.request
     refusal = _refusal(context.state, request, event)
     if request is None or refusal is not None:
@@ -99,12 +99,12 @@ def _said(event: AnswerGiven) -> str:
 
 
 def hold(context: StepContext, _: Hold) -> None:
-    """Gate step: the operator closes the gate until it is released."""
+    """The operator closes the gate until it is released."""
     context.set(held=True)
 
 
 def release(context: StepContext, _: Release) -> None:
-    """Gate step: the operator ends a hold. Where the workpiece is not named, another one may lie in the cell now."""
+    """The operator ends a hold. Where the workpiece is not named, another one may lie in the cell now."""
     if context.state.held and not context.state.workpiece_id:
         context.forget_workpiece()
         context.set(workpiece_ns=context.now, counts_after_ns=context.now)
@@ -112,7 +112,7 @@ def release(context: StepContext, _: Release) -> None:
 
 
 def reset(context: StepContext, _: Reset) -> None:
-    """Gate step: the operator acknowledges a fault or a broken assumption.
+    """The operator acknowledges a fault or a broken assumption.
 
     A goal whose end was never reported is cancelled and waited for again.
     """
@@ -138,7 +138,7 @@ def reset(context: StepContext, _: Reset) -> None:
 
 
 def workpiece_changed(context: StepContext, event: WorkpieceChanged) -> None:
-    """Gate step: another workpiece lies in the cell: begin anew with images taken after the change."""
+    """Another workpiece lies in the cell: begin anew with images taken after the change."""
     if event.workpiece_id == context.state.workpiece_id:
         return
     context.forget_workpiece()

@@ -60,13 +60,13 @@ def is_possible_logo(observed: ObservedObject, unstable: bool, policy: Policy) -
 
 
 def within(subject: str, value: float, limit: float) -> tuple[bool, Reason]:
-    """Policy rule: whether ``value`` is at most ``limit``, and that as a reason. NaN is not."""
+    """Whether ``value`` is at most ``limit``, and that as a reason. NaN is not."""
     passed = value <= limit
     return passed, _against("within_limit" if passed else "above_limit", subject, value, limit)
 
 
 def at_least(subject: str, value: float, limit: float) -> tuple[bool, Reason]:
-    """Policy rule: whether ``value`` is at least ``limit``, and that as a reason. NaN is not."""
+    """Whether ``value`` is at least ``limit``, and that as a reason. NaN is not."""
     passed = value >= limit
     return passed, _against("reaches_limit" if passed else "below_limit", subject, value, limit)
 

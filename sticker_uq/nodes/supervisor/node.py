@@ -16,8 +16,14 @@ from typing import Any
 from rclpy.clock import Clock, ClockType
 from rclpy.subscription import Subscription
 
-from sticker_uq.cell.supervisor_settings import LOCKED_WHILE_ACTIVE, SupervisorNodeSettings, unproved
-from sticker_uq.gate import GateController
+from sticker_uq.cell.supervisor_settings import (
+    LOCKED_WHILE_ACTIVE,
+    PoseSettings,
+    StopSettings,
+    SupervisorNodeSettings,
+    unproved,
+)
+from sticker_uq.gate import AssumptionSettings, GateController, GateSettings
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit import FORMAT
 from sticker_uq.gate.settings import nanoseconds
@@ -63,7 +69,9 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def configure(self) -> None:
         """Read the policy; create what the supervisor subscribes and publishes in every state."""
         settings = self.settings
-        self._core = core = GateController(settings.load_policy(), settings.gate(), settings.watch())
+        self._core = core = GateController(
+            settings.load_policy(), settings.part(GateSettings), settings.part(AssumptionSettings)
+        )
         self.while_configured.callback(setattr, self, "_core", None)
         self._counts = dict.fromkeys(COUNTS, 0)
         self._from_detector: tuple[Subscription, ...] = ()
@@ -77,9 +85,9 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_configured.callback(self._out.destroy)
         self._arm = RemovalClient(self, self._happen, settings.arm_heartbeat_timeout_s)
         self.while_configured.callback(self._arm.destroy)
-        self._poses = GeometrySource(self, settings.poses())
+        self._poses = GeometrySource(self, settings.part(PoseSettings))
         self.while_configured.callback(self._poses.destroy)
-        self._stop = CellStop(self, settings.stop())
+        self._stop = CellStop(self, settings.part(StopSettings))
         self.while_configured.callback(self._stop.destroy)
         self._gate_watch = GateWatch(self, self._identity, settings.discovery_time_s, self._impede)
         self.while_configured.callback(self._gate_watch.destroy)
@@ -131,13 +139,13 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def settings_changed(self, old: SupervisorNodeSettings, new: SupervisorNodeSettings) -> None:
         """The supervisor's gate goes on under new settings and counts anew; another policy is read on the next activation."""
         if self._core is not None:
-            self._core.configure(self._core.policy, new.gate(), new.watch())
+            self._core.configure(self._core.policy, new.part(GateSettings), new.part(AssumptionSettings))
             self._audit.note("settings", new.model_dump())
 
     def _apply(self, settings: SupervisorNodeSettings) -> None:
         assert self._core is not None
         policy = settings.load_policy()
-        wanted = policy, settings.gate(), settings.watch()
+        wanted = policy, settings.part(GateSettings), settings.part(AssumptionSettings)
         if wanted != (self._core.policy, self._core.settings, self._core.watch.settings):
             self._core.configure(*wanted)
             self.get_logger().info(f"policy {policy_line(policy)}")
