@@ -162,7 +162,7 @@ def test_settings_and_policy_are_frozen_while_a_permit_is_out() -> None:
 def test_every_event_is_handled() -> None:
     from sticker_uq.gate.state_machine import _HANDLERS
 
-    assert set(_HANDLERS) == set(Event.__args__)
+    assert set(_HANDLERS) == set(Event.__subclasses__())
 
 
 # --- what is said, and when -------------------------------------------------------------------------------------------------
