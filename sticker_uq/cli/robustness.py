@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import typer
 
-from sticker_uq.cli.robustness_init import init, sheet
+from sticker_uq.cli.robustness_init import init
 from sticker_uq.cli.robustness_run import report, run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -17,6 +17,5 @@ def _about() -> None:
 
 
 app.command()(init)
-app.command()(sheet)
 app.command()(run)
 app.command()(report)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``sticker-uq robustness init`` and ``sheet``: writes a specification, and a sheet of pictures to check it."""
+"""``sticker-uq robustness init``: writes a specification with comments."""
 
 from __future__ import annotations
 
@@ -8,21 +8,51 @@ from typing import Annotated
 
 import typer
 
-from sticker_uq.cli.options import check_file, output_file
+from sticker_uq.cli.options import check_file
 from sticker_uq.lab.robustness.drawing import sweep_strengths
 from sticker_uq.lab.robustness.preset import PRESETS, preset
-from sticker_uq.lab.robustness.questions import SCALES, Question, ask_all, scale_text
-from sticker_uq.lab.robustness.spec import Circumstance, Specification
+from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.scene import InvalidInput
+
+SCALES = {
+    "exposure": (
+        "How often is the cell in a situation in which this can happen at all?",
+        (
+            "Rare: once a year or less: at a rebuild",
+            "Unusual: a few times a year: at maintenance",
+            "Occasional: every few weeks: in some weather, with some deliveries",
+            "Frequent: every day, at some hours or on some laptops",
+            "Continuous: with every laptop",
+        ),
+    ),
+    "likelihood": (
+        "When the cell is in that situation, how likely is it that an image is affected?",
+        (
+            "Rare: fewer than 1 image in 1000",
+            "Unlikely: 1 in 1000 to 1 in 100",
+            "Possible: 1 in 100 to 1 in 10",
+            "Likely: 1 in 10 to 1 in 2",
+            "Certain: more than every second image",
+        ),
+    ),
+    "severity": (
+        "If detection fails on such an image, what is the worst that is likely to follow?",
+        (
+            "Insignificant: a person is asked once more than needed",
+            "Minor: a sticker stays on, and inspection finds it",
+            "Marginal: a laptop is shipped with a sticker, or a lid is scratched",
+            "Critical: a brand logo or a lid is ruined",
+            "Catastrophic: many laptops are ruined before anybody notices",
+        ),
+    ),
+}
+"""What 1 to 5 stand for in a cell, by factor of the significance; the names are those of Wozniak et al., table 5."""
 
 
 def init(
     out: Annotated[Path, typer.Argument(help="YAML file to write.", callback=check_file)] = Path(
         "robustness.yaml"
     ),
-    ask: Annotated[
-        bool, typer.Option("--ask", help="Ask for exposure, likelihood and severity of every circumstance.")
-    ] = False,
     start: Annotated[
         str,
         typer.Option(
@@ -32,52 +62,25 @@ def init(
     ] = PRESETS[0],
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Write the specification of a cell, or ask for the values of each of its circumstances.
+    """Write the specification of a cell.
 
     The comments in the file explain every value; edit it to fit the cell. An existing file is replaced only with --force.
     """
     if out.exists() and not force:
         raise InvalidInput(f"{out} exists already; --force replaces it")
     spec = preset(start) if start in PRESETS else Specification.load(start)
-    if ask:
-        typer.echo("Enter keeps the value in brackets; Ctrl-C ends without writing anything.\n")
-        spec = ask_all(spec, _asked, _told)
     spec.save(out, _comments(spec))
     typer.echo(f"{len(spec.circumstances)} circumstances in {out}")
-
-
-def sheet(
-    specification: Annotated[Path, typer.Argument(help="YAML file of the specification.")],
-    data: Annotated[Path, typer.Option(help="COCO folder of source images.")],
-    out: Annotated[Path, output_file("HTML file to write.")] = Path("circumstances.html"),
-    image: Annotated[int, typer.Option(help="Index of the source image, from 0.")] = 0,
-) -> None:
-    """Write a sheet of pictures: every circumstance at three strengths, with its distance and the permitted change epsilon."""
-    from sticker_uq.lab.robustness.sheet import write_sheet
-    from sticker_uq.lab.robustness.source_set import SourceSet
-
-    shown = write_sheet(Specification.load(specification), SourceSet.load(data), out, image)
-    typer.echo(f"{shown} circumstances on {out}")
-
-
-def _asked(question: Question) -> int:
-    typer.echo(question.text)
-    while True:
-        value = int(typer.prompt(question.factor, default=question.default, type=int))
-        if 1 <= value <= 5:
-            return value
-        typer.echo(f"{value}: expected 1 to 5")
-
-
-def _told(circumstance: Circumstance) -> None:
-    typer.echo(f"-> significance {circumstance.significance} of 125\n")
 
 
 def _comments(spec: Specification) -> dict[str, str]:
     """Comments for the specification file, by the name of the circumstance; "" is the header."""
     from sticker_uq.lab.corruptions import TRANSFORMATIONS
 
-    scales = "\n".join(f"{s.factor}: {s.question}\n{scale_text(s)}" for s in SCALES)
+    scales = "\n".join(
+        f"{factor}: {question}\n" + "\n".join(f"  {n} {value}" for n, value in enumerate(values, 1))
+        for factor, (question, values) in SCALES.items()
+    )
     comments = {
         "": "Robustness specification (Wozniak et al. 2024, tasks 1 and 2).\n\n"
         "significance = exposure * likelihood * severity, each 1 to 5:\n"

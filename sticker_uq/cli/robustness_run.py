@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -40,7 +39,7 @@ from sticker_uq.scene import InvalidInput
 
 SPECIFICATION = "specification.yaml"
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-_SYSTEMS = ("cell", "detector", "node", "results")
+_SYSTEMS = ("cell", "detector", "results")
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
@@ -56,7 +55,7 @@ def run(
         str,
         typer.Option(
             metavar="|".join(_SYSTEMS),
-            help="System under assessment: detector with gate, detector alone, a running ROS node, or detections in a file.",
+            help="System under assessment: detector with gate, detector alone, or detections in a file.",
         ),
     ] = "cell",
     images: Annotated[
@@ -75,9 +74,6 @@ def run(
     policy: Annotated[
         Path | None, typer.Option(help="Policy of the gate; default: the packaged one.")
     ] = None,
-    image_topic: Annotated[str, typer.Option(help="node: image topic it subscribes to.")] = "image",
-    detections_topic: Annotated[str, typer.Option(help="node: topic of its detections.")] = "detections",
-    timeout: Annotated[float, typer.Option(help="node: timeout of an answer, s.")] = 5.0,
     source_results: Annotated[
         Path | None, typer.Option(help="results: COCO results JSON on the source images.")
     ] = None,
@@ -102,8 +98,6 @@ def run(
     ):
         if value < least:
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
-    if system == "node" and jobs > 1:
-        raise InvalidInput(f"--jobs {jobs}: expected 1 with --system node")
     if system == "results" and not cases_only and (source_results is None or case_results is None):
         raise InvalidInput(
             f"--system results needs --source-results and --case-results; make the images with --cases-only, run the "
@@ -120,9 +114,7 @@ def run(
         if cases_only:
             return
         load: Callable[[], System]
-        if system == "node":
-            load = partial(_node, image_topic, detections_topic, timeout)
-        elif system == "results":
+        if system == "results":
             assert source_results is not None
             assert case_results is not None
             load = partial(_results, prepared, source_results, case_results)
@@ -157,19 +149,6 @@ def _ours(kind: str, settings: PerceptionSettings, policy: Policy) -> System:
     from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem  # torch takes seconds to load
 
     return CellSystem(settings, policy) if kind == "cell" else DetectorSystem(settings)
-
-
-def _node(image_topic: str, detections_topic: str, timeout: float) -> System:
-    from sticker_uq.nodes.robustness.black_box import BlackBox, BlackBoxSettings
-
-    try:
-        settings = BlackBoxSettings(
-            image_topic=image_topic, detections_topic=detections_topic, timeout_s=timeout
-        )
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise InvalidInput(f"{problem['loc'][0]} = {problem['input']!r}: {problem['msg']}") from None
-    return BlackBox(settings)
 
 
 def _results(prepared: Prepared, source_results: Path, case_results: Path) -> System:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Systems under robustness assessment behind one interface: a detector, a detector with its gate, or results made elsewhere.
-
-A ROS node reached over topics is one too: :mod:`sticker_uq.nodes.robustness.black_box`.
-"""
+"""Systems under robustness assessment behind one interface: a detector, a detector with its gate, or results made elsewhere."""
 
 from __future__ import annotations
 
