@@ -18,7 +18,6 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
 from sticker_uq.detection.weights import CLASSES, save_weights
-from sticker_uq.gate.audit import GENESIS, Entry
 from sticker_uq.testing.scenes import HERE, START
 
 ROOT = Path(__file__).parents[2]
@@ -224,39 +223,6 @@ def weights() -> list[bytes]:
         torch.save(content, stream)
         found.append(stream.getvalue())
     return found
-
-
-def audit_entries() -> list[dict[str, Any]]:
-    """What an audit log tells about one question."""
-    asked = {"request_id": "r1", "decision_id": "d1", "workpiece_id": "laptop-1", "image_stamp_ns": START}
-    said = {
-        "request_id": "r1", "person": "Ada", "scene_answer": "NONE", "accepted": True,
-        "answers": [{"answer": "KEEP", "box": list(HERE)}],
-    }  # fmt: skip
-    reason = {
-        "code": "shannon_entropy",
-        "value": 1.5,
-        "limit": 0.9,
-        "values": {"object": 1},
-        "box": list(HERE),
-    }
-    return [
-        {"kind": "start", "data": {"format": 2}},
-        {"kind": "gate", "data": {"phase": "INTERVENTION", "reasons": [reason]}},
-        {"kind": "request", "data": asked},
-        {"kind": "answer", "data": said},
-        {"kind": "stop", "data": {}},
-    ]
-
-
-def chained(told: list[dict[str, Any]]) -> bytes:
-    """The file of an audit log with these entries; raises what :class:`Entry` raises for data that no log can have."""
-    lines, head = [], GENESIS
-    for number, one in enumerate(told):
-        entry = Entry.following(number, head, one["kind"], one["data"], START + number)
-        lines.append(entry.line())
-        head = entry.hash
-    return b"".join(lines)
 
 
 def coco() -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is fuzzed: every reader of what others made, each with examples and with what it does to an input.
+"""What is fuzzed: the readers of what comes from outside of a cell, each with examples and with what it does to an input.
 
 A target returns or raises :class:`sticker_uq.scene.InvalidInput`. Anything else is a finding, and so is what takes longer or
 more memory than `python -m test.fuzz` allows. What was found before lies in `seeds/TARGET/` and is tried first.
@@ -15,55 +15,31 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import yaml
 from hypothesis import strategies as st
-from pydantic import ValidationError
-from starlette.testclient import TestClient
-from typer.testing import CliRunner
 
-from sticker_uq.cell.bundle import MANIFEST as BUNDLE_MANIFEST
-from sticker_uq.cell.bundle import Bundle
-from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
-from sticker_uq.cli import review_app
-from sticker_uq.cli.audit import app as audit_app
-from sticker_uq.cli.bundle import app as bundle_app
-from sticker_uq.cli.options import combine
 from sticker_uq.console.access import Access, Addresses, Session
-from sticker_uq.console.app import PersonsAnswer, PersonsCommand, make_app
+from sticker_uq.console.app import make_app
 from sticker_uq.console.guard import MOST_BODY
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.detection.weights import load_into
-from sticker_uq.evaluation.metrics.probability_vectors import read_vectors
 from sticker_uq.evaluation.replay.recording import read_recording
-from sticker_uq.gate import GateSettings, Phase, Policy
+from sticker_uq.gate import Phase, Policy
 from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, read_annotations, read_coco, read_picture
-from sticker_uq.io.images import decode_image, read_image_file
+from sticker_uq.io.images import read_image_file
 from sticker_uq.io.labelled_images import recorded_workpieces
-from sticker_uq.io.messages import decision_from_msg, image_check_from_msg, reason_from_msg, scene_from_msg
-from sticker_uq.io.parameter_files import read_parameters
+from sticker_uq.io.messages import scene_from_msg
 from sticker_uq.io.reading import parse_json
 from sticker_uq.io.sources import open_source
-from sticker_uq.lab.datasets.from_audit import answered_questions
 from sticker_uq.lab.datasets.importing.classes import class_mapping, complete_mapping, labels_by_name
 from sticker_uq.lab.datasets.importing.formats import read_source
 from sticker_uq.lab.datasets.importing.importing import grouped, upright
-from sticker_uq.lab.datasets.manifest import MANIFEST
-from sticker_uq.lab.datasets.prompts import PromptTemplate
-from sticker_uq.lab.datasets.reviewing import REVIEW, Review
-from sticker_uq.lab.robustness.spec import Specification
-from sticker_uq.monitors.files import load_monitor, save_monitor
-from sticker_uq.monitors.registry import monitor_named
-from sticker_uq.perception import PerceptionSettings
-from sticker_uq.perception.factory import settings_of_file
 from sticker_uq.scene import InvalidInput, SceneAssessment
 from test.fuzz import examples
 from test.fuzz.mutation import as_json, as_yaml, changed_bytes, changed_documents
@@ -71,8 +47,6 @@ from test.helpers.browser import FakeCell
 from test.helpers.gate import K, running
 
 SEEDS = Path(__file__).parent / "seeds"
-_MONITOR = "max_softmax"
-_POINTS = [[0.0, 0.1], [0.5, 0.5], [1.0, 0.9]]
 
 
 @dataclass(frozen=True)
@@ -131,23 +105,6 @@ def _image_file(data: bytes, folder: Path) -> None:
     assert picture.shape[2] == 3
 
 
-def _image_message(data: bytes, folder: Path) -> None:
-    found = examples.coerced("sensor_msgs/msg/Image", parse_json(data, "input"))
-    if sum(found["data"]) >= 0:
-        pixels = np.array(found["data"], np.uint8)
-        numbers = (found["width"], found["height"], found["step"])
-        picture = decode_image(found["encoding"], *numbers, bool(found["is_bigendian"]), pixels)
-        assert picture.shape == (found["height"], found["width"], 3)
-
-
-def _image_documents() -> list[Any]:
-    layouts = (("bgr8", 6, 12), ("mono16", 4, 8), ("bayer_rggb8", 2, 4), ("yuv422", 4, 8))
-    return [
-        {"height": 2, "width": 2, "encoding": encoding, "step": step, "is_bigendian": 1, "data": [7] * size}
-        for encoding, step, size in layouts
-    ]
-
-
 def _recording(data: bytes, folder: Path) -> None:
     suffix = ".db3" if data.startswith(b"SQL") else ".mcap"
     path = _written(data, folder / f"bag{suffix}")
@@ -195,18 +152,6 @@ def _recordings() -> list[bytes]:
     return examples.recordings()
 
 
-def _message(data: bytes, folder: Path) -> None:
-    told = parse_json(data, "input")
-    if not isinstance(told, dict):
-        raise InvalidInput("no message")
-    scene = scene_from_msg(_object(told.get("scene")))
-    readers: list[Callable[[Any], object]] = [image_check_from_msg, reason_from_msg]
-    readers.append(lambda message: decision_from_msg(message, scene))
-    for name, read in zip(("check", "reason", "decision"), readers, strict=True):
-        with contextlib.suppress(InvalidInput):
-            read(_object(told.get(name)))
-
-
 def _object(value: Any) -> Any:
     """``value`` with the entries of every dict as attributes."""
     if isinstance(value, dict):
@@ -216,19 +161,17 @@ def _object(value: Any) -> Any:
     return [_object(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _message_documents() -> list[Any]:
-    check = examples.document_of(f"{examples.PACKAGE}ImageCheck")
-    decision = examples.decision_document()
-    reason = decision["reasons"][0]
-    return [{"scene": examples.scene_document(), "check": check, "reason": reason, "decision": decision}]
-
-
 def _gate(data: bytes, folder: Path) -> None:
     """A gate gets scenes that may claim anything; the witness checks what it does."""
     document = examples.coerced(f"{examples.PACKAGE}SceneAssessment", parse_json(data, "input"))
     scene = scene_from_msg(_object(document))
-    for policy in (Policy(), _full_policy()):
+    for policy in (Policy(), _packaged_policy()):
         _assessed(scene, policy)
+
+
+@cache
+def _packaged_policy() -> Policy:
+    return Policy.load(examples.ROOT / "config" / "policy.yaml")
 
 
 def _assessed(scene: SceneAssessment, policy: Policy) -> None:
@@ -238,87 +181,6 @@ def _assessed(scene: SceneAssessment, policy: Policy) -> None:
         cell.assess(replace(scene, stamp_ns=cell.now, image_digest=f"{scene.image_digest}{number}"))
         assert cell.phase is not Phase.FAULT, cell.logged
         cell.tick()
-
-
-@cache
-def _full_policy() -> Policy:
-    """A policy with every section that judges scenes."""
-    sections = _policy_documents()[1]
-    del sections["validity"]
-    return Policy.model_validate_json(json.dumps(sections))
-
-
-def _policy(data: bytes, folder: Path) -> None:
-    policy = Policy.load(_written(data, folder / "policy.yaml"))
-    assert len(policy.hash) == 64
-    for changes in ({}, {"objects": []}):
-        _assessed(scene_from_msg(_object(examples.scene_document(**changes))), policy)
-
-
-def _policy_documents() -> list[Any]:
-    packaged = yaml.safe_load((examples.ROOT / "config" / "policy.yaml").read_text())
-    x, y = ([point[axis] for point in _POINTS] for axis in (0, 1))
-    proof = {
-        "level": 0.05, "confidence": 0.9, "method": "clopper_pearson", "images": 100, "events": 0, "bound": 0.03,
-        "smallest_level": 0.02, "limit": 0.3,
-    }  # fmt: skip
-    return [
-        packaged,
-        {
-            "calibration": {"logo": {"kind": "isotonic", "x": x, "y": y}, "sticker": {"kind": "temperature", "temperature": 1.5}},
-            "risk": {
-                "intercept": -3.0, "max_removal": 0.4,
-                "terms": [{"signal": "shannon_entropy", "knots": x, "log_odds": y}],
-            },
-            "panel": {"combination": "any", "keep": False},
-            "saliency": {"signal": "dil", "max_removal": 0.9, "max_clean": 0.9, "percentile": 95.0},
-            "familiarity": {
-                "usual": {name: {"low": 0.5, "middle": 1.0, "high": 2.0} for name in ("sharpness", "mean_level")},
-                "max_distance": 2.0, "percentile": 99.0,
-            },
-            "guarantee": {"match_iou": 0.5, "wrongful_removal": proof, "missed_sticker": proof},
-            "validity": {"model": "m", "camera": "camera", "image_size": [640, 480], "until": "2030-01-01"},
-            "provenance": {
-                "command": "calibrate", "created": "2026-01-01", "versions": {"torch": "2"},
-                "data": [{"role": "fit", "source": "a", "images": 5, "fingerprint": "f"}],
-            },
-            "reference": {"signals": {"score": [0.5] * 20}},
-        },
-    ]  # fmt: skip
-
-
-def _parameters(data: bytes, folder: Path) -> None:
-    path = _written(data, folder / "cell.yaml")
-    with contextlib.suppress(InvalidInput):
-        settings_of_file(path, "detector", PerceptionSettings())
-    combine(PerceptionSettings, read_parameters(path, "detector"), {}, path)
-    combine(GateSettings, read_parameters(path, "supervisor"), {}, path, ("policy",))
-
-
-def _parameter_documents() -> list[Any]:
-    return [
-        {"detector": {"ros__parameters": PerceptionSettings().model_dump()}},
-        {"/**": {"supervisor": {"ros__parameters": GateSettings().model_dump(mode="json")}}},
-        yaml.safe_load((examples.ROOT / "config" / "cell.yaml").read_text()),
-    ]
-
-
-def _specification(data: bytes, folder: Path) -> None:
-    Specification.load(_written(data, folder / "spec.yaml"))
-
-
-def _specification_documents() -> list[Any]:
-    names = ("laptop_cell", "medical_diagnosis")
-    folder = examples.ROOT / "sticker_uq" / "lab" / "robustness"
-    return [yaml.safe_load((folder / f"{name}.yaml").read_text()) for name in names]
-
-
-def _prompts(data: bytes, folder: Path) -> None:
-    PromptTemplate.load(_written(data, folder / "prompts.yaml")).draw(1)
-
-
-def _prompt_documents() -> list[Any]:
-    return [yaml.safe_load((examples.ROOT / "sticker_uq/lab/datasets/prompts.yaml").read_text())]
 
 
 def _coco(data: bytes, folder: Path) -> None:
@@ -334,96 +196,9 @@ def _coco(data: bytes, folder: Path) -> None:
         read_picture(item)
 
 
-def _categories(data: bytes, folder: Path) -> None:
-    _written(data, folder / "categories.yaml")
-    _coco(as_json(examples.coco()), folder)
-
-
 def _weights(data: bytes, folder: Path) -> None:
     suffix = ".pth" if data.startswith(b"PK") else ".safetensors"
     load_into(examples.model(), examples.MODEL, _written(data, folder / f"weights{suffix}"))
-
-
-def _monitor(data: bytes, folder: Path) -> None:
-    save_monitor(monitor_named(_MONITOR), folder)
-    _written(data, folder / f"{_MONITOR}.json")
-    load_monitor(folder, _MONITOR)
-
-
-def _monitor_documents() -> list[Any]:
-    with TemporaryDirectory() as folder:
-        return [json.loads(save_monitor(monitor_named(_MONITOR), Path(folder)).read_text())]
-
-
-def _audit(data: bytes, folder: Path) -> None:
-    if data.startswith(b"["):  # what another supervisor wrote: an unbroken chain of entries
-        told = parse_json(data, "input")
-        if not all(isinstance(one, dict) and isinstance(one.get("data"), dict) for one in told):
-            raise InvalidInput("no entries")
-        try:
-            data = examples.chained([one | {"kind": str(one.get("kind"))} for one in told])
-        except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"no log has such an entry: {error!r}") from None
-    _written(data, folder / "audit-000001.jsonl")
-    for command in ("show", "verify"):
-        shown = CliRunner().invoke(audit_app, [command, str(folder)])
-        if shown.exception is not None and not isinstance(shown.exception, SystemExit):
-            raise shown.exception
-        assert shown.output.replace("\n", "").isprintable(), ascii(shown.output)
-    answered_questions(folder)
-
-
-def _answer(data: bytes, folder: Path) -> None:
-    try:
-        told = json.loads(data)  # as the server does
-        for model in (PersonsAnswer, PersonsCommand):
-            with contextlib.suppress(ValidationError):
-                said = model.model_validate(told)
-                assert type(said).model_validate_json(said.model_dump_json().encode()) == said
-    except (ValueError, RecursionError):
-        raise InvalidInput("no JSON") from None
-
-
-def _answer_documents() -> list[Any]:
-    box = {"answer": "missed", "x1": 1.0, "y1": 2.0, "x2": 30.0, "y2": 40}
-    return [
-        {"request_id": "r1", "person": "Ada", "scene": "none", "answers": [box]},
-        {"command": "hold", "person": "Ada"},
-    ]
-
-
-def _bundle(data: bytes, folder: Path) -> None:
-    """The manifest of a bundle, whose other files are as they were made; the command shows it."""
-    for name, content in _bundle_files().items():
-        _written(content, folder / name)
-    _written(data, folder / BUNDLE_MANIFEST)
-    bundle = Bundle.load(folder)
-    assert Policy.load(bundle.supervisor_parameters()["policy"]).hash == bundle.manifest.policy_hash
-    assert set(bundle.supervisor_parameters()) <= set(SupervisorNodeSettings.model_fields)
-    shown = CliRunner().invoke(bundle_app, ["show", str(folder)], catch_exceptions=False)
-    assert shown.output.replace("\n", "").isprintable(), ascii(shown.output)
-
-
-@cache
-def _bundle_files() -> dict[str, bytes]:
-    return {
-        "policy.yaml": (examples.ROOT / "config" / "policy.yaml").read_bytes(),
-        "weights.safetensors": b"weights",
-        "panel/panel.json": b"{}",
-    }
-
-
-def _bundle_documents() -> list[Any]:
-    policy = Policy.load(examples.ROOT / "config" / "policy.yaml")
-    detector = PerceptionSettings().model_dump(exclude={"device", "threads", "weights", "panel"})
-    manifest = {
-        "format": 1, "created": "2026-01-31", "version": "1.0", "model": "m", "device": "cpu", "model_hash": "a" * 64,
-        "settings_hash": "b" * 64, "panel_hash": "", "policy_hash": policy.hash, "guarantee": str(policy.guarantee or ""),
-        "detector": {name: value for name, value in detector.items() if not name.startswith("escala")},
-        "supervisor": {"consecutive_scenes": 4, "camera_pose": "0.4 0 1 1 0 0 0"},
-        "files": {name: hashlib.sha256(content).hexdigest() for name, content in _bundle_files().items()},
-    }  # fmt: skip
-    return [manifest]
 
 
 def _request(data: bytes, folder: Path) -> None:
@@ -475,45 +250,6 @@ def _request_documents() -> list[Any]:
     ]  # fmt: skip
 
 
-def _review_page(data: bytes, folder: Path) -> None:
-    """What one browser says, and what the page then shows to another; the manifest and decisions may come from elsewhere too."""
-    _written(examples.pictures()[2], folder / "images" / "a.png")
-    told = data.split(b"\n---\n")
-    for name, content in zip((MANIFEST, REVIEW), told[1:], strict=False):
-        _written(content, folder / name)
-    page = TestClient(review_app.make_app(Review(folder)), base_url="http://localhost")
-    answers = [page.post("/decide", content=told[0], headers={"content-type": "application/json"})]
-    answers += [page.get("/state"), page.get(f"/pictures/{told[0][:40].hex()}")]
-    for answer in answers:
-        assert answer.status_code < 500
-
-
-def _review_bytes(value: Any) -> bytes:
-    said, *files = value if isinstance(value, list) and value else [value]
-    lines = [b"".join(as_json(line) + b"\n" for line in file) for file in files if isinstance(file, list)]
-    return b"\n---\n".join((as_json(said), *lines))
-
-
-def _review_documents() -> list[Any]:
-    said = {"picture": "a.png", "verdict": "keep"}
-    return [[said, [{"file": "images/a.png", "prompt": "a lid"}], [said]]]
-
-
-def _vectors(data: bytes, folder: Path) -> None:
-    read_vectors(_written(data, folder / ("a.npz" if data.startswith(b"PK") else "a.csv")))
-
-
-def _vector_files() -> list[bytes]:
-    stream = BytesIO()
-    np.savez(
-        stream,
-        probabilities=np.array([[0.2, 0.8], [0.6, 0.4]]),
-        labels=np.array([1, 0]),
-        images=np.array([1, 1]),
-    )
-    return [b"image,p_logo,p_sticker,label\n1,0.2,0.8,sticker\n1,0.6,0.4,0\n", stream.getvalue()]
-
-
 def _import_source(data: bytes, folder: Path) -> None:
     """Annotations of another tool, whatever format they claim to be."""
     (folder / "images").mkdir()
@@ -562,26 +298,11 @@ def _import_documents() -> list[Any]:
 
 TARGETS: dict[str, Target] = {
     "image": Target(_image_file, examples.pictures),
-    "image_message": Target(_image_message, documents=_image_documents, raw=False),
     "recording": Target(_recording, _recordings, share=0.25),
     "recording_metadata": Target(_metadata, documents=_metadata_documents, written=as_yaml, share=0.25),
-    "message": Target(_message, documents=_message_documents, raw=False),
     "gate": Target(_gate, documents=lambda: [examples.scene_document()], share=0.5, raw=False),
-    "policy": Target(_policy, documents=_policy_documents, written=as_yaml, share=0.4),
-    "parameters": Target(_parameters, documents=_parameter_documents, written=as_yaml, share=0.4),
-    "specification": Target(_specification, documents=_specification_documents, written=as_yaml, share=0.1),
-    "prompts": Target(_prompts, documents=_prompt_documents, written=as_yaml, share=0.2),
     "coco": Target(_coco, documents=lambda: [examples.coco()]),
-    "categories": Target(_categories, documents=lambda: [{"crow": "ignore"}], written=as_yaml),
     "import": Target(_import_source, _import_files, _import_documents),
     "weights": Target(_weights, examples.weights),
-    "monitor": Target(_monitor, documents=_monitor_documents),
-    "audit": Target(
-        _audit, lambda: [examples.chained(examples.audit_entries())], lambda: [examples.audit_entries()]
-    ),
-    "answer": Target(_answer, documents=_answer_documents),
     "request": Target(_request, documents=_request_documents, raw=False),
-    "bundle": Target(_bundle, documents=_bundle_documents, written=as_yaml, share=0.4),
-    "vectors": Target(_vectors, _vector_files),
-    "review_page": Target(_review_page, documents=_review_documents, written=_review_bytes, share=0.3),
 }
