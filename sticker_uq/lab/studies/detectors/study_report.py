@@ -6,7 +6,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -20,9 +19,9 @@ from sticker_uq.evaluation.reporting.document import Block, Table, as_markdown, 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.lab.studies.detectors.captions import as_text, in_short, shown, study_findings
-from sticker_uq.lab.studies.detectors.explorer import FAINT, Explorer, explore
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order
 from sticker_uq.lab.studies.detectors.ranks import mean_ranks
+from sticker_uq.lab.studies.detectors.report_pictures import FAINT, gallery
 from sticker_uq.lab.studies.detectors.results import CLEAN
 from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
 from sticker_uq.lab.studies.detectors.study_charts import (
@@ -47,8 +46,6 @@ from sticker_uq.scene import ObjectClass
 
 REPORT, SUMMARY, TABLES = "report.html", "summary.md", "tables"
 _KEYS = ["dataset", "dropout_rate", "model", "image"]
-MOST_BYTES = 9_500_000
-"""Of report.html; pictures are left out that would make it larger."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +78,8 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> Writ
         "reliability": reliability_table(study),
     }
     summary = _summary(study, analysis, tables)
-    html, pictures = _html(study, analysis, tables, scores, folder)
-    write_tables(tables | {"pictures": pictures}, folder / TABLES)
+    html = _html(study, analysis, tables, scores, folder)
+    write_tables(tables, folder / TABLES)
     with atomic_write(folder / REPORT, "w") as stream:
         stream.write(html)
     with atomic_write(folder / SUMMARY, "w") as stream:
@@ -101,25 +98,21 @@ def _summary(study: Study, analysis: Analysis, tables: Mapping[str, pd.DataFrame
 
 def _html(
     study: Study, analysis: Analysis, tables: Mapping[str, pd.DataFrame], scores: pd.DataFrame, folder: Path
-) -> tuple[str, pd.DataFrame]:
-    """The page, and the figures of the pictures on it."""
-    render = partial(
-        templates("sticker_uq.lab.studies.detectors").get_template("study.html").render,
+) -> str:
+    template = templates("sticker_uq.lab.studies.detectors").get_template("study.html")
+    return template.render(
         lead=study_findings(study),
         answers=in_short(study, analysis),
         tables=[(told, *as_text(told.table)) for told in shown(study, tables)],
         rate=reference_rate(study),
         plots=[(name, _charts(name, analysis, tables)) for name in dict.fromkeys(analysis.means["dataset"])],
         diagrams=_diagrams(tables["reliability"]),
-        files=[*(name for name, table in tables.items() if not table.empty), "pictures"],
+        files=[name for name, table in tables.items() if not table.empty],
         environment=_environment(study),
         labels={int(one): one.name.lower() for one in ObjectClass},
         faint=FAINT,
+        pictures=list(gallery(study, scores, folder)),
     )
-    # what is left beside everything else is for the pictures, which stand in the page once, and again as frames of some of them
-    bare = len(render(found=Explorer()).encode())
-    found = explore(study, scores, folder, MOST_BYTES - bare)
-    return render(found=found), found.rows
 
 
 def _charts(
