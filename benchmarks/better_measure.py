@@ -29,7 +29,7 @@ from sticker_uq.detection.dropout import CounterDropout
 from sticker_uq.detection.kernels.pixels import network_input
 from sticker_uq.detection.models.family import anchor_candidates
 from sticker_uq.detection.models.ssd import head_columns
-from sticker_uq.detection.samplers import TestTimeAugmentation
+from benchmarks.augmentation import TestTimeAugmentation
 from sticker_uq.detection.selection import Rows, keep_best, softmax_distribution
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.matching import best_overlap

@@ -320,7 +320,7 @@ MESSAGES = {
     "missed_place": "a sticker may have been missed at x {x1} to {x2} px, y {y1} to {y2} px: {subject} {value}, limit {limit}",
     "novel_place": "something novel at x {x1} to {x2} px, y {y1} to {y2} px: {subject} {value}, limit {limit}",
     "no_novelty_network": "{subject} could not be measured: there is no novelty network for these weights, or it is too weak; "
-    "`sticker-uq dil learn --network` makes one, `unmeasured_novelty: release` in the policy goes without",
+    "`sticker-uq dil learn` makes one, `unmeasured_novelty: release` in the policy goes without",
     "unfamiliar_scene": "the scene is unlike those the policy was made from: {signal} {measured}, usual {low} to {high}",
     "spot_check": "spot check of the policy: mark everything that is to be removed",
     # what the policy was made for

@@ -21,7 +21,7 @@ REPLACED = {
     r"rooms?": "package, layer; space",
     r"(a|an|the|this|that|one|another|each|every|per|second|further|first|no|its|last) look|(the|further) looks": "pass, view",
     r"looks?_of|looks? =|for looks? in": "pass, assessment, view",
-    r"(?-i:Look)\(": "DeterministicPass, CascadeStage",
+    r"(?-i:Look)\(": "DeterministicPass",
     r"rivals?": "other gate publisher",
     r"class (?-i:Turn)|(?-i:Turn)(?=[\],(:]| \|)|turn\.(log|closing|now|state)": "StepContext",
     r"opinions?": "annotator votes; novelty network",

@@ -90,7 +90,7 @@ def fit_policy(
     if base.unmeasured_novelty == "ask" and all(math.isnan(one.scene_distance) for one in localized):
         raise InvalidInput(
             f"novelty was measured on none of the {len(records)} images to fit limits on, and the base policy releases nothing "
-            "without: make a novelty network beside the weights with `sticker-uq dil learn --network`, or give --base a policy "
+            "without: make a novelty network beside the weights with `sticker-uq dil learn`, or give --base a policy "
             "with unmeasured_novelty: release"
         )
     amounts = clean_saliency(records, saliency)

@@ -45,8 +45,8 @@ _WEIGHTS, _NOVELTY, _POLICY, _PANEL = (
 )
 OF_THE_MACHINE = ("device", "threads")
 """Parameters of the detector that no bundle has."""
-_FILES = ("weights", "panel", "escalate_to", "escalation_policy", "escalation_budget_s")
-"""Parameters of the detector that the bundle's own files stand for, or that it cannot hold."""
+_FILES = ("weights", "panel")
+"""Parameters of the detector that the bundle's own files stand for."""
 _NOT_OF_A_BUNDLE = ("policy", "policy_hash", "bundle_hash", "audit_folder", "allow_uncalibrated")
 """Parameters of the supervisor that the bundle's own files stand for, that belong to the machine, or that whoever starts the cell
 decides."""
@@ -204,10 +204,6 @@ def create_bundle(
     whatever does not fit together is refused with :class:`InvalidInput` before anything is written.
     """
     check_output_folder(out, f"--out {out}", empty=True)
-    if settings.escalate_to:
-        raise InvalidInput(
-            f"escalate_to = {settings.escalate_to!r}: expected none, a bundle holds one model; params_file starts a cascade"
-        )
     chosen = {k: v for k, v in (supervisor or {}).items() if k not in _NOT_OF_A_BUNDLE}
     validated(SupervisorNodeSettings, chosen)
     policy = Policy.load(policy_file)

@@ -24,7 +24,7 @@ from sticker_uq.io.sources import open_source
 from sticker_uq.lab.datasets.labelled_already import LabelledAlready, unlabelled
 from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.perception.factory import single_perception
+from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
 
 if TYPE_CHECKING:
@@ -58,11 +58,9 @@ def command(
     # only this command needs torch
     from sticker_uq.lab.datasets.suggesting import measured_pool, pooled_features, suggested
 
-    if settings.escalate_to:
-        raise InvalidInput(f"--escalate-to {settings.escalate_to}: expected one model, not a cascade")
     source = open_source(pool, topic)
     known = [item for folder in labelled or () for item in read_coco(folder)]
-    perception = single_perception(settings)
+    perception = load_perception(settings)
     already = LabelledAlready()
     left_out = Counter[str]()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

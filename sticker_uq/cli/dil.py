@@ -31,10 +31,9 @@ from sticker_uq.lab.studies.dil.dil_tables import (
     threshold_table,
 )
 from sticker_uq.lab.studies.dil.scene_records import ANOMALY_SCORE, DETERMINISTIC_UNCERTAINTY, record_case
-from sticker_uq.lab.training.novelty_learning import learn_novelty_head, learn_novelty_network
-from sticker_uq.novelty.head import NoveltyHead, load_novelty_model, save_head
+from sticker_uq.lab.training.novelty_learning import learn_novelty_network
 from sticker_uq.novelty.network import (
-    NoveltyNetwork,
+    load_network,
     packaged_file,
     packaged_network,
     read_network,
@@ -68,11 +67,10 @@ def study(
         list[str] | None,
         typer.Option(help="Weights file of each --model, in the same order; '' for the packaged ones."),
     ] = None,
-    head: Annotated[
+    network: Annotated[
         list[str] | None,
         typer.Option(
-            help="Novelty network or head of each --model, in the same order; '' for the packaged one, if there "
-            "is one."
+            help="Novelty network of each --model, in the same order; '' for the packaged one, if there is one."
         ),
     ] = None,
     count: Annotated[int, typer.Option(help="Scenes of each case; 0: all.")] = 0,
@@ -85,8 +83,8 @@ def study(
         raise InvalidInput(f"--count {count}: expected 0 or more")
     cases = _cases(data, count)
     models = model or [name for name in MODEL_NAMES if packaged_weights(name) is not None]
-    files, heads = weights or [""] * len(models), head or [""] * len(models)
-    for option, given in (("--weights", files), ("--head", heads)):
+    files, networks = weights or [""] * len(models), network or [""] * len(models)
+    for option, given in (("--weights", files), ("--network", networks)):
         if len(given) != len(models):
             raise InvalidInput(f"{len(given)} {option} for {len(models)} --model: expected one for each")
     chosen = [
@@ -99,7 +97,7 @@ def study(
     out.mkdir(parents=True, exist_ok=True)
     tables: Tables = {
         settings.model: _tables(settings, cases, out, file)
-        for settings, file in zip(chosen, heads, strict=True)
+        for settings, file in zip(chosen, networks, strict=True)
     }
     written = write_study(tables, out)
     typer.echo(as_markdown(blocks(tables)))
@@ -111,64 +109,47 @@ def study(
 def learn(
     data: Annotated[
         Path,
-        typer.Option(help="COCO folder of clean pictures: hundreds for a head, thousands for a network."),
+        typer.Option(help="COCO folder of clean pictures: thousands, or hundreds with --start."),
     ],
-    out: Annotated[Path, output_file("Safetensors file for the head or network.")],
+    out: Annotated[Path, output_file("Safetensors file for the network.")],
     detector_values: dict[str, Any],
-    network: Annotated[
-        bool,
-        typer.Option(
-            "--network",
-            help="Train a network on the picture itself, for every detector, instead of a head on the feature maps of "
-            "--model; it starts from the backbone of --model.",
-        ),
-    ] = False,
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="Epochs of a network, each with other shapes; 0 with --start: only measure it anew. Default: 3, more with few "
+            help="Epochs, each with other shapes; 0 with --start: only measure it anew. Default: 3, more with few "
             "pictures, 400 steps at least."
         ),
     ] = None,
     start: Annotated[
         Path | None,
         typer.Option(
-            help="Trained network to continue from: a file, or packaged for the packaged one; only with --network."
+            help="Trained network to continue from: a file, or packaged for the packaged one; default: the backbone of --model."
         ),
     ] = None,
 ) -> None:
-    """Train novelty detection on clean pictures with random shapes pasted on them (outlier exposure).
+    """Train a novelty network on clean pictures with random shapes pasted on them (outlier exposure).
 
     A fifth of the pictures is held out. On them its quality is measured, which the file records: perception refuses a network
-    or head that cannot tell the unknown from the known.
+    that cannot tell the unknown from the known.
     """
     if epochs is not None and epochs < (0 if start else 1):
         raise InvalidInput(f"--epochs {epochs}: expected 1 or more, or 0 with --start")
-    if start is not None and not network:
-        raise InvalidInput(f"--start {start}: expected only with --network")
     settings = checked(DetectorSettings, detector_values)
     detector, seed = load_detector(settings), settings.seed
     pictures = read_coco(data)
-    model: NoveltyNetwork | NoveltyHead
+    begin = None if start is None else read_network(_start_of(start))
     with stage_bars(_COLUMNS) as progress:
-        if network:
-            begin = None if start is None else read_network(_start_of(start))
-            model = learn_novelty_network(detector, pictures, begin, epochs, seed, progress)
-        else:
-            model = learn_novelty_head(detector, pictures, seed, progress)
-    if isinstance(model, NoveltyNetwork):
-        save_network(model, detector, out)
-    else:
-        save_head(model, detector, out)
+        model = learn_novelty_network(detector, pictures, begin, epochs, seed, progress)
+    save_network(model, detector, out)
     quality = model.quality
     assert quality is not None
     typer.echo(
-        f"novelty {'network' if network else 'head'} in {out}, measured on {quality.pictures} pictures held out:"
+        f"novelty network in {out}, measured on {quality.pictures} pictures held out:"
     )
     typer.echo(f"AUROC of unknown objects {quality.objects}, of foreign scenes {quality.scenes}")
     if quality.weakness:
         typer.echo(
-            f"TOO WEAK, perception will not use it: {quality.weakness}. {_remedy(network, start)}", err=True
+            f"TOO WEAK, perception will not use it: {quality.weakness}. {_remedy(start)}", err=True
         )
 
 
@@ -182,10 +163,8 @@ def _start_of(start: Path) -> Path:
     return file
 
 
-def _remedy(network: bool, start: Path | None) -> str:
-    """What to do about a network or head that is too weak."""
-    if not network:
-        return "Learn from more pictures, or a network: --network --start packaged takes the fewest pictures"
+def _remedy(start: Path | None) -> str:
+    """What to do about a network that is too weak."""
     if start is None:
         return "Continue from the packaged network (--start packaged), or learn from more pictures"
     return "Learn from more pictures, of all laptops and all light that the cell will see, and without foreign objects"
@@ -203,18 +182,18 @@ def _cases(data: Path, count: int) -> dict[str, list[AbnormalImage]]:
 
 
 def _tables(
-    settings: DetectorSettings, cases: dict[str, list[AbnormalImage]], out: Path, head_file: str
+    settings: DetectorSettings, cases: dict[str, list[AbnormalImage]], out: Path, network_file: str
 ) -> dict[str, pd.DataFrame]:
     localization = LocalizationSettings()
     detector = load_detector(settings)
-    head = load_novelty_model(detector, head_file) if head_file else packaged_network(detector)
+    network = load_network(network_file, detector.device) if network_file else packaged_network(detector)
     records = {}
     with Progress(*_COLUMNS) as bar:
         task = bar.add_task(settings.model, total=sum(map(len, cases.values())))
         for case, images in cases.items():
             cache = out / f"{settings.model}_{case}.json"
             records[case] = record_case(
-                detector, localization, images, cache, lambda: bar.advance(task), head
+                detector, localization, images, cache, lambda: bar.advance(task), network
             )
     threshold, alpha = localization.decision_threshold, localization.alpha
     return {
@@ -223,8 +202,8 @@ def _tables(
         "Missed stickers": missed_sticker_separation(records),
         "Rates of DiL": detection_rates(records, PAPER_DIL),
         "Rates of unexplained objectness": detection_rates(records, SCORE),
-        f"Rates of {DETERMINISTIC_UNCERTAINTY if head is None else ANOMALY_SCORE}": detection_rates(
-            records, DETERMINISTIC_UNCERTAINTY if head is None else ANOMALY_SCORE
+        f"Rates of {DETERMINISTIC_UNCERTAINTY if network is None else ANOMALY_SCORE}": detection_rates(
+            records, DETERMINISTIC_UNCERTAINTY if network is None else ANOMALY_SCORE
         ),
         "Thresholds": threshold_table(records, cases, threshold, alpha),
     }

@@ -25,7 +25,7 @@ from sticker_uq.io.coco import read_coco
 from sticker_uq.io.share import share_folder
 from sticker_uq.monitors.folder import PanelFile
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.perception.factory import single_perception
+from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
 
 _FITTING = 2 / 3  # share of the pictures to set limits on, unless --calibration is given
@@ -80,7 +80,7 @@ def command(
         fitting, calibrating = ([everything[i] for i in part] for part in (order[:cut], order[cut:]))
     else:
         calibrating = _labelled(calibration)
-    perception = single_perception(settings.model_copy(update={"monitors": ""}))
+    perception = load_perception(settings.model_copy(update={"monitors": ""}))
     files = member or []
     loaded = load_members(settings, files)
     document = fit_panel(

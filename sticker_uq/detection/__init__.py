@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stochastic sticker detectors (Monte Carlo dropout): names, devices, features, anchors, class distributions, dropout masks,
-passes, samplers, weights files.
+passes, weights files.
 """
 
 from __future__ import annotations

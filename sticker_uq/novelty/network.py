@@ -193,23 +193,9 @@ def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: st
 
     OSError when the disk fails, InvalidInput for a network without a reference.
     """
-    save_weights(network, path, file_metadata(NETWORK_ROLE, detector, network.quality), half=True)
-
-
-def file_metadata(role: str, detector: StochasticDetector, quality: NoveltyQuality | None) -> dict[str, Any]:
-    """What the file of a novelty network or head in this ``role`` says about it, made with ``detector``."""
-    measured = {} if quality is None else {"quality": quality.to_dict()}
-    return {"model": detector.name, "role": role, "detector": detector.weights_hash, **measured}
-
-
-def quality_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> NoveltyQuality | None:
-    """The novelty quality in the ``metadata`` of file ``path``, None where not measured; InvalidInput if it cannot be read."""
-    try:
-        return NoveltyQuality.from_dict(metadata["quality"]) if "quality" in metadata else None
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"{path}: quality {metadata['quality']!r} cannot be read ({error}), expected that of `sticker-uq dil learn`"
-        ) from None
+    quality = {} if network.quality is None else {"quality": network.quality.to_dict()}
+    metadata = {"model": detector.name, "role": NETWORK_ROLE, "detector": detector.weights_hash, **quality}
+    save_weights(network, path, metadata, half=True)
 
 
 def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> NoveltyNetwork:
@@ -222,7 +208,7 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
     state, metadata = load_weights(path)
     if metadata.get("role") != NETWORK_ROLE:
         raise InvalidInput(
-            f"{path}: is no novelty network, expected a file that `sticker-uq dil learn --network` wrote"
+            f"{path}: is no novelty network, expected a file that `sticker-uq dil learn` wrote"
         )
     network = NoveltyNetwork()
     own = network.state_dict()
@@ -232,8 +218,18 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
             f"{path}: has other layers than this version's network, expected one that it wrote"
         )
     network.load_state_dict(state, strict=False)
-    network.quality = quality_of(metadata, path)
+    network.quality = _quality_of(metadata, path)
     return network
+
+
+def _quality_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> NoveltyQuality | None:
+    """The quality in the ``metadata`` of file ``path``, None where not measured; InvalidInput if it cannot be read."""
+    try:
+        return NoveltyQuality.from_dict(metadata["quality"]) if "quality" in metadata else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"{path}: quality {metadata['quality']!r} cannot be read ({error}), expected that of `sticker-uq dil learn`"
+        ) from None
 
 
 def ready(network: NoveltyNetwork) -> NoveltyNetwork:

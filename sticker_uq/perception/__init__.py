@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Perception: image in, SceneAssessment out: settings, image checks, digest, exposure; pipeline of detector, DiL, panel votes
-and novelty; cascade of models.
+and novelty.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.settings import PerceptionSettings
 
 # loaded when first used: settings are needed by programs that never load torch
-_WITH_TORCH = {"Cascade": "cascade", "Perception": "pipeline"}
+_WITH_TORCH = {"Perception": "pipeline"}
 
-__all__ = ["Cascade", "ImageFacts", "Perception", "PerceptionSettings", "image_facts"]
+__all__ = ["ImageFacts", "Perception", "PerceptionSettings", "image_facts"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Novelty of an image and of its objects to the detector, where a novelty network or head was trained."""
+"""Novelty of an image and of its objects to the detector, where a novelty network was trained."""
 
 from __future__ import annotations
 
@@ -15,38 +15,30 @@ import torch
 from numpy.typing import NDArray
 
 from sticker_uq.detection import Features, StochasticDetector
-from sticker_uq.novelty.head import (
-    ROLE,
-    NoveltyHead,
-    cells_of,
-    load_novelty_model,
-    novelty,
-    novelty_map,
-)
-from sticker_uq.novelty.network import NoveltyMaps, NoveltyNetwork, novelty_maps, packaged_for
+from sticker_uq.novelty.network import NoveltyMaps, NoveltyNetwork, load_network, novelty_maps, packaged_for
 from sticker_uq.novelty.regions import scene_novelty
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import FloatArray, ObservedObject
 
 
 class NoveltyEstimator:
-    """Estimates the novelty of a picture, with a network of its own or with a head on the detector's maps.
+    """Estimates the novelty of a picture with a network of its own.
 
-    ``settings_hash``: of the settings and of the file of network or head. ``problem``: why novelty is not measured although it
+    ``settings_hash``: of the settings and of the file of the network. ``problem``: why novelty is not measured although it
     is switched on, and what to do; empty where it is.
     """
 
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector) -> None:
-        """Load the network or head for the weights that ``settings`` name.
+        """Load the network for the weights that ``settings`` name.
 
         For the packaged weights that is the packaged network, for others the file ``NAME_novelty.safetensors`` beside
         ``NAME.safetensors``. Without one, with one that is too weak (:class:`NoveltyQuality`), or switched off, nothing is
-        measured. Raises :class:`InvalidInput` for a file that is neither a network nor a head of these weights.
+        measured. Raises :class:`InvalidInput` for a file that is no such network.
         """
         self._detector = detector
         self.settings_hash = settings.hash_on(detector.device.type)
         self.problem = ""
-        self._model: NoveltyNetwork | NoveltyHead | None = None
+        self._model: NoveltyNetwork | None = None
         self._beside = ThreadPoolExecutor(1, "novelty")
         if not settings.novelty:
             return
@@ -54,31 +46,23 @@ class NoveltyEstimator:
         if path is None:
             self.problem = _none_for(settings, detector)
             return
-        model = load_novelty_model(detector, path)
+        model = load_network(path, detector.device)
         self.problem = _weakness(model, path)
         if not self.problem:
             self._model = model
             both = f"{self.settings_hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
 
-    def begin(self, image: NDArray[np.uint8]) -> Callable[[Features], ImageNovelty]:
-        """Perception starts on ``image``; the returned function takes its features and waits for its novelty.
+    def begin(self, image: NDArray[np.uint8]) -> Callable[[], ImageNovelty]:
+        """Start on ``image``; the returned function waits for its novelty.
 
-        A network of its own runs in parallel with the detector, on another core if there is one; on a GPU it runs after it.
+        The network runs in parallel with the detector, on another core if there is one; on a GPU it runs after it.
         """
-        network = self._model
-        if not isinstance(network, NoveltyNetwork):
-            return self._from_head
+        if (network := self._model) is None:
+            return ImageNovelty
         if self._detector.device.type != "cpu":
-            return lambda _: novelty_from_network(network, image)
-        running = self._beside.submit(novelty_from_network, network, image)
-        return lambda _: running.result()
-
-    def _from_head(self, features: Features) -> ImageNovelty:
-        if self._model is None:
-            return ImageNovelty()
-        assert isinstance(self._model, NoveltyHead)
-        return novelty_from_head(self._detector, self._model, features)
+            return lambda: novelty_from_network(network, image)
+        return self._beside.submit(novelty_from_network, network, image).result
 
 
 def _none_for(settings: PerceptionSettings, detector: StochasticDetector) -> str:
@@ -86,11 +70,11 @@ def _none_for(settings: PerceptionSettings, detector: StochasticDetector) -> str
         return f"novelty is not measured: no novelty network for the weights of {detector.name}"
     return (
         f"novelty is not measured: no file {_beside_weights(settings).name} beside the weights, "
-        "make one with `sticker-uq dil learn --network`"
+        "make one with `sticker-uq dil learn`"
     )
 
 
-def _weakness(model: NoveltyNetwork | NoveltyHead, path: Path) -> str:
+def _weakness(model: NoveltyNetwork, path: Path) -> str:
     if model.quality is None:
         return f"novelty is not measured: the quality of {path.name} is unknown, make it anew with `sticker-uq dil learn`"
     weakness = model.quality.weakness
@@ -101,11 +85,11 @@ def _weakness(model: NoveltyNetwork | NoveltyHead, path: Path) -> str:
 
 def _beside_weights(settings: PerceptionSettings) -> Path:
     weights = Path(settings.weights)
-    return weights.with_name(f"{weights.stem}_{ROLE}.safetensors")
+    return weights.with_name(f"{weights.stem}_novelty.safetensors")
 
 
 def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | None:
-    """The file of network or head for the weights that ``settings`` name, None where there is none."""
+    """The file of the network for the weights that ``settings`` name, None where there is none."""
     if not settings.weights:
         return packaged_for(detector)
     path = _beside_weights(settings)
@@ -116,27 +100,6 @@ def novelty_from_network(network: NoveltyNetwork, image: NDArray[np.uint8]) -> I
     """Perception's novelty of ``image`` (H, W, 3) uint8 BGR by ``network``."""
     maps = novelty_maps(network, image)
     return ImageNovelty(maps.foreign, maps.cell, scene_novelty(maps), maps.distance, maps)
-
-
-def novelty_from_head(detector: StochasticDetector, head: NoveltyHead, features: Features) -> ImageNovelty:
-    """Perception's novelty of an image with these ``features`` of ``detector`` by ``head``."""
-    cells = cells_of(detector.head_maps(features), features.padded)
-    probabilities = novelty_map(head, cells)[0].cpu()
-    with torch.inference_mode():
-        distance = head.reference.distance(cells[0].mean(dim=(1, 2)))
-    cell = cell_of(features, *probabilities.shape)
-    return ImageNovelty(probabilities.numpy(), cell, novelty(probabilities), distance)
-
-
-def cell_of(features: Features, rows: int, columns: int) -> tuple[float, float]:
-    """In perception, width and height in px of a novelty cell, of ``rows`` x ``columns`` cells over the padded input of
-    ``features``.
-    """
-    width, height = features.image_size
-    return (
-        width * features.padded[1] / features.resized[1] / columns,
-        height * features.padded[0] / features.resized[0] / rows,
-    )
 
 
 class ImageNovelty:

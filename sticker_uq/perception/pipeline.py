@@ -54,11 +54,9 @@ class Perception:
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector | None = None) -> None:
         """Load the detector that ``settings`` describe, or take ``detector``, which was made from the same settings.
 
-        Raises :class:`InvalidInput` when weights or device cannot be used, when the panel was fitted for another detector, or
-        when larger models are named to escalate to: that is :class:`~sticker_uq.perception.cascade.Cascade`'s part.
+        Raises :class:`InvalidInput` when weights or device cannot be used, or when the panel was fitted for another
+        detector.
         """
-        if settings.escalate_to:
-            raise InvalidInput(f"escalate_to is {settings.escalate_to!r}, expected none for a single model")
         self.settings = settings
         self._detector = load_detector(settings) if detector is None else detector
         self._novelty = NoveltyEstimator(settings, self._detector)
@@ -151,7 +149,7 @@ class Perception:
                         with _timed(timings, "detect"):
                             plain = detector.deterministic_pass(features, settings.decision_threshold)
                     with _timed(timings, "novelty"):
-                        novel = novelty_of(features)
+                        novel = novelty_of()
                     if plain is not None:
                         with _timed(timings, "dil"):
                             found = localize(plain, settings.localization, keep_saliency, novel.maps)

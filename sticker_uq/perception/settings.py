@@ -18,31 +18,17 @@ _NOT_PART_OF_THE_RESULT = (
     "device",  # its kind is, see hash_on
     "threads",
     "weights",
-    "escalate_to",
-    "escalation_policy",
     "panel",
     "monitors",
 )
-_PATHS = ("weights", "panel", "escalate_to", "escalation_policy")
+_OF_VERSION_0_2 = {"escalation_budget_s": 0.0}
+"""A setting that is gone, so that policies and bundles of then keep their hash."""
+_PATHS = ("weights", "panel")
 
 
 class PerceptionSettings(DetectorSettings):
     """Settings of perception's image pipeline. A bad value raises pydantic's ``ValidationError``."""
 
-    escalate_to: str = Field(
-        "",
-        description="parameter files of larger models, commas between, as `sticker-uq select` writes them: the next one "
-        "assesses an image where a person would be asked now",
-    )
-    escalation_policy: str = Field(
-        "", description="policy that tells whether a person would be asked; empty: the packaged one"
-    )
-    escalation_budget_s: float = Field(
-        0.0,
-        ge=0.0,
-        le=60.0,
-        description="a larger model is used when all models together are expected to take no longer, s; 0: always",
-    )
     min_cluster_size: int = same_field(ClusterSettings, "min_cluster_size")
     min_samples: int = same_field(ClusterSettings, "min_samples")
     cluster_epsilon: float = same_field(ClusterSettings, "epsilon")
@@ -96,12 +82,8 @@ class PerceptionSettings(DetectorSettings):
 
     def rooted(self) -> PerceptionSettings:
         """The same settings of perception with absolute paths, for a process in another folder."""
-        files = {name: getattr(self, name) for name in _PATHS}
-        lists = {
-            name: ",".join(os.path.abspath(part.strip()) for part in text.split(",") if part.strip())
-            for name, text in files.items()
-        }
-        return self.model_copy(update=lists)
+        files = {name: os.path.abspath(file) for name in _PATHS if (file := getattr(self, name))}
+        return self.model_copy(update=files)
 
     def hash_on(self, device_kind: str) -> str:
         """Digest of all settings of perception that change the SceneAssessment, SHA-256, hex; weights and panel have their
@@ -109,5 +91,5 @@ class PerceptionSettings(DetectorSettings):
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """
-        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {"device": device_kind}
+        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {"device": device_kind, **_OF_VERSION_0_2}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

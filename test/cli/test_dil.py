@@ -29,9 +29,9 @@ def test_a_network_starts_as_told_and_a_weak_one_says_what_to_do(
 
     monkeypatch.setattr(command, "read_coco", lambda data: [])
     monkeypatch.setattr(command, "learn_novelty_network", learn)
-    monkeypatch.setattr(command, "save_head", lambda *_: None)
+    monkeypatch.setattr(command, "save_network", lambda *_: None)
     out = str(tmp_path / "mine_novelty.safetensors")
-    ran = CliRunner().invoke(app, ["dil", "learn", "--network", "--data", "pictures", "--out", out, *start])
+    ran = CliRunner().invoke(app, ["dil", "learn", "--data", "pictures", "--out", out, *start])
     assert ran.exit_code == 0, ran.output
     assert f"TOO WEAK, perception will not use it: {weak.weakness}. " in ran.output
     assert remedy in ran.output.split("TOO WEAK")[1]

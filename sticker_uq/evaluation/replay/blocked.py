@@ -43,12 +43,12 @@ _CALIBRATED = (
     "it looser, a higher --alpha accepts more mistakes, and a better detector stays below it more often"
 )
 _NOVELTY = (
-    "the novelty network does not know this: train it on pictures like these (`sticker-uq dil learn --network`); if they are no "
+    "the novelty network does not know this: train it on pictures like these (`sticker-uq dil learn`); if they are no "
     "laptops of this cell, the limit is right"
 )
 _MISSED = "label what was missed; where nothing was, let detector and novelty network learn from such lids"
 _ADVICE = {
-    "no_novelty_network": "train a novelty network (`sticker-uq dil learn --network`), from more pictures if it is too weak",
+    "no_novelty_network": "train a novelty network (`sticker-uq dil learn`), from more pictures if it is too weak",
     "unfamiliar_scene": "unlike the scenes of the calibration: restore light and camera, or calibrate with such scenes, too",
     "missed_place": _MISSED,
     "novel_place": _NOVELTY,

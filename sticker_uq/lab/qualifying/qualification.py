@@ -87,7 +87,6 @@ WEIGHTS, NOVELTY, POLICY = "weights.safetensors", "weights_novelty.safetensors",
 SHARES = (0.5, 0.35, 0.15)
 REFUSED = {
     "weights": "the weights are trained here; --start FILE trains on from weights",
-    "escalate_to": "a bundle holds one model",
     "panel": "a panel is fitted to weights that exist; fit one to the result, and calibrate again with it",
 }
 """Settings of perception that a qualification refuses, and why."""

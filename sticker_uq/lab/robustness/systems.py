@@ -19,7 +19,7 @@ from sticker_uq.io.images import Picture
 from sticker_uq.io.reading import MOST_JSON, parse_json, read_text
 from sticker_uq.lab.robustness.systems_interface import Answer, act_on_decision, no_detections
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.perception.factory import single_perception
+from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import CLASS_COUNT, Detections, FloatArray, InvalidInput, ObjectClass, Status
 
 LOWEST_FLOOR = 0.01
@@ -64,7 +64,7 @@ class CellSystem:
     def __init__(self, settings: PerceptionSettings, policy: Policy) -> None:
         loaded = load_detector(settings)
         self._detector = _FeatureKeeper(loaded.model, loaded.settings, loaded.weights_hash)
-        self._perception = single_perception(settings, self._detector)
+        self._perception = load_perception(settings, self._detector)
         self._policy = policy
         self.name = f"{settings.model}, {settings.passes} passes, gate with policy {policy.hash[:8]}"
         self.identity = f"cell {loaded.weights_hash} {settings.hash_on(loaded.device.type)} {policy.hash}"

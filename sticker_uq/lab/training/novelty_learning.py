@@ -8,10 +8,8 @@ from itertools import count
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.lab.training.novelty_head import train_novelty_head
 from sticker_uq.lab.training.novelty_quality import measured, pictures_read, split
 from sticker_uq.lab.training.novelty_training import epochs_for, learn_network, mobile_blocks
-from sticker_uq.novelty.head import NoveltyHead
 from sticker_uq.novelty.network import NoveltyNetwork
 
 Progress = Callable[[str, int, int], None]
@@ -45,35 +43,6 @@ def learn_novelty_network(
         model = learn_network(learned, begin, epochs, seed, on_batch)
     else:
         model = begin
-    _measure(detector, model, learned, held, seed, progress)
+    total, counted = pictures_read(len(learned), len(held)) + len(held), count(1)
+    model.quality = measured(model, learned, held, seed, lambda: progress("measuring", next(counted), total))
     return model
-
-
-def learn_novelty_head(
-    detector: StochasticDetector,
-    pictures: Sequence[LabelledImage],
-    seed: int = 0,
-    progress: Progress = lambda stage, done, total: None,
-) -> NoveltyHead:
-    """A trained novelty head on the feature maps of ``detector`` with its quality; raises as :func:`learn_novelty_network`."""
-    learned, held = split(pictures, seed)
-    done = count(1)
-    model = train_novelty_head(
-        detector, learned, seed, lambda: progress("learning", next(done), len(learned))
-    )
-    _measure(detector, model, learned, held, seed, progress)
-    return model
-
-
-def _measure(
-    detector: StochasticDetector,
-    model: NoveltyNetwork | NoveltyHead,
-    learned: Sequence[LabelledImage],
-    held: Sequence[LabelledImage],
-    seed: int,
-    progress: Progress,
-) -> None:
-    total, done = pictures_read(len(learned), len(held)) + len(held), count(1)
-    model.quality = measured(
-        detector, model, learned, held, seed, lambda: progress("measuring", next(done), total)
-    )

@@ -12,16 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sticker_uq.detection import StochasticDetector
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
 from sticker_uq.gate.assumptions.familiarity import tail_limit
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.datasets.abnormal import add_foreign_objects
-from sticker_uq.novelty.head import NoveltyHead, cells_of
 from sticker_uq.novelty.network import NoveltyNetwork, ready, scene_activations
 from sticker_uq.novelty.quality import Auroc, NoveltyQuality
 from sticker_uq.novelty.reference import SceneReference
-from sticker_uq.perception.novelty import ImageNovelty, novelty_from_head, novelty_from_network
+from sticker_uq.perception.novelty import ImageNovelty, novelty_from_network
 from sticker_uq.scene import FloatArray, InvalidInput
 
 HELD_OUT, MOST_HELD_OUT = 0.2, 400
@@ -52,32 +50,21 @@ def split(items: Sequence[LabelledImage], seed: int) -> tuple[list[LabelledImage
 
 
 def measured(
-    detector: StochasticDetector,
-    model: NoveltyNetwork | NoveltyHead,
+    model: NoveltyNetwork,
     learned: Sequence[LabelledImage],
     held: Sequence[LabelledImage],
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyQuality:
-    """Novelty training: the quality of ``model`` on pictures ``held``, after its reference was fitted to ``learned`` ones.
+    """The quality of ``model`` on pictures ``held``, after its reference was fitted to ``learned`` ones.
 
-    A network is one of its own, a head that of ``detector``. ``on_picture`` is called :func:`pictures_read` times and once more
-    for each held-out picture. InvalidInput for a picture that cannot be read.
+    ``on_picture`` is called :func:`pictures_read` times and once more for each held-out picture. InvalidInput for a picture that
+    cannot be read.
     """
-    if isinstance(model, NoveltyNetwork):
-        network = ready(copy.deepcopy(model))
-        set_reference(network.reference, partial(scene_activations, network), learned, held, on_picture)
-        model.reference.load_state_dict(network.reference.state_dict())
-        return measure_quality(partial(novelty_from_network, network), held, seed, on_picture)
-
-    def activations(picture: Picture) -> Tensor:
-        features = detector.encode(picture)
-        return cells_of(detector.head_maps(features), features.padded)[0].mean(dim=(1, 2))
-
-    set_reference(model.reference, activations, learned, held, on_picture)
-    return measure_quality(
-        lambda picture: novelty_from_head(detector, model, detector.encode(picture)), held, seed, on_picture
-    )
+    network = ready(copy.deepcopy(model))
+    set_reference(network.reference, partial(scene_activations, network), learned, held, on_picture)
+    model.reference.load_state_dict(network.reference.state_dict())
+    return measure_quality(partial(novelty_from_network, network), held, seed, on_picture)
 
 
 def set_reference(

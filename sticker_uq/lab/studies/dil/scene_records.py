@@ -21,7 +21,6 @@ from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, overlapping
 from sticker_uq.io.coco import dataset_digest, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage
-from sticker_uq.novelty.head import NoveltyHead, cells_of, novelty, novelty_map
 from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
 from sticker_uq.novelty.regions import background_novelty, missed_sticker_probability, scene_novelty
 from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain
@@ -131,9 +130,9 @@ def record_case(
     images: Sequence[AbnormalImage],
     cache: Path,
     progress: Callable[[], None] = lambda: None,
-    head: NoveltyNetwork | NoveltyHead | None = None,
+    network: NoveltyNetwork | None = None,
 ) -> list[SceneRecord]:
-    """The DiL study's records of ``images``; from the file ``cache`` when made of the same pictures, detector, head and settings.
+    """The DiL study's records of ``images``; from the file ``cache`` when made of the same pictures, detector, network and settings.
 
     The detector's settings decide the T passes. Raises InvalidInput for a picture that cannot be read.
     """
@@ -142,7 +141,7 @@ def record_case(
         "weights": detector.weights_hash,
         "detector": detector.settings.model_dump(mode="json", exclude={"threads"}),
         "localization": localization.model_dump(mode="json"),
-        "head": checksum(head.state_dict()) if head is not None else None,
+        "head": checksum(network.state_dict()) if network is not None else None,
     }
     if cache.is_file():
         content = json.loads(cache.read_text(encoding="utf-8"))
@@ -154,7 +153,7 @@ def record_case(
     sharp = StochasticDetector(detector.model, low, detector.weights_hash)
     records = []
     for number, image in enumerate(images):
-        records.append(_record(detector, sharp, localization, image, number, head))
+        records.append(_record(detector, sharp, localization, image, number, network))
         progress()
     with atomic_write(cache, "w") as stream:
         json.dump({"key": key, "records": [asdict(record) for record in records]}, stream)
@@ -167,7 +166,7 @@ def _record(
     localization: LocalizationSettings,
     image: AbnormalImage,
     number: int,
-    head: NoveltyNetwork | NoveltyHead | None,
+    network: NoveltyNetwork | None,
 ) -> SceneRecord:
     pixels = read_picture(image.picture)
     features = sharp.encode(pixels)
@@ -187,13 +186,11 @@ def _record(
         "unexplained_objectness": place.unexplained_objectness,
     }
     predicted = found.boxes[found.scores >= localization.decision_threshold]
-    if isinstance(head, NoveltyNetwork):
-        maps = novelty_maps(head, pixels)
+    if network is not None:
+        maps = novelty_maps(network, pixels)
         signals[NOVELTY] = scene_novelty(maps)
         signals[BACKGROUND_NOVELTY] = background_novelty(maps, predicted)
         signals[MISSED_STICKER_PROBABILITY] = missed_sticker_probability(maps, predicted)
-    elif head is not None:
-        signals[NOVELTY] = novelty(novelty_map(head, cells_of(sharp.head_maps(features), features.padded))[0])
     signals |= {name: _known(getattr(means, name)) for name in METRICS}
     signals["least_confidence"] = 1 - min((o.score for o in objects), default=1.0)
     signals["unstable"] = float(len(unstable))

@@ -1,37 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alternatives to dropout passes: other samplers of several detections for one image, behind the same interface.
-
-They are what Monte-Carlo dropout is compared with at equal cost (`python -m benchmarks.samplers`); the cell does not use them.
-"""
+"""Test-time augmentation, one of the methods that the benchmark ``hard`` compares."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.detection.features import Features
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, StochasticSamples
 
-F = TypeVar("F")
 _MOST_SHIFT = 0.03  # of the image's size
 _SCALES = (0.92, 1.08)
 _GAINS = (0.8, 1.2)
-
-
-class Sampler(Protocol[F]):
-    """What samples detections: :class:`StochasticDetector` and the classes of this module."""
-
-    def encode(self, image: NDArray[np.uint8]) -> F:
-        """What all passes of a sampler over ``image`` (H, W, 3) uint8 BGR share."""
-
-    def sample(self, features: F, passes: int, seed: int) -> StochasticSamples:
-        """A sampler's passes 0 .. ``passes`` - 1; a pass follows from ``seed`` and its number alone."""
 
 
 @dataclass(frozen=True)
@@ -98,32 +82,6 @@ class TestTimeAugmentation:
             there = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
             found.append(Detections(boxes[there], seen.probabilities[there]))
         return _joined(found)
-
-
-class Ensemble:
-    """Every pass is a whole detection without dropout by another network (Lakshminarayanan et al., 2017)."""
-
-    def __init__(self, members: Sequence[StochasticDetector]) -> None:
-        """``members``: detectors with different weights. Raises InvalidInput for fewer than two."""
-        if len(members) < 2:
-            raise InvalidInput(f"an ensemble of {len(members)} networks: expected two or more")
-        self._members = tuple(members)
-
-    def encode(self, image: NDArray[np.uint8]) -> tuple[Features, ...]:
-        """The features of every member of a detector ensemble."""
-        return tuple(member.encode(image) for member in self._members)
-
-    def sample(self, features: tuple[Features, ...], passes: int, seed: int) -> StochasticSamples:
-        """A detector ensemble's :meth:`StochasticDetector.sample`.
-
-        ``seed`` changes nothing. Raises InvalidInput for more passes than members.
-        """
-        numbers = _numbers(passes)
-        if numbers.stop > len(self._members):
-            raise InvalidInput(
-                f"pass {numbers.stop} of an ensemble of {len(self._members)}: expected at most that many"
-            )
-        return _joined([self._members[n].detect(features[n]) for n in numbers])
 
 
 def _view(seed: int, number: int, size: tuple[int, int]) -> View:
