@@ -39,7 +39,6 @@ setup(
     maintainer_email="sticker-uq@users.noreply.github.com",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
     package_data={
-        f"{NAME}.cli": ["review.html"],
         f"{NAME}.console": ["page/*"],
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation.reporting": ["templates/*"],

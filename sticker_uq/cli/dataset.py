@@ -21,7 +21,6 @@ from sticker_uq.cli import (
     dataset_import,
     dataset_prelabel,
     dataset_prompts,
-    dataset_review,
     dataset_suggest,
 )
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
@@ -55,7 +54,6 @@ app.command("prelabel")(dataset_prelabel.command)
 app.command("check")(dataset_check.command)
 app.command("prompts")(dataset_prompts.command)
 app.command("generate")(dataset_generate.command)
-app.command("review")(dataset_review.command)
 
 
 @app.callback()

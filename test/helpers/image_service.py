@@ -9,8 +9,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from PIL import Image
 
-from sticker_uq.lab.datasets.generating import Limits, generate_pictures
-from sticker_uq.lab.datasets.image_services import OpenAIGenerator
 from sticker_uq.lab.datasets.prompts import Prompt
 
 KEY = "sk-very-secret-4711"
@@ -78,17 +76,3 @@ class Handler(BaseHTTPRequestHandler):
 
 def prompts(count=1):
     return [Prompt(index, 100 + index, 1, f"a laptop, number {index}") for index in range(count)]
-
-
-def entries(folder):
-    return [json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines()]
-
-
-def statuses(folder):
-    return [entry["status"] for entry in entries(folder) if entry["status"] != "asked"]
-
-
-def go(folder, service, count=1, waits=None, timeout=30.0, **limits):
-    generator = OpenAIGenerator(KEY, base_url=service.url, timeout=timeout)
-    sleep = (lambda _: None) if waits is None else waits.append
-    return generate_pictures(folder, prompts(count), generator, Limits(**limits), sleep=sleep)
