@@ -28,7 +28,7 @@ from sticker_uq.gate.audit import AuditLog
 from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.novelty.network import packaged_file
-from test.evaluation.fleet.conftest import record
+from test.helpers.recordings import record
 from test.helpers.documented_commands import (
     NEEDS,
     PAGES,
@@ -88,7 +88,6 @@ class Supplies:
         self._defaults = {
             "calibrate": cache | one,
             "replay": one,
-            "fleet": {"replay": one},
             "dataset": {"render": one},
         }
 
@@ -432,7 +431,7 @@ def test_a_comment_that_says_nothing_known_is_refused(notes: str, said: str) -> 
 
 
 def test_a_test_that_does_not_name_the_command_does_not_run_it() -> None:
-    command = Command(PAGES[0], 1, "sticker-uq fleet replay A --out B")
+    command = Command(PAGES[0], 1, "sticker-uq replay A --out B")
     name = "test_the_commands_of_a_page_work_in_their_order"
     assert missing_test(f"{THIS}::{name}", command) == ""
     other = Command(PAGES[0], 1, "ros2 launch sticker_uq " + "nothing" + ".launch.py")

@@ -33,7 +33,6 @@ PANELS = {
     },
     "Assess images": {
         "replay": "Assess and judge every image of a bag, a folder or a video, without ROS.",
-        "fleet": "Replay many recordings of many cells, on a cluster too, with one report of all cells.",
         "evaluate": "Measure the detection accuracy of a detector on a COCO folder.",
         "quality": "Measure how well the probabilities of detectors or classifiers are calibrated.",
         "robustness": "Assess how robust a detector, a gate or a ROS node is in given circumstances.",

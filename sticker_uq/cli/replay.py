@@ -23,11 +23,14 @@ from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import process_count
 from sticker_uq.evaluation.replay.candidate import Candidate
+from sticker_uq.evaluation.replay.cells import CELL_SCHEMA, cell_of, cell_rows, read_images
 from sticker_uq.evaluation.replay.replay import ReplaySummary
+from sticker_uq.evaluation.replay.tables import table_writer
 from sticker_uq.gate import Policy
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.share import share_folder
+from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
@@ -94,12 +97,20 @@ def command(
             "--verify", help="Compare with the recorded scenes of the cell; exit status 1 if one differs."
         ),
     ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Of several sources leave those that an interrupted call with the same options has finished."
+        ),
+    ] = False,
 ) -> None:
     """Assess and judge every image of SOURCE with the same code as the cell.
 
     Writes tables of images, objects and limits (which one blocked how often), annotated pictures, report.html and summary.json.
 
-    Images that cannot be read are rows with status FAILED; exit status 1 when all of a source are.
+    Images that cannot be read are rows with status FAILED; exit status 1 when all of a source are. Several sources are recordings of
+    cells, each named after the folder that it lies in: the table cells says how often each asks. One that cannot be read does not
+    stop the others.
     """
     if table_format not in ("parquet", "csv"):
         raise InvalidInput(f"--format {table_format}: expected parquet or csv")
@@ -109,7 +120,7 @@ def command(
     spread = several or bool(ray_address)
     folders = _folders(sources, out) if several else [out]
     for folder in folders:
-        check_output_folder(folder, f"--out {folder}", empty=True)
+        check_output_folder(folder, f"--out {folder}", empty=not (resume and several))
     anywhere = Path.absolute if ray_address else Path  # another machine has another working folder
     own = settings.rooted() if ray_address else settings
     candidate = None if compare is None else _candidate(compare, own)
@@ -129,20 +140,29 @@ def command(
         )
         for source, folder in zip(sources, folders, strict=True)
     ]
+    failed: dict[Path, str] = {}
     if spread:
-        for replay in replays:
-            replay.open()  # reports invalid input before the first process starts
-        at_once = min(jobs or process_count(settings, MANY), len(replays))
+        for replay in replays:  # reports invalid input before the first process starts
+            if not several or not replay.source.exists():
+                replay.open()
+        replays[0].labelled()
+        missing = [replay for replay in replays if not (resume and several and replay.finished())]
+        at_once = max(min(jobs or process_count(settings, MANY), len(missing)), 1)
         with progress() as bar, executor(at_once, ray_address) as execute:
-            numbered = execute(run_numbered, enumerate(replays))
-            found = dict(bar.track(numbered, len(replays), description="sources"))
-        done = [found[number] for number in range(len(replays))]
+            numbered = execute(run_numbered, enumerate(missing))
+            found = dict(bar.track(numbered, len(missing), description="sources"))
+        failed = {missing[i].source: one for i, one in found.items() if isinstance(one, str)}
+        if failed and not several:
+            raise InvalidInput(*failed.values())
+        ran = [(missing[i], one) for i, one in sorted(found.items()) if not isinstance(one, str)]
+        if resume:
+            typer.echo(f"{len(replays) - len(missing)} sources were finished before")
     else:
         with progress() as bar:
             images = replays[0].open()
             task = bar.add_task("images", total=replays[0].rounds * operator.length_hint(images, 0) or None)
-            done = [replays[0].run(load_perception, lambda: bar.advance(task))]
-    for replay, result in zip(replays, done, strict=True):
+            ran = [(replays[0], replays[0].run(load_perception, lambda: bar.advance(task)))]
+    for replay, result in ran:
         if several:
             typer.echo(f"{replay.source}:")
         _print_summary(result.summary, replay.out)
@@ -154,8 +174,33 @@ def command(
             typer.echo(result.differences.summary())
         if result.summary.failed == result.summary.images:
             typer.echo(f"{replay.source}: none of the images could be assessed; their rows say why", err=True)
-    usable = all(result.summary.failed < result.summary.images for result in done)
-    raise typer.Exit(0 if usable and all(result.agrees for result in done) else 1)
+    for source, error in failed.items():
+        typer.echo(printable(f"failed: {source}: {error}"), err=True)
+    if several:
+        _print_cells([replay.out for replay in replays if replay.source not in failed], out, table_format)
+    if len({(one.summary.model_hash, one.summary.settings_hash) for _, one in ran}) > 1:
+        typer.echo("machines differ in weights or device: their summaries have different hashes", err=True)
+        failed = failed or {out: "machines differ"}
+    usable = all(result.summary.failed < result.summary.images for _, result in ran)
+    raise typer.Exit(0 if usable and not failed and all(result.agrees for _, result in ran) else 1)
+
+
+def _print_cells(folders: list[Path], out: Path, table_format: str) -> None:
+    """Write and print what each cell says in the replays in ``folders``."""
+    if not folders:
+        return
+    rows = cell_rows(read_images(folder / f"images.{table_format}") for folder in folders)
+    with table_writer(CELL_SCHEMA, out / f"cells.{table_format}") as write:
+        write(rows)
+    for row in rows:
+        typer.echo(
+            printable(
+                f"{row['cell']}: {row['recordings']} recordings, {row['laptops']} laptops, asked about {row['asked']} "
+                f"({row['asked_per_100']:.1f} per 100, 95 %: {row['asked_low']:.1f} to {row['asked_high']:.1f}), "
+                f"released on {row['released']}"
+            )
+        )
+    typer.echo(f"cells: {out / f'cells.{table_format}'}")
 
 
 def _candidate(path: Path, settings: PerceptionSettings) -> Candidate:
@@ -167,8 +212,10 @@ def _candidate(path: Path, settings: PerceptionSettings) -> Candidate:
 
 
 def _folders(sources: list[Path], out: Path) -> list[Path]:
-    """A folder in ``out`` for each source, named after it."""
+    """A folder in ``out`` for each source, named after it, and below that of its cell where names are the same."""
     names = [source.stem if source.is_file() else source.resolve().name for source in sources]
+    if len(set(names)) < len(names):
+        names = [f"{cell_of(source)}/{name}" for source, name in zip(sources, names, strict=True)]
     for name, count in Counter(names).items():
         if count > 1:
             raise InvalidInput(

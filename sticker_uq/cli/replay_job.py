@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 
@@ -19,12 +20,15 @@ from sticker_uq.evaluation.replay.assessing import (
     side_by_side,
 )
 from sticker_uq.evaluation.replay.candidate import Candidate, Differences, Judgement
+from sticker_uq.evaluation.replay.cells import cell_of, laptops_of
 from sticker_uq.evaluation.replay.comparison import Comparison, live_scenes
 from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
 from sticker_uq.evaluation.replay.tables import TableFormat
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import LabelledImage, read_annotations
+from sticker_uq.io.outputs import remove_earlier_result
+from sticker_uq.io.reading import MOST_JSON, read_text
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
@@ -74,6 +78,25 @@ class ReplayJob:
         if self.verify and not images.topic:
             raise InvalidInput(f"--verify: {self.source} is not a recording of a cell")
         return images
+
+    def finished(self) -> bool:
+        """Whether ``out`` has this replay already; what an interrupted one left there is removed.
+
+        Raises InvalidInput for a replay by another policy or other settings, and for files of anything else.
+        """
+        file = self.out / "summary.json"
+        if not file.is_file():
+            if self.out.is_dir():
+                remove_earlier_result(self.out, (".*.tmp", "*.parquet", "*.csv", "report.html", "pictures/*"))
+            return False
+        try:
+            told = json.loads(read_text(file, MOST_JSON))
+            same = told["policy_hash"] == self.policy.hash and _settings(self.settings).items() <= told["environment"].items()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            same = False
+        if not same:
+            raise InvalidInput(f"{self.out}: of another policy or other settings; choose another folder")
+        return True
 
     def labelled(self) -> Mapping[str, LabelledImage] | None:
         """The labels of the images by their names without suffix; None without any. Raises InvalidInput as read_annotations."""
@@ -131,6 +154,8 @@ class ReplayJob:
             self.out,
             table_format=self.table_format,
             pictures=self.pictures,
+            cell=cell_of(self.source),
+            laptop_at=laptops_of(self.source) if images.topic else lambda _: "",
             processes=processes,
             environment=_environment(self.settings),
             labels=self.labelled(),
@@ -141,10 +166,17 @@ class ReplayJob:
         return replace(outcome, differences=found)
 
 
-def run_numbered(numbered: tuple[int, ReplayJob]) -> tuple[int, ReplayOutcome]:
-    """Run one of several replay jobs; its number and result. Raises what :meth:`ReplayJob.run` raises."""
+_kept_perception = cache(load_perception)
+"""A process that replays several sources loads it once."""
+
+
+def run_numbered(numbered: tuple[int, ReplayJob]) -> tuple[int, ReplayOutcome | str]:
+    """Run one of several replay jobs; its number, and its result or why there is none."""
     number, job = numbered
-    return number, job.run()
+    try:
+        return number, job.run(_kept_perception)
+    except (InvalidInput, OSError) as error:
+        return number, " ".join(str(error).split())
 
 
 def _compared(summary: ReplaySummary, live: Comparison) -> ReplayOutcome:
@@ -166,8 +198,12 @@ def _environment(settings: PerceptionSettings) -> dict[str, str]:
         "Python": platform.python_version(),
         "machine": platform.platform(),
         **{name: version for name, version in versions.items() if version},
-        **{f"setting {name}": str(value) for name, value in settings.model_dump().items()},
+        **_settings(settings),
     }
+
+
+def _settings(settings: PerceptionSettings) -> dict[str, str]:
+    return {f"setting {name}": str(value) for name, value in settings.model_dump().items()}
 
 
 def _installed(distribution: str) -> str:

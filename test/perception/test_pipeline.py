@@ -214,7 +214,7 @@ def test_the_kind_of_device_is_part_of_the_hash_and_its_number_is_not():
 
 def test_settings_and_the_commands_that_replay_load_without_torch():
     """Their help and the shell's completion would wait for it."""
-    program = "import sys, sticker_uq.perception, sticker_uq.cli.fleet; sys.exit('torch' in sys.modules)"
+    program = "import sys, sticker_uq.perception, sticker_uq.cli.replay; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

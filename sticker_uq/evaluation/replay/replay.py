@@ -72,6 +72,8 @@ def replay(
     *,
     table_format: tables.TableFormat = "parquet",
     pictures: int | None = None,
+    cell: str = "",
+    laptop_at: Callable[[int], str] = lambda stamp_ns: "",
     processes: int = 1,
     environment: Mapping[str, str] | None = None,
     labels: Mapping[str, LabelledImage] | None = None,
@@ -86,6 +88,7 @@ def replay(
     ``images``, ``objects`` and ``limits`` (which limit blocked how often), ``pictures/`` (at most `pictures` of them, evenly
     spread; None: all), ``report.html`` and ``summary.json``, each completely or not at all. An image that cannot be
     read becomes a row with status FAILED.
+    `cell` and `laptop_at`, of a stamp in ns, are columns of the table of images.
     `labels`: by the names of the images without their suffixes; the decisions are then counted against them, and the table
     ``label_errors`` lists what contradicts them.
     `on_image` is called after every image; `differences` after the last one, for the comparison that report and the table
@@ -110,6 +113,7 @@ def replay(
         for item, assessment in chain([first], assessed):
             decision = judge(assessment, policy)
             row = tables.image_row(item.name, assessment, decision)
+            row |= {"cell": cell, "laptop": laptop_at(item.stamp_ns)}
             write_images([row])
             write_objects(tables.object_rows(item.name, assessment, decision))
             tally.add(row)

@@ -26,6 +26,8 @@ SCENE_SIGNALS = ("unexplained_objectness", "novelty", "missed_sticker_probabilit
 EXPOSURE = tuple(one.name for one in fields(Exposure))
 IMAGE_SCHEMA = pa.schema(
     [
+        ("cell", pa.string()),
+        ("laptop", pa.string()),
         ("image", pa.string()),
         ("stamp_ns", pa.int64()),
         ("frame_id", pa.string()),
@@ -51,7 +53,8 @@ IMAGE_SCHEMA = pa.schema(
         ("timings_ms", pa.map_(pa.string(), pa.float64())),
     ]
 )
-"""One row per image. Metrics are means over its clustered objects; units as in ``sticker_uq.scene``."""
+"""One row per image. ``cell``: the folder of the recording; ``laptop``: the one that it announced, "" for none. Metrics are means
+over its clustered objects; units as in ``sticker_uq.scene``."""
 
 OBJECT_SCHEMA = pa.schema(
     [
@@ -91,6 +94,8 @@ def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -
         *SCENE_SIGNALS,
     )
     return {
+        "cell": "",
+        "laptop": "",
         "image": name,
         "stamp_ns": assessment.stamp_ns,
         "frame_id": assessment.frame_id,

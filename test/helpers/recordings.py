@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import cv2
-import pytest
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage
 
@@ -64,10 +63,3 @@ def record(path: Path, laptops: int = 2, seed: int = 0, without: str = "") -> Pa
                 permit = {"decision_id": f"d{number}", "object_id": 1}
                 write("gate", now + 3 * _SECOND, state=GateState.STATE_REMOVING, **permit)
     return path
-
-
-@pytest.fixture(scope="session")
-def recordings(tmp_path_factory) -> list[Path]:
-    """A recording of each of two cells, the second with a laptop more."""
-    root = tmp_path_factory.mktemp("fleet")
-    return [record(root / "left" / "a", 2), record(root / "right" / "b", 3, seed=1)]
