@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import hard_scenes
+from benchmarks.augmentation import TestTimeAugmentation
 from benchmarks.hard_measure import head_signals
 from benchmarks.hard_methods import MATCH_IOU, STICKER
 from benchmarks.hard_scenes import NONE, SPLITS, STRENGTHS, Case, HardScene, Material, cases
@@ -29,7 +30,6 @@ from sticker_uq.detection.dropout import CounterDropout
 from sticker_uq.detection.kernels.pixels import network_input
 from sticker_uq.detection.models.family import anchor_candidates
 from sticker_uq.detection.models.ssd import head_columns
-from benchmarks.augmentation import TestTimeAugmentation
 from sticker_uq.detection.selection import Rows, keep_best, softmax_distribution
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.matching import best_overlap

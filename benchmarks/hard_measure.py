@@ -23,11 +23,11 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks import hard_scenes
+from benchmarks.augmentation import TestTimeAugmentation
 from benchmarks.hard_scenes import NONE, Case, HardScene, Material, material
 from benchmarks.photographs import load_photographs
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.detection.boxes import decoded
-from benchmarks.augmentation import TestTimeAugmentation
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.evaluation.replay.assessment_json import (
     assessment_from_plain,

@@ -28,7 +28,6 @@ from sticker_uq.gate.audit import AuditLog
 from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.novelty.network import packaged_file
-from test.helpers.recordings import record
 from test.helpers.documented_commands import (
     NEEDS,
     PAGES,
@@ -41,6 +40,7 @@ from test.helpers.documented_commands import (
     read_page,
     with_table,
 )
+from test.helpers.recordings import record
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -143,14 +143,10 @@ def learn(
     save_network(model, detector, out)
     quality = model.quality
     assert quality is not None
-    typer.echo(
-        f"novelty network in {out}, measured on {quality.pictures} pictures held out:"
-    )
+    typer.echo(f"novelty network in {out}, measured on {quality.pictures} pictures held out:")
     typer.echo(f"AUROC of unknown objects {quality.objects}, of foreign scenes {quality.scenes}")
     if quality.weakness:
-        typer.echo(
-            f"TOO WEAK, perception will not use it: {quality.weakness}. {_remedy(start)}", err=True
-        )
+        typer.echo(f"TOO WEAK, perception will not use it: {quality.weakness}. {_remedy(start)}", err=True)
 
 
 def _start_of(start: Path) -> Path:

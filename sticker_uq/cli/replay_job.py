@@ -91,7 +91,10 @@ class ReplayJob:
             return False
         try:
             told = json.loads(read_text(file, MOST_JSON))
-            same = told["policy_hash"] == self.policy.hash and _settings(self.settings).items() <= told["environment"].items()
+            same = (
+                told["policy_hash"] == self.policy.hash
+                and _settings(self.settings).items() <= told["environment"].items()
+            )
         except (ValueError, KeyError, TypeError, AttributeError):
             same = False
         if not same:

@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from sticker_uq.detection import Features, StochasticDetector
+from sticker_uq.detection import StochasticDetector
 from sticker_uq.novelty.network import NoveltyMaps, NoveltyNetwork, load_network, novelty_maps, packaged_for
 from sticker_uq.novelty.regions import scene_novelty
 from sticker_uq.perception.settings import PerceptionSettings

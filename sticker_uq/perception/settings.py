@@ -91,5 +91,8 @@ class PerceptionSettings(DetectorSettings):
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """
-        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {"device": device_kind, **_OF_VERSION_0_2}
+        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {
+            "device": device_kind,
+            **_OF_VERSION_0_2,
+        }
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

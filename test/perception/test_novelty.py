@@ -8,13 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from sticker_uq.detection.features import Features
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.gate import Policy, judge
-from sticker_uq.io.coco import read_coco, write_coco
-from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.novelty.network import packaged_file, read_network, save_network
@@ -52,9 +48,6 @@ def test_an_object_is_as_novel_as_the_cells_that_its_box_touches(
     box: tuple[float, ...], expected: float
 ) -> None:
     assert places().at(np.array(box, np.float32)) == pytest.approx(expected)
-
-
-
 
 
 def test_nothing_is_measured_without_network_or_head() -> None:

@@ -21,8 +21,8 @@ CELL_SCHEMA = pa.schema(
         *((name, pa.float64()) for name in ("asked_per_100", "asked_low", "asked_high")),
     ]
 )
-"""``asked``, ``released``: laptops with an image whose outcome is ASK, WORK; the interval is the exact 95 % one. Where a recording
-announces no laptop, each of its images counts as one."""
+"""``asked``, ``released``: laptops with an image whose outcome is ASK, WORK; the interval is the exact 95 % one. Where a
+recording announces no laptop, each of its images counts as one."""
 
 
 def cell_of(source: Path) -> str:

@@ -114,7 +114,9 @@ def test_what_the_service_does_wrong_is_said(
     assert made(tmp_path) == []
 
 
-@pytest.mark.parametrize("url", ["http://example.com", "https://user@example.com", "nowhere", "ftp://localhost"])
+@pytest.mark.parametrize(
+    "url", ["http://example.com", "https://user@example.com", "nowhere", "ftp://localhost"]
+)
 def test_a_key_goes_to_no_other_machine_in_the_clear(url):
     with pytest.raises(InvalidInput, match="base URL"):
         image_services.Service(url, KEY)

@@ -132,7 +132,7 @@ def record_case(
     progress: Callable[[], None] = lambda: None,
     network: NoveltyNetwork | None = None,
 ) -> list[SceneRecord]:
-    """The DiL study's records of ``images``; from the file ``cache`` when made of the same pictures, detector, network and settings.
+    """The DiL study's records of ``images``; from the file ``cache`` when made of the same pictures, detector, network, settings.
 
     The detector's settings decide the T passes. Raises InvalidInput for a picture that cannot be read.
     """

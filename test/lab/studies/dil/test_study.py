@@ -239,7 +239,9 @@ def test_what_was_learned_is_what_the_study_measures_with(data, packaged, tmp_pa
     network = tmp_path / "network.safetensors"
     lids = [encode_scene(seed, render(sample_scene(seed), (160, 120)), "png") for seed in range(50)]
     write_coco(tmp_path / "lids", lids)
-    learned = CliRunner().invoke(app, ["learn", "--data", str(tmp_path / "lids"), "--out", str(network), "--epochs", "1"])
+    learned = CliRunner().invoke(
+        app, ["learn", "--data", str(tmp_path / "lids"), "--out", str(network), "--epochs", "1"]
+    )
     assert learned.exit_code == 0, learned.output
     assert "measured on 10 pictures held out" in learned.output
     assert "TOO WEAK" in learned.output, "one epoch on 40 pictures teaches little"
