@@ -297,11 +297,9 @@ def test_several_sources_side_by_side_say_what_each_says_alone(two_folders, tmp_
 
 
 def test_several_sources_need_names_of_their_own_and_must_exist(pictures, tmp_path):
-    twin = tmp_path / "other" / pictures.name
-    twin.mkdir(parents=True)
-    result = run(pictures, twin, "--out", tmp_path / "out")
+    result = run(pictures, pictures, "--out", tmp_path / "out")
     assert result.exit_code == 2
-    assert "2 sources are named 'lids': expected different names" in result.stderr
+    assert f"2 sources are named '{tmp_path.name}/lids': expected different names" in result.stderr
     result = run(pictures, tmp_path / "nowhere", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert "nowhere: no such file or folder" in result.stderr
