@@ -163,5 +163,5 @@ def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(tmp_
     assert seen is not None
     assert math.isnan(seen.novelty)
     beside.write_bytes(weights.read_bytes())
-    with pytest.raises(InvalidInput, match="no novelty head"):
+    with pytest.raises(InvalidInput, match="no novelty network"):
         Perception(settings)

@@ -26,9 +26,9 @@ SCENE_SIGNALS = ("unexplained_objectness", "novelty", "missed_sticker_probabilit
 EXPOSURE = tuple(one.name for one in fields(Exposure))
 IMAGE_SCHEMA = pa.schema(
     [
+        ("image", pa.string()),
         ("cell", pa.string()),
         ("laptop", pa.string()),
-        ("image", pa.string()),
         ("stamp_ns", pa.int64()),
         ("frame_id", pa.string()),
         ("status", pa.string()),
@@ -94,9 +94,9 @@ def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -
         *SCENE_SIGNALS,
     )
     return {
+        "image": name,
         "cell": "",
         "laptop": "",
-        "image": name,
         "stamp_ns": assessment.stamp_ns,
         "frame_id": assessment.frame_id,
         "status": assessment.status.name,

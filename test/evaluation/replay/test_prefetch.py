@@ -74,6 +74,8 @@ def row(**values: object) -> tables.Row:
     texts = {
         "image": "a",
         "frame_id": "",
+        "cell": "",
+        "laptop": "",
         "status": "OK",
         "status_text": "",
         "outcome": "WORK",
