@@ -185,7 +185,7 @@ class Instrument:
         anchors = source_anchors(detector, features, single, seen.boxes, seen.probabilities)
         label, hidden = truth(scene, seen.boxes)
         level, last = last_inputs(detector, features, anchors)
-        novelty = self._novelty.begin(scene.image)(features)
+        novelty = self._novelty.begin(scene.image)()
         stickers = scene.boxes[scene.labels == STICKER]
         found: dict[str, np.ndarray] = {
             "boxes": seen.boxes,
