@@ -66,7 +66,7 @@ def test_what_asks_and_what_releases_is_counted_by_laptop():
     assert counted == [["a", 2, 3, 2, 1], ["b", 1, 2, 0, 1]], "without names each image is a laptop"
 
 
-def test_a_broken_recording_stops_no_other_and_is_assessed_when_it_is_mended(recordings, finished, tmp_path):
+def test_a_broken_recording_stops_no_other_and_is_assessed_once_it_is_whole(recordings, finished, tmp_path):
     cell = tmp_path / "third"
     broken = cell / "b"
     broken.mkdir(parents=True)

@@ -61,7 +61,7 @@ class Service:
     def post(self, path: str, **content: Any) -> dict[str, Any]:
         """The answer of a request, asked again up to five times while the service is busy or fails.
 
-        Raises Refused, and InvalidInput for whatever no further attempt can mend.
+        Raises Refused, and InvalidInput for what another attempt does not change.
         """
         wait = _FIRST_WAIT_S
         for attempt in range(_ATTEMPTS):
