@@ -13,7 +13,7 @@ import sticker_uq.cli.train as command
 from sticker_uq.cli import app
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection import load_weights
-from sticker_uq.io.coco import write_coco
+from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training.settings import Progress as Step
 
@@ -50,6 +50,22 @@ def test_it_trains_and_says_where_the_weights_are(scenes: Path, tmp_path: Path) 
     again = CliRunner().invoke(app, ["train", *options])
     assert again.exit_code == 2
     assert "exists already" in again.output
+
+
+def test_packaged_exposure_is_rendered_once_and_trained_on(
+    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, trained = tmp_path / "out", []
+    monkeypatch.setattr(command, "_PICTURES", 2)
+    monkeypatch.setattr(command, "train", lambda settings, **_: trained.append(settings) or True)
+    own = tmp_path / "own"
+    options = ["--data", str(scenes), "--out", str(out), "--exposure", "packaged", "--exposure", str(own)]
+    first, second = (CliRunner().invoke(app, ["train", *options]) for _ in range(2))
+    assert (first.exit_code, second.exit_code) == (0, 0), first.output
+    assert "rendering 2 pictures of what must not be peeled" in first.output
+    assert "rendering" not in second.output
+    assert [settings.exposure for settings in trained] == [(out / "exposure", own)] * 2
+    assert len(read_coco(out / "exposure")) == 2
 
 
 def test_ctrl_c_keeps_the_state_and_exits_with_130(
