@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading rosbag2 recordings without ROS: mcap and sqlite3, complete or truncated.
+"""Reading rosbag2 recordings without ROS: mcap and sqlite3, complete or not.
 
-A recorder that is killed leaves an mcap without index and footer, a folder without metadata.yaml, or an incomplete database.
-The complete messages of such a recording can be read; :attr:`Bag.damage` says what is lost.
+What a recording declares (metadata.yaml, the statistics of its files) is compared with what is read. Less is a loss, which
+:attr:`Bag.damage` and the last item of :meth:`Bag.messages` say; what loses nothing is a remark.
 """
 
 from __future__ import annotations
 
-import os
+import heapq
 import re
-import sqlite3
+import shutil
+import weakref
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
-from urllib.parse import quote
 
-from rosbags.interfaces import Connection, MessageDefinitionFormat
-from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
-from sticker_uq.io.bag_compression import bound_decompression
-from sticker_uq.io.mcap_recovery import TruncatedMcap
+from sticker_uq.io.bag_files import BagFile, Channel, open_bag_file, unpacked_message, words
 from sticker_uq.io.reading import MIB, check_regular, read_yaml, shown
 from sticker_uq.scene import InvalidInput
 
@@ -30,184 +29,278 @@ BAG_SUFFIXES = (".mcap", ".db3")
 MOST_STRUCTURED = 16 * MIB
 """Bytes of a message that is no image. In Python lists and objects take a hundred times as many."""
 _IMAGES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
-
-_SQLITE = b"SQLite format 3\0"
-_COMPUTED = re.compile(r"\bAS\s*\(|\bVIRTUAL\b", re.IGNORECASE)
-
-bound_decompression()
+_METADATA = "metadata.yaml"
+_PACKED = (".zstd", ".zst", ".gz", ".lz4", ".bz2", ".xz", ".active")
+_STORAGES = ("mcap", "sqlite3")
+_DDS_NAME = re.compile(r"(\w+)(?:/|::)(?:msg(?:/|::))?(?:dds_::)?(\w+?)_?")
 
 
 @dataclass(frozen=True)
 class BagMessage:
-    """One message of a recording. ``received_ns``: when it was recorded; ``message`` is None where ``error`` says why."""
+    """One message of a recording. ``received_ns``: when it was recorded; ``message`` is None where ``error`` says why; ``lost``:
+    whether it stands for all that is lost of its topic.
+    """
 
     received_ns: int
     message: Any
     error: str = ""
+    lost: bool = False
 
 
 class Bag:
-    """One recording: a rosbag2 folder or a single .mcap or .db3 file.
+    """One recording: a rosbag2 folder or a single file of one (mcap or sqlite3, also compressed with zstd).
 
-    ``topics`` maps a topic to its type ("sensor_msgs/msg/Image"), ``counts`` to its number of messages, ``damage`` says
-    which part of the recording cannot be read ("" when it is complete). Raises InvalidInput when nothing can be read.
+    ``topics`` maps a topic to its type ("sensor_msgs/msg/Image"), ``counts`` to its messages that were found, ``declared`` to
+    those that the recording says it has; ``unreadable`` maps a topic to the encoding and type that keep it from being read.
+    ``damage`` says what is lost ("" when nothing is), ``remarks`` what is unusual. Raises InvalidInput when nothing can be read.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.damage = ""
-        self._parts = self._open_parts()
-        self._types = get_typestore(Stores.ROS2_JAZZY)
+        self.remarks: list[str] = []
         self.topics: dict[str, str] = {}
-        self.counts: dict[str, int] = {}
-        for part in self._parts:
-            with Reader(part) as reader:
-                for connection in reader.connections:
-                    self.topics[connection.topic] = connection.msgtype
-                    count = self.counts.get(connection.topic, 0)
-                    self.counts[connection.topic] = count + connection.msgcount
+        self.counts: Counter[str] = Counter()
+        self.declared: Counter[str] = Counter()
+        self.unreadable: dict[str, str] = {}
+        self._folder: Path | None = None
+        self._types = get_typestore(Stores.ROS2_JAZZY)
+        self._problems: list[str] = []
+        self._metadata = Metadata(path / _METADATA) if path.is_dir() else None
+        self._files = self._opened()
+        self._read_topics()
+        short = [text for topic in self.declared if (text := self._shortage(topic, self.counts[topic]))]
+        uncounted = [] if self._counted else self._problems
+        self.damage = "; ".join([*short, *(self._problems if short else uncounted)])
+        if not self.damage:
+            self.remarks += self._problems
 
     def messages(self, topic: str) -> Iterator[BagMessage]:
         """The messages of `topic` in a recording, in the order of recording.
 
-        A message that cannot be decoded is an item with an error; where the recording is truncated, a last item says so. Raises
+        A message that cannot be decoded is an item with an error; where messages are lost, a last item says so. Raises
         InvalidInput when the topic is not in the recording or its type is unknown.
         """
         if topic not in self.topics:
-            raise InvalidInput(
-                f"{self.path}: no topic {topic}; topics in it: {', '.join(sorted(self.topics)) or 'none'}"
-            )
-        received = 0
-        for part in self._parts:
-            with Reader(part) as reader:
-                connections = [c for c in reader.connections if c.topic == topic]
-                if not connections:
-                    continue
-                self._learn(connections[0])
-                raw = reader.messages(connections)
-                while True:
-                    try:
-                        connection, received, data = next(raw)
-                    except StopIteration:
-                        break
-                    except Exception as error:  # noqa: BLE001  # each storage and compression has its own
-                        self.damage = self.damage or f"the recording is truncated: {_words(error)}"
-                        break
-                    yield self._decode(connection, received, data)
-        if self.damage:
-            yield BagMessage(received, None, self.damage)
+            raise InvalidInput(f"{self.path}: no topic {topic}; topics in it: {self.listed()}")
+        wanted = {
+            file: {number for number, channel in file.channels.items() if self._is(channel, topic)}
+            for file in self._files
+        }
+        for file, numbers in wanted.items():
+            for number in numbers:
+                self._learn(file.channels[number])
+        parts = [_in_time(file, numbers) for file, numbers in wanted.items() if numbers]
+        received = read = 0
+        for received, _, data in heapq.merge(*parts, key=itemgetter(0)):
+            if data is not None:
+                read += 1
+                yield self._decode(topic, received, data)
+        problems = list(dict.fromkeys([*self._problems, *(p for file in self._files for p in file.problems)]))
+        lost = self._shortage(topic, read)
+        if lost or not self._counted:
+            lost = "; ".join([*([lost] if lost else []), *problems])
+        if lost:
+            self.damage = self.damage or lost
+            yield BagMessage(received, None, lost, lost=True)
 
-    def _decode(self, connection: Connection, received: int, data: bytes) -> BagMessage:
-        if len(data) > MOST_STRUCTURED and connection.msgtype not in _IMAGES:
-            error = f"{connection.msgtype} of {len(data)} bytes, expected at most {MOST_STRUCTURED}"
-            return BagMessage(received, None, error)
+    def listed(self) -> str:
+        """The topics of the recording in words, with those that cannot be read and why."""
+        known = ", ".join(sorted(self.topics)) or "none"
+        others = ", ".join(f"{topic} ({why})" for topic, why in sorted(self.unreadable.items()))
+        return f"{known}{f'; not readable: {others}' if others else ''}{f'; {self.damage}' if self.damage else ''}"
+
+    @property
+    def _counted(self) -> bool:
+        """Whether metadata.yaml says how many messages there are, so that what else is wrong may have lost none."""
+        return self._metadata is not None and bool(self._metadata.counts)
+
+    def _shortage(self, topic: str, read: int) -> str:
+        declared = self.declared[topic]
+        return "" if read >= declared else f"{read} of {declared} messages of {topic} can be read"
+
+    def _is(self, channel: Channel, topic: str) -> bool:
+        return (
+            channel.topic == topic and type_name(channel) == self.topics[topic] and channel.encoding == "cdr"
+        )
+
+    def _decode(self, topic: str, received: int, data: bytes) -> BagMessage:
+        kind = self.topics[topic]
         try:
-            return BagMessage(received, self._types.deserialize_cdr(data, connection.msgtype))
+            data = unpacked_message(data)
+            if len(data) > MOST_STRUCTURED and kind not in _IMAGES:
+                error = f"{kind} of {len(data)} bytes, expected at most {MOST_STRUCTURED}"
+                return BagMessage(received, None, error)
+            return BagMessage(received, self._types.deserialize_cdr(data, kind))
         except Exception as error:  # noqa: BLE001  # rosbags compiles a decoder per type: anything can come out of bad bytes
-            return BagMessage(received, None, f"not a {connection.msgtype}: {_words(error)}")
+            return BagMessage(received, None, f"not a {kind}: {words(error)}")
 
-    def _learn(self, connection: Connection) -> None:
+    def _learn(self, channel: Channel) -> None:
         """Register the definition in the recording of a type that is not part of ROS 2."""
-        if connection.msgtype in self._types.fielddefs:
+        kind = type_name(channel)
+        if kind in self._types.fielddefs:
             return
-        definition = connection.msgdef
-        if definition.format is MessageDefinitionFormat.NONE:
-            raise InvalidInput(
-                f"{self.path}: {connection.topic}: the recording holds no definition of {connection.msgtype}"
-            )
+        if not channel.schema or channel.schema_encoding not in ("ros2msg", "ros2idl", "omgidl"):
+            raise InvalidInput(f"{self.path}: {channel.topic}: the recording holds no definition of {kind}")
         try:
-            if definition.format is MessageDefinitionFormat.IDL:
-                types = get_types_from_idl(definition.data)
-            else:
-                types = get_types_from_msg(definition.data, connection.msgtype)
+            text = channel.schema.decode()
+            types = (
+                get_types_from_msg(text, kind)
+                if channel.schema_encoding == "ros2msg"
+                else get_types_from_idl(text)
+            )
             self._types.register(
                 {name: fields for name, fields in types.items() if name not in self._types.fielddefs}
             )
         except Exception as error:  # noqa: BLE001  # the definition is compiled, and it may be anything
             raise InvalidInput(
-                f"{self.path}: {connection.topic}: the definition of {connection.msgtype} in the recording cannot be used: "
-                f"{_words(error)[:200]}"
+                f"{self.path}: {channel.topic}: the definition of {kind} in the recording cannot be used: "
+                f"{words(error)[:200]}"
             ) from None
-        if connection.msgtype not in self._types.fielddefs:
-            raise InvalidInput(f"{self.path}: {connection.topic}: the recording defines another type")
+        if kind not in self._types.fielddefs:
+            raise InvalidInput(f"{self.path}: {channel.topic}: the recording defines another type")
 
-    def _open_parts(self) -> list[Path]:
-        """The paths to read in order: the folder, or its files where the folder as a whole cannot be opened."""
-        if not self.path.is_dir():
-            return [self._readable(self.path)]
-        for file in self.path.iterdir():  # a name in metadata.yaml may be that of any of them
-            if not file.is_dir():
-                check_regular(file)
-                _check_database(file)
-        error = "no metadata.yaml"
-        if (self.path / "metadata.yaml").exists():
-            error = _metadata_problem(self.path / "metadata.yaml") or _trial(self.path)
-            if not error:
-                return [self.path]
-        files = sorted(
-            f for f in self.path.iterdir() if f.suffix in BAG_SUFFIXES and f.is_file() and f.stat().st_size
-        )
-        if not files:
-            raise InvalidInput(f"{self.path}: not a readable recording: {error}")
-        self.damage = error
-        return [self._readable(file) for file in files]
+    def _read_topics(self) -> None:
+        """What the files hold, counted by topic and type, beside what metadata.yaml says."""
+        found: dict[str, Counter[str]] = {}
+        for file in self._files:
+            for number, channel in file.channels.items():
+                kind = type_name(channel)
+                if channel.encoding != "cdr" or not kind:
+                    self.unreadable[channel.topic] = f"{channel.encoding or 'no encoding'} {kind}".strip()
+                    continue
+                found.setdefault(channel.topic, Counter())[kind] += file.counts[number]
+                self.declared[channel.topic] += max(file.declared[number], file.counts[number])
+        for topic, kinds in found.items():
+            (self.topics[topic], self.counts[topic]), *others = kinds.most_common()
+            found[topic] = Counter(dict(kinds.most_common()))
+            for kind, count in others:
+                self.declared[topic] -= count
+                self.remarks.append(f"{topic} holds {count} messages of {kind} too, which are not read")
+        for (topic, kind), count in self._metadata.counts.items() if self._metadata is not None else ():
+            if topic in self.unreadable or kind in list(found.get(topic, ()))[1:]:
+                continue
+            if count < self.counts[topic]:
+                self.remarks.append(
+                    f"{_METADATA} counts {count} messages of {topic}, the files hold {self.counts[topic]}"
+                )
+            self.declared[topic] = max(self.declared[topic], count)
 
-    def _readable(self, file: Path) -> Path:
-        check_regular(file)
-        _check_database(file)
-        error = _trial(file)
-        if not error:
-            return file
-        recovered = TruncatedMcap(file)
-        if file.suffix == ".mcap" and recovered.end and not _trial(recovered):
-            self.damage = f"{file.name}: truncated after byte {recovered.end} of {file.stat().st_size}; the rest is lost"
-            return recovered
-        hint = f"; sqlite3 {file} .recover may save a part" if "malformed" in error else ""
-        raise InvalidInput(f"{file}: not a readable recording: {error}{hint}")
+    def _opened(self) -> list[BagFile]:
+        """The files to read, in order of time, or of the number in the name where the times are the same."""
+        told = self._metadata
+        files = [open_bag_file(self.path, self._temporary)] if told is None else self._opened_of(told)
+        for file in files:
+            self.remarks += file.remarks
+            self._problems += file.problems
+        return files
 
+    def _temporary(self) -> Path:
+        """A folder for unpacked files, which goes with this recording."""
+        if self._folder is None:
+            self._folder = Path(mkdtemp(prefix="sticker_uq_"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
 
-def _metadata_problem(path: Path) -> str:
-    """Why the reader must not see this file, "" when it may: the reader has no bounds."""
-    try:
-        read_yaml(path)
-    except InvalidInput as error:
-        return str(error)
-    return ""
-
-
-def _check_database(file: Path) -> None:
-    """Raise InvalidInput for a database that computes what is read from it, which may never end. Others pass, broken ones too."""
-    with file.open("rb") as stream:
-        if stream.read(len(_SQLITE)) != _SQLITE:
-            return
-    try:
-        address = f"file:{quote(os.fspath(file.resolve()))}?mode=ro&immutable=1"
-        with closing(sqlite3.connect(address, uri=True)) as database:
-            schema = database.execute("SELECT type, sql FROM sqlite_master").fetchall()
-    except (sqlite3.Error, UnicodeError):
-        return
-    for kind, sql in schema:
-        if kind not in ("table", "index") or _COMPUTED.search(str(sql)):
+    def _opened_of(self, metadata: Metadata) -> list[BagFile]:
+        there = sorted((file for file in self.path.iterdir() if is_bag_name(file)), key=natural)
+        named = [file for file in there if file.name in metadata.files]
+        opened, failures = {}, []
+        for path in there:
+            check_regular(path)
+            if not path.stat().st_size:
+                self.remarks.append(f"{path.name} is empty")
+                continue
+            try:
+                opened[path] = open_bag_file(path, self._temporary)
+            except InvalidInput as error:
+                failures.append(str(error))
+        if not opened:
             raise InvalidInput(
-                f"{file}: not a readable recording: its database defines a {kind} that computes values"
+                "; ".join(failures)
+                or f"{self.path}: not a readable recording: {metadata.problem or 'no file of one in it'}"
+            )
+        missing = [name for name in metadata.files if not (self.path / name).exists()]
+        self._problems += failures + [f"{name}, which {_METADATA} names, is not there" for name in missing]
+        files = [opened[path] for path in named if path in opened]
+        self.remarks += metadata.remarks
+        if metadata.problem:
+            self.remarks.append(f"{metadata.problem}; {len(opened)} file(s) read in order of time")
+        last = max((file.end_ns for file in files), default=-1)
+        for path, file in opened.items():
+            if path in named:
+                continue
+            if not metadata.files or missing or file.start_ns > last or not file.counts:
+                if metadata.files:
+                    self.remarks.append(f"{path.name}: not in {_METADATA}, read all the same")
+                files.append(file)
+            else:
+                self._problems.append(
+                    f"{path.name}: neither in {_METADATA} nor recorded after the files there, so it is not read; move it away, "
+                    f"or remove {_METADATA} to read every file"
+                )
+                for number, channel in file.channels.items():
+                    self.declared[channel.topic] += file.counts[number]
+        return sorted(files, key=lambda file: (file.start_ns, natural(Path(file.name))))
+
+
+class Metadata:
+    """What a recording's metadata.yaml says: ``files`` by name, ``counts`` by topic and type; ``problem``: why nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.files: list[str] = []
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.problem = ""
+        self.remarks: list[str] = []
+        if not path.exists():
+            self.problem = f"no {_METADATA}"
+            return
+        check_regular(path)
+        try:
+            self._read(path)
+        except InvalidInput as error:
+            self.problem = str(error)
+        except (KeyError, TypeError, AttributeError) as error:
+            self.problem = f"{path}: not the metadata of a recording: {words(error)}"
+        if self.problem:
+            self.files, self.counts = [], Counter()
+
+    def _read(self, path: Path) -> None:
+        told = read_yaml(path)["rosbag2_bagfile_information"]
+        for name in told["relative_file_paths"]:
+            # early recordings put the folder before it, those of Windows with another slash
+            short = Path(name).name
+            self.files.append(short if (path.parent / short).exists() else re.split(r"[/\\]", name)[-1])
+        for entry in told["topics_with_message_count"]:
+            topic, count = entry["topic_metadata"]["name"], entry["message_count"]
+            if not isinstance(topic, str) or type(count) is not int or not 0 <= count < 1 << 40:
+                raise InvalidInput(f"{path}: {shown(count)} messages of {shown(topic)}")
+            self.counts[topic, str(entry["topic_metadata"].get("type"))] += count
+        if (storage := told.get("storage_identifier")) not in _STORAGES:
+            self.remarks.append(
+                f"{path.name}: storage_identifier {shown(storage)}, expected {' or '.join(_STORAGES)}"
             )
 
 
-def _trial(path: Path) -> str:
-    """Why `path` cannot be opened as a recording, "" when it can."""
-    try:
-        with Reader(path) as reader:
-            wrong = next((c for c in reader.connections if not _is_plausible(c)), None)
-    except Exception as error:  # noqa: BLE001  # a broken file fails in any way the storages know
-        return _words(error)
-    return "" if wrong is None else f"{shown(wrong.msgcount)} messages of {shown(wrong.topic)}"
+def type_name(channel: Channel) -> str:
+    """The type of a recording's topic as ROS 2 writes it: pkg/msg/Name, also where it is pkg/Name or pkg::msg::dds_::Name_."""
+    match = _DDS_NAME.fullmatch(channel.msgtype)
+    return f"{match[1]}/msg/{match[2]}" if match else channel.msgtype
 
 
-def _is_plausible(connection: Connection) -> bool:
-    """Whether topic, type and number of messages, which metadata.yaml says, can be that."""
-    texts = isinstance(connection.topic, str) and isinstance(connection.msgtype, str)
-    return texts and type(connection.msgcount) is int and 0 <= connection.msgcount < 1 << 40
+def is_bag_name(path: Path) -> bool:
+    """Whether a file is called as one of a recording: rec_0.mcap, rec_0.db3.zstd, rec.MCAP.active; not its journals."""
+    name = path.name.lower()
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    return name.endswith(BAG_SUFFIXES) and not name.startswith(".") and not path.is_dir()
 
 
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def natural(file: Path) -> list[tuple[int, str]]:
+    """Sort key for files that puts image9 before image10."""
+    parts = re.split(r"(\d+)", file.name)  # text and numbers alternate
+    return [(int(part), "") if index % 2 else (0, part) for index, part in enumerate(parts)]
+
+
+def _in_time(file: BagFile, numbers: set[int]) -> Iterator[tuple[int, int, bytes | None]]:
+    yield file.start_ns, 0, None  # the file is opened when its time has come
+    yield from file.messages(numbers)

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -15,7 +14,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.io.bags import BAG_SUFFIXES, Bag
+from sticker_uq.io.bag_files import foreign_format, is_bag_content
+from sticker_uq.io.bags import BAG_SUFFIXES, Bag, is_bag_name, natural
 from sticker_uq.io.images import decode_compressed, decode_image, read_image_file
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.io.reading import check_regular
@@ -52,11 +52,16 @@ class ImageSource(ABC):
 
     An image that cannot be read is an item with an error and does not end the iteration. ``len()`` works where the number of
     images is known, ``operator.length_hint`` also where it is estimated. ``topic`` is the image topic of a
-    recording, "" elsewhere; ``continuous``: whether the images are consecutive in time.
+    recording, "" elsewhere; ``continuous``: whether the images are consecutive in time. ``declared``: images that the source says
+    it has, None where it does not say; ``lost``: what of them cannot be read, complete after an iteration, "" when nothing is;
+    ``remarks``: what is unusual in it and loses nothing.
     """
 
     topic = ""
     continuous = True
+    declared: int | None = None
+    lost = ""
+    remarks: Sequence[str] = ()
 
     @property
     def camera_info(self) -> Any:
@@ -82,7 +87,9 @@ def open_source(path: str | Path, topic: str | None = None) -> ImageSource:
     path = Path(path)
     if not path.exists():
         raise InvalidInput(f"{path}: no such file or folder")
-    if path.suffix in BAG_SUFFIXES or (path.is_dir() and _holds_recording(path)):
+    if path.name == "metadata.yaml":
+        raise InvalidInput(f"{path}: describes a recording; name its folder, {path.absolute().parent}")
+    if _is_recording(path):
         return _BagSource(path, topic)
     if topic is not None:
         raise InvalidInput(f"--topic {topic}: {path} is not a recording")
@@ -90,17 +97,23 @@ def open_source(path: str | Path, topic: str | None = None) -> ImageSource:
         return _PictureSource(path, [f for f in path.iterdir() if f.suffix.lower() in PICTURE_SUFFIXES])
     if path.suffix.lower() in PICTURE_SUFFIXES:
         return _PictureSource(path, [path])
+    if path.is_file() and (foreign := foreign_format(path)):
+        raise InvalidInput(f"{path}: {foreign}")
     return _VideoSource(path)
 
 
-def _holds_recording(folder: Path) -> bool:
-    return (folder / "metadata.yaml").exists() or any(f.suffix in BAG_SUFFIXES for f in folder.iterdir())
+def _is_recording(path: Path) -> bool:
+    if path.is_dir():
+        return (path / "metadata.yaml").exists() or any(is_bag_name(file) for file in path.iterdir())
+    return is_bag_name(path) or (path.is_file() and is_bag_content(path))
 
 
 class _BagSource(ImageSource):
     def __init__(self, path: Path, topic: str | None) -> None:
         self.bag = Bag(path)
         self.topic = _choose(self.bag, topic)
+        self.declared = self.bag.declared[self.topic]
+        self.remarks = self.bag.remarks
 
     @property
     def camera_info(self) -> Any:
@@ -117,6 +130,8 @@ class _BagSource(ImageSource):
         compressed = self.bag.topics[self.topic] == _COMPRESSED
         for index, item in enumerate(self.bag.messages(self.topic)):
             name = f"{index:06d}"
+            if item.lost:
+                self.lost = item.error
             if item.error:
                 yield SourceImage(None, item.received_ns, "", name, item.error)
                 continue
@@ -143,6 +158,7 @@ class _BagSource(ImageSource):
 def _choose(bag: Bag, topic: str | None) -> str:
     """The image topic to read."""
     images = {name: kind for name, kind in bag.topics.items() if kind in IMAGE_TYPES}
+    filled = [name for name in images if bag.declared[name]] or list(images)
     listed = ", ".join(sorted(images)) or "none"
     if topic is not None:
         full = topic if topic.startswith("/") else f"/{topic}"
@@ -151,16 +167,14 @@ def _choose(bag: Bag, topic: str | None) -> str:
         return full
     candidates = [
         name
-        for name in images
+        for name in filled
         if name.rsplit("/", 1)[-1] not in _OWN_PICTURES
-        and not (name.endswith("/compressed") and name.removesuffix("/compressed") in images)
+        and not (name.endswith("/compressed") and name.removesuffix("/compressed") in filled)
     ]
     if len(candidates) == 1:
         return candidates[0]
     if not images:
-        raise InvalidInput(
-            f"{bag.path}: no image topic; topics there: {', '.join(sorted(bag.topics)) or 'none'}"
-        )
+        raise InvalidInput(f"{bag.path}: no image topic; topics there: {bag.listed()}")
     raise InvalidInput(f"{bag.path}: choose one image topic with --topic; image topics there: {listed}")
 
 
@@ -170,9 +184,9 @@ class _PictureSource(ImageSource):
     def __init__(self, path: Path, files: list[Path]) -> None:
         if not files:
             raise InvalidInput(
-                f"{path}: no pictures ({' '.join(PICTURE_SUFFIXES)}) and no recording in this folder"
+                f"{path}: no pictures ({' '.join(PICTURE_SUFFIXES)}) and no recording in this folder{_instead(path)}"
             )
-        self._files = sorted(files, key=_natural)
+        self._files = sorted(files, key=natural)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -186,10 +200,14 @@ class _PictureSource(ImageSource):
                 yield SourceImage(None, index, "", name, str(error), file)
 
 
-def _natural(file: Path) -> list[tuple[int, str]]:
-    """Sort key that puts image9 before image10."""
-    parts = re.split(r"(\d+)", file.name)  # text and numbers alternate
-    return [(int(part), "") if index % 2 else (0, part) for index, part in enumerate(parts)]
+def _instead(folder: Path) -> str:
+    """What is in ``folder`` that somebody may have meant, with what to do."""
+    for file in sorted(folder.iterdir(), key=natural):
+        if file.is_dir() and _is_recording(file):
+            return f"; {file.name} in it is a recording: name that"
+        if file.is_file() and file.stat().st_size and (foreign := foreign_format(file)):
+            return f"; {file.name} is {foreign}"
+    return ""
 
 
 class _VideoSource(ImageSource):
