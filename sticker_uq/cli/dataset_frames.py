@@ -63,3 +63,8 @@ def command(
             raise InvalidInput(f"{recording}: none of {read} frames can be read")
     left_out = f", {unreadable} cannot be read" if unreadable else ""
     typer.echo(f"{written} of {read} frames in {out}{left_out}")
+    for remark in source.remarks:
+        typer.echo(f"{recording}: {remark}", err=True)
+    if source.lost:
+        typer.echo(f"{recording}: images are lost: {source.lost}", err=True)
+        raise typer.Exit(1)

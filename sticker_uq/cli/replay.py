@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import re
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -104,12 +106,16 @@ def command(
             help="Of several sources leave those that an interrupted call with the same options has finished.",
         ),
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print summary.json of each source in one line instead of tables.")
+    ] = False,
 ) -> None:
     """Assess and judge every image of SOURCE with the same code as the cell.
 
     Writes tables of images, objects and limits (which one blocked how often), annotated pictures, report.html and summary.json.
 
-    Images that cannot be read are rows with status FAILED; exit status 1 when all of a source are. Several sources are recordings
+    Images that cannot be read are rows with status FAILED; exit status 1 when all of a source are, and
+    when a recording has lost images. Several sources are recordings
     of cells, each named after the folder that it lies in: the table cells says how often each asks. One that cannot be read does
     not stop the others.
     """
@@ -157,37 +163,46 @@ def command(
             raise InvalidInput(*failed.values())
         ran = [(missing[i], one) for i, one in sorted(found.items()) if not isinstance(one, str)]
         if resume:
-            typer.echo(f"{len(replays) - len(missing)} sources were finished before")
+            typer.echo(f"{len(replays) - len(missing)} sources were finished before", err=as_json)
     else:
         with progress() as bar:
             images = replays[0].open()
             task = bar.add_task("images", total=replays[0].rounds * operator.length_hint(images, 0) or None)
             ran = [(replays[0], replays[0].run(load_perception, lambda: bar.advance(task)))]
     for replay, result in ran:
-        if several:
-            typer.echo(f"{replay.source}:")
-        _print_summary(result.summary, replay.out)
+        if as_json:
+            typer.echo(json.dumps(asdict(result.summary)))
+        else:
+            if several:
+                typer.echo(f"{replay.source}:")
+            _print_summary(result.summary, replay.out)
+        for remark in result.summary.remarks:
+            typer.echo(f"{replay.source}: {remark}", err=True)
+        if result.summary.lost:
+            typer.echo(f"{replay.source}: images are lost: {result.summary.lost}", err=True)
         for line in result.differing:
             typer.echo(line, err=True)
         if result.compared:
-            typer.echo(result.compared)
+            typer.echo(result.compared, err=as_json)
         if result.differences is not None:
-            typer.echo(result.differences.summary())
+            typer.echo(result.differences.summary(), err=as_json)
         if result.summary.failed == result.summary.images:
             typer.echo(f"{replay.source}: none of the images could be assessed; their rows say why", err=True)
     for source, error in failed.items():
         typer.echo(printable(f"failed: {source}: {error}"), err=True)
     if several:
-        _print_cells([replay.out for replay in replays if replay.source not in failed], out, table_format)
+        _print_cells(
+            [replay.out for replay in replays if replay.source not in failed], out, table_format, as_json
+        )
     if len({(one.summary.model_hash, one.summary.settings_hash) for _, one in ran}) > 1:
         typer.echo("machines differ in weights or device: their summaries have different hashes", err=True)
         failed = failed or {out: "machines differ"}
-    usable = all(result.summary.failed < result.summary.images for _, result in ran)
+    usable = all(one.summary.failed < one.summary.images and not one.summary.lost for _, one in ran)
     raise typer.Exit(0 if usable and not failed and all(result.agrees for _, result in ran) else 1)
 
 
-def _print_cells(folders: list[Path], out: Path, table_format: str) -> None:
-    """Write and print what each cell says in the replays in ``folders``."""
+def _print_cells(folders: list[Path], out: Path, table_format: str, quiet: bool) -> None:
+    """Write and print (on standard error if ``quiet``) what each cell says in the replays in ``folders``."""
     if not folders:
         return
     rows = cell_rows(read_images(folder / f"images.{table_format}") for folder in folders)
@@ -199,9 +214,10 @@ def _print_cells(folders: list[Path], out: Path, table_format: str) -> None:
                 f"{row['cell']}: {row['recordings']} recordings, {row['laptops']} laptops, asked about {row['asked']} "
                 f"({row['asked_per_100']:.1f} per 100, 95 %: {row['asked_low']:.1f} to {row['asked_high']:.1f}), "
                 f"released on {row['released']}"
-            )
+            ),
+            err=quiet,
         )
-    typer.echo(f"cells: {out / f'cells.{table_format}'}")
+    typer.echo(f"cells: {out / f'cells.{table_format}'}", err=quiet)
 
 
 def _candidate(path: Path, settings: PerceptionSettings) -> Candidate:
@@ -255,6 +271,7 @@ def _print_summary(summary: ReplaySummary, out: Path) -> None:
     table.add_column(justify="right")
     rows: dict[str, object] = {
         "images": summary.images,
+        **({} if summary.declared is None else {"images that the recording declares": summary.declared}),
         "failed": summary.failed,
         "objects": summary.objects,
         "detected in too few passes": summary.unstable,

@@ -95,10 +95,7 @@ class Bag:
             if data is not None:
                 read += 1
                 yield self._decode(topic, received, data)
-        problems = list(dict.fromkeys([*self._problems, *(p for file in self._files for p in file.problems)]))
-        lost = self._shortage(topic, read)
-        if lost or not self._counted:
-            lost = "; ".join([*([lost] if lost else []), *problems])
+        lost = self.loss(topic, read)
         if lost:
             self.damage = self.damage or lost
             yield BagMessage(received, None, lost, lost=True)
@@ -117,6 +114,14 @@ class Bag:
     def _shortage(self, topic: str, read: int) -> str:
         declared = self.declared[topic]
         return "" if read >= declared else f"{read} of {declared} messages of {topic} can be read"
+
+    def loss(self, topic: str, read: int | None = None) -> str:
+        """What is lost of the messages of `topic` in the recording, of which `read` were read (default: all that were found);
+        "" when nothing is.
+        """
+        problems = dict.fromkeys([*self._problems, *(text for file in self._files for text in file.problems)])
+        short = self._shortage(topic, self.counts[topic] if read is None else read)
+        return "; ".join([short, *problems] if short else [] if self._counted else problems)
 
     def _is(self, channel: Channel, topic: str) -> bool:
         return (

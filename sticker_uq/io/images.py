@@ -9,6 +9,7 @@ faithfully (truncated data, an impossible size, an encoding whose meaning as a c
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ MOST_PICTURE = 256 * MIB
 """Bytes of an image file."""
 MOST_SCANS = 64
 """Scans of a JPEG file, each of which takes as long as a whole picture. Progressive files have about ten."""
+_GENERIC = re.compile(r"(8|16|32|64)[USF]C\d*")
+"""Encodings without a meaning as colours, for instance 16UC1 of a depth camera."""
 _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 
@@ -51,11 +54,12 @@ class _Encoding:
 
 
 def _with(code: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    return lambda picture: cv2.cvtColor(picture, code)
+    return lambda picture: _to_8_bit(cv2.cvtColor(picture, code))
 
 
-def _mono16_to_bgr(picture: NDArray[Any]) -> NDArray[Any]:
-    return cv2.cvtColor(cv2.convertScaleAbs(picture, alpha=255.0 / 65535.0), cv2.COLOR_GRAY2BGR)
+def _to_8_bit(picture: NDArray[Any]) -> NDArray[Any]:
+    """A picture of 16 bit per channel, scaled as cv_bridge does; one of 8 bit stays."""
+    return cv2.convertScaleAbs(picture, alpha=255.0 / 65535.0) if picture.dtype == np.uint16 else picture
 
 
 _UYVY = _Encoding(2, _with(cv2.COLOR_YUV2BGR_UYVY), width_multiple=2)
@@ -67,11 +71,19 @@ _ENCODINGS = {
     "bgra8": _Encoding(4, _with(cv2.COLOR_BGRA2BGR)),
     "rgba8": _Encoding(4, _with(cv2.COLOR_RGBA2BGR)),
     "mono8": _Encoding(1, _with(cv2.COLOR_GRAY2BGR)),
-    "mono16": _Encoding(1, _mono16_to_bgr, np.uint16),
+    "mono16": _Encoding(1, _with(cv2.COLOR_GRAY2BGR), np.uint16),
+    "bgr16": _Encoding(3, _to_8_bit, np.uint16),
+    "rgb16": _Encoding(3, _with(cv2.COLOR_RGB2BGR), np.uint16),
+    "bgra16": _Encoding(4, _with(cv2.COLOR_BGRA2BGR), np.uint16),
+    "rgba16": _Encoding(4, _with(cv2.COLOR_RGBA2BGR), np.uint16),
     "bayer_rggb8": _Encoding(1, _with(cv2.COLOR_BayerRGGB2BGR)),
     "bayer_bggr8": _Encoding(1, _with(cv2.COLOR_BayerBGGR2BGR)),
     "bayer_gbrg8": _Encoding(1, _with(cv2.COLOR_BayerGBRG2BGR)),
     "bayer_grbg8": _Encoding(1, _with(cv2.COLOR_BayerGRBG2BGR)),
+    "bayer_rggb16": _Encoding(1, _with(cv2.COLOR_BayerRGGB2BGR), np.uint16),
+    "bayer_bggr16": _Encoding(1, _with(cv2.COLOR_BayerBGGR2BGR), np.uint16),
+    "bayer_gbrg16": _Encoding(1, _with(cv2.COLOR_BayerGBRG2BGR), np.uint16),
+    "bayer_grbg16": _Encoding(1, _with(cv2.COLOR_BayerGRBG2BGR), np.uint16),
     "yuv422": _UYVY,
     "uyvy": _UYVY,
     "yuv422_yuy2": _YUY2,
@@ -88,7 +100,9 @@ def check_layout(encoding: str, width: int, height: int, step: int, size: int) -
     """
     layout = _ENCODINGS.get(encoding)
     if layout is None:
-        raise InvalidInput(f"image encoding {encoding!r}: expected one of {', '.join(ENCODINGS)}")
+        raise InvalidInput(
+            f"image encoding {encoding!r}: expected one of {', '.join(ENCODINGS)}; set the pixel format of the camera's driver"
+        )
     _check_size(width, height)
     if width % layout.width_multiple:
         raise InvalidInput(f"image width {width}: {encoding} needs a multiple of {layout.width_multiple}")
@@ -111,7 +125,7 @@ def decode_image(
 ) -> Picture:
     """The picture in the fields of a ``sensor_msgs/Image``, uint8 (H, W, 3) BGR.
 
-    ``step`` is the length of a row in bytes, padding included. 16 bit grey is scaled to 8 bit by 255 / 65535.
+    ``step`` is the length of a row in bytes, padding included. 16 bits are scaled to 8 by 255 / 65535.
     bgr8 without padding is not copied: the result then shares ``data``'s memory. Raises
     :class:`InvalidInput`.
     """
@@ -132,13 +146,19 @@ def decode_image(
     return np.ascontiguousarray(picture, np.uint8)
 
 
-def decode_compressed(data: Buffer) -> Picture:
+def decode_compressed(data: Buffer, sent_as: str = "") -> Picture:
     """The image in a JPEG or PNG file, uint8 (H, W, 3) BGR, rotated according to its EXIF orientation.
 
-    Raises :class:`InvalidInput` for other formats and for truncated files, which OpenCV would fill
-    with grey.
+    ``sent_as``: the ``format`` of a ``sensor_msgs/CompressedImage``, read as compressed_image_transport writes it: the mosaic of
+    a Bayer camera becomes colours, 16 bits are scaled as in :func:`decode_image`, red and blue are where the sender had them.
+    Raises :class:`InvalidInput` for other formats, for encodings that are no colours (depth), and for truncated files, which
+    OpenCV would fill with grey.
     """
     flat = np.frombuffer(data, np.uint8)
+    if _GENERIC.match(encoding := _sent_encoding(sent_as)):
+        raise InvalidInput(
+            f"compressed image of encoding {encoding!r}: expected one of {', '.join(ENCODINGS)}; name the topic of colours"
+        )
     if flat.size == 0:
         raise InvalidInput("compressed image is empty, expected a JPEG or PNG file")
     blob = flat.tobytes()
@@ -153,7 +173,48 @@ def decode_compressed(data: Buffer) -> Picture:
             f"compressed image is truncated: {len(blob)} bytes of a {name} file without its end"
         )
     _check_size(width, height)
-    return _decoded(blob, name)
+    if encoding not in _ENCODINGS or not sent_as.partition(";")[1]:
+        return _decoded(blob, name)
+    return _as_sent(blob, name, encoding, sent_as.partition(";")[2])
+
+
+def lost_colours(data: Buffer, sent_as: str) -> str:
+    """What to say about a ``sensor_msgs/CompressedImage`` whose ``format`` names colours while its picture is grey; "" else."""
+    encoding, _, target = sent_as.partition(";")
+    mosaic = encoding.startswith("bayer_") and "mono8" not in target
+    if not target or mosaic or encoding.startswith("mono") or _GENERIC.match(encoding):
+        return ""
+    try:
+        picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_ANYCOLOR)
+    except cv2.error:
+        return ""
+    if picture is None or picture.ndim == 3:
+        return ""
+    return (
+        f"compressed images are grey, although their format {sent_as!r} says {encoding}: the driver's compressed topic has lost "
+        "the colours; use the raw topic, or another pixel format of the driver"
+    )
+
+
+def _sent_encoding(sent_as: str) -> str:
+    """The encoding in the ``format`` of a compressed image, "" where only the codec is named ("jpeg")."""
+    encoding, separator, _ = sent_as.partition(";")
+    return encoding.strip() if separator else ""
+
+
+def _as_sent(blob: bytes, name: str, encoding: str, target: str) -> Picture:
+    """The picture in a file that was an image of ``encoding`` when it was sent, compressed as ``target`` says."""
+    picture = _imdecoded(blob, name, cv2.IMREAD_ANYCOLOR | cv2.IMREAD_ANYDEPTH)
+    if picture.ndim == 3:
+        turned = encoding.startswith(("bgr", "rgb")) and "compressed bgr" not in target
+        return np.ascontiguousarray(_to_8_bit(picture)[..., :: -1 if turned else 1], np.uint8)
+    grey = "mono8" if "mono8" in target or not encoding.startswith("bayer_") else encoding
+    try:
+        return np.ascontiguousarray(_ENCODINGS[grey].to_bgr(picture), np.uint8)
+    except cv2.error as error:
+        raise InvalidInput(
+            f"a compressed image of {picture.shape[1]} x {picture.shape[0]} is no {encoding}: {error.err}"
+        ) from None
 
 
 def decode_picture(data: Buffer) -> Picture:
@@ -193,13 +254,17 @@ def encode_jpeg(image: Picture, quality: int = 90) -> bytes:
 
 
 def _decoded(blob: bytes, name: str) -> Picture:
+    return np.ascontiguousarray(_imdecoded(blob, name, cv2.IMREAD_COLOR), np.uint8)
+
+
+def _imdecoded(blob: bytes, name: str, flag: int) -> NDArray[Any]:
     try:
-        picture = cv2.imdecode(np.frombuffer(blob, np.uint8), cv2.IMREAD_COLOR)
+        picture = cv2.imdecode(np.frombuffer(blob, np.uint8), flag)
     except cv2.error:
         picture = None
     if picture is None:
         raise InvalidInput(f"compressed image of {len(blob)} bytes is a corrupt {name} file")
-    return np.ascontiguousarray(picture, np.uint8)
+    return picture
 
 
 def _check_size(width: int, height: int) -> None:

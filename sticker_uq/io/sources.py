@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.io.bag_files import foreign_format, is_bag_content
 from sticker_uq.io.bags import BAG_SUFFIXES, Bag, is_bag_name, natural
-from sticker_uq.io.images import decode_compressed, decode_image, read_image_file
+from sticker_uq.io.images import decode_compressed, decode_image, lost_colours, read_image_file
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.io.reading import check_regular
 from sticker_uq.messages import printable
@@ -113,7 +113,9 @@ class _BagSource(ImageSource):
         self.bag = Bag(path)
         self.topic = _choose(self.bag, topic)
         self.declared = self.bag.declared[self.topic]
-        self.remarks = self.bag.remarks
+        self.remarks: list[str] = list(self.bag.remarks)
+        self._formats: set[str] = set()
+        self.lost = self.bag.loss(self.topic)
 
     @property
     def camera_info(self) -> Any:
@@ -139,7 +141,11 @@ class _BagSource(ImageSource):
             stamp = stamp_to_ns(message.header.stamp)
             try:
                 if compressed:
-                    image = decode_compressed(message.data)
+                    image = decode_compressed(message.data, message.format)
+                    if message.format not in self._formats:
+                        self._formats.add(message.format)
+                        if remark := lost_colours(message.data, message.format):
+                            self.remarks.append(remark)
                 else:
                     image = decode_image(
                         message.encoding,

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from builtin_interfaces.msg import Time
 from hypothesis import given
 from hypothesis import strategies as st
 from rclpy.serialization import serialize_message
@@ -31,6 +32,7 @@ from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.images import decode_compressed, encode_jpeg
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.nodes.common.conversions import header_of, scene_to_msg
+from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import ObjectClass, Outcome, Verdict
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE
@@ -84,6 +86,55 @@ def test_a_folder_with_a_broken_picture_is_replayed_with_status_0(loaded, pictur
     summary = json.loads((tmp_path / "out/summary.json").read_text())
     assert (summary["images"], summary["failed"]) == (3, 1)
     assert summary["environment"]["setting passes"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("change", "failed", "lost", "remark"),
+    [
+        (lambda text: text, 0, "", ""),
+        (lambda text: None, 0, "", "no metadata.yaml; 1 file(s) read in order of time"),
+        (
+            lambda text: text.replace("message_count: 3", "message_count: 5"),
+            1,
+            "3 of 5 messages of /image",
+            "",
+        ),
+        (
+            lambda text: text.replace("message_count: 3", "message_count: 2"),
+            0,
+            "",
+            "counts 2 messages of /image",
+        ),
+    ],
+)
+def test_what_a_recording_declares_is_counted_and_a_loss_ends_with_status_1(
+    loaded,
+    tmp_path,
+    image,  # noqa: F811
+    change,
+    failed,
+    lost,
+    remark,
+):
+    with BagWriter(tmp_path / "bag") as bag:
+        bag.add_topic("/image", "sensor_msgs/msg/Image")
+        for number in range(3):
+            bag.write("/image", number, serialize_message(bgr_to_image(image, Time(sec=number), "camera")))
+    metadata = tmp_path / "bag" / "metadata.yaml"
+    text = change(metadata.read_text())
+    metadata.unlink() if text is None else metadata.write_text(text)
+    result = run(
+        tmp_path / "bag", "--out", tmp_path / "out", "--format", "csv", "--pictures", "none", "--json"
+    )
+    assert result.exit_code == bool(lost), result.output
+    told = json.loads(result.stdout)
+    assert told == json.loads((tmp_path / "out/summary.json").read_text())
+    assert (told["images"], told["failed"]) == (3 + failed, failed)
+    assert told["declared"] == (5 if lost else 3)
+    assert told["lost"].startswith(lost)
+    assert len(told["remarks"]) == bool(remark)
+    assert remark in result.stderr
+    assert ("images are lost" in result.stderr) == bool(lost)
 
 
 def test_a_replay_of_which_nothing_could_be_assessed_has_status_1(loaded, tmp_path):

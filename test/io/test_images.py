@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from array import array
+from typing import Any
 
 import cv2
 import hypothesis.strategies as st
@@ -17,7 +18,14 @@ from hypothesis import given
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from sticker_uq.io.images import ENCODINGS, MAX_PIXELS, decode_compressed, decode_image, encode_jpeg
+from sticker_uq.io.images import (
+    ENCODINGS,
+    MAX_PIXELS,
+    decode_compressed,
+    decode_image,
+    encode_jpeg,
+    lost_colours,
+)
 from sticker_uq.scene import InvalidInput
 
 COLOUR = np.array([40, 120, 220], np.uint8)  # blue, green, red
@@ -47,6 +55,121 @@ def test_colour_encodings(encoding: str, order: list[int], padding: int) -> None
         np.testing.assert_array_equal(decoded, image)
         assert decoded.flags.c_contiguous
         assert decoded.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("encoding", "order"),
+    [("bgr16", [0, 1, 2]), ("rgb16", [2, 1, 0]), ("bgra16", [0, 1, 2, 0]), ("rgba16", [2, 1, 0, 0])],
+)
+@pytest.mark.parametrize("padding", [0, 6])
+@pytest.mark.parametrize("big", [False, True])
+def test_16_bit_colours_are_scaled_as_mono16_is(
+    encoding: str, order: list[int], padding: int, big: bool
+) -> None:
+    deep = np.random.default_rng(1).integers(0, 65536, (6, 8, 3), np.uint16)
+    stored = np.ascontiguousarray(deep[:, :, order].astype(">u2" if big else "<u2"))
+    step, data = padded(stored.view(np.uint8).reshape(6, -1), padding)
+    decoded = decode_image(encoding, 8, 6, step, big, data)
+    np.testing.assert_array_equal(decoded, np.rint(deep * (255 / 65535)).astype(np.uint8))
+
+
+def mosaic_of(colour: NDArray[Any], pattern: str, size: tuple[int, int] = (8, 10)) -> NDArray[Any]:
+    """The mosaic that a Bayer camera with ``pattern`` sees of one ``colour`` (blue, green, red)."""
+    seen = np.empty(size, colour.dtype)
+    for place, letter in enumerate(pattern):
+        seen[place // 2 :: 2, place % 2 :: 2] = colour["bgr".index(letter)]
+    return seen
+
+
+@pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
+@pytest.mark.parametrize("big", [False, True])
+def test_16_bit_mosaics_become_colours(pattern: str, big: bool) -> None:
+    seen = mosaic_of(COLOUR.astype(np.uint16) * 257, pattern).astype(">u2" if big else "<u2")
+    decoded = decode_image(f"bayer_{pattern}16", 10, 8, 20, big, seen.tobytes())
+    assert np.all(decoded == COLOUR)
+
+
+def png(pixels: NDArray[Any]) -> bytes:
+    return cv2.imencode(".png", pixels)[1].tobytes()
+
+
+@pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_compressed_mosaic_becomes_the_colours_of_its_raw_topic(pattern: str, bits: int) -> None:
+    rng = np.random.default_rng(2)
+    seen = rng.integers(0, 2**bits, (8, 10), np.uint16 if bits == 16 else np.uint8)
+    encoding = f"bayer_{pattern}{bits}"
+    raw = decode_image(encoding, 10, 8, 10 * bits // 8, False, seen.tobytes())
+    compressed = decode_compressed(png(seen), f"{encoding}; png compressed ")
+    np.testing.assert_array_equal(compressed, raw)
+    assert lost_colours(png(seen), f"{encoding}; png compressed ") == ""
+    flat = png(mosaic_of(COLOUR, pattern))
+    assert np.all(decode_compressed(flat, f"bayer_{pattern}8; png compressed ") == COLOUR)
+
+
+@pytest.mark.parametrize(
+    "encoding", ["16UC1", "32FC1", "8UC1", "8UC3", "16SC1", "64FC3", "16UC1; compressedDepth png"]
+)
+def test_compressed_depth_is_refused_as_its_raw_topic_is(encoding: str) -> None:
+    sent_as = encoding if ";" in encoding else f"{encoding}; png compressed "
+    with pytest.raises(InvalidInput, match=f"encoding '{encoding.split(';')[0]}': expected one of bgr8"):
+        decode_compressed(png(picture()[:, :, 0].astype(np.uint16) * 20), sent_as)
+
+
+@pytest.mark.parametrize(
+    ("sent_as", "colours"),
+    [
+        ("yuv422_yuy2; jpeg compressed mono8", "yuv422_yuy2"),
+        ("bgr8; jpeg compressed mono8", "bgr8"),
+        ("bayer_rggb8; jpeg compressed mono8", "bayer_rggb8"),
+        ("nv12; jpeg compressed mono8", "nv12"),
+        ("mono8; jpeg compressed mono8", ""),
+        ("jpeg", ""),
+        ("", ""),
+    ],
+)
+def test_a_grey_picture_of_a_colour_camera_is_read_as_grey_and_said(sent_as: str, colours: str) -> None:
+    grey = np.full((16, 16), 100, np.uint8)
+    data = cv2.imencode(".jpg", grey)[1].tobytes()
+    assert np.all(decode_compressed(data, sent_as) == 100)
+    said = lost_colours(data, sent_as)
+    assert (
+        (f"says {colours}: the driver's compressed topic has lost the colours" in said)
+        if colours
+        else not said
+    )
+    coloured = cv2.imencode(".jpg", np.dstack([grey, grey, grey]))[1].tobytes()
+    assert lost_colours(coloured, sent_as) == ""
+
+
+@pytest.mark.parametrize(
+    ("sent_as", "turned"),
+    [
+        ("bgr8; png compressed bgr8", False),
+        ("rgb8; jpeg compressed bgr8", False),
+        ("rgba16; png compressed bgr16", False),
+        ("rgb8; png compressed ", True),
+        ("bgr8; png compressed rgb8", True),
+        ("yuv422; png compressed ", False),
+        ("mono8; png compressed mono8", False),
+        ("png", False),
+        ("rgb8", False),
+    ],
+)
+def test_red_and_blue_are_where_compressed_image_transport_puts_them(sent_as: str, turned: bool) -> None:
+    image = picture()
+    np.testing.assert_array_equal(
+        decode_compressed(png(image), sent_as), image[..., ::-1] if turned else image
+    )
+
+
+@pytest.mark.parametrize("sent_as", ["mono16; png compressed ", "bgr16; png compressed bgr16"])
+def test_compressed_16_bits_are_scaled_as_raw_ones(sent_as: str) -> None:
+    deep = np.random.default_rng(3).integers(0, 65536, (6, 8, 3), np.uint16)
+    stored = deep[:, :, 0] if sent_as.startswith("mono") else deep
+    expected = np.rint(stored * (255 / 65535)).astype(np.uint8)
+    decoded = decode_compressed(png(stored), sent_as)
+    np.testing.assert_array_equal(decoded if stored.ndim == 3 else decoded[:, :, 0], expected)
 
 
 @pytest.mark.parametrize("padding", [0, 3])
@@ -165,10 +288,6 @@ def smooth() -> NDArray[np.uint8]:
     return np.stack(
         [np.tile(ramp, (48, 1)), np.full((48, 64), 90, np.uint8), np.tile(ramp[::-1], (48, 1))], axis=2
     )
-
-
-def png(image: NDArray[np.generic]) -> bytes:
-    return bytes(cv2.imencode(".png", image)[1])
 
 
 def test_png_is_exact_and_jpeg_nearly() -> None:

@@ -107,6 +107,60 @@ def test_the_cells_own_pictures_and_a_compressed_twin_do_not_make_the_choice_har
     assert open_source(bag, "cell/image/compressed").topic == "/cell/image/compressed"
 
 
+def test_topics_without_a_message_do_not_make_the_choice_hard(tmp_path):
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        for name, kind in (("/cam/image", RAW), ("/left", RAW), ("/cam/image/compressed", COMPRESSED)):
+            connection = writer.add_connection(name, kind, typestore=TYPES)
+        message = compressed_message(picture(0), 0)
+        writer.write(connection, 1, TYPES.serialize_cdr(message, COMPRESSED))
+    assert open_source(tmp_path / "bag").topic == "/cam/image/compressed"
+
+
+def test_a_compressed_topic_is_read_by_its_format_and_lost_colours_are_said_once(tmp_path):
+    mosaic = np.arange(80, dtype=np.uint8).reshape(8, 10)
+    sent = {
+        "/a/image_raw": [TYPES.types[RAW](header(0), 8, 10, "bayer_rggb8", 0, 10, mosaic.reshape(-1))],
+        "/b/compressed": [("bayer_rggb8; png compressed ", ".png", mosaic)],
+        "/c/compressed": [("yuv422_yuy2; jpeg compressed mono8", ".jpg", mosaic)] * 3,
+        "/d/compressed": [("16UC1; png compressed ", ".png", mosaic.astype(np.uint16) * 20)],
+    }
+    topics = {
+        topic: [
+            TYPES.types[COMPRESSED](header(n), m[0], cv2.imencode(m[1], m[2])[1].reshape(-1))
+            if isinstance(m, tuple)
+            else m
+            for n, m in enumerate(messages)
+        ]
+        for topic, messages in sent.items()
+    }
+    bag = write_bag(tmp_path / "bag", topics)
+    (raw,), (compressed,) = open_source(bag, "/a/image_raw"), open_source(bag, "/b/compressed")
+    assert np.array_equal(raw.image, compressed.image)
+    assert not np.array_equal(raw.image[..., 0], raw.image[..., 2])
+    grey = open_source(bag, "/c/compressed")
+    for _ in range(2):
+        assert [item.error for item in grey] == [""] * 3
+    (said,) = grey.remarks
+    assert "has lost the colours" in said
+    (depth,) = open_source(bag, "/d/compressed")
+    assert "'16UC1'" in depth.error
+
+
+def test_what_is_in_a_folder_instead_of_pictures_is_said(tmp_path):
+    write_bag(tmp_path / "rec_1", {"/image": [raw_message(picture(0), 0)]})
+    with pytest.raises(InvalidInput, match="rec_1 in it is a recording: name that"):
+        open_source(tmp_path)
+    with pytest.raises(InvalidInput, match="describes a recording; name its folder"):
+        open_source(tmp_path / "rec_1" / "metadata.yaml")
+
+
+@pytest.mark.parametrize("name", ["REC.MCAP", "rec", "rec.mcap.active"])
+def test_the_content_of_a_file_says_that_it_is_a_recording(tmp_path, name):
+    bag = write_bag(tmp_path / "bag", {"/image": [raw_message(picture(0), 0)]})
+    file = (bag / "bag.mcap").rename(tmp_path / name)
+    assert len(open_source(file)) == 1
+
+
 def test_two_cameras_need_a_choice_and_are_listed(tmp_path):
     bag = write_bag(
         tmp_path / "bag", {"/left": [raw_message(picture(0), 0)], "/right": [raw_message(picture(1), 0)]}

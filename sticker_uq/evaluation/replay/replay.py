@@ -35,7 +35,8 @@ class ReplaySummary:
     computed side by side; ``model_busy``: share of their time since the first image in which it did, NaN for one image;
     ``objections``: objects that each monitor of the panel kept from being removed; ``timings_ms``: medians per stage;
     ``files``: what lies in the folder; ``environment``: versions and settings; ``labelled``: what was decided, counted against
-    the labels, None without any.
+    the labels, None without any; ``declared``: images that the source says it has, None where it does not say; ``lost``: what of
+    them could not be read, ``remarks``: what is unusual in the source and loses nothing.
     """
 
     source: str
@@ -61,6 +62,9 @@ class ReplaySummary:
     files: tuple[str, ...]
     environment: Mapping[str, str]
     labelled: Measured | None = None
+    declared: int | None = None
+    lost: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 def replay(
@@ -169,6 +173,9 @@ def replay(
         ),
         environment=dict(environment or {}),
         labelled=None if labels is None else counts.measured(),
+        declared=source.declared,
+        lost=source.lost,
+        remarks=tuple(source.remarks),
     )
     write_report(
         replay_report(summary, tally, gallery.entries(), policy, limit_rows, label_errors, compared),

@@ -27,7 +27,8 @@ from sticker_uq.io.images import (
 from sticker_uq.scene import InvalidInput
 
 # Encodings that every version of cv_bridge knows; newer names of the same layouts are decoded with NumPy.
-_BRIDGED = frozenset(ENCODINGS) - {"uyvy", "yuyv"}
+# 16 bits are scaled after the conversion here, and cv_bridge may do it before.
+_BRIDGED = frozenset(name for name in ENCODINGS if not name.endswith("16")) - {"uyvy", "yuyv"} | {"mono16"}
 
 
 def bgr_from_msg(message: Image | CompressedImage) -> Picture:
@@ -37,7 +38,7 @@ def bgr_from_msg(message: Image | CompressedImage) -> Picture:
     A bgr8 image without padding is not copied but shares the memory of ``message``.
     """
     if isinstance(message, CompressedImage):
-        return decode_compressed(message.data)
+        return decode_compressed(message.data, message.format)
     bridge, _ = cv_bridge()
     return bgr_with_numpy(message) if bridge is None else bgr_with_cv_bridge(message, bridge)
 

@@ -12,7 +12,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.cell.mailbox import Mailbox
-from sticker_uq.io.images import Picture
+from sticker_uq.io.images import Picture, lost_colours
 from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.images import bgr_from_msg
 from sticker_uq.perception.inspection import ImageInspector
@@ -21,6 +21,7 @@ from sticker_uq.scene import ImageCheck
 #: Longest wait of :meth:`Receiver.close` for the current image, s. The result of a very large one is dropped.
 STOP_TIMEOUT_S = 1.0
 _LOG_PERIOD_S = 5.0
+_MOST_FORMATS = 16
 
 
 class Receiver(threading.Thread):
@@ -42,6 +43,7 @@ class Receiver(threading.Thread):
         self._deliver = deliver
         self._inspector = ImageInspector()
         self._newest: ImageCheck | None = None
+        self._formats: set[str] = set()
 
     def run(self) -> None:
         """Decode the detector node's images until the inbox is closed."""
@@ -74,6 +76,16 @@ class Receiver(threading.Thread):
             self._publish_check(replace(early, image_publishers=publishers))
         check, picture = self._inspector.inspect(stamp_ns, frame_id, lambda: bgr_from_msg(message))
         self._newest = check = replace(check, image_publishers=publishers)
+        if isinstance(message, CompressedImage) and picture is not None:
+            self._look_at_format(message)
         if not self.inbox.closed:
             self._publish_check(check)
             self._deliver(check, picture)
+
+    def _look_at_format(self, message: CompressedImage) -> None:
+        """Say once when the picture has lost the colours that its format names."""
+        if message.format in self._formats or len(self._formats) == _MOST_FORMATS:
+            return
+        self._formats.add(message.format)
+        if text := lost_colours(message.data, message.format):
+            self._node.get_logger().warning(text)

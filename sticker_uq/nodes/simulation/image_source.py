@@ -50,6 +50,9 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         self._is_camera = settings.source.isdigit() or settings.source.startswith("/dev/")
         path = f"/dev/video{settings.source}" if settings.source.isdigit() else settings.source
         self._source: ImageSource = open_source(path, settings.topic or None)
+        for remark in (*self._source.remarks, self._source.lost):
+            if remark:
+                self.get_logger().warning(f"{path}: {remark}")
         self._raw = self._compressed = self._info = None
         if settings.transport != "compressed":
             self._raw = self.managed_publisher(Image, "image", qos.IMAGES)
