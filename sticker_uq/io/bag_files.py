@@ -470,7 +470,7 @@ class SqliteFile(BagFile):
             )
         for number, count, first, last in spans:
             if not isinstance(first, int) or not isinstance(last, int):
-                raise InvalidInput("the time of a message in it is no number")
+                raise InvalidInput("a message in it has no time")
             if number not in self.channels:
                 self._problem(f"{self.name}: {count} messages of no topic")
                 continue

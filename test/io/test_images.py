@@ -242,7 +242,7 @@ def test_bgr_without_padding_is_not_copied() -> None:
     ("changes", "complaint"),
     [
         ({"encoding": "8UC3"}, "image encoding '8UC3': expected one of bgr8, rgb8"),
-        ({"encoding": "bayer_rggb16"}, "image encoding 'bayer_rggb16'"),
+        ({"encoding": "16UC1"}, "image encoding '16UC1'"),
         ({"encoding": ""}, "image encoding ''"),
         ({"width": 0}, "image size 0 x 6: expected at least one pixel"),
         ({"height": 0}, "image size 8 x 0: expected at least one pixel"),

@@ -117,7 +117,7 @@ def test_topics_without_a_message_do_not_make_the_choice_hard(tmp_path):
 
 
 def test_a_compressed_topic_is_read_by_its_format_and_lost_colours_are_said_once(tmp_path):
-    mosaic = np.arange(80, dtype=np.uint8).reshape(8, 10)
+    mosaic = np.random.default_rng(0).integers(0, 256, (8, 10), np.uint8)
     sent = {
         "/a/image_raw": [TYPES.types[RAW](header(0), 8, 10, "bayer_rggb8", 0, 10, mosaic.reshape(-1))],
         "/b/compressed": [("bayer_rggb8; png compressed ", ".png", mosaic)],

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from array import array
 from typing import Any
 
@@ -18,7 +19,9 @@ from sticker_uq.nodes.common import images
 from sticker_uq.scene import InvalidInput
 
 STAMP = Time(sec=3, nanosec=5)
-PIXEL_BYTES = {"bgr8": 3, "rgb8": 3, "bgra8": 4, "rgba8": 4, "mono8": 1, "bayer": 1}
+PIXEL_BYTES = {"bgr8": 3, "rgb8": 3, "bgra8": 4, "rgba8": 4, "mono8": 1, "bayer8": 1} | {
+    "bgr16": 6, "rgb16": 6, "bgra16": 8, "rgba16": 8
+}  # fmt: skip
 
 
 def picture(height: int = 6, width: int = 8) -> Any:
@@ -27,7 +30,7 @@ def picture(height: int = 6, width: int = 8) -> Any:
 
 def raw_message(encoding: str, padding: int = 0, big: int = 0) -> Image:
     """A valid message of 8 x 6 random pixels."""
-    step = 8 * PIXEL_BYTES.get(encoding.split("_")[0] if "bayer" in encoding else encoding, 2) + padding
+    step = 8 * PIXEL_BYTES.get(re.sub("_[rgb]{4}", "", encoding), 2) + padding
     data = np.random.default_rng(1).integers(0, 256, 6 * step, np.uint8)
     return Image(
         encoding=encoding, width=8, height=6, step=step, is_bigendian=big, data=array("B", data.tobytes())
