@@ -2,7 +2,7 @@
 """The values printed in the five papers beside those of this package, for the pages in ``docs/papers``.
 
 ``results/papers.json`` holds what the papers print, and the reason of every large difference. Our values come from where they
-were reported first: tables of other pages, the specification of the published example, the published per-image results.
+were reported first: the tables of studies in ``results``, the specification of the published example, the per-image results.
 
     python -m benchmarks.papers                           # every table
     python -m benchmarks.papers medical significance      # these
@@ -11,6 +11,7 @@ were reported first: tables of other pages, the specification of the published e
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import re
@@ -41,11 +42,11 @@ CASES = {
 }
 """Our abnormal cases, and the use case of Giloni et al. that each stands for: on COCO (1 to 5), on Superstore (6 to 9)."""
 STUDIED = {
-    "SSDLite": "## The packaged SSDLite",
-    "Faster R-CNN": "## Faster R-CNN with a feature pyramid",
-    "RetinaNet": "## RetinaNet",
+    "SSDLite": "The packaged SSDLite",
+    "Faster R-CNN": "Faster R-CNN with a feature pyramid",
+    "RetinaNet": "RetinaNet",
 }
-"""The detectors of docs/dil-study.md and the headings of their results; RetinaNet was measured without a patch and thresholds."""
+"""The detectors of results/dil-study.csv and the sections of their results; RetinaNet without patch and thresholds."""
 SIGNALS = ("dil gradcam", "dil layercam", "unexplained objectness", "novelty")
 _COCO = ("clean", "unrealistic occlusion", "realistic occlusion", "out of distribution", "adversarial patch")
 Printed = dict[str, Any]
@@ -62,24 +63,18 @@ def table(printed: Printed, name: str) -> str:
     return TABLES[name](printed)
 
 
-def rows_of(page: str, section: str, first: str) -> list[dict[str, str]]:
-    """The rows of the first table of the documentation's ``page`` below the heading ``section`` whose first column is ``first``.
+def rows_of(study: str, section: str, *first: str) -> list[dict[str, str]]:
+    """The rows of the first table of ``results/STUDY.csv`` of the ``section`` whose first columns are ``first``.
 
-    Raises LookupError when there is none.
+    The file has tables one after the other: a line "# SECTION", a header, rows, and an empty line. Raises LookupError when
+    there is no such table.
     """
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    _, found, below = text.partition(f"\n{section}\n")
-    header = re.search(rf"^\| {re.escape(first)} \|.*$", below, re.M)
-    if not found or header is None:
-        raise LookupError(f"docs/{page}: no table of {first!r} below {section!r}")
-    lines = below[header.start() :].splitlines()
-    names = _cells(lines[0])
-    rows = []
-    for line in lines[2:]:
-        if not line.startswith("|"):
-            break
-        rows.append(dict(zip(names, _cells(line), strict=True)))
-    return rows
+    for block in (ROOT / "benchmarks" / "results" / f"{study}.csv").read_text(encoding="utf-8").split("\n\n"):
+        title, *lines = block.strip().splitlines()
+        header, *rows = csv.reader(lines)
+        if title == f"# {section}" and header[: len(first)] == [*first]:
+            return [dict(zip(header, row, strict=True)) for row in rows]
+    raise LookupError(f"results/{study}.csv: no table of {first} of {section!r}")
 
 
 def statistics(printed: Printed) -> str:
@@ -150,7 +145,7 @@ def correlations(printed: Printed) -> str:
 def ambiguity(printed: Printed) -> str:
     """Table I of Weiss et al. (MNIST) beside that of the digits."""
     columns = ("Top-1", "Top-2", "Top-Pair", "entropy, bits")
-    ours = {row["crops"]: row for row in rows_of("monitors.md", "## Results on handwritten digits", "crops")}
+    ours = {row["crops"]: row for row in rows_of("monitors", "Results on handwritten digits", "crops")}
     rows = [
         (crops, *(f"{number(p)} / {ours[crops][c]}" for p, c in zip(cells, columns, strict=True)))
         for crops, cells in printed["weiss"]["table_1"].items()
@@ -198,7 +193,7 @@ def reasons(printed: Printed) -> str:
 def scores(printed: Printed) -> str:
     """Mean DiL of Table 2 of Giloni et al. beside that of our cases."""
     paper = printed["giloni"]["table_2"]
-    ours = {name: _by_case("dil-study.md", section, "case", "DiL") for name, section in STUDIED.items()}
+    ours = {name: _by_case("dil-study", section, ("case",), "DiL") for name, section in STUDIED.items()}
     rows = []
     for case, (coco, superstore) in CASES.items():
         place = _COCO.index(coco)
@@ -222,7 +217,7 @@ def separation(printed: Printed) -> str:
     cases = [case for case in CASES if case != "clean"]
     rows = []
     for model, section in STUDIED.items():
-        for row in rows_of("dil-study.md", section, "signal"):
+        for row in rows_of("dil-study", section, "signal"):
             if row["signal"] in SIGNALS:
                 own = {re.sub("^patch-.*", "patch", case): area.split()[0] for case, area in row.items()}
                 rows.append((model, row["signal"], *(own.get(case, "not measured") for case in cases)))
@@ -235,7 +230,7 @@ def gains(printed: Printed) -> str:
     models = {name: section for name, section in STUDIED.items() if name != "RetinaNet"}
     ours = {
         name: {
-            column: _by_case("dil-study.md", section, "case | rule", column, rule="paper")
+            column: _by_case("dil-study", section, ("case", "rule"), column, rule="paper")
             for column in ("recall_gain", "precision_gain")
         }
         for name, section in models.items()
@@ -270,7 +265,7 @@ def probabilities(printed: Printed) -> str:
     ]
     rows += [
         (f"SSDLite, {row['detector']}", "here", row["Brier score"], row["ECE"], row["accuracy"])
-        for row in rows_of("quality.md", "## Measured on rendered laptops", "detector")
+        for row in rows_of("quality", "Measured on rendered laptops", "detector")
         if row["calibration"] == "as is"
     ]
     return markdown(("classifier", "source", "Brier score", "ECE", "accuracy"), rows)
@@ -382,9 +377,7 @@ def _published(name: str) -> pd.DataFrame:
 
 def _areas(printed: Printed) -> dict[str, list[tuple[float | None, float | None]]]:
     """AUC-ROC by monitor: of each of SETS the printed one and ours, without its spread."""
-    ours = {
-        row["monitor"]: row for row in rows_of("monitors.md", "## Results on handwritten digits", "monitor")
-    }
+    ours = {row["monitor"]: row for row in rows_of("monitors", "Results on handwritten digits", "monitor")}
 
     def area(text: str) -> float | None:
         return None if text == "n/a" else float(text.split()[0])
@@ -395,11 +388,11 @@ def _areas(printed: Printed) -> dict[str, list[tuple[float | None, float | None]
     }
 
 
-def _by_case(page: str, section: str, first: str, column: str, **wanted: str) -> dict[str, str]:
+def _by_case(study: str, section: str, first: tuple[str, ...], column: str, **wanted: str) -> dict[str, str]:
     """``column`` of a table by case; a patch made for one kind of model is the case "patch"."""
     return {
         re.sub("^patch-.*", "patch", row["case"]): row[column]
-        for row in rows_of(page, section, first)
+        for row in rows_of(study, section, *first)
         if all(row[name] == value for name, value in wanted.items())
     }
 
@@ -408,10 +401,6 @@ def _superstore(values: Sequence[float | None], case: str | None) -> float | Non
     """The value of a use case on Superstore; the second of the five places is empty there."""
     places = {"clean": 0, "occlusion": 2, "out of distribution": 3, "adversarial patch": 4}
     return None if case is None else values[places[case]]
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -14,10 +14,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -26,7 +29,6 @@ from typing import Annotated, Any
 import typer
 from std_srvs.srv import Trigger
 
-from benchmarks.kills import busy
 from benchmarks.result_files import checked_file
 from sticker_uq.cell.domain import free_domain
 from sticker_uq.cell.processes import CellOptions, cell_processes
@@ -117,6 +119,20 @@ class Cell:
         return next(
             (at for at, line in list(self._lines) if line.startswith(f"[{name}]") and words in line), None
         )
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many more processes want a core."""
+    # each in a session of its own: Linux shares the cores between sessions first
+    command = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(command, start_new_session=True) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def measure(repetitions: int, load: int, folder: Path) -> list[Row]:

@@ -42,7 +42,7 @@ class Detector:
 
     def __init__(self, weights: str | Path = "", **settings: Any) -> None:
         """``weights``: a file of ``sticker-uq train``; ``settings``: fields of :class:`~sticker_uq.perception.PerceptionSettings`
-        (``passes``, ``dropout_rate``, ``device``, ``seed``, ...; docs/parameters.md describes each).
+        (``passes``, ``dropout_rate``, ``device``, ``seed``, ...; the page of parameters describes each).
 
         Raises :class:`~sticker_uq.InvalidInput` naming every unknown or impossible setting, and for weights that do not load.
         """

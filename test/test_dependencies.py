@@ -35,7 +35,7 @@ ROS_INSTALLATION_ONLY = {
     "cv_bridge", "launch", "launch_ros", "launch_testing", "tf2_ros", "vision_msgs",
 }  # fmt: skip
 #: Imports that come with another one, in versions that fit each other.
-PART_OF = {"lz4": "rosbags", "markupsafe": "jinja2", "pydantic_core": "pydantic", "starlette": "fastapi"}
+PART_OF = {"lz4": "rosbags", "markupsafe": "jinja2", "starlette": "fastapi"}
 #: rosdep keys that stand for no import.
 KEYS_WITHOUT_IMPORT = {
     "python3-mypy": "a check of scripts/test",

@@ -32,6 +32,12 @@ def codes_in(source: Path) -> set[str]:
     return found
 
 
+def test_every_block_reason_has_words_and_advice_of_its_own() -> None:
+    codes = [str(bit.name).lower() for bit in BlockReason if bit]
+    assert sorted(messages.BLOCK_ADVICE) == sorted(messages.BLOCK_REASONS) == sorted(codes)
+    assert len({*messages.BLOCK_ADVICE.values()}) == len(codes)
+
+
 def test_every_code_has_words_and_all_words_are_used() -> None:
     used = {code for source in ROOT.rglob("*.py") for code in codes_in(source)}
     assert used <= {*MESSAGES, *LOG_LINES}
