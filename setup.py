@@ -43,7 +43,7 @@ setup(
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation.reporting": ["templates/*"],
         f"{NAME}.lab.datasets": ["prompts.yaml"],
-        f"{NAME}.lab.robustness": ["*.yaml", "templates/*"],
+        f"{NAME}.lab.robustness": ["*.yaml"],
         f"{NAME}.lab.studies.detectors": ["templates/*"],
         f"{NAME}.novelty": ["weights/*"],
     },

@@ -6,15 +6,12 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 
 from sticker_uq.cell.transport import PROFILE_VARIABLES
 
@@ -23,6 +20,12 @@ _SETUP = "run scripts/setup"
 _SOURCE = "source scripts/env, or the setup file of your workspace"
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
+_DISTRIBUTIONS = ("numpy", "opencv-python-headless", "hdbscan", "rosbags")
+_OPTIONAL = {
+    "launch_ros": "`sticker-uq cell` starts the same nodes",
+    "cv_bridge": "images are converted by the package itself",
+    "vision_msgs": "detections_2d is not published",
+}
 
 
 class Level(StrEnum):
@@ -60,30 +63,17 @@ def _ok(found: str, note: str = "") -> Finding:
     return Level.OK, found, note
 
 
-def _python() -> Finding:
-    found = f"{sys.version.split()[0]} at {sys.executable}"
-    return (
-        _ok(found) if sys.version_info >= (3, 11) else (Level.FAIL, found, "Python 3.11 or newer is needed")
-    )
+def _packages() -> Finding:
+    names = ("numpy", "cv2", "hdbscan", "rosbags.rosbag2")
+    for name in names:
+        importlib.import_module(name)
+    return _ok(", ".join(f"{name} {metadata.version(name)}" for name in _DISTRIBUTIONS))
 
 
-def _package(module: str, distribution: str | None = None, optional: str = "") -> Callable[[], Finding]:
-    """A check that `module` can be imported; `optional`: what works without it."""
-
-    def check() -> Finding:
-        if optional and find_spec(module) is None:
-            return _ok("not here", optional)
-        imported = importlib.import_module(module)
-        return _ok(_version(imported, distribution or module))
-
-    return check
-
-
-def _version(module: ModuleType, distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return str(getattr(module, "__version__", "found"))
+def _optional() -> Finding:
+    """What works without packages that only a ROS installation has."""
+    missing = {name: instead for name, instead in _OPTIONAL.items() if find_spec(name) is None}
+    return _ok(f"without {', '.join(missing)}" if missing else "all here", "; ".join(missing.values()))
 
 
 def _ros() -> Finding:
@@ -230,64 +220,16 @@ def _socket_buffers() -> Finding:
     return _ok(found)
 
 
-def _disk() -> Finding:
-    free = shutil.disk_usage(Path.cwd()).free
-    found = f"{free / 2**30:.1f} GiB free in {Path.cwd()}"
-    if free < 200 * MIB:
-        return Level.FAIL, found, "free space: recordings and reports are written here"
-    # measured at 960 x 720 px and 4 Hz: docs/howto/recording.md
-    advice = "an hour of recording takes some 2.4 GB with compressed images, 29 GB with raw ones"
-    return (Level.WARN, found, advice) if free < 2**31 else _ok(found)
-
-
-def _command() -> Finding:
-    path = shutil.which("sticker-uq")
-    if path is None:
-        return (
-            Level.WARN,
-            "sticker-uq is not on PATH",
-            f"{_SOURCE}; python -m sticker_uq.cli works everywhere",
-        )
-    with open(path, "rb") as file:
-        first = file.readline(1024).decode("utf-8", "replace").strip()
-    words = first.removeprefix("#!").split()
-    if not first.startswith("#!") or not words:
-        return _ok(path)
-    env = Path(words[0]).name == "env" and len(words) > 1
-    interpreter = shutil.which(words[1]) if env else words[0] if Path(words[0]).exists() else None
-    if interpreter is None:
-        return (
-            Level.FAIL,
-            f"{path} asks for {' '.join(words)}, which does not exist",
-            f"build again: {_SETUP}",
-        )
-    if Path(interpreter).absolute().parent != Path(sys.executable).absolute().parent:
-        return (
-            Level.WARN,
-            f"{path} runs {interpreter}, not {sys.executable}",
-            "two Python environments are mixed",
-        )
-    return _ok(f"{path} runs {interpreter}")
-
-
 CHECKS: dict[str, Callable[[], Finding]] = {
-    "Python": _python,
-    "command": _command,
     "ROS": _ros,
     "middleware": _middleware,
     "domain": _domain,
     "messages": _messages,
     "image transport": _transport,
     "socket buffers": _socket_buffers,
-    "launch": _package("launch_ros", optional="`sticker-uq cell` starts the same nodes"),
-    "cv_bridge": _package("cv_bridge", optional="images are converted by the package itself"),
-    "vision_msgs": _package("vision_msgs", optional="detections_2d is not published"),
+    "optional": _optional,
     "PyTorch": _torch,
     "device": _device,
-    "NumPy": _package("numpy"),
-    "OpenCV": _package("cv2", "opencv-python-headless"),
-    "hdbscan": _package("hdbscan"),
-    "rosbags": _package("rosbags.rosbag2", "rosbags"),
+    "packages": _packages,
     "weights": _weights,
-    "disk": _disk,
 }

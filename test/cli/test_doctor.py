@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections import namedtuple
 
 import pytest
 import torch
@@ -14,8 +12,6 @@ from typer.testing import CliRunner
 from sticker_uq.cli import app, doctor_checks
 from sticker_uq.cli.doctor_checks import CHECKS, Check, Level, run_checks
 from test.helpers.simulated_gpu import simulated_gpu
-
-Usage = namedtuple("Usage", "total used free")
 
 
 def only(monkeypatch, name: str) -> Check:
@@ -61,7 +57,7 @@ def test_a_check_that_breaks_is_a_finding_and_the_next_is_made(monkeypatch):
 
 @pytest.mark.parametrize(
     "name",
-    ["Python", "ROS", "middleware", "messages", "PyTorch", "NumPy", "OpenCV", "hdbscan", "rosbags"],
+    ["ROS", "middleware", "messages", "PyTorch", "packages", "optional"],
 )
 def test_the_environment_of_the_tests_is_sound(monkeypatch, name):
     check = only(monkeypatch, name)
@@ -156,19 +152,6 @@ def test_image_transport(monkeypatch, tmp_path, profile, level, words):
 
 
 @pytest.mark.parametrize(
-    ("name", "free", "level"),
-    [
-        ("disk", 2**33, Level.OK),
-        ("disk", 2**30, Level.WARN),
-        ("disk", 2**20, Level.FAIL),
-    ],
-)
-def test_free_disk_space(monkeypatch, name, free, level):
-    monkeypatch.setattr(doctor_checks.shutil, "disk_usage", lambda _: Usage(2**40, 0, free))
-    assert only(monkeypatch, name).level is level
-
-
-@pytest.mark.parametrize(
     ("content", "level"), [("4194304\n", Level.OK), ("212992\n", Level.WARN), (None, Level.WARN)]
 )
 def test_socket_buffers(monkeypatch, tmp_path, content, level):
@@ -209,33 +192,8 @@ def test_damaged_weights_are_found(monkeypatch, tmp_path):
     assert file.name in check.found
 
 
-@pytest.mark.parametrize(
-    ("first_line", "level"),
-    [
-        (f"#!{sys.executable}", Level.OK),
-        ("#!/nowhere/python3", Level.FAIL),
-        ("#!/usr/bin/env no-such-python", Level.FAIL),
-        ("#!/bin/sh", Level.WARN),
-    ],
-)
-def test_the_interpreter_of_the_command(monkeypatch, tmp_path, first_line, level):
-    script = tmp_path / "sticker-uq"
-    script.write_text(f"{first_line}\n")
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert only(monkeypatch, "command").level is level
-
-
-def test_a_command_that_is_not_on_the_path(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    check = only(monkeypatch, "command")
-    assert check.level is Level.WARN
-    assert "python -m sticker_uq.cli" in check.advice
-
-
-@pytest.mark.parametrize("name", ["launch", "cv_bridge", "vision_msgs"])
-def test_what_only_a_ros_installation_has_is_no_fault(monkeypatch, name):
+def test_what_only_a_ros_installation_has_is_no_fault(monkeypatch):
     monkeypatch.setattr(doctor_checks, "find_spec", lambda _: None)
-    check = only(monkeypatch, name)
-    assert (check.level, check.found) == (Level.OK, "not here")
-    assert check.advice
+    check = only(monkeypatch, "optional")
+    assert (check.level, check.found) == (Level.OK, "without launch_ros, cv_bridge, vision_msgs")
+    assert "sticker-uq cell" in check.advice

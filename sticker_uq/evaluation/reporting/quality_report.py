@@ -14,13 +14,33 @@ from markupsafe import Markup
 from sticker_uq.evaluation.metrics.quality import AS_IS, MEASURES, OVERALL, Quality, QualitySettings, Row
 from sticker_uq.evaluation.reporting.chart_style import COLOURS
 from sticker_uq.evaluation.reporting.charts import error_scatter, reliability_diagram, variance_bars
-from sticker_uq.evaluation.reporting.document import Table, templates
+from sticker_uq.evaluation.reporting.document import Table, as_html
 from sticker_uq.evaluation.reporting.document import as_markdown as markdown_of
 from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import InvalidInput
 
 _OVERALL = ("accuracy", "brier", "nll", "ece", "ece_true_class", "d_ece", "laece")
 _PER_CLASS = ("eace", "vace", "brier", "class_ece", "d_ece", "laece")
+_MEANINGS = (
+    (
+        "Brier score, NLL",
+        "How far the probabilities are from what is true. Lower is better; 0 is certain and right.",
+    ),
+    (
+        "ECE, class-wise ECE, D-ECE",
+        "How far a probability is from the share of cases in which it comes true. D-ECE: score and precision of detections.",
+    ),
+    (
+        "ECE, true class",
+        "The variant that compares the probability of the true class; only to set figures beside published ones.",
+    ),
+    ("LaECE", "Like D-ECE, but a score should be precision times overlap of the boxes."),
+    (
+        "EACE, VACE",
+        "Error in the number of objects of a class that the probabilities add up to, in random subsets: mean and variance. "
+        "Errors of single objects may cancel.",
+    ),
+)
 _COLUMNS = ("name", "state", "class", "measure", "value", "low", "high", "objects")
 
 
@@ -123,14 +143,24 @@ def _file_name(text: str) -> str:
 def _html(
     measured: Sequence[Quality], settings: QualitySettings, notes: Sequence[str], charts: dict[str, Markup]
 ) -> str:
-    return (
-        templates()
-        .get_template("quality.html")
-        .render(
-            notes=notes,
-            legend=_legend(settings),
-            tables=[("Overall", _overall_table(measured)), ("By class", _class_table(measured))],
-            comparison=[charts["error_scatter"], charts["error_variance"]],
-            diagrams=[chart for name, chart in charts.items() if name.startswith("reliability_")],
-        )
+    diagrams = [chart for name, chart in charts.items() if name.startswith("reliability_")]
+    return as_html(
+        "Quality of the probabilities",
+        [
+            "# Quality of the probabilities",
+            *notes,
+            "## Overall",
+            _overall_table(measured),
+            "## By class",
+            _class_table(measured),
+            "## What the figures say",
+            _legend(settings),
+            Table(("figure", "what it says"), _MEANINGS),
+            "## Class errors",
+            charts["error_scatter"],
+            charts["error_variance"],
+            "## Reliability diagrams",
+            "A point below the diagonal: too sure. The lines are 95 % intervals, the bars below say how many objects.",
+            *diagrams,
+        ],
     )

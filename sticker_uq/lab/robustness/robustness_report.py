@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a robustness assessment: one HTML file for people, a Markdown summary for a pull request,
+"""The report: one HTML file for people, a Markdown summary for a pull request,
 and all figures as CSV.
 """
 
@@ -8,27 +8,22 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from markupsafe import Markup
 
-from sticker_uq.evaluation.reporting.document import Block, Table, as_markdown, templates
+from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.robustness.assessment_tables import FOLDER, all_tables
 from sticker_uq.lab.robustness.frequencies import coverage
 from sticker_uq.lab.robustness.result import Assessment, SweepResult
 from sticker_uq.lab.robustness.robustness_charts import forest_plot, sweep_plot
-from sticker_uq.lab.robustness.spec import Circumstance
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
 from sticker_uq.lab.table_files import write_tables
 
 REPORT, SUMMARY = "report.html", "summary.md"
-TONES = {Finding.HOLDS: "good", Finding.VIOLATED: "bad", Finding.UNDECIDED: "warn"}
 _ORDER = (Finding.VIOLATED, Finding.UNDECIDED, Finding.HOLDS)
-_PERFORMANCE = ("precision", "recall", "ap", "ap50", "ap75", "ar_1", "ar_10", "ar_100")
-_SIZES = ("ap_small", "ap_medium", "ap_large", "ar_small", "ar_medium", "ar_large")
-_COUNTS = ("images", "true_positives", "false_positives", "false_negatives", "failures")
 _GATE = (
     ("wrongly_removed", "something else removed"),
     ("ungated_wrongly_removed", "the same without the gate"),
@@ -39,68 +34,84 @@ _GATE = (
 WHOLE = "all"
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One set in a table of the report."""
-
-    name: str
-    values: tuple[float, ...]
-    tone: str = ""
-
-
 def write_report(assessment: Assessment, folder: Path) -> None:
-    """Write report.html, summary.md and tables/*.csv of a robustness assessment into ``folder``, where its pictures lie.
+    """Write report.html, summary.md and tables/*.csv into ``folder``, where its pictures lie.
 
     The HTML refers to nothing outside itself. Raises OSError when the disk refuses.
     """
     tables = all_tables(assessment)
     write_tables(tables, folder / FOLDER)
-    with atomic_write(folder / REPORT, "w") as stream:
-        stream.write(render_report(assessment, tables, folder))
-    with atomic_write(folder / SUMMARY, "w") as stream:
-        stream.write(markdown_summary(assessment))
-
-
-def render_report(assessment: Assessment, tables: Mapping[str, pd.DataFrame], folder: Path) -> str:
-    """The HTML of a robustness assessment's report."""
-    environment = templates("sticker_uq.lab.robustness")
-    environment.filters |= {"figure": figure_text, "tone": lambda finding: TONES.get(finding, "plain")}
-    by_metric = {
-        metric: [c for c in assessment.checks if c.metric == metric]
-        for metric in assessment.specification.relations
+    summary = _summary(assessment)
+    title = f"Robustness of {assessment.specification.system.name}"
+    pages = {
+        REPORT: as_html(title, [*summary, *_details(assessment, tables, folder)]),
+        SUMMARY: as_markdown(summary),
     }
-    return environment.get_template("robustness.html").render(
-        a=assessment,
-        spec=assessment.specification,
-        lead=assessment_findings(assessment),
-        share=lambda finding: assessment.significance_shares.get(Finding(finding), 0.0),
-        forests={metric: forest_plot(checks) for metric, checks in by_metric.items() if checks},
-        checks_by_circumstance=_by_circumstance(assessment.checks),
-        covered=coverage(assessment.coverage),
-        matrix=_matrix(assessment.specification.circumstances),
-        performance=_rows(assessment, _PERFORMANCE),
-        performance_columns=_PERFORMANCE,
-        sizes=_rows(assessment, _SIZES),
-        sizes_columns=_SIZES,
-        counts=_rows(assessment, _COUNTS),
-        counts_columns=_COUNTS,
-        gate=_rows(assessment, tuple(name for name, _ in _GATE)),
-        gate_columns=[words for _, words in _GATE],
-        distances=_distance_rows(assessment),
-        distances_columns=_distance_names(assessment),
-        sweeps=_sweeps(assessment),
-        breaks=breaks_words,
-        pictures=[
-            (one, base64.b64encode((folder / one.file).read_bytes()).decode())
-            for one in assessment.worst
-            if (folder / one.file).is_file()
-        ],
-        downloads=[
-            (name, base64.b64encode(table.to_csv(index=False).encode()).decode())
-            for name, table in tables.items()
-            if len(table)
-        ],
-    )
+    for name, text in pages.items():
+        with atomic_write(folder / name, "w") as stream:
+            stream.write(text)
+
+
+def _details(assessment: Assessment, tables: Mapping[str, pd.DataFrame], folder: Path) -> list[Block]:
+    spec = assessment.specification
+    blocks: list[Block] = [
+        "The relation: performance may change by at most epsilon(d) from source to follow-up images at distance d. It holds "
+        "where the whole interval of the change lies within epsilon, is violated where it lies beyond, and is undecided "
+        f"otherwise: then more images would tell. Intervals: {spec.confidence:.0%}, {spec.resamples} resamples of the sources.",
+        "Not a safety function in the sense of ISO 10218 or ISO 13849: this software protects laptops and logos, not people.",
+    ]
+    for metric in spec.relations:
+        checks = [check for check in assessment.checks if check.metric == metric]
+        if checks:
+            blocks += [f"## Change of {metric}, target minus source", forest_plot(checks)]
+    reasons = [(c.circumstance, c.metric, c.reason) for c in assessment.checks if c.reason]
+    if reasons:
+        blocks.append(Table(("circumstance", "metric", "not measured because"), reasons))
+    for sweep in assessment.sweeps:
+        breaks = f": breaks {breaks_words(sweep)}" if sweep.metric in spec.relations else ""
+        blocks += [f"## {sweep.circumstance}, {sweep.metric}{breaks}", sweep_plot(sweep)]
+    risks = [
+        (f"{c.name} {c.significance}", f"{c.exposure} x {c.likelihood} x {c.severity}", f"{who}: {text}")
+        for c in spec.circumstances
+        for who, text in c.views.items()
+    ]
+    if risks:
+        blocks += [
+            "## Significance",
+            Table(("circumstance", "exposure x likelihood x severity", "seen by"), risks),
+        ]
+    if any(row.found_by for row in assessment.coverage):
+        found = coverage(assessment.coverage)
+        blocks.append(
+            f"Of the circumstances that can be told, {found.missing:.0%} are missing in the source images, "
+            f"{found.misrepresented:.0%} more or less frequent than expected, {found.covered:.0%} covered. Less frequent than "
+            f"expected: {', '.join(found.to_generate) or 'none'}."
+        )
+    for name in ("performance", "distances", "coverage"):
+        if len(tables[name]):
+            blocks += [f"## {name.capitalize()}", _as_table(tables[name])]
+    for image in assessment.worst:
+        if (folder / image.file).is_file():
+            data = base64.b64encode((folder / image.file).read_bytes()).decode()
+            picture = Markup(
+                '<img alt="source and follow-up" style="max-width:100%" src="data:image/jpeg;base64,{}">'
+            )
+            blocks += [f"## Worst image in {image.circumstance}: {image.note}", picture.format(data)]
+    facts = [(name, str(value)) for name, value in assessment.environment.items()]
+    return [
+        *blocks,
+        "## Versions and settings",
+        Table(("", ""), facts),
+        f"Every figure is in {FOLDER}/*.csv.",
+    ]
+
+
+def _as_table(table: pd.DataFrame) -> Table:
+    def text(value: object) -> str:
+        return figure_text(value) if isinstance(value, float) else str(value)
+
+    rows = [[text(value) for value in row] for row in table.itertuples(index=False)]
+    return Table([str(name).replace("_", " ") for name in table.columns], rows)
 
 
 def assessment_findings(assessment: Assessment) -> str:
@@ -121,7 +132,11 @@ def assessment_findings(assessment: Assessment) -> str:
 
 
 def markdown_summary(assessment: Assessment) -> str:
-    """A robustness assessment as Markdown: verdict, one line per circumstance, what the gate did."""
+    """The assessment as Markdown: verdict, one line per circumstance, what the gate did."""
+    return as_markdown(_summary(assessment))
+
+
+def _summary(assessment: Assessment) -> list[Block]:
     source = assessment.set_named("source")
     assert source is not None
     spec = assessment.specification
@@ -155,10 +170,7 @@ def markdown_summary(assessment: Assessment) -> str:
         "Shares of the images:",
         Table(
             ("images", *(words for _, words in _GATE)),
-            [
-                (row.name, *(f"{v:.1%}" for v in row.values))
-                for row in _rows(assessment, tuple(name for name, _ in _GATE))
-            ],
+            _gate_rows(assessment),
         ),
     ]
     broken = [
@@ -169,7 +181,7 @@ def markdown_summary(assessment: Assessment) -> str:
             "Strength from which epsilon is exceeded:",
             Table(("circumstance", "metric", "strength"), broken),
         ]
-    return as_markdown(blocks)
+    return blocks
 
 
 def _change(check: RelationCheck) -> str:
@@ -203,48 +215,13 @@ def _by_circumstance(checks: Sequence[RelationCheck]) -> dict[str, list[Relation
     return grouped
 
 
-def _rows(assessment: Assessment, names: Sequence[str]) -> list[_Row]:
+def _gate_rows(assessment: Assessment) -> list[tuple[str, ...]]:
     titles = {"source": "source", "target": "target, all circumstances"}
     return [
-        _Row(
+        (
             titles.get(one.kind, one.circumstance),
-            tuple(one.figures.get(name, math.nan) for name in names),
-            TONES.get(assessment.by_circumstance.get(one.circumstance or WHOLE, Finding.HOLDS), "")
-            if one.kind != "source"
-            else "",
+            *(f"{one.figures.get(name, math.nan):.1%}" for name, _ in _GATE),
         )
         for one in assessment.sets
         if one.kind != "sweep"
     ]
-
-
-def _distance_names(assessment: Assessment) -> list[str]:
-    return list(dict.fromkeys(n for one in assessment.sets if one.kind != "sweep" for n in one.distances))
-
-
-def _distance_rows(assessment: Assessment) -> list[_Row]:
-    names = _distance_names(assessment)
-    return [
-        _Row(
-            one.circumstance or "target, all circumstances",
-            tuple(one.distances.get(n, math.nan) for n in names),
-        )
-        for one in assessment.sets
-        if one.kind in ("target", "circumstance")
-    ]
-
-
-def _matrix(circumstances: Sequence[Circumstance]) -> dict[tuple[int, int], list[Circumstance]]:
-    """Circumstances by how often they are met (exposure times likelihood, in five steps) and severity."""
-    cells: dict[tuple[int, int], list[Circumstance]] = {}
-    for one in circumstances:
-        often = min(math.ceil(one.exposure * one.likelihood / 5), 5)
-        cells.setdefault((one.severity, often), []).append(one)
-    return cells
-
-
-def _sweeps(assessment: Assessment) -> dict[str, list[tuple[SweepResult, str]]]:
-    grouped: dict[str, list[tuple[SweepResult, str]]] = {}
-    for one in assessment.sweeps:
-        grouped.setdefault(one.circumstance, []).append((one, sweep_plot(one)))
-    return grouped

@@ -176,7 +176,7 @@ def test_the_report_is_one_file_that_says_everything(folder: Path) -> None:
     assert page.links
     assert {link.split(":")[0] for link in page.links} == {"data"}
     for words in (
-        "Robustness of cell: violated", "not robust with respect to its metamorphic relation", "75 %", "-0.260", "±0.050",
+        "Robustness of cell: violated", "not robust with respect to its metamorphic relation", "75%", "-0.260", "±0.050",
         "breaks 2.5 px [1.5, 3.5]", "2 objects lost", "missing", "there is nothing to measure it on", "& more",
         "glare 125", "something else removed", "0.050",
     ):  # fmt: skip
