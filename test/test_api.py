@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python interface: what a notebook imports, in a fresh interpreter and on real images."""
 
+import inspect
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import cv2
@@ -87,3 +89,28 @@ def test_mistakes_are_named(folder: Path) -> None:
         read_image("none.png")
     with pytest.raises(InvalidInput, match="image"):
         Detector(passes=1).assess(np.zeros((10, 10), np.uint8))
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "",
+        ".detection",
+        ".dil",
+        ".gate",
+        ".gate.audit",
+        ".geometry",
+        ".monitors",
+        ".perception",
+        ".uncertainty",
+    ],
+)
+def test_what_a_package_exports_is_documented(package: str) -> None:
+    module = import_module(f"sticker_uq{package}")
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isfunction(value) or inspect.isclass(value):
+            assert inspect.getdoc(value), name
+        for method, function in vars(value).items() if inspect.isclass(value) else ():
+            if inspect.isfunction(function) and not method.startswith("_"):
+                assert function.__doc__, f"{name}.{method}"

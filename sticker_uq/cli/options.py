@@ -182,7 +182,7 @@ def combine(
     file: Path | None = None,
     also_known: Iterable[str] = (),
 ) -> Model:
-    """Command line settings: a `model` from the values of a parameter file and of options (None: not given), options first.
+    """A `model` from the values of a parameter file and of options (None: not given), options first.
 
     Raises InvalidInput naming the option or the parameter, its value and what was expected.
     """
@@ -196,7 +196,7 @@ def combine(
 
 
 def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
-    """Command line settings: a `model` from options; raises InvalidInput naming the option, its value and what was expected."""
+    """A `model` from options; raises InvalidInput naming the option, its value and what was expected."""
     return combine(model, {}, values)
 
 

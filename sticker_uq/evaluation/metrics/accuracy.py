@@ -66,7 +66,7 @@ def mean_average_precision(detections: Sequence[Detections], truths: Sequence[La
 
 
 def coco_summary(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> dict[str, float]:
-    """Detection accuracy: COCO's twelve figures (AP, AR) over logo and sticker, 0..1, NaN without an object to measure them
+    """COCO's twelve figures (AP, AR) over logo and sticker, 0..1, NaN without an object to measure them
     on.
 
     ``ap``, ``ap50``, ``ap75``, ``ap_small``, ``ap_medium``, ``ap_large``, ``ar_1``, ``ar_10``, ``ar_100``, ``ar_small``,
@@ -83,7 +83,7 @@ def coco_summary(detections: Sequence[Detections], truths: Sequence[LabelledImag
 
 @dataclass(frozen=True)
 class Counts:
-    """Detection counts: objects found, detections that found none, objects not found."""
+    """Objects found, detections that found none, objects not found."""
 
     true_positives: int
     false_positives: int

@@ -99,7 +99,7 @@ def assign(
 
 
 def best_overlap(boxes: FloatArray, objects: FloatArray, min_iou: float) -> tuple[IntArray, FloatArray]:
-    """For matching: the object that each of ``boxes`` (N, 4) overlaps most, -1 below ``min_iou``, and the IoU with it, (N,)
+    """The object that each of ``boxes`` (N, 4) overlaps most, -1 below ``min_iou``, and the IoU with it, (N,)
     each.
 
     Several boxes may lie on the same of the ``objects`` (M, 4).
@@ -112,5 +112,5 @@ def best_overlap(boxes: FloatArray, objects: FloatArray, min_iou: float) -> tupl
 
 
 def overlapping(boxes: FloatArray, others: FloatArray, min_iou: float) -> NDArray[np.bool_]:
-    """For matching: which of ``boxes`` (N, 4) overlap any of ``others`` (M, 4) by at least ``min_iou`` > 0, (N,)."""
+    """Which of ``boxes`` (N, 4) overlap any of ``others`` (M, 4) by at least ``min_iou`` > 0, (N,)."""
     return best_overlap(boxes, others, min_iou)[0] >= 0

@@ -100,33 +100,33 @@ def class_errors(p: FloatArray, y: IntArray, sampling: Sampling, seed: int = 0) 
 
 
 def accuracy(p: FloatArray, y: IntArray) -> float:
-    """Probability quality: classification accuracy, the share of the objects whose most probable class is the true one."""
+    """Classification accuracy, the share of the objects whose most probable class is the true one."""
     return _mean(p.argmax(axis=1) == y)
 
 
 def brier_score(p: FloatArray, y: IntArray) -> float:
-    """Probability quality: Brier score, the mean over the objects of squared errors summed over classes, 0..2 (Ullah et al.,
+    """Brier score, the mean over the objects of squared errors summed over classes, 0..2 (Ullah et al.,
     II, 1).
     """
     return float(np.sum(class_brier_scores(p, y)))
 
 
 def class_brier_scores(p: FloatArray, y: IntArray) -> FloatArray:
-    """Probability quality: Brier score of each class against the rest, (K,), 0..1; their sum is :func:`brier_score`."""
+    """Brier score of each class against the rest, (K,), 0..1; their sum is :func:`brier_score`."""
     if not len(y):
         return np.full(p.shape[1], np.nan)
     return np.mean((p - np.eye(p.shape[1])[y]) ** 2, axis=0)
 
 
 def negative_log_likelihood(p: FloatArray, y: IntArray) -> float:
-    """Probability quality: NLL, the mean over the objects of -ln p of the true class, nats. The paper's (section II, 3) is the
+    """NLL, the mean over the objects of -ln p of the true class, nats. The paper's (section II, 3) is the
     sum.
     """
     return _mean(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)))
 
 
 def calibration_error(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> float:
-    """Calibration error: mean over the objects of the gap between confidence and share that is right in its bin, 0..1.
+    """Mean over the objects of the gap between confidence and share that is right in its bin, 0..1.
 
     Of the scores of detections this is D-ECE (Küppers et al. 2020, without the box); ``right`` (N,) says of each whether it found
     an object of its class at IoU 0.5 that no surer one found.

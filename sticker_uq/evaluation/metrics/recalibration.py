@@ -56,7 +56,7 @@ def _isotonic(p: FloatArray, right: NDArray[np.bool_]) -> _Map:
 
 
 def temperature(p: FloatArray, right: NDArray[np.bool_]) -> float:
-    """Calibration of probabilities: the temperature of log odds of ``p`` (N,) most likely for ``right`` (N,), from 0.05 to 20.
+    """The temperature of log odds of ``p`` (N,) most likely for ``right`` (N,), from 0.05 to 20.
 
     Guo et al. 2017, section 4.2.
     """

@@ -32,7 +32,7 @@ class Bin:
 
 
 def reliability(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> tuple[Bin, ...]:
-    """Probability quality: bins of a reliability diagram of ``confidence`` (N,) in [0, 1], lowest first (Guo et al. 2017)."""
+    """Bins of a reliability diagram of ``confidence`` (N,) in [0, 1], lowest first (Guo et al. 2017)."""
     index = bin_index(confidence, bins)
     found = []
     for number in range(bins):

@@ -152,5 +152,5 @@ def roc_interval(negative: FloatArray, positive: FloatArray, seed: int = 0) -> I
 
 
 def share_above(values: FloatArray, cut_off: float) -> float:
-    """Statistics: share of ``values`` above ``cut_off``; NaN without any."""
+    """Share of ``values`` above ``cut_off``; NaN without any."""
     return float((values > cut_off).mean()) if len(values) else math.nan

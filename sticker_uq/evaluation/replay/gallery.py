@@ -23,7 +23,7 @@ _AHEAD = 4  # pictures that may wait to be drawn
 
 
 class Spread(Generic[T]):
-    """Choice of pictures in a replay: at most `most` of a row of things of unknown length, evenly spread over it."""
+    """At most `most` of a row of things of unknown length, evenly spread over it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -97,7 +97,7 @@ class Gallery:
         return self._written
 
     def entries(self) -> list[ReportEntry]:
-        """The pictures that the replay's report shows."""
+        """The pictures that the report shows."""
         return self._shown.kept()
 
     def _draw(

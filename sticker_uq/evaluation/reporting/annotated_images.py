@@ -75,7 +75,7 @@ class _Mark:
 
 
 def annotate(image: Picture, assessment: SceneAssessment, decision: SceneDecision | None = None) -> Picture:
-    """Annotated image: a copy of `image` (uint8 (H, W, 3) BGR) with everything that `assessment` and `decision` say about it.
+    """A copy of `image` (uint8 (H, W, 3) BGR) with everything that `assessment` and `decision` say about it.
 
     Boxes are coloured by verdict (by class without a decision) and dashed where too few passes saw the object; the filled
     corners are the hulls of the box corners over the passes; the line on top tells the scene's outcome and DiL. Brackets in
@@ -147,7 +147,7 @@ def _draw_brackets(canvas: Picture, rect: Rect, colour: Colour, scale: float) ->
 
 
 def saliency_overlay(image: Picture, assessment: SceneAssessment) -> Picture:
-    """Annotated image: a copy of `image` (uint8 (H, W, 3) BGR) under its objectness saliency, with contours and unexplained
+    """A copy of `image` (uint8 (H, W, 3) BGR) under its objectness saliency, with contours and unexplained
     regions.
 
     Contours run where the saliency falls to half, a quarter and an eighth of its largest value; thin frames are the clustered

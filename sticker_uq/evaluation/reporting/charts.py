@@ -61,7 +61,7 @@ def blocked_bars(names: Sequence[str], blocked: Sequence[int], alone: Sequence[i
 
 
 def error_scatter(classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], unit: str) -> Markup:
-    """Chart of probability quality: ACE of subsets by class, points per detector, mean as a line (Ullah et al., figures 2a and
+    """ACE of subsets by class, points per detector, mean as a line (Ullah et al., figures 2a and
     3a).
 
     ``series``: name and errors (m, K) of each detector; ``unit`` of the errors.
@@ -81,7 +81,7 @@ def error_scatter(classes: Sequence[str], series: Sequence[tuple[str, FloatArray
 
 
 def variance_bars(classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], unit: str) -> Markup:
-    """Chart of probability quality: VACE by class, a bar per detector (Ullah et al., figures 2b, 3b). ``series``: name,
+    """VACE by class, a bar per detector (Ullah et al., figures 2b, 3b). ``series``: name,
     variances (K,).
     """
 
@@ -92,7 +92,7 @@ def variance_bars(classes: Sequence[str], series: Sequence[tuple[str, FloatArray
 
 
 def reliability_diagram(title: str, bins: Sequence[Bin], colour: str = COLOURS[0]) -> Markup:
-    """Chart of probability quality: share that is right over confidence, with its interval; on the diagonal confidence is
+    """Share that is right over confidence, with its interval; on the diagonal confidence is
     calibrated.
 
     The bars below say how many objects lie in each bin.

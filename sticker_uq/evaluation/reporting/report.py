@@ -74,7 +74,7 @@ class _Row:
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """Words of a report: names of the monitors, whose bars come after those of the metrics."""
+        """Names of the monitors, whose bars come after those of the metrics."""
         return tuple(bar.short for bar in self.bars[len(SHOWN_METRICS) :])
 
 

@@ -170,12 +170,12 @@ class Found:
 
     @property
     def lacking(self) -> str:
-        """For the verdict: how many more labels the guarantee takes, "" when there are enough."""
+        """How many more labels the guarantee takes, "" when there are enough."""
         return self.provable.lacking(self.settings.levels, self.check.parts["calibrate"].laptops)
 
     @cached_property
     def requirements(self) -> list[Requirement]:
-        """For the verdict of the qualification: what is required, what was found."""
+        """What is required, what was found."""
         return requirements(
             self.settings.levels,
             self.settings.min_removed,

@@ -22,7 +22,7 @@ _MOST_JOINED = 0.2
 
 
 def percent(rate: float) -> str:
-    """For the qualification's tables: ``rate`` as percent with three digits, a dash for NaN."""
+    """``rate`` as percent with three digits, a dash for NaN."""
     return "–" if math.isnan(rate) else f"{100 * rate:.3g} %"
 
 
@@ -118,7 +118,7 @@ class AccuracyResult(StepResult):
 
 
 class NoveltyResult(StepResult):
-    """The novelty network: areas under the ROC curve with their 95 % intervals; ``weakness``: why it cannot be used."""
+    """Areas under the ROC curve with their 95 % intervals; ``weakness``: why it cannot be used."""
 
     objects: tuple[float, float, float]
     scenes: tuple[float, float, float]

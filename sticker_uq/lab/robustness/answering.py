@@ -51,18 +51,18 @@ class Reply:
 
 
 def source_question(item: LabelledImage) -> Question:
-    """The question about a source image of a robustness assessment; its key tells its pixels."""
+    """The question about a source image; its key tells its pixels."""
     digest = hashlib.blake2b(read_bytes(item.path, MOST_PICTURE), digest_size=8).hexdigest()
     return Question(f"source-{item.path.stem}-{digest}", item)
 
 
 def case_question(case: FollowUpCase) -> Question:
-    """The question about a follow-up case of a robustness assessment."""
+    """The question about a follow-up case."""
     return Question(case.case_id, case.truth, case.source)
 
 
 class AnswerLog:
-    """Replies of a robustness assessment in a file of JSON lines, one per question, that survives a kill at any point.
+    """Replies in a file of JSON lines, one per question, that survives a kill at any point.
 
     Raises InvalidInput when the file holds the answers of another system.
     """
@@ -111,7 +111,7 @@ def answer_all(
     jobs: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Put every question of a robustness assessment that ``log`` has no reply to to a system; what is there is not asked again.
+    """Put every question that ``log`` has no reply to to a system; what is there is not asked again.
 
     ``load`` makes the system, in each process its own where ``jobs`` > 1; it must be picklable then. InvalidInput when an image
     cannot be read.

@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Source images and follow-up cases of a robustness assessment."""
+    """Source images and follow-up cases."""
 
     source: SourceSet
     numbers: tuple[int, ...]
@@ -84,7 +84,7 @@ def prepare(
     jobs: int = 1,
     progress: Progress = lambda stage, done, total: None,
 ) -> Prepared:
-    """Make the follow-up cases of a robustness assessment in ``folder``/cases, a COCO folder; those already there are kept.
+    """Make the follow-up cases in ``folder``/cases, a COCO folder; those already there are kept.
 
     The source images are drawn with the specification's seed. Raises InvalidInput for a specification whose transformations do
     not exist and for a folder that holds something else.

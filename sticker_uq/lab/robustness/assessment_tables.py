@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every figure of a robustness assessment as a table: the same rows for the CSV files and the report."""
+"""Every figure as a table: the same rows for the CSV files and the report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOLDER = "tables"
 
 
 def all_tables(assessment: Assessment) -> dict[str, pd.DataFrame]:
-    """Tables of a robustness assessment by name; what was not measured is NaN.
+    """Tables by name; what was not measured is NaN.
 
     They are significance, coverage, performance, distances, checks, sweeps and breaks.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow-up test cases of a robustness assessment: source images put into target circumstances (Wozniak et al., task 4)."""
+"""Follow-up test cases: source images put into target circumstances (Wozniak et al., task 4)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Application:
 
 @dataclass(frozen=True)
 class FollowUpCase:
-    """One follow-up image of a robustness assessment, and its truth.
+    """One follow-up image, and its truth.
 
     ``image_id`` is unique in the folder of cases; ``path`` is the written picture; ``source`` the labelled image it was made
     from; ``applied`` what was done to that, in order: one circumstance, or several at once.
@@ -58,12 +58,12 @@ class FollowUpCase:
 
     @property
     def circumstances(self) -> tuple[str, ...]:
-        """Names of the circumstances that the follow-up image of a robustness assessment is in."""
+        """Names of the circumstances that the follow-up image is in."""
         return tuple(one.circumstance for one in self.applied)
 
     @property
     def truth(self) -> LabelledImage:
-        """The follow-up case of a robustness assessment as a labelled image, for whatever measures detections."""
+        """The follow-up case as a labelled image, for whatever measures detections."""
         return LabelledImage(self.path, self.image_id, self.width, self.height, self.boxes, self.labels)
 
 

@@ -21,7 +21,7 @@ from sticker_uq.scene import InvalidInput
 
 @dataclass(frozen=True)
 class Draft:
-    """One follow-up case of a robustness assessment to be made: number of the source image, and what is done to it, in order."""
+    """One follow-up case to be made: number of the source image, and what is done to it, in order."""
 
     image: int
     applied: tuple[Application, ...]
@@ -38,7 +38,7 @@ class DraftSet:
 
 
 def check_transformations(spec: Specification) -> None:
-    """InvalidInput for a circumstance of a robustness assessment whose transformation, strength or parameter does not exist."""
+    """InvalidInput for a circumstance whose transformation, strength or parameter does not exist."""
     for circumstance in spec.circumstances:
         if circumstance.transformation is None or circumstance.strength is None:
             continue
@@ -51,7 +51,7 @@ def check_transformations(spec: Specification) -> None:
 
 
 def with_transformation(spec: Specification) -> tuple[Circumstance, ...]:
-    """The circumstances of a robustness assessment that a transformation can put an image into, the most significant first."""
+    """The circumstances that a transformation can put an image into, the most significant first."""
     able = (c for c in spec.circumstances if c.transformation is not None)
     return tuple(sorted(able, key=lambda c: (-c.significance, c.name)))
 
@@ -81,7 +81,7 @@ def target_set(spec: Specification, images: int, count: int) -> DraftSet:
 
 
 def circumstance_set(spec: Specification, circumstance: Circumstance, images: Sequence[int]) -> DraftSet:
-    """Follow-up cases: each of `images` (numbers) in `circumstance`, at strengths spread evenly over its range."""
+    """Each of `images` (numbers) in `circumstance`, at strengths spread evenly over its range."""
     drafts = tuple(
         Draft(image, (_application(spec, circumstance, image, circumstance.name),)) for image in images
     )

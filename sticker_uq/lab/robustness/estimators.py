@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sharpness, noise and brightness of one picture without a reference, to tell which circumstances of a robustness assessment
+"""Sharpness, noise and brightness of one picture without a reference, to tell which circumstances
 it is in.
 """
 
@@ -32,7 +32,7 @@ _FEWEST_BLOCKS = 200
 
 @dataclass(frozen=True)
 class Estimates:
-    """Image quality measured on one source picture of a robustness assessment; NaN where it shows nothing to measure it on.
+    """Image quality measured on one source picture; NaN where it shows nothing to measure it on.
 
     ``blur`` px: 10-90 % width of its edges in the direction in which they are sharpest; ``motion`` px: how much wider they are in
     the direction in which they are widest; ``noise``: standard deviation in grey levels; ``exposure``: mean light against middle
@@ -46,13 +46,13 @@ class Estimates:
 
 
 def estimate(image: Picture) -> Estimates:
-    """Sharpness, noise and brightness of `image` (H, W, 3) uint8 BGR, for the circumstances of a robustness assessment."""
+    """Sharpness, noise and brightness of `image` (H, W, 3) uint8 BGR, for the circumstances."""
     blur, widest = edge_widths(image)
     return Estimates(blur, widest - blur, noise(image), exposure(image))
 
 
 def noise(image: Picture) -> float:
-    """White noise of a source picture of a robustness assessment: standard deviation, grey levels.
+    """White noise of a source picture: standard deviation, grey levels.
 
     It is estimated by the median absolute deviation of the finest diagonal Haar wavelet coefficients.
 
@@ -73,7 +73,7 @@ def noise(image: Picture) -> float:
 
 
 def exposure(image: Picture) -> float:
-    """Brightness of a source picture of a robustness assessment: mean of linear light against middle grey, EV (stops).
+    """Brightness of a source picture: mean of linear light against middle grey, EV (stops).
 
     Minus infinity for a black picture.
     """
@@ -82,7 +82,7 @@ def exposure(image: Picture) -> float:
 
 
 def edge_widths(image: Picture) -> tuple[float, float]:
-    """Sharpness of a source picture of a robustness assessment: 10-90 % widths of edges, px.
+    """Sharpness of a source picture: 10-90 % widths of edges, px.
 
     In the direction in which they are sharpest, and in the one in which they are widest.
 

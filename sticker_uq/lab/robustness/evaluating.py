@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From answers to verdicts of a robustness assessment: performance, distances, relations and sweeps of every set of cases
+"""From answers to verdicts: performance, distances, relations and sweeps of every set of cases
 (Wozniak et al., tasks 5 to 7).
 """
 
@@ -136,7 +136,7 @@ class Evaluated:
 
 
 def hides_sticker(case: FollowUpCase) -> bool:
-    """Whether a sticker is on the laptop that the follow-up case of a robustness assessment does not show."""
+    """Whether a sticker is on the laptop that the follow-up case does not show."""
     return bool((case.source.labels[case.hidden] == ObjectClass.STICKER).any())
 
 
@@ -169,7 +169,7 @@ def evaluate(
     jobs: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluated:
-    """Evaluation of a robustness assessment: performance, distances, checks and sweeps of ``sets``.
+    """Performance, distances, checks and sweeps of ``sets``.
 
     ``source``: all source images, for the table of performance.
 
@@ -252,7 +252,7 @@ def _checks(spec: Specification, one: AnsweredSet) -> Iterator[RelationCheck]:
 
 
 def mean_significance(spec: Specification) -> float:
-    """Significance of the target set of a robustness assessment: mean over its circumstances,
+    """Significance of the target set: mean over its circumstances,
     weighted by how often they occur.
     """
     able = [c for c in spec.circumstances if c.transformation is not None]

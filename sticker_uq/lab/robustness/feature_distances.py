@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far source and follow-up pictures of a robustness assessment lie apart in a network's features (Wozniak et al.,
+"""How far source and follow-up pictures lie apart in a network's features (Wozniak et al.,
 M15 to M17).
 """
 
@@ -20,7 +20,7 @@ _FLOOR_SPLITS = 10
 
 @dataclass(frozen=True)
 class FeatureDistances:
-    """Distances of two sets of features, of source and follow-up pictures of a robustness assessment.
+    """Distances of two sets of features, of source and follow-up pictures.
 
     ``fid``: Fréchet distance; ``fid_floor``: what it is between random halves of the source set, where nothing differs but the
     pictures: a value near it or below says nothing (it is inflated, as FID always is with few pictures). ``euclidean``,

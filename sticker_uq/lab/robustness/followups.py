@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the follow-up cases of a robustness assessment: pictures with their truth in one COCO folder;
+"""Making the follow-up cases: pictures with their truth in one COCO folder;
 resumed where interrupted.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often each target circumstance is in the source set of a robustness assessment already, with the uncertainty of counting
+"""How often each target circumstance is in the source set already, with the uncertainty of counting
 (Wozniak et al., task 3).
 """
 
@@ -27,7 +27,7 @@ MISSING, UNDER, COVERED, OVER, UNKNOWN = (
 
 
 class CoverageRow(BaseModel):
-    """How often a circumstance of a robustness assessment is expected (``target``), and how often it was found among ``images``
+    """How often a circumstance is expected (``target``), and how often it was found among ``images``
     of the source set.
 
     ``found_by``: "tags", the quantity that was measured, or "" when nobody can tell (``count`` is 0 and the frequencies are NaN
@@ -51,7 +51,7 @@ class CoverageRow(BaseModel):
 
 @dataclass(frozen=True)
 class Coverage:
-    """All circumstances of a robustness assessment together, as the paper's sheet sums them up (Wozniak et al.,
+    """All circumstances together, as the paper's sheet sums them up (Wozniak et al.,
     figure A1): shares.
 
     ``missing``: expected but not in the source set; ``misrepresented``: more or less frequent than expected, whatever the reason;
@@ -69,7 +69,7 @@ def describe_source(
     source: SourceSet,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[CoverageRow]:
-    """The frequency of every circumstance in the source set of a robustness assessment, in the order of the specification.
+    """The frequency of every circumstance in the source set, in the order of the specification.
 
     Tags decide where the set has any, for the circumstances that somebody tagged and for those that cannot be measured; what the
     specification says how to measure is measured otherwise. ``progress`` is called with the images seen and their number.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How different a source picture and its follow-up look: full-reference distances of a robustness assessment
+"""How different a source picture and its follow-up look: full-reference distances
 (Wozniak et al., task 6, M14).
 
 A follow-up of another size is compared in the size of its source. SSIM and CW-SSIM look at brightness, averaged down so that the
@@ -43,7 +43,7 @@ class ImageDistances:
     cw_ssim: float
 
     def distance(self, name: str) -> float:
-        """The distance that epsilon(d) of a robustness assessment depends on: 0 for equal pictures, growing as they differ.
+        """The distance that epsilon(d) depends on: 0 for equal pictures, growing as they differ.
 
         ``mse`` as a share of its largest value; ``psnr`` as the root mean square error that it stands for, a share of the
         range (10^(-PSNR/20)); ``ssim`` and ``cw_ssim`` as one minus the similarity.
@@ -56,7 +56,7 @@ class ImageDistances:
 
 
 class Reference:
-    """A source picture (H, W, 3) uint8 BGR of a robustness assessment, prepared to be compared with many follow-ups."""
+    """A source picture (H, W, 3) uint8 BGR, prepared to be compared with many follow-ups."""
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
@@ -78,7 +78,7 @@ class Reference:
 
 
 def compare(source: Picture, followup: Picture) -> ImageDistances:
-    """Distances between a ``source`` picture of a robustness assessment and its ``followup``; see :class:`Reference`."""
+    """Distances between a ``source`` picture and its ``followup``; see :class:`Reference`."""
     return Reference(source).compare(followup)
 
 
@@ -97,7 +97,7 @@ def _of_same_size(source: Picture, followup: Picture) -> Picture:
 
 
 def ssim(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    """Image distance of a robustness assessment: mean structural similarity of brightness (H, W), -1..1.
+    """Mean structural similarity of brightness (H, W), -1..1.
 
     Wang et al. 2004: Gaussian windows, sigma 1.5.
     """
@@ -108,7 +108,7 @@ def ssim(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
 
 
 def cw_ssim(one: list[Complex], other: list[Complex]) -> float:
-    """Image distance of a robustness assessment: complex wavelet structural similarity by sub-bands, 0..1 (Sampat et al. 2009,
+    """Complex wavelet structural similarity by sub-bands, 0..1 (Sampat et al. 2009,
     eq 7).
 
     Insensitive to small shifts, turns and scalings, which move the phase of all coefficients of a window alike. Mean over 7 x 7

@@ -35,7 +35,7 @@ _SIZES = tuple(name for name in AREAS if name != "all")
 
 @dataclass(frozen=True)
 class Judged:
-    """One image of a robustness assessment: its truth, what the system said, and whether a sticker is there that it does not
+    """One image: its truth, what the system said, and whether a sticker is there that it does not
     show.
     """
 
@@ -45,7 +45,7 @@ class Judged:
 
 
 class Performance:
-    """Every performance figure of one set of images of a robustness assessment, for all of them or for any selection.
+    """Every performance figure of one set of images, for all of them or for any selection.
 
     ``match_iou`` and ``decision_score`` say when a detection is an object and when it counts for precision and recall. Raises
     InvalidInput for no images.
@@ -66,7 +66,7 @@ class Performance:
 
     @cached_property
     def shares(self) -> dict[str, NDArray[np.float64]]:
-        """By metric of GATE_METRICS and UNGATED of a robustness assessment, 1 for every image of which it is true, (images,)."""
+        """By metric of GATE_METRICS and UNGATED, 1 for every image of which it is true, (images,)."""
         rows = []
         for image in self.images:
             stickers = image.truth.boxes[image.truth.labels == ObjectClass.STICKER]
@@ -81,7 +81,7 @@ class Performance:
         return dict(zip((*GATE_METRICS, *UNGATED), table.T, strict=True))
 
     def value(self, metric: str, weights: Weights | None = None) -> float:
-        """One performance figure of a robustness assessment, NaN where nothing can be measured.
+        """One performance figure, NaN where nothing can be measured.
 
         ``weights`` (images,): how often each image counts.
 
@@ -90,7 +90,7 @@ class Performance:
         return self.calculator(metric)(weights)
 
     def calculator(self, metric: str) -> Callable[[Weights | None], float]:
-        """The function of the image weights behind :meth:`value` of a robustness assessment, prepared to be called often."""
+        """The function of the image weights behind :meth:`value`, prepared to be called often."""
         if metric in ("precision", "recall"):
             others = 1 if metric == "precision" else 2
             return lambda weights: self._ratio(others, weights)
@@ -127,7 +127,7 @@ class Performance:
         return calculate
 
     def figures(self) -> dict[str, float]:
-        """Performance of a robustness assessment by name: counts, precision, recall, COCO's figures,
+        """Performance by name: counts, precision, recall, COCO's figures,
         the gate's shares, failures.
         """
         detections = [image.answer.detections for image in self.images]

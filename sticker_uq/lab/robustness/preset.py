@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The specifications of a robustness assessment that come with the package; the people of a cell correct a copy of one."""
+"""The specifications that come with the package; the people of a cell correct a copy of one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PRESETS = ("laptop-cell", "medical-diagnosis")
 
 
 def preset(name: str) -> Specification:
-    """The packaged specification of a robustness assessment called ``name``, one of PRESETS."""
+    """The packaged specification called ``name``, one of PRESETS."""
     return Specification.load(Path(__file__).with_name(f"{name.replace('-', '_')}.yaml"))
 
 

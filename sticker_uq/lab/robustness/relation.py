@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metamorphic relation of a robustness assessment: how much performance may change with the distance: epsilon(d)."""
+"""The metamorphic relation: how much performance may change with the distance: epsilon(d)."""
 
 from __future__ import annotations
 

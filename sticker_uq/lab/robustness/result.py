@@ -23,7 +23,7 @@ class _Value(BaseModel):
 
 
 class SetResult(_Value):
-    """Result of one set of images of a robustness assessment. ``figures``: performance by name;
+    """Result of one set of images. ``figures``: performance by name;
     ``distances`` from the source set by name, empty for the source.
 
     ``kind``: source, target (all circumstances in their proportions), circumstance or sweep; ``strength`` NaN but for a sweep.
@@ -66,7 +66,7 @@ class SweepResult(_Value):
 
 
 class WorstImage(_Value):
-    """A follow-up of a robustness assessment that went wrong: its picture beside its source in ``file``, and what went wrong."""
+    """A follow-up that went wrong: its picture beside its source in ``file``, and what went wrong."""
 
     circumstance: str
     file: str

@@ -21,7 +21,7 @@ _COLOUR_OF = {Finding.HOLDS: COLOURS[2], Finding.VIOLATED: COLOURS[5], Finding.U
 
 
 def forest_plot(checks: Sequence[RelationCheck]) -> Markup:
-    """Robustness chart: change of a metric in each circumstance, with its interval, over the band that epsilon allows."""
+    """Change of a metric in each circumstance, with its interval, over the band that epsilon allows."""
     drawn = [v for c in checks for v in (c.change, c.low, c.high, c.epsilon) if math.isfinite(v)]
     reach = 1.05 * min(max([0.05, *map(abs, drawn)]), 1.0)
 
@@ -43,7 +43,7 @@ def forest_plot(checks: Sequence[RelationCheck]) -> Markup:
 
 
 def sweep_plot(sweep: SweepResult) -> Markup:
-    """Robustness chart: performance over the strength of a circumstance, with interval, allowed band, and where it breaks."""
+    """Performance over the strength of a circumstance, with interval, allowed band, and where it breaks."""
     points = sweep.points
     places = np.arange(len(points))
     strengths, values, low, high, epsilon = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The source data set of a robustness assessment: labelled images, what is known about each,
+"""The source data set: labelled images, what is known about each,
 and its scene where it was rendered.
 """
 
@@ -25,7 +25,7 @@ from sticker_uq.scene import InvalidInput, ObjectClass
 
 @dataclass(frozen=True)
 class SourceImage:
-    """One image of the source set of a robustness assessment. ``tags``: circumstances a person found in it;
+    """One image of the source set. ``tags``: circumstances a person found in it;
     ``seed`` of its scene, where it was rendered.
     """
 
@@ -34,7 +34,7 @@ class SourceImage:
     seed: int | None = None
 
     def picture(self) -> LabelledPicture:
-        """The source image of a robustness assessment with its objects, and with its scene and shapes where it is rendered.
+        """The source image with its objects, and with its scene and shapes where it is rendered.
 
         InvalidInput when the picture cannot be read or has another size than its data set says.
         """
@@ -52,7 +52,7 @@ class SourceImage:
 
 @dataclass(frozen=True)
 class SourceSet:
-    """The source data set of a robustness assessment (Wozniak et al., task 3). ``tagged``:
+    """The source data set (Wozniak et al., task 3). ``tagged``:
     somebody wrote down which circumstances its images are in.
     """
 
@@ -65,7 +65,7 @@ class SourceSet:
 
     @classmethod
     def load(cls, folder: str | Path, tags: str | Path | None = None) -> SourceSet:
-        """The labelled images of a COCO folder as source set of a robustness assessment.
+        """The labelled images of a COCO folder as source set.
 
         Tags are the list ``tags`` of an entry in ``images``, or come from the CSV file ``tags`` with the columns ``image`` (file
         name or id) and ``tags`` (separated by spaces, commas or semicolons). InvalidInput for a bad folder or a bad CSV file.

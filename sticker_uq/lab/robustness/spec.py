@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specification of a robustness assessment: the system, the circumstances it may meet, and how much each may cost.
+"""Specification: the system, the circumstances it may meet, and how much each may cost.
 
 One YAML file per system (Wozniak et al., tasks 1 and 2). A circumstance is told from several points of view, has a frequency, a
 risk, and the transformation that puts an image into it.
@@ -48,7 +48,7 @@ Quantity = Literal["blur", "motion", "noise", "exposure"]
 
 
 class Measured(BaseModel):
-    """A circumstance of a robustness assessment that can be seen in an image: ``quantity`` lies within ``above`` and ``below``.
+    """A circumstance that can be seen in an image: ``quantity`` lies within ``above`` and ``below``.
 
     Blur is the 10-90 % width of edges in px, motion how much wider they are in the worst direction, noise the standard deviation
     in grey levels, exposure the mean of linear light against middle grey in EV.
@@ -74,7 +74,7 @@ class Measured(BaseModel):
 
 
 class Circumstance(BaseModel):
-    """One target circumstance of a robustness assessment (Wozniak et al., tables 2 to 5)."""
+    """One target circumstance (Wozniak et al., tables 2 to 5)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -199,7 +199,7 @@ class Specification(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path) -> Specification:
-        """The specification of a robustness assessment in a YAML file. InvalidInput names the file and everything wrong in it."""
+        """The specification in a YAML file. InvalidInput names the file and everything wrong in it."""
         values = read_yaml(path, f"specification {path}")
         if not isinstance(values, dict):
             raise InvalidInput(

@@ -30,7 +30,7 @@ class _Scale:
 
 
 def steerable_bands(image: NDArray[np.floating], scales: int, orientations: int) -> list[Complex]:
-    """For robustness assessment by CW-SSIM: sub-bands of ``image`` (H, W), finest scale first, (orientations, h, w) complex64
+    """Sub-bands of ``image`` (H, W), finest scale first, (orientations, h, w) complex64
     each.
 
     Every scale halves height and width. The image counts as periodic. ValueError if it is too small for that many scales.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Severity sweep of a robustness assessment: at which strength a circumstance breaks a system, found instead of asked for."""
+"""Severity sweep: at which strength a circumstance breaks a system, found instead of asked for."""
 
 from __future__ import annotations
 

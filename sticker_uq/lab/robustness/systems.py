@@ -133,7 +133,7 @@ def _read_results(path: Path, known: set[int]) -> tuple[dict[int, list[_Row]], s
 
 
 def pooled_features(features: Features) -> FloatArray:
-    """Features of a picture for the distances of a robustness assessment: spatial means (C,) float32 of the widest feature map.
+    """Features of a picture for the distances: spatial means (C,) float32 of the widest feature map.
 
     The map with the most channels is what the network has made of the image, as the last pooling layer of an Inception network
     has for the published FID.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdict of a robustness assessment: change of performance against epsilon(d), with an interval (Wozniak et al., task 7).
+"""Verdict: change of performance against epsilon(d), with an interval (Wozniak et al., task 7).
 
 The paper compares two numbers. Here every number comes with the uncertainty of the images it was measured on: source images are
 drawn again with replacement, and their follow-ups with them (a paired bootstrap), so that the relation can also be undecided.
@@ -62,7 +62,7 @@ class RelationCheck:
 
 @dataclass(frozen=True)
 class Paired:
-    """Source and follow-up images of a robustness assessment that belong together.
+    """Source and follow-up images that belong together.
 
     ``source``: performance on the source images; ``target``: on the follow-ups; ``origin`` (targets,): index of the source image
     of each follow-up; ``distances`` (targets,): d of each pair, or one number for the two sets as a whole.
@@ -82,11 +82,11 @@ class Paired:
 
     @property
     def distance(self) -> float:
-        """d between source and follow-up set of a robustness assessment: the mean over the pairs."""
+        """d between source and follow-up set: the mean over the pairs."""
         return float(self.distances.mean())
 
     def distance_of(self, weights: NDArray[np.float64]) -> float:
-        """d of a selection of source images of a robustness assessment from their follow-ups."""
+        """d of a selection of source images from their follow-ups."""
         if len(self.distances) == 1:
             return float(self.distances[0])
         return float(np.average(self.distances, weights=weights[self.origin]))
@@ -170,7 +170,7 @@ def check_relation(
 
 
 def bootstrap(performance: Performance, metrics: Sequence[str], weights: Samples) -> dict[str, Samples]:
-    """Performance ``metrics`` of a robustness assessment for every row of ``weights`` (resamples, images), by name."""
+    """Performance ``metrics`` for every row of ``weights`` (resamples, images), by name."""
     calculate = performance.several(metrics)
     table = np.array([calculate(row) for row in weights]).reshape(len(weights), len(metrics))
     return dict(zip(metrics, table.T, strict=True))
@@ -178,7 +178,7 @@ def bootstrap(performance: Performance, metrics: Sequence[str], weights: Samples
 
 @dataclass(frozen=True)
 class OverallVerdict:
-    """What all checks of a robustness assessment say together.
+    """What all checks say together.
 
     The relation is meant for every pair of circumstances (Wozniak et al., section 5.8): it is violated overall as soon as it is
     violated somewhere, and holds only if it holds everywhere. ``weights`` maps each finding to its share of the significance.
@@ -190,7 +190,7 @@ class OverallVerdict:
 
 
 def overall_verdict(checks: Sequence[RelationCheck], significance: Mapping[str, int]) -> OverallVerdict:
-    """Verdict of a robustness assessment over ``checks``; those without ``significance`` (the whole target set) carry no weight.
+    """Verdict over ``checks``; those without ``significance`` (the whole target set) carry no weight.
 
     Raises InvalidInput without checks.
     """

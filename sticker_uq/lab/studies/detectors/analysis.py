@@ -30,7 +30,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Analysis:
-    """Tables of the detector study's statistics, one row per thing.
+    """Tables of the statistics, one row per thing.
 
     ``means``: data set, rate, model, measure, images, mean, low, high (95 % bootstrap over images); ``friedman``; ``pairs``;
     ``tiers``: tier (1 = best) of each model; ``best``: Table 3, the models that are in the first tier at every rate, by data set
@@ -47,7 +47,7 @@ class Analysis:
     pooled: pd.DataFrame
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Every table of the detector study's statistics by its name."""
+        """Every table of the statistics by its name."""
         return {
             name: getattr(self, name)
             for name in ("means", "friedman", "pairs", "tiers", "best", "correlations", "pooled")
@@ -61,7 +61,7 @@ def analyse(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Analysis:
-    """The detector study's statistics of per-image results as `read_results` gives them, of the clean images.
+    """The statistics of per-image results as `read_results` gives them, of the clean images.
 
     ``paper``: two-sided tests that a significant Friedman test opens, two-sided correlations; ``simula_rp``: the published
     code's choices, where Friedman's test opens nothing. ``resamples`` of the bootstrap, 0 for no intervals. The statistics of a

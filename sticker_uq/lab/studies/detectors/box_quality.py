@@ -36,7 +36,7 @@ class BoxQuality:
 
     @property
     def lrp(self) -> float:
-        """Box quality: localization recall precision error 0..1 (Oksuz et al. 2018), lower is better; NaN without objects and
+        """Localization recall precision error 0..1 (Oksuz et al. 2018), lower is better; NaN without objects and
         detections.
         """
         total = self.true_positives + self.false_positives + self.false_negatives
@@ -54,7 +54,7 @@ class BoxQuality:
 
 
 def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> BoxQuality:
-    """Detector study: box quality of clustered ``objects`` with a score from DECISION_SCORE on, against the labels of
+    """Box quality of clustered ``objects`` with a score from DECISION_SCORE on, against the labels of
     ``truth``.
 
     LRP matches at IoU 0.5 within a class, the surest first; PDQ matches for the largest sum of pairwise qualities, in which the

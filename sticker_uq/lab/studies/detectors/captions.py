@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captions of the detector study's report for somebody who has not read the paper: headings, notes and a few sentences."""
+"""Captions of the report for somebody who has not read the paper: headings, notes and a few sentences."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _QUESTIONS = {
 
 @dataclass(frozen=True)
 class CaptionedTable:
-    """A table of the detector study's report: ``name`` of its CSV file, a ``note`` on how to read it."""
+    """A table of the report: ``name`` of its CSV file, a ``note`` on how to read it."""
 
     title: str
     name: str
@@ -79,7 +79,7 @@ def study_findings(study: Study) -> str:
 
 
 def in_short(study: Study, analysis: Analysis) -> list[tuple[str, str]]:
-    """The detector study's questions and answers about first tiers at the reference rate, per data set; none for a single model.
+    """The questions and answers about first tiers at the reference rate, per data set; none for a single model.
 
     Models with less than ACCURACY_FLOOR are left out of the answers, and named.
     """
@@ -187,7 +187,7 @@ def shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[CaptionedTab
 
 
 def heading(name: str) -> str:
-    """A column's head in the detector study's report: the measure with unit and an arrow to what is better,
+    """A column's head in the report: the measure with unit and an arrow to what is better,
     or its name in words.
     """
     if name not in BY_NAME:
@@ -201,7 +201,7 @@ def _times(number: int) -> str:
 
 
 def as_text(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and cells of a table of the detector study's results, for a person; NAME_low, NAME_high become brackets of NAME."""
+    """Header and cells of a table of the results, for a person; NAME_low, NAME_high become brackets of NAME."""
     names = [
         str(n)
         for n in table.columns

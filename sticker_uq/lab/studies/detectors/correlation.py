@@ -51,7 +51,7 @@ class PooledCorrelation:
 def spearman(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """Detector study: Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not
+    """Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not
     vary.
     """
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
@@ -63,7 +63,7 @@ def spearman(
 def pearson(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """Detector study: Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does
+    """Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does
     not vary.
     """
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
@@ -75,7 +75,7 @@ def pearson(
 def correlations(
     accuracy: FloatArray, metrics: Sequence[FloatArray], alternative: Alternative = "two-sided"
 ) -> list[Correlation]:
-    """Detector study: rank correlation of ``accuracy`` (N,) with each uncertainty of ``metrics`` (N,) of a model, Holm over
+    """Rank correlation of ``accuracy`` (N,) with each uncertainty of ``metrics`` (N,) of a model, Holm over
     the metrics.
 
     Pairs in which one of the two was not measured are left out.
@@ -96,7 +96,7 @@ def correlations(
 def pooled_correlation(
     accuracy: FloatArray, values: FloatArray, images: IntArray, resamples: int, seed: int = 0
 ) -> PooledCorrelation:
-    """Detector study: correlation of mAP and uncertainty over all rows, interval by drawing whole images (``images`` (N,): of
+    """Correlation of mAP and uncertainty over all rows, interval by drawing whole images (``images`` (N,): of
     each row).
 
     The rows of one image at several rates are not independent, so a p value over all rows would mean nothing.

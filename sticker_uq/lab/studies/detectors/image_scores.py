@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the T passes over one image to its row in the detector study's results."""
+"""From the T passes over one image to its row in the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 def score(samples: StochasticSamples, truth: LabelledImage, profile: Profile) -> tuple[Row, list[Row]]:
-    """The detector study's measures of one image by their names, and one row for each of its clustered objects.
+    """The measures of one image by their names, and one row for each of its clustered objects.
 
     ``map``: mAP@0.5 over the detections of all passes, each pass an image with the same labels, as published; classes without an
     object in the image do not count, NaN without any object. Metrics are means over the clusters, NaN where nothing was

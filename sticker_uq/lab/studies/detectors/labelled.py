@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The labelled pictures of the detector study's data sets, those of recordings as files of the study."""
+"""The labelled pictures of the data sets, those of recordings as files of the study."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RECORDING = "metadata.yaml"
 
 
 def with_topics(datasets: Sequence[DataSet], topics: Sequence[str]) -> tuple[DataSet, ...]:
-    """The detector study's plan: ``datasets`` with image topics of their recordings, from [NAME=]TOPIC; without NAME for all
+    """``datasets`` with image topics of their recordings, from [NAME=]TOPIC; without NAME for all
     others.
 
     Raises InvalidInput for a NAME that is no recording, or that comes twice.
@@ -47,7 +47,7 @@ def _is_recording(data: DataSet) -> bool:
 
 
 def labelled_images(data: DataSet, folder: Path) -> list[LabelledImage]:
-    """The labelled pictures of the detector study's plan for data set ``data``, in order.
+    """The labelled pictures of the plan for data set ``data``, in order.
 
     Those of a COCO folder lie there. Those of a recording (rosbag2 folder with the ``annotations.json`` that
     `sticker-uq calibrate` reads, see `LabelledSource`) are taken out of it, once, as PNG files below ``folder``, where every

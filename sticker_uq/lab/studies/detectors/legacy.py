@@ -24,7 +24,7 @@ _DIGITS = 5
 
 
 def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
-    """Detector study: uncertainty metrics as Lu et al.'s code has them: VR, SE, MI, TV, PS over clusters, ``clusters``; NaN
+    """Uncertainty metrics as Lu et al.'s code has them: VR, SE, MI, TV, PS over clusters, ``clusters``; NaN
     without any.
     """
     chosen = (samples.probabilities.argmax(axis=1) == ObjectClass.STICKER) & (

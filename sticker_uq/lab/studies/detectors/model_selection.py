@@ -127,7 +127,7 @@ def rank(
 
 
 def advice(ranking: Ranking) -> str:
-    """The detector study's recommended model in a sentence, with those that are statistically as good, and those not ranked."""
+    """The recommended model in a sentence, with those that are statistically as good, and those not ranked."""
     best = ranking.candidates[0]
     weak = ", ".join(f"{model} (mAP {value:.2f})" for model, value in ranking.too_weak.items())
     return _advice(best) + (f" Not ranked, because they see too little: {weak}." if weak else "")

@@ -17,7 +17,7 @@ Tiers = tuple[tuple[str, ...], ...]
 
 
 def tiers(models: Sequence[str], pairs: Iterable[Pair], profile: Profile) -> Tiers:
-    """The detector study's ``models`` in tiers by "better" of ``pairs``.
+    """The ``models`` in tiers by "better" of ``pairs``.
 
     ``paper``: the first tier holds the models that no other beats, the second those that none of the rest beats, and so on;
     models that beat each other in a circle are tied. It does not depend on the order of the models. ``simula_rp``: the published
@@ -35,7 +35,7 @@ def best_everywhere(tops: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def recommended(cells: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The last row of the detector study's Table 3: the models best on every data set, or else the set best on most of them."""
+    """The last row of the Table 3: the models best on every data set, or else the set best on most of them."""
     shared = best_everywhere(cells)
     if shared:
         return shared

@@ -16,7 +16,7 @@ from sticker_uq.uncertainty import iou_matrix
 
 
 def patch_picture(detector: StochasticDetector, item: LabelledImage, steps: int, seed: int) -> Adversarial:
-    """The detector study's adversarial ``item``: a patch on one or two stickers, made in ``steps`` against ``detector``.
+    """The adversarial ``item``: a patch on one or two stickers, made in ``steps`` against ``detector``.
 
     The patch is a DPatch (Liu et al. 2019).
 

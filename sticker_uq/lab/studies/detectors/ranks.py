@@ -13,7 +13,7 @@ from sticker_uq.lab.studies.detectors.results import conditions, measures_of, pa
 
 
 def mean_ranks(table: pd.DataFrame, analysis: Analysis, profile: Profile) -> pd.DataFrame:
-    """The detector study's mean ranks of models, per data set and measure: over clean images at rates above 0, 1 is best, ties
+    """The mean ranks of models, per data set and measure: over clean images at rates above 0, 1 is best, ties
     shared.
 
     ``tied``: the bars of the plot, each a pair of ranks; a bar covers the longest runs of models, in the order of their ranks,

@@ -23,7 +23,7 @@ _DEFAULTS = {"dataset": "all", "dropout_rate": np.nan, "variant": CLEAN}
 
 
 def read_results(path: Path) -> pd.DataFrame:
-    """The detector study's results in a .csv or .parquet file, columns by our names (mAP, VR,
+    """The results in a .csv or .parquet file, columns by our names (mAP, VR,
     image_name and so on are understood).
 
     A file without data set, dropout rate or variant is about one of each. Raises InvalidInput for a file that cannot be read,
@@ -65,7 +65,7 @@ def measures_of(table: pd.DataFrame) -> list[Measure]:
 
 
 def conditions(table: pd.DataFrame) -> list[tuple[str, float, pd.DataFrame]]:
-    """(data set, dropout rate, rows) of every condition of the detector study's results ``table``, rates rising; clean images
+    """(data set, dropout rate, rows) of every condition of the results ``table``, rates rising; clean images
     only.
     """
     clean = table[table["variant"] == CLEAN]
@@ -74,7 +74,7 @@ def conditions(table: pd.DataFrame) -> list[tuple[str, float, pd.DataFrame]]:
 
 
 def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.DataFrame, int]:
-    """The detector study's ``measure``, a row per image, a column per model (order of the paper), and how many images were
+    """The ``measure``, a row per image, a column per model (order of the paper), and how many images were
     left out.
 
     Only images that every model was measured on. ``simula_rp`` leaves an image out of every measure when one model found nothing

@@ -17,7 +17,7 @@ _CELL = ["dataset", "dropout_rate", "model", "image"]
 
 
 def accuracy_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
-    """Detector study: robustness score RS_mAP -1..1, ``clean`` (N,), ``attacked`` (N, K): mean of all K + 1 less mean change
+    """Robustness score RS_mAP -1..1, ``clean`` (N,), ``attacked`` (N, K): mean of all K + 1 less mean change
     (eq 14).
     """
     everything = np.column_stack([clean, attacked])
@@ -25,7 +25,7 @@ def accuracy_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
 
 
 def uncertainty_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
-    """Detector study: robustness score of an uncertainty metric, -1..1: 1 minus mean and mean change of u / (1 + u) (eq 15).
+    """Robustness score of an uncertainty metric, -1..1: 1 minus mean and mean change of u / (1 + u) (eq 15).
 
     Higher is better.
     """
@@ -35,7 +35,7 @@ def uncertainty_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
 
 
 def scored_measures(profile: Profile) -> tuple[Measure, ...]:
-    """Detector study: the uncertainty metrics behind the robustness score RS_UQM.
+    """The uncertainty metrics behind the robustness score RS_UQM.
 
     In the profile ``paper`` TV and PS are relative to the area of the box: in px^2 they are so large that u / (1 + u) is always
     about 1, and two of five terms say nothing.
@@ -44,7 +44,7 @@ def scored_measures(profile: Profile) -> tuple[Measure, ...]:
 
 
 def robustness_scores(images: pd.DataFrame, profile: Profile) -> pd.DataFrame:
-    """Detector study: scores per data set, rate, model, image: ``rs_map``, ``rs_`` of each metric, ``rs_uqm`` (eq 16), beside
+    """Scores per data set, rate, model, image: ``rs_map``, ``rs_`` of each metric, ``rs_uqm`` (eq 16), beside
     the clean
     and mean adversarial value of each measure. A score is NaN where the measure is undefined on one of the pictures, for instance
     because nothing was detected. Empty without adversarial variants.

@@ -64,7 +64,7 @@ class Pair:
 
 
 def friedman(values: FloatArray) -> Friedman:
-    """Detector study: Friedman's test of ``values`` (N, K), N images seen by K models. NaN for less than three or without
+    """Friedman's test of ``values`` (N, K), N images seen by K models. NaN for less than three or without
     differences.
     """
     images, models = values.shape
@@ -76,7 +76,7 @@ def friedman(values: FloatArray) -> Friedman:
 
 
 def direction(difference: FloatArray) -> Alternative:
-    """Detector study: the published rule for a pair: one-sided if 0 is over two median absolute deviations from its median
+    """The published rule for a pair: one-sided if 0 is over two median absolute deviations from its median
     difference.
     """
     median = float(np.median(difference))
@@ -87,7 +87,7 @@ def direction(difference: FloatArray) -> Alternative:
 
 
 def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") -> float:
-    """Detector study: Wilcoxon's signed-rank test of ``difference`` (N,): p, zeros by Pratt's method; 1 if all are zero, NaN
+    """Wilcoxon's signed-rank test of ``difference`` (N,): p, zeros by Pratt's method; 1 if all are zero, NaN
     for N = 0.
     """
     if not len(difference):
@@ -102,7 +102,7 @@ def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") 
 
 
 def rank_biserial(difference: FloatArray) -> float:
-    """Detector study: matched-pairs rank-biserial correlation -1..1 of non-zero differences (Kerby 2014): (W+ - W-) / (n (n +
+    """Matched-pairs rank-biserial correlation -1..1 of non-zero differences (Kerby 2014): (W+ - W-) / (n (n +
     1) / 2).
 
     Positive: the first model has the larger values. NaN where all are zero.
@@ -112,7 +112,7 @@ def rank_biserial(difference: FloatArray) -> float:
 
 
 def effect_r(difference: FloatArray) -> float:
-    r"""Detector study: \|z\| / sqrt(n) of the signed-rank sum of the n non-zero differences, no correction for ties; NaN
+    r"""\|z\| / sqrt(n) of the signed-rank sum of the n non-zero differences, no correction for ties; NaN
     without any.
     """
     rising, falling, count = _rank_sums(difference)
@@ -124,7 +124,7 @@ def effect_r(difference: FloatArray) -> float:
 
 
 def published_md(difference: FloatArray) -> float:
-    """Detector study: the "MD" of Lu et al.'s code, mean of d / (d + 1) over the non-zero differences; NaN without any.
+    """The "MD" of Lu et al.'s code, mean of d / (d + 1) over the non-zero differences; NaN without any.
 
     To compare with published tables only: it has no bounds, is infinite for a d of -1, and its sign misleads below that.
     """
@@ -134,14 +134,14 @@ def published_md(difference: FloatArray) -> float:
 
 
 def band(value: float) -> str:
-    """Detector study: how large a pair's rank-biserial correlation is: negligible, small, medium, large; "no" for none."""
+    """How large a pair's rank-biserial correlation is: negligible, small, medium, large; "no" for none."""
     if math.isnan(value) or value == 0.0:
         return "no"
     return next((name for limit, name in _BANDS if abs(value) < limit), "large")
 
 
 def holm(p: FloatArray) -> NDArray[np.float64]:
-    """Detector study: Holm-Bonferroni adjusted ``p`` (N,) of pairs; an undefined one stays NaN but counts in the family,
+    """Holm-Bonferroni adjusted ``p`` (N,) of pairs; an undefined one stays NaN but counts in the family,
     ranked last.
     """
     values = np.asarray(p, np.float64)
@@ -155,7 +155,7 @@ def holm(p: FloatArray) -> NDArray[np.float64]:
 
 
 def compare_pairs(values: FloatArray, models: list[str], measure: Measure, profile: Profile) -> list[Pair]:
-    """Detector study: statistical test of every pair of the K ``models`` on ``values`` (N, K) of ``measure``, Holm over the
+    """Statistical test of every pair of the K ``models`` on ``values`` (N, K) of ``measure``, Holm over the
     pairs.
 
     Profile ``paper`` tests two-sided, ``simula_rp`` in the direction of :func:`direction`. Raises InvalidInput for NaN.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def rate_curves(means: pd.DataFrame, dataset: str, measures: Sequence[str]) -> Markup:
-    """Detector study chart: each measure over the dropout rate, a line per model, the 95 % interval over the images as a band."""
+    """Each measure over the dropout rate, a line per model, the 95 % interval over the images as a band."""
     own = means[means["dataset"] == dataset]
     shown = [m for m in measures if (means["measure"] == m).any()]
     models, rates = in_order(set(own["model"])), sorted(set(own["dropout_rate"]))
@@ -50,20 +50,20 @@ def rate_curves(means: pd.DataFrame, dataset: str, measures: Sequence[str]) -> M
 
 
 def tier_map(tiers: pd.DataFrame, dataset: str) -> Markup:
-    """Detector study chart: mean tier (1 = best) over the rates, models by measures: light is good."""
+    """Mean tier (1 = best) over the rates, models by measures: light is good."""
     table = _mean_table(tiers, dataset, "tier")
     worst = max(float(np.nanmax(table.to_numpy())), 2.0)
     return _heat_map(table, "{:.1f}", "viridis_r", (1.0, worst), "mean tier")
 
 
 def correlation_map(correlations: pd.DataFrame, dataset: str) -> Markup:
-    """Detector study chart: mean Spearman correlation of mAP with each uncertainty metric over the rates; empty: undefined."""
+    """Mean Spearman correlation of mAP with each uncertainty metric over the rates; empty: undefined."""
     table = _mean_table(correlations, dataset, "rho")
     return _heat_map(table, "{:.2f}", "RdBu", (-1.0, 1.0), "Spearman's rho with mAP")
 
 
 def transfer_map(transfer: pd.DataFrame, dataset: str) -> Markup:
-    """Detector study chart: mAP of the model in each column on the attacks on the model in each row; dark is broken."""
+    """MAP of the model in each column on the attacks on the model in each row; dark is broken."""
     own = transfer[transfer["dataset"] == dataset].set_index("attacked")
     table = own.drop(columns=["dataset", "dropout_rate"])
     return _heat_map(
@@ -72,7 +72,7 @@ def transfer_map(transfer: pd.DataFrame, dataset: str) -> Markup:
 
 
 def critical_differences(ranks: pd.DataFrame, dataset: str) -> Markup:
-    """Detector study chart: mean ranks of the models (Demsar 2006), a line per measure; a bar joins those not better than each
+    """Mean ranks of the models (Demsar 2006), a line per measure; a bar joins those not better than each
     other.
 
     "Better" is that of the tiers: significant after Holm's correction and of medium or large effect, at every rate.

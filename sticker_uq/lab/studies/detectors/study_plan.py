@@ -43,7 +43,7 @@ class ModelChoice(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A detector study's model from [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by absolute path; InvalidInput
+        """The model from [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by absolute path; InvalidInput
         otherwise.
         """
         found = _MODEL.match(text)
@@ -71,12 +71,12 @@ class Circumstance(BaseModel):
 
     @property
     def variant(self) -> str:
-        """What the detector study's rows call the circumstance."""
+        """What the rows call the circumstance."""
         return f"{self.name}={self.strength:g}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A detector study's circumstance from NAME=STRENGTH; raises InvalidInput for an unknown transformation or strength."""
+        """The circumstance from NAME=STRENGTH; raises InvalidInput for an unknown transformation or strength."""
         name, _, strength = text.partition("=")
         try:
             value = float(strength)
@@ -100,7 +100,7 @@ class DataSet(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The detector study's plan: a data set from [NAME=]FOLDER, by its absolute path; the name is that of the folder by
+        """A data set from [NAME=]FOLDER, by its absolute path; the name is that of the folder by
         default.
         """
         name, equals, folder = text.partition("=")
@@ -146,7 +146,7 @@ class StudySettings(BaseModel):
         return self
 
     def detector(self, model: ModelChoice) -> DetectorSettings:
-        """Settings of the detector study's ``model`` without dropout."""
+        """Settings of the ``model`` without dropout."""
         return DetectorSettings(
             model=model.name,
             weights=model.weights,
@@ -162,10 +162,10 @@ class StudySettings(BaseModel):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Names of the detector study's adversarial variants."""
+        """Names of the adversarial variants."""
         return tuple(f"{ADVERSARIAL}{number:02d}" for number in range(self.adversarial))
 
     @property
     def patched(self) -> tuple[str, ...]:
-        """Names of the detector study's variants with patches."""
+        """Names of the variants with patches."""
         return tuple(f"{PATCHED}{number:02d}" for number in range(self.patches))

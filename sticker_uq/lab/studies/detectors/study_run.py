@@ -72,7 +72,7 @@ def run_study(
     execute: Executor,
     progress: Progress = lambda stage, done, total: None,
 ) -> Study:
-    """Compute what the detector study's ``folder`` does not hold yet, write the three tables to it, and return them.
+    """Compute what the ``folder`` does not hold yet, write the three tables to it, and return them.
 
     Every finished cell stays in ``folder``/cells.sqlite, so that a run that was killed goes on where it was, and a run with more
     rates, images or models computes those only. The tables are sorted and do not depend on how the work was spread. Raises
@@ -119,7 +119,7 @@ class Work:
         }
 
     def attacks(self) -> list[Attack]:
-        """The detector study's run: every adversarial attack on every picture."""
+        """Every adversarial attack on every picture."""
         return [
             Attack(
                 model,
@@ -136,7 +136,7 @@ class Work:
         ]
 
     def assessments(self) -> list[Assess]:
-        """The detector study's run: the assessment of every picture by every model."""
+        """The assessment of every picture by every model."""
         settings, found = self._settings, []
         for model in settings.models:
             others = (

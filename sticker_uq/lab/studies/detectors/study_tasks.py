@@ -29,7 +29,7 @@ Picture = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Attack:
-    """Task of a detector study: attack ``item`` of a data set against ``model`` and store the picture in ``file``."""
+    """Attack ``item`` of a data set against ``model`` and store the picture in ``file``."""
 
     model: ModelChoice
     dataset: str
@@ -41,7 +41,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Assess:
-    """Task of a detector study: assess ``item`` with ``model`` at every one of ``rates``; ``keys``: of the result at each rate.
+    """Assess ``item`` with ``model`` at every one of ``rates``; ``keys``: of the result at each rate.
 
     ``file``: the attacked picture instead of the clean one, if any; ``circumstance`` that it is put into, if any.
     """
@@ -131,7 +131,7 @@ def _assessed(task: Assess, settings: StudySettings) -> dict[str, Any]:
 def variant_picture(
     item: LabelledImage, variant: str, file: Path | None, circumstance: Circumstance | None, seed: int
 ) -> tuple[Picture, LabelledImage]:
-    """What a model sees as ``variant`` of the detector study's ``item``, and its labels.
+    """What a model sees as ``variant`` of the ``item``, and its labels.
 
     The picture in ``file`` instead of the clean one, if any; a ``circumstance`` that it is put into, if any, with the ``seed`` of
     the study. Raises InvalidInput for a picture that cannot be read.

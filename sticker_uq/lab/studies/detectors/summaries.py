@@ -34,7 +34,7 @@ def accuracies(study: Study, rate: float) -> dict[str, float]:
 
 
 def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataFrame:
-    """Detector study table: per data set and model at the reference rate mAP, uncertainty, scores with intervals,
+    """Per data set and model at the reference rate mAP, uncertainty, scores with intervals,
     mAP attacked, time.
     """
     rate = reference_rate(study)
@@ -60,7 +60,7 @@ def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataF
 
 
 def quality(study: Study) -> pd.DataFrame:
-    """Detector study table: per data set, model and rate, clean images: mAP, PDQ, LRP, D-ECE, LaECE over the set, DiL, recall."""
+    """Per data set, model and rate, clean images: mAP, PDQ, LRP, D-ECE, LaECE over the set, DiL, recall."""
     rows = []
     clean = study.images[study.images["variant"] == CLEAN]
     keys = ["dataset", "model", "dropout_rate"]
@@ -93,7 +93,7 @@ def quality(study: Study) -> pd.DataFrame:
 
 
 def reliability_table(study: Study) -> pd.DataFrame:
-    """Detector study table: bins of reliability diagrams, of clusters on clean images per model and data set, reference rate."""
+    """Bins of reliability diagrams, of clusters on clean images per model and data set, reference rate."""
     objects = study.objects
     if objects.empty:
         return pd.DataFrame()
@@ -154,7 +154,7 @@ def transfer_table(study: Study) -> pd.DataFrame:
 
 
 def circumstance_table(study: Study) -> pd.DataFrame:
-    """Detector study table: mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference
+    """Mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference
     rate.
 
     Empty without any.

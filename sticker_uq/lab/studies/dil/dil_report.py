@@ -49,7 +49,7 @@ def blocks(study: Tables) -> list[Block]:
 
 
 def figure(value: object) -> str:
-    """A value as the DiL study's tables show it: three decimals, a dash for what is not known."""
+    """A value as the tables show it: three decimals, a dash for what is not known."""
     if isinstance(value, float):
         return "-" if pd.isna(value) else f"{value:.3g}" if 0 < abs(value) < 0.001 else f"{value:.3f}"
     return str(value).replace("_", " ")

@@ -78,7 +78,7 @@ def case_effects(records: Records, images: Images, decision_threshold: float) ->
 
 
 def case_separation(records: Records) -> pd.DataFrame:
-    """DiL study: area under the ROC curve of clean scenes against each abnormal case, one row per signal, with intervals."""
+    """Area under the ROC curve of clean scenes against each abnormal case, one row per signal, with intervals."""
     clean = records[CLEAN]
     return pd.DataFrame(
         [
@@ -94,7 +94,7 @@ def case_separation(records: Records) -> pd.DataFrame:
 
 
 def missed_sticker_separation(records: Records) -> pd.DataFrame:
-    """DiL study: area under the ROC curve of scenes without a missed sticker against scenes with one (DiL paper, figure 4).
+    """Area under the ROC curve of scenes without a missed sticker against scenes with one (DiL paper, figure 4).
 
     One row per signal, with intervals: over all cases together, and within each case that has both.
     """
@@ -134,7 +134,7 @@ def detection_rates(records: Records, signal: str) -> pd.DataFrame:
 def threshold_table(
     records: Records, images: Images, decision_threshold: float, alpha: float
 ) -> pd.DataFrame:
-    """DiL study: recall, precision, F1, TPR with the fixed, the paper's and the regional threshold, gains over the fixed one.
+    """Recall, precision, F1, TPR with the fixed, the paper's and the regional threshold, gains over the fixed one.
 
     A row per case and rule (DiL paper, table 3); the paper's rule uses the DiL of its own saliency technique.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The DiL study's signals and detections of every abnormal scene, cached so that it assesses each picture once."""
+"""The signals and detections of every abnormal scene, cached so that it assesses each picture once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _BITS = 3.0
 
 @dataclass(frozen=True)
 class SceneRecord:
-    """The DiL study's signals and detections of one scene by one detector.
+    """The signals and detections of one scene by one detector.
 
     ``case`` and ``source`` say which; ``missed``: stickers that no predicted box shows; ``stickers``: how many it has;
     ``signals``: by name, 0 where Monte-Carlo dropout found no object to measure; ``boxes`` (N, 4) and ``probabilities``
@@ -82,14 +82,14 @@ class SceneRecord:
 
     @property
     def detections(self) -> Detections:
-        """The DiL study's detections of the scene without dropout."""
+        """The detections of the scene without dropout."""
         return Detections(
             np.asarray(self.boxes, np.float32).reshape(-1, 4),
             np.asarray(self.probabilities, np.float32).reshape(-1, 3),
         )
 
     def signal(self, name: str) -> float:
-        """The DiL study's signal ``name``: of DIL_SIGNALS, MC_SIGNALS, DETERMINISTIC_UNCERTAINTY and SUMMED_ENTROPY.
+        """The signal ``name``: of DIL_SIGNALS, MC_SIGNALS, DETERMINISTIC_UNCERTAINTY and SUMMED_ENTROPY.
 
         Where there is a network or head also NOVELTY and ANOMALY_SCORE; with a network BACKGROUND_NOVELTY,
         MISSED_STICKER_PROBABILITY and MISSED_STICKER_SCORE.
@@ -110,14 +110,14 @@ class SceneRecord:
 
     @property
     def summed_entropy(self) -> float:
-        """The DiL study's :data:`SUMMED_ENTROPY`; it grows with every detection that is uncertain, be it predicted or not."""
+        """The :data:`SUMMED_ENTROPY`; it grows with every detection that is uncertain, be it predicted or not."""
         found = self.detections
         vectors = found.probabilities[found.scores >= ENTROPY_FLOOR].astype(np.float64)
         return float(entropy(vectors).sum())
 
     @property
     def deterministic_uncertainty(self) -> float:
-        """The DiL study's :data:`DETERMINISTIC_UNCERTAINTY`: a box explains what lies in it only as far as its score goes."""
+        """The :data:`DETERMINISTIC_UNCERTAINTY`: a box explains what lies in it only as far as its score goes."""
         scores = self.detections.scores
         predicted = scores[scores >= DECISION_SCORE]
         weakest = float(1 - predicted.min()) if len(predicted) else 0.0
@@ -132,7 +132,7 @@ def record_case(
     progress: Callable[[], None] = lambda: None,
     network: NoveltyNetwork | None = None,
 ) -> list[SceneRecord]:
-    """The DiL study's records of ``images``; from the file ``cache`` when made of the same pictures, detector, network, settings.
+    """The records of ``images``; from the file ``cache`` when made of the same pictures, detector, network, settings.
 
     The detector's settings decide the T passes. Raises InvalidInput for a picture that cannot be read.
     """

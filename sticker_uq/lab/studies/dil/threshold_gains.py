@@ -20,7 +20,7 @@ _DEFAULTS = LocalizationSettings()
 
 @dataclass(frozen=True)
 class ThresholdResult:
-    """DiL study: detections against ground truth under one rule; gains are relative to the fixed threshold, 0.1 is 10 % more.
+    """Detections against ground truth under one rule; gains are relative to the fixed threshold, 0.1 is 10 % more.
 
     ``recall``, ``precision``, ``f1``: over all objects of all images, a detection being right when its class is and its IoU is at
     least 0.5; ``tpr``: the mean over images with objects of the part found. NaN where there is nothing to measure on.
@@ -44,7 +44,7 @@ def threshold_gains(
     decision_threshold: float = _DEFAULTS.decision_threshold,
     alpha: float = _DEFAULTS.alpha,
 ) -> tuple[ThresholdResult, ...]:
-    """DiL study: one result for each threshold rule, the fixed one first (DiL paper, Table 3, for one case and one model).
+    """One result for each threshold rule, the fixed one first (DiL paper, Table 3, for one case and one model).
 
     ``detections``: those without dropout, from the score floor on. Raises InvalidInput when the three do not have one entry for
     each image.

@@ -38,7 +38,7 @@ Picture = tuple[NDArray[np.uint8], FloatArray, NDArray[np.int64]]
 
 
 def cell_material(scenes: int = 240, seed: int = 4_000_000, size: int = SIZE) -> Material:
-    """Monitor study material: crops of ``scenes`` rendered scenes from ``seed`` on, ``size`` px wide,
+    """Crops of ``scenes`` rendered scenes from ``seed`` on, ``size`` px wide,
     two thirds to train with.
     """
 
@@ -51,12 +51,12 @@ def cell_material(scenes: int = 240, seed: int = 4_000_000, size: int = SIZE) ->
 
 
 def study_material() -> Material:
-    """Monitor study material: the larger crops of more scenes, and the deeper classifier, that the study is made with."""
+    """The larger crops of more scenes, and the deeper classifier, that the study is made with."""
     return replace(cell_material(STUDY_SCENES, size=STUDY_SIZE), training=_TRAINING)
 
 
 def coco_material(folder: Path, seed: int = 0) -> Material:
-    """Monitor study material: crops of a COCO folder, two thirds of the pictures, drawn with ``seed``, to train with."""
+    """Crops of a COCO folder, two thirds of the pictures, drawn with ``seed``, to train with."""
     items = read_coco(folder)
     order = np.random.default_rng(seed).permutation(len(items))
     chosen: Sequence[LabelledImage] = [items[i] for i in order]

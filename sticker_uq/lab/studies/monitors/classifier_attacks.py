@@ -79,7 +79,7 @@ def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overs
 def adversarial(
     model: Model, crops: FloatArray, labels: IntArray, seed: int, bounds: Sequence[float] = EPSILONS
 ) -> tuple[FloatArray, IntArray]:
-    """Monitor study: attacked crops that ``model`` no longer takes for their class, and the numbers of those they were made
+    """Attacked crops that ``model`` no longer takes for their class, and the numbers of those they were made
     of.
 
     Only crops that it classified rightly are attacked, each by one of the four attacks in turn, with the smallest of ``bounds``

@@ -75,7 +75,7 @@ def classifier_report(result: StudyResult) -> str:
 
 
 def missed_rate(missed: int, wrong: int) -> str:
-    """Monitor study: the share of ``wrong`` crops or objects that were ``missed``, with its Clopper-Pearson interval."""
+    """The share of ``wrong`` crops or objects that were ``missed``, with its Clopper-Pearson interval."""
     low, high = clopper_pearson(missed, wrong)
     return f"{missed / wrong if wrong else float('nan'):.2f} ({low:.2f} to {high:.2f})"
 

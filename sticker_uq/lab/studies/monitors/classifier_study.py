@@ -204,7 +204,7 @@ def train_members(
     folder: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[Any]:
-    """Monitor study: the classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and
+    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and
     ambiguous crops.
 
     Networks in ``folder`` are taken from there, the others are left there.
@@ -234,7 +234,7 @@ def train_members(
 
 
 def draw_labels(vectors: FloatArray, seed: int) -> IntArray:
-    """Monitor study: a class for each probabilistic label (N, K) of ambiguous crops, drawn by its probabilities, (N,)."""
+    """A class for each probabilistic label (N, K) of ambiguous crops, drawn by its probabilities, (N,)."""
     drawn = np.random.default_rng(seed).random((len(vectors), 1))
     # scaled, for a row that sums to a little less than 1 must have a class too
     return np.asarray((vectors.cumsum(axis=1) > drawn * vectors.sum(axis=1, keepdims=True)).argmax(axis=1))

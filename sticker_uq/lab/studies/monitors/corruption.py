@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corruptions of the monitor study's small crops that leave their class alone, after MNIST-C (Mu and Gilmer 2019)."""
+"""Corruptions of the small crops that leave their class alone, after MNIST-C (Mu and Gilmer 2019)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ CORRUPTIONS: dict[str, Corruption] = {
 
 
 def corrupt(crops: FloatArray, seed: int) -> FloatArray:
-    """The monitor study's crops (N, C, h, w) 0..1, each corrupted in one of the ways in turn; float32 0..1."""
+    """The crops (N, C, h, w) 0..1, each corrupted in one of the ways in turn; float32 0..1."""
     kinds = list(CORRUPTIONS.values())
     found = np.empty(crops.shape, np.float32)
     for number, crop in enumerate(crops):

@@ -38,7 +38,7 @@ Score = Callable[[Tensor, Features, list[Tensor], TargetOutputs], Tensor]
 def attacked_picture(
     detector: StochasticDetector, item: LabelledImage, monitor: Monitor | None, steps: int
 ) -> NDArray[np.uint8]:
-    """Monitor study: picture of ``item``, attacked against detector and monitor within :data:`EPSILON`, (H, W, 3) uint8 BGR,
+    """Picture of ``item``, attacked against detector and monitor within :data:`EPSILON`, (H, W, 3) uint8 BGR,
     as stored.
 
     Every logo is to be taken for a sticker and the other way round. With ``monitor``, the picture with its lowest mean score
@@ -93,7 +93,7 @@ def score_of(
     classes: IntArray,
     targets: Targets,
 ) -> Score:
-    """Monitor study: mean score of the attacked ``monitor`` at ``boxes`` (N, 4) px taken for ``classes`` (N,), differentiable."""
+    """Mean score of the attacked ``monitor`` at ``boxes`` (N, 4) px taken for ``classes`` (N,), differentiable."""
     if isinstance(monitor, Autoencoder):
         drawer = monitor.drawer().to(detector.device)
         squares = [crop_square(box) for box in boxes]

@@ -94,7 +94,7 @@ class ObjectObserver:
         self.probe: Probe | None = None
 
     def observe(self, image: NDArray[np.uint8], number: int, passes: int) -> tuple[Detections, Objects]:
-        """A monitor study's detections of a picture above the lowest score, and the same as objects."""
+        """The detections of a picture above the lowest score, and the same as objects."""
         detector = self._detector
         features = detector.encode(image)
         found = self._sure(detector.detect(features))
@@ -111,7 +111,7 @@ class ObjectObserver:
         keep: Literal["all", "at", "wrong"],
         passes: int,
     ) -> ObservedSet:
-        """A monitor study's detections in ``pictures`` (image, boxes, labels, boxes the set is about).
+        """The detections in ``pictures`` (image, boxes, labels, boxes the set is about).
 
         ``keep``: "all" detections, those "at" the boxes the set is about, or the "wrong" ones on an object.
         """
@@ -271,7 +271,7 @@ def _scored(
 
 
 def unchanged_pictures(items: Sequence[LabelledImage]) -> Iterator[Staged]:
-    """The monitor study's pictures as they are."""
+    """The pictures as they are."""
     for item in items:
         yield read_picture(item), item.boxes, item.labels, None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Material of a monitor study: handwritten digits that scikit-learn ships (real scans, 8 by 8), and pictures of no digits."""
+"""Handwritten digits that scikit-learn ships (real scans, 8 by 8), and pictures of no digits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def digits(seed: int = 0) -> Material:
 
 
 def no_digits(count: int, seed: int = 0, side: int = _SIDE) -> FloatArray:
-    """Monitor study material: square pieces of scikit-learn's photographs, (count, 1, side, side), stretched to the digits'
+    """Square pieces of scikit-learn's photographs, (count, 1, side, side), stretched to the digits'
     contrast.
     """
     rng = np.random.default_rng(seed)

@@ -44,7 +44,7 @@ def kept_arrays(path: Path | None, make: Callable[[], Arrays]) -> Arrays:
 
 
 def kept_document(path: Path | None, make: Callable[[], Any]) -> Any:
-    """A monitor study's JSON document ``path``, made and written there if it is absent; None: made anew."""
+    """The JSON document ``path``, made and written there if it is absent; None: made anew."""
     if path is not None and path.is_file():
         return json.loads(path.read_text(encoding="utf-8"))
     found = make()
@@ -55,7 +55,7 @@ def kept_document(path: Path | None, make: Callable[[], Any]) -> Any:
 
 
 def kept_network(path: Path | None, empty: Callable[[], N], make: Callable[[], N]) -> N:
-    """A monitor study's network, whose weights are in the file ``path``, made and written there if it is absent.
+    """The network, whose weights are in the file ``path``, made and written there if it is absent.
 
     ``empty``: the network with any weights; None for ``path``: made anew.
     """

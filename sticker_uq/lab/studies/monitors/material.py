@@ -12,7 +12,7 @@ from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 @dataclass(frozen=True)
 class Material:
-    """Material of a monitor study: crops (N, C, h, w) float32 0..1 with classes (N,), to train with and to test with.
+    """Crops (N, C, h, w) float32 0..1 with classes (N,), to train with and to test with.
 
     ``invalid``: crops of none of the ``classes``; ``pairs``: classes that are made ambiguous, by autoencoders of ``raae``;
     ``training``: of its classifiers.

@@ -44,7 +44,7 @@ class Adaptive:
 
 
 def score_of(monitor: Monitor, model: CropNetwork) -> Score:
-    """Monitor study: attacked score of ``monitor`` on what ``model`` makes of crops (N, C, h, w), differentiable by torch,
+    """Attacked score of ``monitor`` on what ``model`` makes of crops (N, C, h, w), differentiable by torch,
     (N,).
 
     InvalidInput for a monitor that is not among :data:`ATTACKED`.
@@ -82,7 +82,7 @@ def _mahalanobis(monitor: Monitor, model: CropNetwork) -> Score:
 def targeted(
     model: CropNetwork, crops: FloatArray, labels: IntArray, score: Score | None
 ) -> tuple[FloatArray, IntArray]:
-    """Monitor study: attacked crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of their
+    """Attacked crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of their
     originals.
 
     Projected gradient descent towards the second class of each crop. With ``score``, a crop that is there already goes down the
@@ -130,7 +130,7 @@ def _targeted(
 
 
 def attack_monitor(monitor: Monitor, model: CropNetwork, crops: FloatArray, labels: IntArray) -> Adaptive:
-    """Monitor study: what an attack that knows ``monitor`` makes of its AUC-ROC, beside one of the same bound and steps that
+    """What an attack that knows ``monitor`` makes of its AUC-ROC, beside one of the same bound and steps that
     does not. Only the first :data:`MOST` crops are attacked.
     """
     nominal = monitor.score(observe_crops(model, crops, 1, 0))

@@ -23,7 +23,7 @@ class Ambiguity:
 
 
 def nominal_row(vectors: FloatArray, labels: IntArray) -> Ambiguity:
-    """Monitor study: row of Weiss et al.'s Table I for class vectors (N, K) of crops of one class ``labels`` (N,) each."""
+    """Row of Weiss et al.'s Table I for class vectors (N, K) of crops of one class ``labels`` (N,) each."""
     ranked = np.argsort(-vectors, axis=1, kind="stable")
     hit = ranked[:, :2] == labels[:, None]
     return Ambiguity(
@@ -32,7 +32,7 @@ def nominal_row(vectors: FloatArray, labels: IntArray) -> Ambiguity:
 
 
 def ambiguous_row(vectors: FloatArray, pairs: IntArray, probabilities: FloatArray) -> Ambiguity:
-    """Monitor study: row of Weiss et al.'s Table I for class vectors (N, K) of crops of ``pairs`` (N, 2) with
+    """Row of Weiss et al.'s Table I for class vectors (N, K) of crops of ``pairs`` (N, 2) with
     ``probabilities`` (N, 2).
 
     The right class of Top-1 and Top-2 is the more probable one; Top-Pair: the two surest classes are the two.
@@ -45,12 +45,12 @@ def ambiguous_row(vectors: FloatArray, pairs: IntArray, probabilities: FloatArra
 
 
 def threshold_at(usual: FloatArray, alarms: float) -> float:
-    """Monitor study: the score above which at most a share ``alarms`` of the ``usual`` crops or objects (N,) lies."""
+    """The score above which at most a share ``alarms`` of the ``usual`` crops or objects (N,) lies."""
     ordered = np.sort(np.where(np.isnan(usual), np.inf, usual))
     return float(ordered[max(0, int(np.ceil((1 - alarms) * len(ordered))) - 1)])
 
 
 def missed_share(wrong: NDArray[np.bool_], scores: FloatArray, threshold: float) -> tuple[int, int]:
-    """Monitor study: how many of the ``wrong`` objects a monitor's ``threshold`` misses, and how many wrong ones there are."""
+    """How many of the ``wrong`` objects a monitor's ``threshold`` misses, and how many wrong ones there are."""
     caught = np.where(np.isnan(scores), np.inf, scores) > threshold
     return int((wrong & ~caught).sum()), int(wrong.sum())

@@ -30,7 +30,7 @@ class StagedClassifier(nn.Module):
         self.last = nn.Linear(hidden[-1], classes)
 
     def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
-        """The monitor study's network: outputs (N, C, h, w) of the stages, and (N, D) of the last hidden layer."""
+        """Outputs (N, C, h, w) of the stages, and (N, D) of the last hidden layer."""
         maps, at = [], crops
         for stage in self.stages:
             at = stage(at)
@@ -41,7 +41,7 @@ class StagedClassifier(nn.Module):
         return (*maps, at)
 
     def forward(self, crops: Tensor, dropout: bool = False) -> Tensor:
-        """The monitor study's network: logits (N, K) of crops (N, C, h, w)."""
+        """Logits (N, K) of crops (N, C, h, w)."""
         logits: Tensor = self.last(F.dropout(self.activations(crops, dropout)[-1], 0.5, dropout))
         return logits
 
@@ -106,7 +106,7 @@ ARCHITECTURES: dict[str, Build] = {
 
 
 def builder(architecture: str, deep: bool) -> Build:
-    """What builds the monitor study's network ``architecture``; ``deep`` is the convolutional one's (:class:`CropClassifier`)."""
+    """What builds the network ``architecture``; ``deep`` is the convolutional one's (:class:`CropClassifier`)."""
     return (
         partial(_convolutional, deep=deep) if architecture == CONVOLUTIONAL else ARCHITECTURES[architecture]
     )

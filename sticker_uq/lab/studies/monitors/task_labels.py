@@ -24,7 +24,7 @@ _SIGMA = 3.0  # px, at every kernel
 
 @dataclass(frozen=True)
 class LabelledCrops:
-    """Crops for task networks: ``crops`` (N, C, h, w) float32 0..1 with their probability of sticker ``probabilities`` (N,).
+    """``crops`` (N, C, h, w) float32 0..1 with their probability of sticker ``probabilities`` (N,).
 
     ``sources`` (N,): crops of the same number come from the same picture of an object.
     """
@@ -38,14 +38,14 @@ TrainAndTest = tuple[LabelledCrops, LabelledCrops]
 
 
 def sticker_class(material: Material) -> int:
-    """The study of task networks: which of the classes is the sticker; InvalidInput where none is."""
+    """Which of the classes is the sticker; InvalidInput where none is."""
     if "sticker" not in material.classes:
         raise InvalidInput(f"{material.name} has no stickers, expected cell or a COCO folder")
     return material.classes.index("sticker")
 
 
 def blur_labels(material: Material) -> TrainAndTest:
-    """Labels for the study of task networks: every crop at every blur level, the probability by the level."""
+    """Every crop at every blur level, the probability by the level."""
     sticker = sticker_class(material)
     return (
         _blurred(material.train, material.train_labels == sticker),
@@ -54,7 +54,7 @@ def blur_labels(material: Material) -> TrainAndTest:
 
 
 def ambiguess_labels(material: Material, count: int) -> TrainAndTest:
-    """Labels for the study of task networks: sure crops, and ``count`` between sticker and another class by AmbiGuess's
+    """Sure crops, and ``count`` between sticker and another class by AmbiGuess's
     probability.
 
     Half as many to test with.
@@ -70,7 +70,7 @@ def ambiguess_labels(material: Material, count: int) -> TrainAndTest:
 
 
 def annotator_labels(labelled: LabelledCrops) -> LabelledCrops:
-    """Labels for the study of task networks: the same crops, each with the share of ANNOTATORS who called it a sticker.
+    """The same crops, each with the share of ANNOTATORS who called it a sticker.
 
     No person was asked: each annotator says sticker with the crop's probability.
     """

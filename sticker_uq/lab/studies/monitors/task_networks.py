@@ -83,7 +83,7 @@ class TaskScores:
 def train_and_score(
     training: LabelledCrops, crops: FloatArray, seed: int, settings: Training
 ) -> tuple[FloatArray, FloatArray]:
-    """The study of task networks: what nine (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h,
+    """What nine (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h,
     w).
     """
     known: dict[bytes, FloatArray] = {}
@@ -107,7 +107,7 @@ def run_tasks(
     out: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, TaskScores]:
-    """The study of task networks: scores by kind of label. With ``out`` what is finished stays,
+    """Scores by kind of label. With ``out`` what is finished stays,
     and the same study goes on from it.
 
     InvalidInput when the material has no stickers or a kind of label is unknown.
@@ -135,7 +135,7 @@ def run_tasks(
 
 
 def actions(ask: NDArray[np.bool_], remove: NDArray[np.bool_]) -> IntArray:
-    """The study of task networks: what their cascade does, 0 keep, 1 ask, 2 remove, by its two decisions: who removes is asked
+    """What their cascade does, 0 keep, 1 ask, 2 remove, by its two decisions: who removes is asked
     first.
     """
     return np.where(remove, 2, np.where(ask, 1, 0))

@@ -43,7 +43,7 @@ class Rates:
 
 
 def rates_at(scores: TaskScores, threshold: float) -> Rates:
-    """The study of task networks: rates, all seeds together; 95 % intervals from resampling the pictures that the crops come
+    """Rates, all seeds together; 95 % intervals from resampling the pictures that the crops come
     from.
     """
     above = scores.truth > threshold
@@ -80,7 +80,7 @@ class Cascade:
 
 
 def cascades(scores: TaskScores) -> tuple[Cascade, Cascade]:
-    """The study of task networks: their cascade, and that of the probabilistic network with two thresholds."""
+    """Their cascade, and that of the probabilistic network with two thresholds."""
     wanted = actions(scores.truth > ASK_ABOVE, scores.truth > REMOVE_ABOVE)
     return (
         _cascade(scores.task_says(ASK_ABOVE), scores.task_says(REMOVE_ABOVE), wanted, scores.sources),
