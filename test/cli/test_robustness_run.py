@@ -63,9 +63,8 @@ def test_detections_made_elsewhere_go_all_the_way(inputs: list[str], tmp_path: P
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--system", "guess"], "--system guess: expected one of cell, detector, node, results"),
+        (["--system", "guess"], "--system guess: expected one of cell, detector, results"),
         (["--images", "0"], "--images 0: expected 1 or more"),
-        (["--system", "node", "--jobs", "2"], "--jobs 2: expected 1 with --system node"),
         (["--system", "results"], "--system results needs --source-results and --case-results"),
         (["--passes", "0"], "passes"),
     ],
