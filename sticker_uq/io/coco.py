@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sticker_uq.io.categories import CATEGORIES, OWN_NAMES, category_names, check_used
-from sticker_uq.io.faults import Faults
+from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.images import read_image_file
+from sticker_uq.io.images import picture_files, read_image_file
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.reading import child_path, read_json, shown
 from sticker_uq.scene import InvalidInput, ObjectClass
@@ -55,6 +56,9 @@ class EncodedScene:
     """Further fields of the annotations, one of each box or none at all."""
     name: str = ""
     """Name of the picture file without suffix; "" for one made of the seed."""
+    crowd: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 4), np.float32))
+    crowd_labels: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """As in :class:`LabelledImage`."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,16 @@ class LabelledImage:
     """The laptop that it shows; "" when the annotations do not say."""
     source_name: str = ""
     """The name that it had before it was imported; "" when the annotations do not say."""
+    crowd: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 4), np.float32))
+    """(M,4) regions of several objects (``iscrowd`` 1), as ``boxes``: no objects to learn, and detections in them are neither
+    right nor wrong."""
+    crowd_labels: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(M,) as ``labels``."""
+
+    @property
+    def shows_sticker(self) -> bool:
+        """Whether a sticker is labelled, also in a crowd."""
+        return bool((self.labels == ObjectClass.STICKER).any() or (self.crowd_labels == ObjectClass.STICKER).any())
 
 
 def encode_picture(image: npt.NDArray[np.uint8], image_format: str = "jpg") -> bytes:
@@ -111,6 +125,8 @@ def write_coco(
         further = scene.box_fields or ({},) * len(scene.boxes)
         for box, label, fields in zip(scene.boxes.tolist(), scene.labels.tolist(), further, strict=True):
             annotations.append({**annotation(len(annotations) + 1, image_id, box, label), **fields})
+        for box, label in zip(scene.crowd.tolist(), scene.crowd_labels.tolist(), strict=True):
+            annotations.append({**annotation(len(annotations) + 1, image_id, box, label), "iscrowd": 1})
         if progress is not None:
             progress(image_id)
     write_annotations(root, description, images, annotations)
@@ -190,8 +206,7 @@ def parse_annotations(path: Path, document: Mapping[str, Any]) -> list[LabelledI
     faults = Faults(str(path))
     images = _images(path, document, faults)
     labels_of = category_labels(path, document)
-    boxes: dict[int, list[Corners]] = {identity: [] for identity in images}
-    labels: dict[int, list[int]] = {identity: [] for identity in images}
+    objects: dict[tuple[int, bool], list[tuple[Corners, int]]] = defaultdict(list)  # by image and iscrowd
     seen: set[int] = set()
     unknown: dict[str, tuple[int, int]] = {}  # fault of a category: first annotation, number of annotations
     for annotation in entries_of(path, document, "annotations"):
@@ -205,20 +220,86 @@ def parse_annotations(path: Path, document: Mapping[str, Any]) -> list[LabelledI
             elif label is not None:
                 item = _image_of(identity, annotation, images)
                 if item is not None:
-                    boxes[item.image_id].append(_corners(identity, annotation, item))
-                    labels[item.image_id].append(int(label))
+                    crowd = is_crowd(annotation, f"annotation {identity}")
+                    objects[item.image_id, crowd].append((_corners(identity, annotation, item), int(label)))
     for fault, (first, count) in unknown.items():
         faults.add(f"annotation {first}: {fault}" + (f" (in {count} annotations)" if count > 1 else ""))
     faults.refuse()
     return [
-        replace(
-            item,
-            boxes=np.asarray(boxes[item.image_id], np.float32).reshape(-1, 4),
-            labels=np.asarray(labels[item.image_id], np.int64),
-        )
+        with_objects(item, objects[item.image_id, False], objects[item.image_id, True])
         for item in images.values()
         if item is not None
     ]
+
+
+def with_objects(
+    item: LabelledImage, objects: Sequence[tuple[Corners, int]], crowd: Sequence[tuple[Corners, int]] = ()
+) -> LabelledImage:
+    """The COCO image ``item`` with these boxes and classes, as they are stored."""
+
+    def arrays(found: Sequence[tuple[Corners, int]]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        return (
+            np.asarray([box for box, _ in found], np.float32).reshape(-1, 4),
+            np.asarray([label for _, label in found], np.int64),
+        )
+
+    (boxes, labels), (crowds, crowd_labels) = arrays(objects), arrays(crowd)
+    return replace(item, boxes=boxes, labels=labels, crowd=crowds, crowd_labels=crowd_labels)
+
+
+def is_crowd(annotation: Mapping[str, Any], where: str) -> bool:
+    """Whether a COCO annotation marks a region of several objects; InvalidInput, which calls it ``where``, where that is unclear."""
+    value = annotation.get("iscrowd", 0)
+    if not isinstance(value, int | float) or value not in (0, 1):
+        raise InvalidInput(f"{where}: iscrowd {shown(value)}: expected 0 or 1")
+    return bool(value)
+
+
+def check_objects(items: Sequence[LabelledImage], name: str) -> None:
+    """Raise InvalidInput, which calls the labelled images ``name``, when none of them shows a logo or sticker."""
+    if not any(len(item.labels) for item in items):
+        crowds = sum(len(item.crowd) for item in items)
+        regions = f" ({crowds} regions are marked as crowd, which are no objects)" if crowds else ""
+        raise InvalidInput(
+            f"{name}: none of {len(items)} pictures has a logo or sticker{regions}; expected labelled objects"
+        )
+
+
+def check_no_crowd(items: Sequence[LabelledImage], name: str) -> None:
+    """Raise InvalidInput, which calls the labelled images ``name``, when one has a region that is marked as crowd: what is right
+    there cannot be told object by object.
+    """
+    found = [item for item in items if len(item.crowd)]
+    if found:
+        raise InvalidInput(
+            f"{name}: {len(found)} pictures have regions marked as crowd (iscrowd 1), first {found[0].path.name}: nothing can be "
+            "proved about them; label every object, or, where each region is one object (CVAT marks every mask so), import with "
+            "--crowd object"
+        )
+
+
+def label_counts(items: Sequence[LabelledImage], document: Mapping[str, Any], folder: Path) -> LabelCounts:
+    """What the annotations ``document`` of the COCO ``folder`` declare, and what of it is in the labelled images ``items``."""
+    labels_of = category_labels(folder / ANNOTATIONS, document)
+    counts = LabelCounts(pictures=len(document["images"]), objects=len(document["annotations"]))
+    for annotation in document["annotations"]:
+        identity = as_id(annotation["category_id"])
+        name, label, _ = labels_of[-1 if identity is None else identity]
+        counts.ignored[f"{name}"] += label is None
+        counts.difficult += label is not None and is_difficult(annotation)
+    counts.read, counts.crowd = (sum(len(part) for part in parts) for parts in (
+        [item.boxes for item in items], [item.crowd for item in items]
+    ))  # fmt: skip
+    named = {(folder / place / item.path).resolve() for item in items for place in ("", "images")}
+    unlisted = [path for path in picture_files(folder, below=True) if path.resolve() not in named]
+    counts.note("pictures that the annotations do not name", unlisted)
+    counts.check(str(folder / ANNOTATIONS))
+    return counts
+
+
+def is_difficult(annotation: Mapping[str, Any]) -> bool:
+    """Whether a COCO annotation has a mark of converters for VOC's difficult objects."""
+    return any(annotation.get(key) in (1, True, "1") for key in ("difficult", "ignore"))
 
 
 def load_annotations(folder: str | os.PathLike[str]) -> Mapping[str, Any]:
@@ -262,14 +343,21 @@ def label_of(annotation: Mapping[str, Any], labels_of: Labels) -> tuple[str, Obj
     """What is wrong with the category of a COCO annotation ("" if nothing), and its class, None for one to be left out."""
     category = annotation.get("category_id")
     name, label, known = (
-        labels_of.get(category, (None, None, False)) if isinstance(category, int) else (None, None, False)
+        (None, None, False) if (identity := as_id(category)) is None else labels_of.get(identity, (None, None, False))
     )
     if known:
         return "", label
     called = f" ({shown(name)})" if name is not None else ""
     expected = " or ".join(repr(own) for own in OWN_NAMES)
     hint = f", or a line {shown(name)[1:-1]}: ... in {CATEGORIES}" if name is not None else ""
-    return f"category_id {shown(category)}{called}: expected {expected}{hint}", None
+    text = " (text; expected the number of a category)" if isinstance(category, str) else ""
+    return f"category_id {shown(category)}{text}{called}: expected {expected}{hint}", None
+
+
+def as_id(value: object) -> int | None:
+    """An id of a COCO file, also where it is written as a whole float; None for one that is none."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if (whole or isinstance(value, int)) and not isinstance(value, bool) else None  # type: ignore[call-overload]
 
 
 def box_fault(box: object, width: int, height: int) -> str:
@@ -279,9 +367,13 @@ def box_fault(box: object, width: int, height: int) -> str:
     x, y, w, h = map(float, box)
     if w <= 0 or h <= 0:
         return f"bbox {box}: expected a width and height above 0"
+    if not _area((x, y, x + w, y + h)):
+        return f"bbox {box}: its width or height is 0 as it is stored (32 bit): expected a width and height above 0"
     exceeds = min(x, y) < -_ROUNDING or x + w > width + _ROUNDING or y + h > height + _ROUNDING
-    if exceeds or clipped(box, width, height) is None:
+    if exceeds:
         return f"bbox {box} is outside its image of {width}x{height}"
+    if clipped(box, width, height) is None:
+        return f"bbox {box} has a width or height of 0 in its image of {width}x{height}: expected both above 0"
     return ""
 
 
@@ -300,7 +392,13 @@ def clipped(box: Sequence[float], width: int, height: int) -> Corners | None:
     """
     x, y, w, h = map(float, box)
     x1, y1, x2, y2 = max(0.0, x), max(0.0, y), min(float(width), x + w), min(float(height), y + h)
-    return (x1, y1, x2, y2) if x2 > x1 and y2 > y1 else None
+    return (x1, y1, x2, y2) if x2 > x1 and y2 > y1 and _area((x1, y1, x2, y2)) else None
+
+
+def _area(corners: Corners) -> bool:
+    """Whether a box has an area as it is stored, in 32 bits."""
+    x1, y1, x2, y2 = np.float32(corners)
+    return bool(x2 > x1 and y2 > y1)
 
 
 def _images(path: Path, document: Mapping[str, Any], faults: Faults) -> dict[int, LabelledImage | None]:
@@ -326,9 +424,10 @@ def _images(path: Path, document: Mapping[str, Any], faults: Faults) -> dict[int
 
 
 def _unique(kind: str, entry: Mapping[str, Any], known: Collection[int]) -> int:
-    identity = entry.get("id")
-    if not isinstance(identity, int) or isinstance(identity, bool):
-        raise InvalidInput(f"{kind} id {shown(identity)}: expected an integer")
+    identity = as_id(entry.get("id"))
+    if identity is None:
+        text = " is text" if isinstance(entry.get("id"), str) else ""
+        raise InvalidInput(f"{kind} id {shown(entry.get('id'))}{text}: expected an integer")
     if identity in known:
         raise InvalidInput(f"{kind} id {identity} is used twice; expected every id once")
     return identity
@@ -337,9 +436,11 @@ def _unique(kind: str, entry: Mapping[str, Any], known: Collection[int]) -> int:
 def _image_of(
     identity: int, annotation: Mapping[str, Any], images: Mapping[int, LabelledImage | None]
 ) -> LabelledImage | None:
-    image_id = annotation.get("image_id")
-    if not isinstance(image_id, int) or image_id not in images:
-        raise InvalidInput(f"annotation {identity}: image_id {shown(image_id)} is not among the images")
+    image_id = as_id(annotation.get("image_id"))
+    if image_id is None or image_id not in images:
+        given = annotation.get("image_id")
+        text = " is text, expected an integer: it" if isinstance(given, str) else ""
+        raise InvalidInput(f"annotation {identity}: image_id {shown(given)}{text} is not among the images")
     return images[image_id]
 
 
@@ -353,9 +454,9 @@ def _corners(identity: int, annotation: Mapping[str, Any], item: LabelledImage) 
 
 
 def _length(identity: int, entry: Mapping[str, Any], key: str) -> int:
-    value = entry.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LONGEST:
-        raise InvalidInput(f"image {identity}: {key} {shown(value)}: expected a positive integer")
+    value = as_id(given := entry.get(key))
+    if value is None or not 1 <= value <= LONGEST:
+        raise InvalidInput(f"image {identity}: {key} {shown(given)}: expected a positive integer")
     return value
 
 
@@ -386,6 +487,7 @@ def dataset_digest(items: Sequence[LabelledImage]) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for item in items:
         digest.update(item.path.name.encode() + item.boxes.tobytes() + item.labels.tobytes())
+        digest.update(item.crowd.tobytes() + item.crowd_labels.tobytes())
     return digest.hexdigest()
 
 

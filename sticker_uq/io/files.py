@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Atomic file writes."""
+"""Atomic file writes, and the files of a folder."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from sticker_uq.scene import InvalidInput
+
+MOST_FILES = 1_000_000
+"""Files of a folder that is searched."""
+_HIDDEN = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"}
+"""Names that Windows, macOS and network drives leave behind, in lower case."""
 
 
 @contextmanager
@@ -45,3 +52,31 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def files_in(folder: Path, below: bool = False) -> list[Path]:
+    """The files in ``folder``, or ``below`` it, by name, without hidden ones.
+
+    InvalidInput for more than :data:`MOST_FILES` files and for a folder that cannot be listed.
+    """
+    found: list[Path] = []
+    seen = {os.path.realpath(folder)}
+    for here, inner, files in os.walk(folder, onerror=_refuse, followlinks=True):
+        chosen = sorted(name for name in inner if below and not _is_hidden(name))
+        inner.clear()
+        for name in chosen:  # links to folders may form a circle
+            real = os.path.realpath(os.path.join(here, name))
+            inner += [name] if real not in seen else []
+            seen.add(real)
+        found += [Path(here, name) for name in sorted(files) if not _is_hidden(name)]
+        if len(found) > MOST_FILES:
+            raise InvalidInput(f"{folder}: has more than {MOST_FILES} files; expected the folder of a data set")
+    return found
+
+
+def _refuse(error: OSError) -> None:
+    raise InvalidInput(f"{error.filename}: the folder cannot be listed ({error.strerror})")
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name.lower() in _HIDDEN

@@ -13,12 +13,15 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
 from typing import Any, Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from sticker_uq.io.files import files_in
 from sticker_uq.io.reading import MIB, read_bytes
 from sticker_uq.scene import InvalidInput
 
@@ -37,6 +40,28 @@ _GENERIC = re.compile(r"(8|16|32|64)[USF]C\d*")
 """Encodings without a meaning as colours, for instance 16UC1 of a depth camera."""
 _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG\r\n\x1a\n"
+_TIFF_STARTS = (b"II*\0", b"MM\0*")
+_GIF_STARTS = (b"GIF87a", b"GIF89a")
+_STARTS = (_JPEG_START, _PNG_START, *_TIFF_STARTS, *_GIF_STARTS)
+PICTURE_SUFFIXES = (
+    ".jpg", ".jpeg", ".png", ".bmp", ".webp", ".jpe", ".jfif", ".tif", ".tiff", ".gif"
+)  # fmt: skip
+"""Of picture files that can be read, in lower case; their content decides what they are."""
+_BRANDS = {
+    "HEIC": {b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"},
+    "AVIF": {b"avif", b"avis"},
+}
+"""Brands in the header of ISO base media files that are pictures."""
+_FOREIGN_SUFFIXES = {
+    **dict.fromkeys((".heic", ".heif", ".hif"), "HEIC"),
+    ".avif": "AVIF",
+    ".jxl": "JPEG XL",
+    **dict.fromkeys((".jp2", ".j2k", ".jpf", ".jpx"), "JPEG 2000"),
+    **dict.fromkeys((".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".raf", ".raw"), "raw camera"),
+    **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm"), "Netpbm"),
+    **dict.fromkeys((".psd", ".svg", ".tga", ".exr", ".hdr", ".ico", ".jxr"), "picture"),
+}
+"""Of pictures that are not read here, and what to call them."""
 
 
 @dataclass(frozen=True)
@@ -218,13 +243,25 @@ def _as_sent(blob: bytes, name: str, encoding: str, target: str) -> Picture:
 
 
 def decode_picture(data: Buffer) -> Picture:
-    """The image in a JPEG, PNG, BMP or WebP file, as :func:`decode_compressed` returns it; raises the same."""
+    """The image in a JPEG, PNG, BMP, WebP, TIFF or GIF file, of several the first, as :func:`decode_compressed` returns it; raises
+    the same.
+
+    A HEIC or AVIF picture is refused with the way to convert it.
+    """
     blob = np.frombuffer(data, np.uint8).tobytes()
+    if blob[4:8] == b"ftyp":
+        kind = next((kind for kind, brands in _BRANDS.items() if blob[8:12] in brands), "")
+        raise InvalidInput(_foreign(kind) if kind else "is a film, expected a picture")
     if blob.startswith(b"BM"):
         name, (width, height), complete = "BMP", _inspect_bmp(blob), True
     elif blob.startswith(b"RIFF") and blob[8:12] == b"WEBP":
         # the format has no more than 2^28 pixels, in a file that says its length
         name, (width, height), complete = "WebP", (1, 1), len(blob) >= 8 + int.from_bytes(blob[4:8], "little")
+    elif blob.startswith(_TIFF_STARTS):
+        name, (width, height), complete = "TIFF", *_inspect_tiff(blob)
+    elif blob.startswith(_GIF_STARTS):
+        name, complete = "GIF", len(blob) >= 10
+        width, height = struct.unpack("<HH", blob[6:10]) if complete else (0, 0)
     else:
         return decode_compressed(blob)
     if not complete:
@@ -233,8 +270,34 @@ def decode_picture(data: Buffer) -> Picture:
     return _decoded(blob, name)
 
 
+def picture_files(folder: Path, below: bool = False) -> list[Path]:
+    """The pictures in ``folder``, or ``below`` it, by name: every file that looks like one, without hidden files.
+
+    Also those of a kind that no decoder here reads: :func:`read_image_file` says of them what to do. InvalidInput for more than
+    :data:`~sticker_uq.io.files.MOST_FILES` files.
+    """
+    return [path for path in files_in(folder, below) if looks_like_picture(path)]
+
+
+def looks_like_picture(path: Path) -> bool:
+    """Whether the file ``path`` is a picture by its suffix in any case, or by its first bytes where it has no suffix that says
+    something else.
+    """
+    suffix = path.suffix.lower()
+    if suffix in PICTURE_SUFFIXES or suffix in _FOREIGN_SUFFIXES:
+        return True
+    if suffix and not suffix[1:].isdecimal():
+        return False
+    try:
+        with path.open("rb") if path.is_file() else BytesIO() as stream:
+            start = stream.read(12)
+    except OSError:
+        return False
+    return start.startswith(_STARTS) or (start[4:8] == b"ftyp" and start[8:12] in set().union(*_BRANDS.values()))
+
+
 def read_image_file(path: str | os.PathLike[str], name: str = "") -> Picture:
-    """The image in a JPEG, PNG, BMP or WebP file, uint8 (H, W, 3) BGR.
+    """The image in a picture file, uint8 (H, W, 3) BGR, see :func:`decode_picture`.
 
     Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), when it is no regular file, has more than
     :data:`MOST_PICTURE` bytes or cannot be decoded.
@@ -242,6 +305,9 @@ def read_image_file(path: str | os.PathLike[str], name: str = "") -> Picture:
     name = name or os.fspath(path)
     data = read_bytes(path, MOST_PICTURE, name)
     try:
+        kind = _FOREIGN_SUFFIXES.get(Path(path).suffix.lower())
+        if kind and not data.startswith(_STARTS) and data[4:8] != b"ftyp":
+            raise InvalidInput(_foreign(kind))
         return decode_picture(data)
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error}") from None
@@ -263,8 +329,15 @@ def _imdecoded(blob: bytes, name: str, flag: int) -> NDArray[Any]:
     except cv2.error:
         picture = None
     if picture is None:
-        raise InvalidInput(f"compressed image of {len(blob)} bytes is a corrupt {name} file")
+        known = "" if name not in ("TIFF", "GIF") else f", or of a kind that OpenCV {cv2.__version__} does not read"
+        raise InvalidInput(f"compressed image of {len(blob)} bytes is a corrupt {name} file{known}")
     return picture
+
+
+def _foreign(kind: str) -> str:
+    tool = {"HEIC": "`heif-convert FILE FILE.jpg` (Debian: libheif-examples)", "AVIF": "`avifdec FILE FILE.png` (Debian: libavif-bin)"}
+    way = tool.get(kind, "an image editor such as ImageMagick (`convert FILE FILE.png`)")
+    return f"is a {kind} file, which is not read: convert it, for example with {way}"
 
 
 def _check_size(width: int, height: int) -> None:
@@ -275,11 +348,31 @@ def _check_size(width: int, height: int) -> None:
 
 
 def _inspect_png(blob: bytes) -> tuple[tuple[int, int], bool]:
-    """Width and height, and whether the file has its end chunk (ISO/IEC 15948, clause 11.2)."""
+    """Width and height, and whether the file has its end chunk (ISO/IEC 15948, clauses 5.3 and 11.2), whatever follows it."""
     if len(blob) < 24:
         return (0, 0), False
     width, height = struct.unpack(">II", blob[16:24])
-    return (width, height), b"IEND" in blob[-64:]
+    at = len(_PNG_START)
+    while at + 12 <= len(blob):
+        if blob[at + 4 : at + 8] == b"IEND":
+            return (width, height), True
+        at += 12 + int.from_bytes(blob[at : at + 4])
+    return (width, height), False
+
+
+def _inspect_tiff(blob: bytes) -> tuple[tuple[int, int], bool]:
+    """Width and height in the first directory (TIFF 6.0, section 2), and whether the file has that directory."""
+    order: Literal["little", "big"] = "little" if blob[:2] == b"II" else "big"
+
+    def number(at: int, length: int) -> int:
+        return int.from_bytes(blob[at : at + length], order)
+
+    start = number(4, 4)
+    sides = {256: 0, 257: 0}
+    for entry in range(start + 2, start + 2 + 12 * number(start, 2), 12):
+        if number(entry, 2) in sides and entry + 12 <= len(blob):
+            sides[number(entry, 2)] = number(entry + 8, 2 if number(entry + 2, 2) == 3 else 4)  # SHORT or LONG
+    return (sides[256], sides[257]), all(sides.values())
 
 
 def _inspect_bmp(blob: bytes) -> tuple[int, int]:

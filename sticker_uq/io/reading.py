@@ -7,6 +7,7 @@ because a FIFO or a device never ends, and no more of them than a file of that k
 
 from __future__ import annotations
 
+import codecs
 import datetime as dt
 import json
 import os
@@ -31,6 +32,14 @@ DEEPEST_YAML = 32
 MOST_JSON = 128 * MIB
 """Bytes of a JSON file. Annotations of 300,000 pictures fit in."""
 _CHUNK = MIB
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""Byte order marks and what they announce, longer ones first: Windows' Notepad and PowerShell write them."""
 _MOST_BITS = 14_000
 """Of a YAML integer. Python prints at most 4300 digits."""
 _YAML_1_2_FLOAT = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
@@ -91,13 +100,24 @@ def read_chunks(path: PathLike, most: int, name: str = "") -> Iterator[bytes]:
 
 
 def read_text(path: PathLike, most: int, name: str = "") -> str:
-    """The UTF-8 text in the file at ``path``; raises what :func:`read_bytes` raises, and InvalidInput for another encoding."""
+    """The text in the file at ``path``, UTF-8 or what its byte order mark says, without the mark.
+
+    Raises what :func:`read_bytes` raises, and InvalidInput for another encoding.
+    """
+    data = read_bytes(path, most, name)
+    encoding = marked_encoding(data) or "utf-8"
     try:
-        return read_bytes(path, most, name).decode("utf-8")
+        return data.decode(encoding)
     except UnicodeDecodeError as error:
         raise InvalidInput(
-            f"{name or os.fspath(path)}: expected UTF-8 text; {error.reason} at byte {error.start}"
+            f"{name or os.fspath(path)}: expected {encoding.removesuffix('-sig').upper()} text; {error.reason} at byte "
+            f"{error.start}"
         ) from None
+
+
+def marked_encoding(data: bytes) -> str:
+    """The encoding that the byte order mark of a text file announces, "" without a mark."""
+    return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), "")
 
 
 def read_yaml(path: PathLike, name: str = "") -> Any:

@@ -16,13 +16,20 @@ from numpy.typing import NDArray
 
 from sticker_uq.io.bag_files import foreign_format, is_bag_content
 from sticker_uq.io.bags import BAG_SUFFIXES, Bag, is_bag_name, natural
-from sticker_uq.io.images import decode_compressed, decode_image, lost_colours, read_image_file
+from sticker_uq.io.images import (
+    PICTURE_SUFFIXES,
+    decode_compressed,
+    decode_image,
+    looks_like_picture,
+    lost_colours,
+    picture_files,
+    read_image_file,
+)
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.io.reading import check_regular
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 
-PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 _RAW = "sensor_msgs/msg/Image"
 _COMPRESSED = "sensor_msgs/msg/CompressedImage"
 _CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
@@ -94,8 +101,8 @@ def open_source(path: str | Path, topic: str | None = None) -> ImageSource:
     if topic is not None:
         raise InvalidInput(f"--topic {topic}: {path} is not a recording")
     if path.is_dir():
-        return _PictureSource(path, [f for f in path.iterdir() if f.suffix.lower() in PICTURE_SUFFIXES])
-    if path.suffix.lower() in PICTURE_SUFFIXES:
+        return _PictureSource(path, picture_files(path), _pictures_below(path))
+    if looks_like_picture(path):
         return _PictureSource(path, [path])
     if path.is_file() and (foreign := foreign_format(path)):
         raise InvalidInput(f"{path}: {foreign}")
@@ -187,11 +194,13 @@ def _choose(bag: Bag, topic: str | None) -> str:
 class _PictureSource(ImageSource):
     continuous = False
 
-    def __init__(self, path: Path, files: list[Path]) -> None:
+    def __init__(self, path: Path, files: list[Path], remark: str = "") -> None:
         if not files:
             raise InvalidInput(
                 f"{path}: no pictures ({' '.join(PICTURE_SUFFIXES)}) and no recording in this folder{_instead(path)}"
+                + (f"; {remark}" if remark else "")
             )
+        self.remarks = (remark,) if remark else ()
         self._files = sorted(files, key=natural)
 
     def __len__(self) -> int:
@@ -214,6 +223,17 @@ def _instead(folder: Path) -> str:
         if file.is_file() and file.stat().st_size and (foreign := foreign_format(file)):
             return f"; {file.name} is {foreign}"
     return ""
+
+
+def _pictures_below(folder: Path) -> str:
+    """A remark on the pictures in the folders of ``folder``, which are a source each; "" without any."""
+    try:
+        inner = [path for path in picture_files(folder, below=True) if path.parent != folder]
+    except InvalidInput:  # too large, or not to be listed
+        return ""
+    if not inner:
+        return ""
+    return f"{folder}: {len(inner)} pictures in its folders are not read, first {inner[0]}; give these folders"
 
 
 class _VideoSource(ImageSource):

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
-from sticker_uq.io.reading import MIB, read_bytes
+from sticker_uq.io.reading import MIB, marked_encoding, read_bytes
 from sticker_uq.scene import InvalidInput
 
 MOST_XML = 128 * MIB
@@ -20,8 +20,10 @@ def read_xml(path: Path) -> Element:
     """The root of the XML annotation file at ``path``; raises InvalidInput for one that is too long, broken or has a document
     type.
     """
-    content = read_bytes(path, MOST_XML)
+    content: bytes | str = read_bytes(path, MOST_XML)
     try:
+        if encoding := marked_encoding(content):  # what a program re-encoded still declares the encoding of before
+            content = content.decode(encoding)
         return fromstring(content, forbid_dtd=True)
     except DefusedXmlException as error:
         raise InvalidInput(f"{path}: has a document type or entities, which are refused ({error})") from None
