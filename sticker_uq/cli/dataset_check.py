@@ -74,8 +74,8 @@ def command(
     if not 0 <= near <= 32:
         raise InvalidInput(f"--near {near}: expected 0 to 32")
     settings = checked(DetectorSettings, detector_values)
-    items = read_coco(data)
-    others = read_coco(against) if against is not None else []
+    items = read_coco(data, crowd=True)
+    others = read_coco(against, crowd=True) if against is not None else []
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=len(items) + len(others))

@@ -76,7 +76,7 @@ def command(
     elif not settings.weights:
         typer.echo(_PACKAGED, err=True)
     already = LabelledAlready()
-    for known in (item for folder in labelled or () for item in read_coco(folder)):
+    for known in (item for folder in labelled or () for item in read_coco(folder, crowd=True)):
         already.add(known, read_picture(known))
     detector: StochasticDetector = load_detector(
         settings.model_copy(update={"score_floor": min(settings.score_floor, min_score)})

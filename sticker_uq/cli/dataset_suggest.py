@@ -59,7 +59,7 @@ def command(
     from sticker_uq.lab.datasets.suggesting import measured_pool, pooled_features, suggested
 
     source = open_source(pool, topic)
-    known = [item for folder in labelled or () for item in read_coco(folder)]
+    known = [item for folder in labelled or () for item in read_coco(folder, crowd=True)]
     perception = load_perception(settings)
     already = LabelledAlready()
     left_out = Counter[str]()

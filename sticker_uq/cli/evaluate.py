@@ -23,7 +23,7 @@ from sticker_uq.evaluation.metrics.accuracy import (
     evaluate_detector,
     evaluate_passes,
 )
-from sticker_uq.io.coco import read_coco
+from sticker_uq.io.coco import check_objects, read_coco
 from sticker_uq.io.files import atomic_write
 
 _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
@@ -58,7 +58,8 @@ def command(
     --dropout-rate and --score-floor are those of the stochastic passes; without dropout the score floor is 0.01.
     """
     settings = checked(DetectorSettings, detector_values | ({"passes": passes} if passes else {}))
-    items = read_coco(data)
+    items = read_coco(data, crowd=True)
+    check_objects(items, str(data))
     sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     measured: StochasticAccuracy | None = None

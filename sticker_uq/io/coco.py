@@ -86,7 +86,9 @@ class LabelledImage:
     @property
     def shows_sticker(self) -> bool:
         """Whether a sticker is labelled, also in a crowd."""
-        return bool((self.labels == ObjectClass.STICKER).any() or (self.crowd_labels == ObjectClass.STICKER).any())
+        return bool(
+            (self.labels == ObjectClass.STICKER).any() or (self.crowd_labels == ObjectClass.STICKER).any()
+        )
 
 
 def encode_picture(image: npt.NDArray[np.uint8], image_format: str = "jpg") -> bytes:
@@ -170,7 +172,7 @@ def annotation(identity: int, image_id: int, box: list[float], label: int) -> di
     }
 
 
-def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
+def read_coco(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[LabelledImage]:
     """The labelled pictures of a COCO folder with their annotations, in the order of the file.
 
     Categories are matched by name ("logo", "sticker", any case, or as `categories.yaml` beside the annotations says, see
@@ -183,23 +185,23 @@ def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
     path = root / ANNOTATIONS
     faults = Faults(str(path))
     found = []
-    for item in read_annotations(root):
+    for item in read_annotations(root, crowd=crowd):
         with faults.collected():
             found.append(replace(item, path=_image_path(root, item)))
     faults.refuse()
     return found
 
 
-def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
+def read_annotations(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[LabelledImage]:
     """The images in a COCO folder's `annotations.json`, as :func:`read_coco` returns them, without checking that the files
     exist.
 
     The paths are the file names in the annotations.
     """
-    return parse_annotations(Path(folder) / ANNOTATIONS, load_annotations(folder))
+    return parse_annotations(Path(folder) / ANNOTATIONS, load_annotations(folder), crowd=crowd)
 
 
-def parse_annotations(path: Path, document: Mapping[str, Any]) -> list[LabelledImage]:
+def parse_annotations(path: Path, document: Mapping[str, Any], *, crowd: bool = False) -> list[LabelledImage]:
     """The annotated images of a COCO folder in ``document``, the content of the file at ``path``; see
     :func:`read_annotations`.
     """
@@ -207,6 +209,7 @@ def parse_annotations(path: Path, document: Mapping[str, Any]) -> list[LabelledI
     images = _images(path, document, faults)
     labels_of = category_labels(path, document)
     objects: dict[tuple[int, bool], list[tuple[Corners, int]]] = defaultdict(list)  # by image and iscrowd
+    crowds = 0
     seen: set[int] = set()
     unknown: dict[str, tuple[int, int]] = {}  # fault of a category: first annotation, number of annotations
     for annotation in entries_of(path, document, "annotations"):
@@ -220,10 +223,17 @@ def parse_annotations(path: Path, document: Mapping[str, Any]) -> list[LabelledI
             elif label is not None:
                 item = _image_of(identity, annotation, images)
                 if item is not None:
-                    crowd = is_crowd(annotation, f"annotation {identity}")
-                    objects[item.image_id, crowd].append((_corners(identity, annotation, item), int(label)))
+                    several = is_crowd(annotation, f"annotation {identity}")
+                    crowds += several
+                    objects[item.image_id, several].append((_corners(identity, annotation, item), int(label)))
     for fault, (first, count) in unknown.items():
         faults.add(f"annotation {first}: {fault}" + (f" (in {count} annotations)" if count > 1 else ""))
+    if crowds and not crowd:
+        faults.add(
+            f"{crowds} regions are marked as crowd (iscrowd 1), in which objects cannot be told apart: only train and evaluate "
+            "take them; label every object, or, where each region is one object (CVAT marks every mask so), set iscrowd to 0, "
+            "for example with `dataset import --crowd object`"
+        )
     faults.refuse()
     return [
         with_objects(item, objects[item.image_id, False], objects[item.image_id, True])
@@ -248,7 +258,7 @@ def with_objects(
 
 
 def is_crowd(annotation: Mapping[str, Any], where: str) -> bool:
-    """Whether a COCO annotation marks a region of several objects; InvalidInput, which calls it ``where``, where that is unclear."""
+    """Whether a COCO annotation marks a region of several objects; InvalidInput, which calls it ``where``, if unclear."""
     value = annotation.get("iscrowd", 0)
     if not isinstance(value, int | float) or value not in (0, 1):
         raise InvalidInput(f"{where}: iscrowd {shown(value)}: expected 0 or 1")
@@ -262,19 +272,6 @@ def check_objects(items: Sequence[LabelledImage], name: str) -> None:
         regions = f" ({crowds} regions are marked as crowd, which are no objects)" if crowds else ""
         raise InvalidInput(
             f"{name}: none of {len(items)} pictures has a logo or sticker{regions}; expected labelled objects"
-        )
-
-
-def check_no_crowd(items: Sequence[LabelledImage], name: str) -> None:
-    """Raise InvalidInput, which calls the labelled images ``name``, when one has a region that is marked as crowd: what is right
-    there cannot be told object by object.
-    """
-    found = [item for item in items if len(item.crowd)]
-    if found:
-        raise InvalidInput(
-            f"{name}: {len(found)} pictures have regions marked as crowd (iscrowd 1), first {found[0].path.name}: nothing can be "
-            "proved about them; label every object, or, where each region is one object (CVAT marks every mask so), import with "
-            "--crowd object"
         )
 
 
@@ -343,7 +340,9 @@ def label_of(annotation: Mapping[str, Any], labels_of: Labels) -> tuple[str, Obj
     """What is wrong with the category of a COCO annotation ("" if nothing), and its class, None for one to be left out."""
     category = annotation.get("category_id")
     name, label, known = (
-        (None, None, False) if (identity := as_id(category)) is None else labels_of.get(identity, (None, None, False))
+        (None, None, False)
+        if (identity := as_id(category)) is None
+        else labels_of.get(identity, (None, None, False))
     )
     if known:
         return "", label
@@ -370,10 +369,12 @@ def box_fault(box: object, width: int, height: int) -> str:
     if not _area((x, y, x + w, y + h)):
         return f"bbox {box}: its width or height is 0 as it is stored (32 bit): expected a width and height above 0"
     exceeds = min(x, y) < -_ROUNDING or x + w > width + _ROUNDING or y + h > height + _ROUNDING
-    if exceeds:
+    if exceeds or x >= width or y >= height or x + w <= 0 or y + h <= 0:
         return f"bbox {box} is outside its image of {width}x{height}"
     if clipped(box, width, height) is None:
-        return f"bbox {box} has a width or height of 0 in its image of {width}x{height}: expected both above 0"
+        return (
+            f"bbox {box} has a width or height of 0 in its image of {width}x{height}: expected both above 0"
+        )
     return ""
 
 

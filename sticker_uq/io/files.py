@@ -70,7 +70,9 @@ def files_in(folder: Path, below: bool = False) -> list[Path]:
             seen.add(real)
         found += [Path(here, name) for name in sorted(files) if not _is_hidden(name)]
         if len(found) > MOST_FILES:
-            raise InvalidInput(f"{folder}: has more than {MOST_FILES} files; expected the folder of a data set")
+            raise InvalidInput(
+                f"{folder}: has more than {MOST_FILES} files; expected the folder of a data set"
+            )
     return found
 
 

@@ -243,8 +243,9 @@ def _as_sent(blob: bytes, name: str, encoding: str, target: str) -> Picture:
 
 
 def decode_picture(data: Buffer) -> Picture:
-    """The image in a JPEG, PNG, BMP, WebP, TIFF or GIF file, of several the first, as :func:`decode_compressed` returns it; raises
-    the same.
+    """The image in a JPEG, PNG, BMP, WebP, TIFF or GIF file, of several the first, as :func:`decode_compressed` returns it.
+
+    Raises the same.
 
     A HEIC or AVIF picture is refused with the way to convert it.
     """
@@ -293,7 +294,9 @@ def looks_like_picture(path: Path) -> bool:
             start = stream.read(12)
     except OSError:
         return False
-    return start.startswith(_STARTS) or (start[4:8] == b"ftyp" and start[8:12] in set().union(*_BRANDS.values()))
+    return start.startswith(_STARTS) or (
+        start[4:8] == b"ftyp" and start[8:12] in set().union(*_BRANDS.values())
+    )
 
 
 def read_image_file(path: str | os.PathLike[str], name: str = "") -> Picture:
@@ -329,13 +332,20 @@ def _imdecoded(blob: bytes, name: str, flag: int) -> NDArray[Any]:
     except cv2.error:
         picture = None
     if picture is None:
-        known = "" if name not in ("TIFF", "GIF") else f", or of a kind that OpenCV {cv2.__version__} does not read"
+        known = (
+            ""
+            if name not in ("TIFF", "GIF")
+            else f", or of a kind that OpenCV {cv2.__version__} does not read"
+        )
         raise InvalidInput(f"compressed image of {len(blob)} bytes is a corrupt {name} file{known}")
     return picture
 
 
 def _foreign(kind: str) -> str:
-    tool = {"HEIC": "`heif-convert FILE FILE.jpg` (Debian: libheif-examples)", "AVIF": "`avifdec FILE FILE.png` (Debian: libavif-bin)"}
+    tool = {
+        "HEIC": "`heif-convert FILE FILE.jpg` (Debian: libheif-examples)",
+        "AVIF": "`avifdec FILE FILE.png` (Debian: libavif-bin)",
+    }
     way = tool.get(kind, "an image editor such as ImageMagick (`convert FILE FILE.png`)")
     return f"is a {kind} file, which is not read: convert it, for example with {way}"
 
@@ -371,7 +381,9 @@ def _inspect_tiff(blob: bytes) -> tuple[tuple[int, int], bool]:
     sides = {256: 0, 257: 0}
     for entry in range(start + 2, start + 2 + 12 * number(start, 2), 12):
         if number(entry, 2) in sides and entry + 12 <= len(blob):
-            sides[number(entry, 2)] = number(entry + 8, 2 if number(entry + 2, 2) == 3 else 4)  # SHORT or LONG
+            sides[number(entry, 2)] = number(
+                entry + 8, 2 if number(entry + 2, 2) == 3 else 4
+            )  # SHORT or LONG
     return (sides[256], sides[257]), all(sides.values())
 
 

@@ -233,7 +233,9 @@ def _pictures_below(folder: Path) -> str:
         return ""
     if not inner:
         return ""
-    return f"{folder}: {len(inner)} pictures in its folders are not read, first {inner[0]}; give these folders"
+    return (
+        f"{folder}: {len(inner)} pictures in its folders are not read, first {inner[0]}; give these folders"
+    )
 
 
 class _VideoSource(ImageSource):

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import copy
 import json
 
 import cv2
@@ -7,8 +8,8 @@ import pytest
 
 from sticker_uq.cli import explain
 from sticker_uq.io.annotator_votes import sticker_fractions
-from sticker_uq.io.coco import read_coco, write_coco
-from sticker_uq.io.faults import Faults
+from sticker_uq.io.coco import label_counts, load_annotations, read_coco, write_coco
+from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidFile, InvalidInput
 
@@ -34,8 +35,9 @@ def folder(tmp_path):
     }
 
     def change(edit=lambda document: None):
-        edit(document)
-        (tmp_path / "annotations.json").write_text(json.dumps(document))
+        changed = copy.deepcopy(document)
+        edit(changed)
+        (tmp_path / "annotations.json").write_text(json.dumps(changed))
         return tmp_path
 
     change()
@@ -254,3 +256,65 @@ def test_a_fault_of_an_image_is_not_repeated_for_its_objects(folder):
     with pytest.raises(InvalidInput) as caught:
         read_coco(root)
     assert str(caught.value) == f"{root / 'annotations.json'}: image 3: width 0: expected a positive integer"
+
+
+def test_regions_of_several_objects_are_no_objects(folder):
+    root = folder(lambda d: d["annotations"][0].update(iscrowd=1))
+    with pytest.raises(InvalidInput, match="1 regions are marked as crowd"):
+        read_coco(root)
+    (item,) = read_coco(root, crowd=True)
+    whole = read_coco(folder())[0]
+    assert item.boxes.tolist() == whole.boxes[1:].tolist()
+    assert item.crowd.tolist() == whole.boxes[:1].tolist()
+    assert item.crowd_labels.tolist() == whole.labels[:1].tolist()
+    assert item.shows_sticker
+    with pytest.raises(InvalidInput, match="annotation 1: iscrowd 'yes': expected 0 or 1"):
+        read_coco(folder(lambda d: d["annotations"][0].update(iscrowd="yes")))
+
+
+def test_whole_floats_are_ids_and_text_is_called_text(folder):
+    plain = read_coco(folder())[0]
+
+    def floats(document):
+        for entry in (*document["images"], *document["annotations"], *document["categories"]):
+            entry.update({key: float(value) for key, value in entry.items() if key.endswith("id")})
+
+    (item,) = read_coco(folder(floats))
+    assert item.boxes.tolist() == plain.boxes.tolist()
+    assert item.labels.tolist() == plain.labels.tolist()
+    with pytest.raises(InvalidInput, match="image_id '3' is text, expected an integer"):
+        read_coco(folder(lambda d: d["annotations"][0].update(image_id="3")))
+    with pytest.raises(InvalidInput, match=r"category_id '5' \(text; expected the number of a category\)"):
+        read_coco(folder(lambda d: d["annotations"][0].update(category_id="5")))
+    with pytest.raises(InvalidInput, match="image id '3' is text"):
+        read_coco(folder(lambda d: d["images"][0].update(id="3")))
+
+
+@pytest.mark.parametrize("box", [[79.9999999, 2, 0.7, 5], [40, 2, 0.000001, 5]])
+def test_a_box_has_an_area_as_it_is_stored(folder, box):
+    with pytest.raises(InvalidInput, match="above 0"):
+        read_coco(folder(lambda d: d["annotations"][0].update(bbox=box)))
+
+
+def test_what_is_declared_is_counted(folder):
+    def edit(document):
+        document["categories"].append({"id": 11, "name": "screw"})
+        document["annotations"].append({"id": 9, "image_id": 3, "category_id": 11, "bbox": [1, 1, 5, 5]})
+        document["annotations"][0].update(iscrowd=1)
+        document["annotations"][1].update(difficult=1)
+
+    root = folder(edit)
+    (root / "categories.yaml").write_text("screw: ignore\n")
+    (root / "images").mkdir(exist_ok=True)
+    (root / "images" / "forgotten.PNG").write_bytes(b"")
+    counts = label_counts(read_coco(root, crowd=True), load_annotations(root), root)
+    assert (counts.objects, counts.read, counts.crowd, counts.difficult) == (3, 1, 1, 1)
+    assert counts.as_json()["ignored"] == {"screw": 1}
+    assert counts.as_json()["passed_over"] == {"pictures that the annotations do not name": 1}
+    assert counts.lines()[0] == "3 labels declared, 1 read, 1 ignored, 1 crowd"
+
+
+def test_a_label_that_is_nowhere_is_an_error():
+    counts = LabelCounts(objects=3, read=1, crowd=1)
+    with pytest.raises(InvalidInput, match="declares 3 labels, but 2 were found"):
+        counts.check("x.xml")

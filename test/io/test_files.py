@@ -3,7 +3,7 @@ import errno
 
 import pytest
 
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import atomic_write, files_in
 
 
 def test_writes_bytes_and_text(tmp_path):
@@ -60,3 +60,12 @@ def test_others_may_read_the_file_as_the_umask_says(tmp_path):
     with atomic_write(tmp_path / "atomic"):
         pass
     assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_folder_is_listed_without_hidden_files_and_circles(tmp_path):
+    for name in ("b/x.png", "a.txt", ".hidden", "Thumbs.db", "__MACOSX/y.png", ".git/z"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "b" / "back").symlink_to(tmp_path)
+    assert files_in(tmp_path) == [tmp_path / "a.txt"]
+    assert files_in(tmp_path, below=True) == [tmp_path / "a.txt", tmp_path / "b" / "x.png"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from array import array
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+from PIL import Image
 
 from sticker_uq.io.images import (
     ENCODINGS,
@@ -25,6 +27,8 @@ from sticker_uq.io.images import (
     decode_image,
     encode_jpeg,
     lost_colours,
+    picture_files,
+    read_image_file,
 )
 from sticker_uq.scene import InvalidInput
 
@@ -356,3 +360,60 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
 def test_no_bytes_raise_anything_but_invalid_input(blob: bytes, start: bytes) -> None:
     with contextlib.suppress(InvalidInput):
         decode_compressed(start + blob)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.JPE", "JPEG"),
+        ("a.jfif", "JPEG"),
+        ("a.tif", "TIFF"),
+        ("a.TIFF", "TIFF"),
+        ("a.gif", "GIF"),
+        ("a", "PNG"),
+        ("a.1", "PNG"),
+    ],
+)
+def test_a_picture_is_read_whatever_its_suffix(tmp_path: Path, name: str, kind: str) -> None:
+    path = tmp_path / name
+    Image.new("RGB", (7, 5), (250, 0, 0)).save(path, format=kind)
+    assert picture_files(tmp_path) == [path]
+    assert read_image_file(path).shape == (5, 7, 3)
+    assert read_image_file(path)[0, 0].tolist() == pytest.approx([0, 0, 250], abs=4)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 4])
+    with pytest.raises(InvalidInput):
+        read_image_file(path)
+
+
+def test_the_first_picture_of_an_animation_counts(tmp_path: Path) -> None:
+    first, second = (Image.new("RGB", (7, 5), colour) for colour in ((255, 0, 0), (0, 255, 0)))
+    first.save(tmp_path / "a.gif", save_all=True, append_images=[second])
+    assert read_image_file(tmp_path / "a.gif")[0, 0].tolist() == [0, 0, 255]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(300), "HEIC .*heif-convert"),
+        ("IMG_1.jpg", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(300), "HEIC .*heif-convert"),
+        ("a.AVIF", b"\0\0\0\x1cftypavif" + bytes(300), "AVIF .*avifdec"),
+        ("a.nef", b"MM\0*" + bytes(300), "TIFF"),
+        ("a.jxl", b"\xff\x0a" + bytes(300), "JPEG XL .*convert"),
+        ("clip.jpg", b"\0\0\0\x18ftypisom" + bytes(300), "is a film"),
+    ],
+)
+def test_a_picture_of_another_kind_is_listed_and_says_how_to_convert_it(
+    tmp_path: Path, name: str, content: bytes, expected: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert picture_files(tmp_path) == [tmp_path / name]
+    with pytest.raises(InvalidInput, match=expected):
+        read_image_file(tmp_path / name)
+
+
+def test_a_png_with_something_behind_its_end_is_complete(tmp_path: Path) -> None:
+    Image.new("RGB", (7, 5)).save(tmp_path / "a.png")
+    with (tmp_path / "a.png").open("ab") as stream:
+        stream.write(bytes(500))
+    assert read_image_file(tmp_path / "a.png").shape == (5, 7, 3)

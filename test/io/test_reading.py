@@ -161,3 +161,12 @@ def test_a_value_is_shown_in_short():
     assert shown("\ud800\x1b") == r"'\ud800\x1b'"
     while deep:  # Python frees nested lists one inside the other
         deep = deep.pop()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path, encoding):
+    path = tmp_path / "x.json"
+    path.write_text('{"a": "ä"}', encoding=encoding)
+    assert read_text(path, 100) == '{"a": "ä"}'
+    assert read_json(path) == {"a": "ä"}
+    assert read_yaml(path) == {"a": "ä"}

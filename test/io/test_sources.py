@@ -250,3 +250,25 @@ def test_nothing_there_is_said(tmp_path):
     cv2.imwrite(str(tmp_path / "a.png"), picture(0))
     with pytest.raises(InvalidInput, match=r"--topic /image: .* is not a recording"):
         open_source(tmp_path, "/image")
+
+
+def test_pictures_in_folders_of_a_folder_are_said(tmp_path):
+    (tmp_path / "inner").mkdir()
+    for name in ("a.png", "inner/b.PNG", ".hidden.png"):
+        cv2.imwrite(str(tmp_path / name), picture(1))
+    source = open_source(tmp_path)
+    assert [image.name for image in source] == ["a.png"]
+    (remark,) = source.remarks
+    assert "1 pictures in its folders are not read, first" in remark
+    (tmp_path / "a.png").unlink()
+    with pytest.raises(InvalidInput, match="1 pictures in its folders are not read"):
+        open_source(tmp_path)
+
+
+def test_a_picture_that_no_decoder_reads_is_counted(tmp_path):
+    cv2.imwrite(str(tmp_path / "a.png"), picture(1))
+    (tmp_path / "b.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(300))
+    good, bad = open_source(tmp_path)
+    assert good.error == ""
+    assert "b.heic" in bad.name
+    assert "heif-convert" in bad.error

@@ -26,7 +26,7 @@ def average_precisions(
     """COCO's AP of logo and sticker on labelled images at one IoU threshold, 0..1, NaN for a class without ground truth.
 
     ``detections`` and ``truths`` belong together one by one. A detection counts with its foreground label and
-    that label's probability.
+    that label's probability; one that finds no object and lies in a crowd of its class does not count.
     """
     result = coco_result(detections, truths, [iou], by_class=True)
     by_class = dict(
@@ -61,6 +61,12 @@ def coco_result(
                     "labels": torch.from_numpy(found.foreground_labels),
                 }
             ],
-            [{"boxes": torch.from_numpy(truth.boxes), "labels": torch.from_numpy(truth.labels)}],
+            [
+                {
+                    "boxes": torch.from_numpy(np.concatenate((truth.boxes, truth.crowd))),
+                    "labels": torch.from_numpy(np.concatenate((truth.labels, truth.crowd_labels))),
+                    "iscrowd": torch.arange(len(truth.labels) + len(truth.crowd_labels)) >= len(truth.labels),
+                }
+            ],
         )
     return dict(metric.compute())

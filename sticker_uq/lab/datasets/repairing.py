@@ -54,7 +54,7 @@ def repaired_annotations(folder: Path) -> tuple[dict[str, Any], list[str]]:
         if not change.startswith(_LEFT_OUT):
             kept.append(entry)
     result = {**document, "annotations": kept}
-    parse_annotations(path, result)
+    parse_annotations(path, result, crowd=True)
     return result, changes
 
 

@@ -38,11 +38,11 @@ def split_items(
     """
     items, laptops = [], []
     for folder in data:
-        for item in read_coco(folder):
+        for item in read_coco(folder, crowd=True):
             items.append(item)
             laptops.append(f"{item.workpiece_id} of {folder}" if item.workpiece_id else str(len(items)))
     if val_data is not None:
-        return items, read_coco(val_data)
+        return items, read_coco(val_data, crowd=True)
     if len(items) < 2:
         folders = ", ".join(map(str, data))
         raise InvalidInput(

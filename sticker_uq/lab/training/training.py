@@ -23,7 +23,7 @@ from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import network_settings, packaged_weights, save_weights
 from sticker_uq.evaluation.metrics.average_precision import average_precisions
-from sticker_uq.io.coco import LabelledImage, dataset_digest, read_coco, read_picture
+from sticker_uq.io.coco import LabelledImage, check_objects, dataset_digest, read_coco, read_picture
 from sticker_uq.lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
 from sticker_uq.lab.training.checkpoint import STATE, Position, load_state, save_state, write_metrics
@@ -78,8 +78,13 @@ class Training:
         self.device = resolve_device(settings.device)
         self.items, self.val_items = split_items(settings.data, settings.val_data, settings.seed)
         own = len(self.items)
+        check_objects(self.items, ", ".join(map(str, settings.data)))
+        if settings.val_data is not None:
+            check_objects(self.val_items, f"--val-data {settings.val_data}")
+        elif not any(len(item.labels) for item in self.val_items):
+            say("no validation picture has a logo or sticker: the last epoch is taken, not the best")
         for folder in settings.exposure:
-            self.items += read_coco(folder)
+            self.items += read_coco(folder, crowd=True)
         if not resume and len(self.val_items) < ENOUGH_TO_CHOOSE:
             say(
                 f"{len(self.val_items)} pictures to validate on are too few to choose an epoch by: the last one is taken, not "

@@ -3,6 +3,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,17 @@ def test_half_of_the_objects_is_half_of_the_recall() -> None:
     assert row.average_precision == pytest.approx(
         51 / 101
     )  # COCO's 101 recall levels, 0 to 0.5 of them reached
+
+
+def test_a_detection_in_a_crowd_is_neither_right_nor_wrong() -> None:
+    crowd = {"crowd": np.float32([[90, 90, 300, 200]]), "crowd_labels": np.array([2])}
+    labelled = replace(truth([2]), **crowd)
+    boxes = np.stack([BOXES[0], [100, 100, 120, 130], [200, 100, 260, 150]])
+    row = mean_average_precision([detections([2, 2, 2], boxes, [0.7, 0.9, 0.8])], [labelled]).classes[STICKER]
+    assert (row.objects, row.precision, row.recall) == (1, 1, 1)
+    assert row.average_precision == pytest.approx(1)
+    outside = mean_average_precision([detections([2, 2], BOXES[:2], [0.7, 0.9])], [labelled]).classes[STICKER]
+    assert outside.precision == 0.5
 
 
 def test_a_second_box_on_the_same_object_is_a_false_one() -> None:
@@ -173,3 +185,12 @@ def test_the_command_refuses_in_one_line(scenes: Path, arguments: list[str], mes
     assert result.exit_code == 2
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_data_without_an_object_cannot_be_evaluated_on(tmp_path: Path) -> None:
+    write_coco(tmp_path, [encode_scene(1, render(sample_scene(1), (160, 120)), "png")])
+    annotations = tmp_path / "annotations.json"
+    annotations.write_text(json.dumps(json.loads(annotations.read_text()) | {"annotations": []}))
+    result = CliRunner().invoke(app, ["evaluate", "--data", str(tmp_path)])
+    assert result.exit_code != 0
+    assert "none of 1 pictures has a logo or sticker" in str(result.exception)

@@ -22,7 +22,9 @@ def read_xml(path: Path) -> Element:
     """
     content: bytes | str = read_bytes(path, MOST_XML)
     try:
-        if encoding := marked_encoding(content):  # what a program re-encoded still declares the encoding of before
+        if encoding := marked_encoding(
+            content
+        ):  # what a program re-encoded still declares the encoding of before
             content = content.decode(encoding)
         return fromstring(content, forbid_dtd=True)
     except DefusedXmlException as error:
