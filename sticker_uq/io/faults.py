@@ -105,9 +105,9 @@ class LabelCounts:
         lines = [", ".join(parts)]
         if self.crowd:
             lines.append(
-                f"{self.crowd} regions are marked as crowd (iscrowd 1): they are not learned, what is found in them is neither right "
-                "nor wrong, and `calibrate` refuses them; where each is one object (CVAT marks every mask so), import with --crowd "
-                "object"
+                f"{self.crowd} regions are marked as crowd (iscrowd 1): they are not learned, what is found in them is neither "
+                "right nor wrong, and `calibrate` refuses them; where each is one object (CVAT marks every mask so), import with "
+                "--crowd object"
             )
         if self.difficult:
             lines.append(f"{self.difficult} objects are marked as difficult: they count as any other object")

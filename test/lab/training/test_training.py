@@ -380,6 +380,17 @@ def test_weights_of_another_class_count_fill_all_but_the_class_layers(
     assert all("classification_head" in key for key in kept)
 
 
+def test_data_without_an_object_is_refused_before_the_work(scenes: Path, tmp_path: Path) -> None:
+    write_coco(tmp_path / "none", [encode_scene(1, render(sample_scene(1, stickers=1), (240, 180)))])
+    annotations = tmp_path / "none" / "annotations.json"
+    annotations.write_text(json.dumps(json.loads(annotations.read_text()) | {"annotations": []}))
+    for changes in ({"data": (tmp_path / "none",)}, {"val_data": tmp_path / "none"}):
+        chosen = settings(scenes, tmp_path / "out").model_copy(update=changes)
+        with pytest.raises(InvalidInput, match="none of 1 pictures has a logo or sticker"):
+            train(chosen)
+    assert not (tmp_path / "out").exists()
+
+
 def test_it_refuses_what_it_cannot_train_on(scenes: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="no such file"):
         train(settings(tmp_path / "nowhere", tmp_path / "a"))
