@@ -16,7 +16,7 @@ from rich.table import Table
 from sticker_uq.cli.options import checked, field_options, output_file
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_coco
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, label_counts, load_annotations, read_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.checking import (
     NEAR,
@@ -63,6 +63,9 @@ def command(
             "Write a copy of the annotations to this file, with faulty boxes clipped or left out, and check no more."
         ),
     ] = None,
+    json_file: Annotated[
+        Path | None, output_file("Also write what is declared and what was read to this JSON file.", "--json")
+    ] = None,
 ) -> None:
     """Find duplicates, implausible labels, imbalance, and drift against another set. Exit status 1 for shared pictures.
 
@@ -81,11 +84,17 @@ def command(
         task = bar.add_task("", total=len(items) + len(others))
         seen, known = (picture_statistics(part, lambda: bar.advance(task)) for part in (items, others))
     console = output()
+    counts = label_counts(items, load_annotations(data), data)
     balance = class_balance(items)
     console.print(
         f"{len(items)} pictures of {data}: {balance['logo']} logos, {balance['sticker']} stickers, {balance['empty']} "
         "pictures without an object"
     )
+    for line in counts.lines():
+        typer.echo(printable(line))
+    if json_file is not None:
+        with atomic_write(json_file, "w") as stream:
+            json.dump({"source": str(data), "format": "coco", "labels": counts.as_json()}, stream, indent=2)
     table = Table("property", "least", "median", "largest")
     # only here torch is needed
     from sticker_uq.lab.datasets.default_boxes import default_box_advice, sides_in_view

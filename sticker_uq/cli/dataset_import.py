@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,19 +16,28 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from sticker_uq.cli.options import output_folder
+from sticker_uq.cli.options import output_file, output_folder
 from sticker_uq.cli.terminal import output
-from sticker_uq.io.faults import Faults
+from sticker_uq.io.categories import IGNORE
+from sticker_uq.io.faults import Faults, LabelCounts
+from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.datasets.checking import NEAR, class_balance
 from sticker_uq.lab.datasets.consecutive import CLOSE, close_frames, close_frames_text, video_name
-from sticker_uq.lab.datasets.importing.classes import class_mapping, complete_mapping, labels_by_name
+from sticker_uq.lab.datasets.importing.classes import REST, class_mapping, complete_mapping, labels_by_name
 from sticker_uq.lab.datasets.importing.formats import read_source
 from sticker_uq.lab.datasets.importing.grouping import CALIBRATE, shares_of
-from sticker_uq.lab.datasets.importing.importing import RECORD, Grouped, grouped, upright, write_import
+from sticker_uq.lab.datasets.importing.importing import (
+    RECORD,
+    Grouped,
+    UprightPicture,
+    grouped,
+    upright,
+    write_import,
+)
 from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture
 from sticker_uq.messages import printable
-from sticker_uq.scene import InvalidInput, ObjectClass
+from sticker_uq.scene import InvalidInput
 
 _SHOWN = 10
 _UNLIKE = 2.0
@@ -106,6 +116,17 @@ def command(
             "the same pixels and other objects.",
         ),
     ] = False,
+    crowd: Annotated[
+        Literal["keep", "object"],
+        typer.Option(
+            help="Regions of several objects (COCO's iscrowd 1); keep: as such, they are not learned; object: each is one, "
+            "as in CVAT's masks."
+        ),
+    ] = "keep",
+    json_file: Annotated[
+        Path | None,
+        output_file("Also write what was declared and what was read to this JSON file.", "--json"),
+    ] = None,
 ) -> None:
     """Import labelled photographs: Pascal VOC, YOLO, CVAT for images, Label Studio (JSON), COCO.
 
@@ -114,31 +135,56 @@ def command(
     """
     mapping = class_mapping(class_ or (), ignore or ())
     shares = None if split is None else shares_of(split)
-    faults = Faults(str(source))
-    kind, pictures = read_source(source, format_, images, faults)
+    faults, counts = Faults(str(source)), LabelCounts()
+    kind, pictures = read_source(source, format_, images, faults, counts)
     try:
         named = complete_mapping(pictures, mapping)
     except InvalidInput:
+        for one in (one for picture in pictures for one in picture.objects if one.fault):
+            if mapping.get(one.name.lower(), mapping.get(REST)) != IGNORE:
+                faults.add(one.fault)
         faults.refuse()  # they may be why a class is not there
         raise
     root = source if source.is_dir() else source.parent
     labels = labels_by_name(named)
     with _progress("reading", len(pictures)) as advance:
-        found, changes = upright(pictures, root, labels, orientation, repair, advance, faults)
+        found, changes = upright(
+            pictures, root, labels, orientation, repair, advance, faults, counts, crowd == "object"
+        )
     data = grouped(found, near, group, consecutive, changes if repair else None)
-    if not any(len(one.labelled.labels) for one in data.pictures):
-        raise InvalidInput(f"{source}: no picture shows a logo or sticker; check --class and --ignore")
+    _count(found, data, counts)
+    counts.check(str(source))
+    if not counts.read:
+        regions = f"; {counts.crowd} regions are crowds, see --crowd" if counts.crowd else ""
+        raise InvalidInput(
+            f"{source}: no picture shows a logo or sticker; check --class and --ignore{regions}"
+        )
     record = _record(source, kind, named, data, changes) | {
+        "labels": counts.as_json(), "crowd": crowd,
         "group": group, "near": near, "consecutive": consecutive, "split": split, "seed": seed, "orientation": orientation,
         "repair": repair,
     }  # fmt: skip
     with _progress("writing", len(data.pictures)) as advance:
         parts = write_import(out, data, record, shares, seed, advance)
     _tell(kind, pictures, named, changes, data)
+    for line in counts.lines():
+        typer.echo(printable(line))
     output().print(_table(out, data, parts))
     for line in (*_frames(data, parts), *_unbalanced(data, parts), *_provable(out, parts)):
         typer.echo(line, err=True)
     typer.echo(f"classes, copies and changes are in {out / RECORD}")
+    if json_file is not None:
+        with atomic_write(json_file, "w") as stream:
+            json.dump({"source": str(source), "format": kind, "labels": counts.as_json()}, stream, indent=2)
+
+
+def _count(found: Sequence[UprightPicture], data: Grouped, counts: LabelCounts) -> None:
+    """What of ``found`` is in ``data``."""
+    counts.read, all_ = (sum(len(one.labelled.labels) for one in part) for part in (data.pictures, found))
+    counts.crowd, all_crowd = (
+        sum(len(one.labelled.crowd) for one in part) for part in (data.pictures, found)
+    )
+    counts.left_out["on copies that are left out"] = all_ - counts.read + all_crowd - counts.crowd
 
 
 def _record(
@@ -202,7 +248,7 @@ def _table(out: Path, data: Grouped, parts: Mapping[str, Sequence[int]]) -> Tabl
     for name, numbers in parts.items():
         items = [data.pictures[index].labelled for index in numbers]
         balance = class_balance(items)
-        clean = sum(not (item.labels == ObjectClass.STICKER).any() for item in items)
+        clean = sum(not item.shows_sticker for item in items)
         laptops = len({data.groups[index] for index in numbers})
         cells = (len(items), laptops, balance["logo"], balance["sticker"], clean)
         table.add_row(str(out / name), *map(str, cells))
@@ -230,7 +276,7 @@ def _frames(data: Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
 
 def _unbalanced(data: Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
     """One line for each part in which pictures without a sticker are half or twice as frequent as in all."""
-    clean = [not (one.labelled.labels == ObjectClass.STICKER).any() for one in data.pictures]
+    clean = [not one.labelled.shows_sticker for one in data.pictures]
     share = sum(clean) / len(clean)
     found = []
     for part, numbers in parts.items():

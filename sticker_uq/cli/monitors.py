@@ -16,7 +16,7 @@ from sticker_uq.cli.options import checked, field_options, output_file, output_f
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection.detector import load_members
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.io.coco import check_new_dataset, read_coco, write_coco
+from sticker_uq.io.coco import check_new_dataset, check_objects, read_coco, write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
@@ -214,6 +214,7 @@ def detections(
     autoencoders, attacks and places.
     """
     items = read_coco(data)
+    check_objects(items, str(data))
     chosen = checked(DetectorSettings, detector_values)
     loaded = load_members(chosen, [chosen.weights, *(member or [])])
     settings = DetectionSettings(

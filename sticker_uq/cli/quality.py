@@ -21,7 +21,7 @@ from sticker_uq.evaluation.metrics.probability_vectors import Vectors, read_vect
 from sticker_uq.evaluation.metrics.quality import Quality, QualitySettings, measure_quality
 from sticker_uq.evaluation.metrics.recalibration import Method
 from sticker_uq.evaluation.reporting.quality_report import as_markdown, write_quality
-from sticker_uq.io.coco import read_coco
+from sticker_uq.io.coco import check_objects, read_coco
 from sticker_uq.scene import InvalidInput
 
 _PRESETS = {"paper": PAPER, "code": CODE}
@@ -149,6 +149,7 @@ def _measured(
     from sticker_uq.evaluation.metrics.detected_vectors import cluster_vectors, one_pass_vectors
 
     items = read_coco(data)
+    check_objects(items, str(data))
     notes.append(f"{len(items)} pictures of {data.name}.")
     found = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

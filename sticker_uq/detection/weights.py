@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 from sticker_uq.detection.registry import known_name
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.reading import check_regular, parse_json, shown
+from sticker_uq.messages import printable
 from sticker_uq.scene import CLASS_COUNT, InvalidInput, ObjectClass
 
 FORMAT = 1
@@ -31,6 +33,25 @@ MOST_WEIGHTS = 4 << 30
 """Bytes of a weights file; the largest of the six models has 170 MB."""
 CLASSES = [c.name.lower() for c in ObjectClass]
 _KEY = "sticker_uq"
+WRAPPINGS = ("model", "state_dict", "model_state_dict")
+"""Keys under which training programs keep the state dict."""
+_PREFIXES = ("module.", "model.", "_orig_mod.")  # of DistributedDataParallel, Lightning, torch.compile
+_OTHERS = {
+    b"version https://git-lfs": "a pointer of Git LFS: fetch the file itself with `git lfs pull`",
+    b"<": "a page of a web site: download the file itself",
+    b"\x89HDF": "of Keras (HDF5): expected a model of PyTorch",
+}
+_KEEP = "If you trust it, keep its tensors alone, with its classes in their order:"
+_CONVERT = (
+    "python -c \"import torch; c = torch.load({file!r}, map_location='cpu', weights_only=False); "
+    "m = next((c[k] for k in ('model', 'state_dict', 'model_state_dict') if k in c), c) if isinstance(c, dict) else c; "
+    "k = c['classes'] if isinstance(c, dict) and 'classes' in c else {classes}; "
+    "torch.save({{'model': m if isinstance(m, dict) else m.state_dict(), 'classes': k}}, 'plain.pth')\""
+)
+_CONVERT_SCRIPT = (
+    "python -c \"import torch; m = torch.jit.load({file!r}, map_location='cpu'); "
+    "torch.save({{'model': m.state_dict(), 'classes': {classes}}}, 'plain.pth')\""
+)
 COUNTERS = "num_batches_tracked"  # of batch normalisation in training; no part of what a model computes
 
 State = dict[str, Tensor]
@@ -79,16 +100,17 @@ def save_weights(model: nn.Module, path: PathLike, metadata: Mapping[str, Any], 
 def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
     """The float32 tensors of a weights file and its metadata.
 
-    Reads safetensors written by :func:`save_weights`, and ``.pth`` files with a state dict (plain, or under
-    ``model`` or ``state_dict``) through torch's restricted unpickler. Metadata of a ``.pth`` is the computed
-    ``checksum`` and, where they stand beside the state dict, its ``classes``. Raises InvalidInput when the file is
+    Reads safetensors written by :func:`save_weights`, and files of ``torch.save`` with a state dict (plain, or under
+    ``model``, ``state_dict`` or ``model_state_dict``, names with or without a common ``module.`` or ``model.``) through torch's
+    restricted unpickler; the content decides, not the suffix. Metadata of the latter is the computed ``checksum`` and, where they
+    stand beside the state dict, its ``classes``. Raises InvalidInput when the file is
     missing, broken or truncated, is of another format version, does not match its checksum, or holds values that are
     not finite or fill more memory than the file has bytes.
     """
     file = Path(path)
     if check_regular(file, f"weights file {file}") > MOST_WEIGHTS:
         raise InvalidInput(f"weights file {file} has more than {MOST_WEIGHTS} bytes")
-    state, metadata = _read_pth(file) if file.suffix in (".pth", ".pt") else _read_safetensors(file)
+    state, metadata = _read_pth(file) if _is_of_torch(file) else _read_safetensors(file)
     state = {k: v.to(torch.float32) for k, v in state.items() if not k.endswith(COUNTERS)}
     _check_finite(state, file)
     found = checksum(state)
@@ -101,11 +123,12 @@ def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
 def network_settings(path: PathLike) -> dict[str, Any]:
     """How the network of a weights file differs from torchvision's: ``input_size`` and ``anchor_scales`` of `build_model`.
 
-    Reads the metadata alone. Empty for a ``.pth``. Raises InvalidInput as :func:`load_weights`, and for other values.
+    Reads the metadata alone. Empty for a file of ``torch.save``. Raises InvalidInput as :func:`load_weights` does, and for other
+    values.
     """
     file = Path(path)
     check_regular(file, f"weights file {file}")
-    if file.suffix in (".pth", ".pt"):
+    if _is_of_torch(file):
         return {}
     network = _metadata_of(file).get("network", {})
     size, scales = (
@@ -192,22 +215,28 @@ def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
     size = file.stat().st_size
     if _is_archive(file) and _unpacked(file) > size:
         raise InvalidInput(f"weights file {file} is a compressed archive, expected a file of torch.save")
+    if _is_archive(file) and _is_script(file):
+        command = _CONVERT_SCRIPT.format(file=str(file), classes=CLASSES)
+        raise InvalidInput(f"weights file {file} is a program (TorchScript). {_KEEP}\n  {command}")
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InvalidInput(f"weights file {file} cannot be read as plain tensors: {reason}") from error
+        raise InvalidInput(_refusal(file, str(error) or type(error).__name__)) from error
     classes: dict[str, Any] = {}
-    for key in ("model", "state_dict"):
+    for key in WRAPPINGS:
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             classes = {"classes": content["classes"]} if "classes" in content else {}
             content = content[key]
             break
     tensors = content if isinstance(content, Mapping) else {}
     if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
+        keys = f" with {', '.join(shown(key) for key in list(tensors)[:5])}" if tensors else ""
         raise InvalidInput(
-            f"weights file {file} holds a {type(content).__name__}, expected a state dict of tensors"
+            f"weights file {file} holds a {type(content).__name__}{keys}, expected a state dict of tensors, or one under "
+            f"{', '.join(WRAPPINGS)}"
         )
+    while prefix := next((p for p in _PREFIXES if all(str(name).startswith(p) for name in tensors)), ""):
+        tensors = {str(name).removeprefix(prefix): tensor for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
         plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
         if not plain or tensor.is_complex():
@@ -227,6 +256,38 @@ def _is_archive(file: Path) -> bool:
     """Whether torch reads the file as a zip archive."""
     with file.open("rb") as stream:
         return stream.read(4) == b"PK\x03\x04"
+
+
+def _is_script(file: Path) -> bool:
+    """Whether a zip archive of torch holds code."""
+    with zipfile.ZipFile(file) as archive:
+        return any(name.endswith("/constants.pkl") for name in archive.namelist())
+
+
+def _is_of_torch(file: Path) -> bool:
+    """Whether the file is of ``torch.save``, else of safetensors; InvalidInput for one of a known other kind."""
+    with file.open("rb") as stream:
+        start = stream.read(24)
+    for begins, what in _OTHERS.items():
+        if start.startswith(begins):
+            raise InvalidInput(f"weights file {file} is {what}")
+    if start[8:9] == b"{":  # a safetensors file begins with the length of its JSON text
+        return False
+    return start.startswith((b"PK\x03\x04", b"\x80")) or file.suffix in (".pth", ".pt")
+
+
+def _refusal(file: Path, reason: str) -> str:
+    """Why torch's restricted unpickler refused a file, and what to do."""
+    if not (
+        found := re.search(
+            r"(?:GLOBAL|[Uu]nsupported (?:global|class|operand)):? ?(?:GLOBAL )?([\w.]+)", reason
+        )
+    ):
+        return f"weights file {file} cannot be read as plain tensors: {printable(reason.splitlines()[0])}"
+    return (
+        f"weights file {file} holds more than plain tensors ({found[1]}), which is not loaded, because it can run programs. "
+        f"{_KEEP}\n  {_CONVERT.format(file=str(file), classes=CLASSES)}"
+    )
 
 
 def _unpacked(file: Path) -> int:

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import shlex
+import subprocess
+import sys
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -16,7 +20,14 @@ from torch import Tensor, nn
 
 from sticker_uq.detection.models.networks import build_model
 from sticker_uq.detection.registry import MODEL_NAMES
-from sticker_uq.detection.weights import CLASSES, checksum, load_into, load_weights, save_weights
+from sticker_uq.detection.weights import (
+    CLASSES,
+    checksum,
+    load_into,
+    load_weights,
+    network_settings,
+    save_weights,
+)
 from sticker_uq.scene import InvalidInput
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
@@ -165,10 +176,23 @@ def test_refuses_foreign_safetensors(tmp_path: Path) -> None:
         load_weights(path)
 
 
-@pytest.mark.parametrize("key", ["model", "state_dict"])
-def test_reads_a_plain_state_dict_with_its_classes(tmp_path: Path, key: str) -> None:
-    path = tmp_path / "weights.pth"
-    torch.save({key: model().state_dict(), "classes": CLASSES, "epoch": 3}, path)
+@pytest.mark.parametrize(
+    "name", ["weights.pth", "checkpoint.pth.tar", "weights.bin", "last.ckpt", "x.safetensors"]
+)
+@pytest.mark.parametrize(
+    ("key", "prefix"),
+    [
+        ("model", ""),
+        ("state_dict", "module."),
+        ("model_state_dict", "model."),
+        ("model", "_orig_mod.module."),
+    ],
+)
+def test_reads_a_plain_state_dict_with_its_classes(tmp_path: Path, name: str, key: str, prefix: str) -> None:
+    path = tmp_path / name
+    state = {prefix + tensor: value for tensor, value in model().state_dict().items()}
+    torch.save({key: state, "classes": CLASSES, "epoch": 3}, path)
+    assert network_settings(path) == {}
     other = build_model(SSDLITE)
     metadata = load_into(other, SSDLITE, path)
     assert metadata == {"checksum": load_weights(path)[1]["checksum"], "classes": CLASSES}
@@ -253,9 +277,44 @@ class Surprise:
 def test_never_runs_code_of_a_pth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "evil.pth"
     torch.save({"a": Surprise()}, path)
-    with pytest.raises(InvalidInput, match=r"evil\.pth cannot be read as plain tensors"):
+    with pytest.raises(InvalidInput, match=r"evil\.pth holds more than plain tensors \(builtins\.print\)"):
         load_weights(path)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("inside", ["whole", "beside"])
+def test_the_command_of_a_refusal_converts(
+    tmp_path: Path, inside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = {"model": model().state_dict(), "classes": CLASSES, "args": argparse.Namespace(lr=1)}
+    torch.save(model() if inside == "whole" else beside, tmp_path / "a.pth")
+    with pytest.raises(InvalidInput, match="can run programs") as caught:
+        load_weights(tmp_path / "a.pth")
+    assert "\x1b" not in str(caught.value)
+    monkeypatch.chdir(tmp_path)
+    command = shlex.split(str(caught.value).splitlines()[-1])
+    subprocess.run([sys.executable, *command[1:]], check=True)
+    assert load_weights(tmp_path / "plain.pth")[1]["classes"] == CLASSES
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "a pointer of Git LFS.*git lfs pull"),
+        (b"<!DOCTYPE html><html>", "a page of a web site"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(40), "of Keras"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.pth").write_bytes(content)
+    with pytest.raises(InvalidInput, match=message):
+        load_weights(tmp_path / "a.pth")
+
+
+def test_refuses_a_program(tmp_path: Path) -> None:
+    torch.jit.save(torch.jit.script(nn.Linear(1, 1)), tmp_path / "a.pt")
+    with pytest.raises(InvalidInput, match=r"is a program \(TorchScript\)"):
+        load_weights(tmp_path / "a.pt")
 
 
 def test_refuses_a_broken_pth(tmp_path: Path) -> None:

@@ -488,7 +488,17 @@ def test_the_parts_say_what_they_can_prove_and_whether_they_are_alike(tmp_path: 
             '<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>',
             "has a document type or entities",
         ),
-        ("voc", "Annotations/lid_01.xml", "<annotation><filename>lid_01.png</filename></annotation>", "no <size>"),
+        (
+            "voc",
+            "Annotations/lid_01.xml",
+            "<annotation><filename>lid_01.png</filename><object><name>logo</name><polygon><x1>3</x1></polygon></object></annotation>",
+            "object 1: <polygon>: expected a <bndbox>",
+        ),
+        ("voc", "broken.json", '[{"a": 1', "it may hold labels: repair it, or take it out of the folder"),
+        ("coco", "data.yml", "names: [", "it may hold labels"),
+        ("yolo", "labels/other.txt", "0 0.5 0.5 0.1 0.1", "has 1 labels, but there is no picture for it"),
+        ("yolo", "labels/lid_01.txt", "0 0.5 0.5 0.1 0.1 0.9", "a prediction with its confidence is no label"),
+        ("yolo", "data.yaml", "names: [Aufkleber, logo, screw]\nkpt_shape: 3", "kpt_shape 3: expected two integers"),
         ("cvat", "annotations.xml", "<annotations><track/></annotations>", "export the task as CVAT for images 1.1"),
         (
             "cvat",
@@ -570,3 +580,253 @@ def test_turned_shapes_give_the_box_around_them(tmp_path: Path) -> None:
     (item,) = read_coco(tmp_path / "two")
     # 20 x 6 px turned clockwise around its upper left corner (40, 30)
     np.testing.assert_allclose(item.boxes, [[34, 30, 40, 50]], atol=1e-4)
+
+
+def label_studio(root: Path, results: list[dict[str, Any]], **task: Any) -> Path:
+    """A folder with a picture and its task: ``results``, or the lists of JSON-MIN in ``task``."""
+    (root / "in").mkdir(exist_ok=True)
+    cv2.imwrite(str(root / "in" / "a.png"), picture(0))
+    whole = {"id": 7, "image": "a.png", **task} if task else {"id": 7, "data": {"image": "a.png"}}
+    content = whole if task else {**whole, "annotations": [{"result": results}]}
+    (root / "in" / "a.json").write_text(json.dumps([content]))
+    return root / "in"
+
+
+def region(kind: str, label: str | None = "s", **value: Any) -> dict[str, Any]:
+    labels = {} if label is None else {kind: [label]}
+    size = {"original_width": WIDTH, "original_height": HEIGHT}
+    return {"type": kind, **size, "value": {**value, **labels}}
+
+
+BOX = {"x": 25.0, "y": 50.0, "width": 25.0, "height": 20.0, "rotation": 0}
+PIXELS = [20.0, 30.0, 40.0, 42.0]
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        (
+            [region("brushlabels", format="rle", rle=[1, 2])],
+            "region 1: 'brushlabels': the box of such a region is not read",
+        ),
+        (
+            [region("rectanglelabels", **BOX), region("keypointlabels", x=1, y=2, width=0.3)],
+            "region 2: 'keypointlabels'",
+        ),
+        (
+            [region("rectanglelabels", None, **BOX)],
+            "region 1: 'rectanglelabels' with labels []: expected a single one",
+        ),
+        ([region("rectangle", None, **BOX)], "region 1: 'rectangle' with labels []: expected a single one"),
+        ([region("vectorlabels", vertices=[{"x": 1, "y": 2}])], "region 1: 'vectorlabels'"),
+    ],
+)
+def test_a_shape_that_cannot_be_read_is_never_nothing(
+    results: list[dict[str, Any]], message: str, tmp_path: Path
+) -> None:
+    refused = imported(label_studio(tmp_path, results), "--out", tmp_path / "out", "--class", "s=sticker")
+    assert refused.exit_code == 2
+    assert f"task 7: {message}" in " ".join(refused.output.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_shape_is_passed_over_and_counted(tmp_path: Path) -> None:
+    results = [
+        {**region("rectangle", None, **BOX), "id": "a"},
+        {**region("labels", "s", **BOX), "id": "a"},
+        {**region("choices", "dirty", **BOX), "id": "a"},
+        {"type": "relation", "from_id": "a", "to_id": "b"},
+        {"type": "textarea", "value": {"text": ["x"]}},
+        region("brushlabels", "junk", format="rle", rle=[1]),
+    ]
+    source = label_studio(tmp_path, results)
+    result = imported(
+        source,
+        "--out",
+        tmp_path / "out",
+        "--class",
+        "s=sticker",
+        "--ignore",
+        "junk",
+        "--json",
+        tmp_path / "counts.json",
+    )
+    assert result.exit_code == 0, result.output
+    assert "2 labels declared, 1 read, 1 ignored" in result.output
+    (item,) = read_coco(tmp_path / "out")
+    np.testing.assert_allclose(item.boxes, [PIXELS])
+    counts = json.loads((tmp_path / "counts.json").read_text())["labels"]
+    assert counts["passed_over"] == {"choices, texts and relations": 3}
+    assert counts["ignored"] == {"junk": 1}
+    assert (counts["objects"], counts["read"]) == (2, 1)
+
+
+def test_all_lists_of_a_short_export_are_read(tmp_path: Path) -> None:
+    size = {"original_width": WIDTH, "original_height": HEIGHT}
+    dirt = [{"x": 1, "y": 1, "width": 2, "height": 2, "rectanglelabels": ["dirt"], **size}]
+    source = label_studio(
+        tmp_path, [], dirt=dirt, label=[{**BOX, "rectanglelabels": ["s"], **size}], note="x"
+    )
+    result = imported(source, "--out", tmp_path / "out", "--class", "s=sticker", "--ignore", "rest")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(read_coco(tmp_path / "out")[0].boxes, [PIXELS])
+    brush = [{"format": "rle", "rle": [1, 2], "brushlabels": ["s"], **size}]
+    refused = imported(
+        label_studio(tmp_path, [], brush=brush), "--out", tmp_path / "two", "--class", "s=sticker"
+    )
+    assert refused.exit_code == 2
+    assert "task 7: region 1: 'brushlabels'" in refused.output
+
+
+def cvat(root: Path, shapes: str) -> Path:
+    (root / "in").mkdir(exist_ok=True)
+    cv2.imwrite(str(root / "in" / "a.png"), picture(0))
+    image = f'<image name="a.png" width="{WIDTH}" height="{HEIGHT}">'
+    (root / "in" / "a.xml").write_text(f"<annotations>{image}{shapes}</image></annotations>")
+    return root / "in"
+
+
+def test_shapes_of_ignored_classes_cannot_stop_an_import(tmp_path: Path) -> None:
+    source = cvat(
+        tmp_path,
+        '<box label="s" xtl="20" ytl="30" xbr="40" ybr="42"/><points label="junk" points="1,2"/><box label="junk" xtl="x"/>'
+        '<mask label="s" rle="1" left="4" top="5" width="6" height="7"/><tag label="dirty"/>',
+    )
+    result = imported(source, "--out", tmp_path / "out", "--class", "s=sticker", "--ignore", "rest")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(read_coco(tmp_path / "out")[0].boxes, [PIXELS, [4, 5, 10, 12]])
+    assert "4 labels declared, 2 read, 2 ignored" in result.output
+    assert "not read: 1 tags of whole pictures" in result.output
+    refused = imported(source, "--out", tmp_path / "two", "--class", "s=sticker", "--class", "junk=logo")
+    assert refused.exit_code == 2
+    assert "object 2: <points> of class 'junk': expected one of box, polygon, ellipse, mask" in refused.output
+
+
+@pytest.mark.parametrize("size", ["", "<size><width>0</width><height>0</height></size>", "<size/>"])
+def test_boxes_in_pixels_need_no_size(size: str, tmp_path: Path) -> None:
+    root = source(tmp_path, "voc")
+    for path in (root / "Annotations").iterdir():
+        top = ElementTree.parse(path).getroot()
+        for child in top.findall("size"):
+            top.remove(child)
+        for one in top.findall("object"):
+            ElementTree.SubElement(one, "difficult").text = "1"
+        path.write_text(ElementTree.tostring(top, "unicode").replace("</annotation>", f"{size}</annotation>"))
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 0, result.output
+    assert boxes_of(read_coco(tmp_path / "out"), tmp_path / "out") == EXPECTED
+    assert "3 objects are marked as difficult: they count as any other object" in result.output
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_byte_order_mark_changes_nothing(kind: str, tmp_path: Path) -> None:
+    root = source(tmp_path, kind)
+    for path in root.rglob("*"):
+        if path.suffix in (".txt", ".json", ".xml", ".yaml"):
+            path.write_text(path.read_text(), encoding="utf-8-sig")
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 0, result.output
+    assert boxes_of(read_coco(tmp_path / "out"), tmp_path / "out") == EXPECTED
+
+
+def test_crowds_stay_crowds_unless_each_is_one_object(tmp_path: Path) -> None:
+    root = source(tmp_path, "coco")
+    document = json.loads((root / "instances.json").read_text())
+    document["annotations"][0]["iscrowd"] = 1
+    for entry in (*document["images"], *document["annotations"], *document["categories"]):
+        entry["id"] = float(entry["id"])
+    (root / "instances.json").write_text(json.dumps(document))
+    kept = imported(root, "--out", tmp_path / "kept", *MEANING)
+    assert kept.exit_code == 0, kept.output
+    assert "4 labels declared, 2 read, 1 ignored, 1 crowd" in kept.output
+    first = read_coco(tmp_path / "kept", crowd=True)[0]
+    assert first.crowd.tolist() == [EXPECTED["lid_01.png"][0][0]]
+    assert first.boxes.tolist() == [EXPECTED["lid_01.png"][1][0]]
+    objects = imported(root, "--out", tmp_path / "objects", *MEANING, "--crowd", "object")
+    assert objects.exit_code == 0, objects.output
+    assert boxes_of(read_coco(tmp_path / "objects"), tmp_path / "objects") == EXPECTED
+
+
+def test_without_boxes_polygons_are_read(tmp_path: Path) -> None:
+    root = source(tmp_path, "coco")
+    document = json.loads((root / "instances.json").read_text())
+    x, y, w, h = document["annotations"][0].pop("bbox")
+    document["annotations"][0]["segmentation"] = [[x, y, x + w, y, x + 1, y + h], [x, y, x + 1, y, x, y + 1]]
+    (root / "instances.json").write_text(json.dumps(document))
+    assert imported(root, "--out", tmp_path / "out", *MEANING).exit_code == 0
+    assert boxes_of(read_coco(tmp_path / "out"), tmp_path / "out") == EXPECTED
+    document["annotations"][0]["segmentation"] = {"counts": [0, 9], "size": [HEIGHT, WIDTH]}
+    document["annotations"][1]["category_id"] = "1"
+    (root / "instances.json").write_text(json.dumps(document))
+    refused = imported(root, "--out", tmp_path / "two", *MEANING)
+    assert "annotation 0: bbox None: expected four numbers" in refused.output
+    assert "category_id '1' (text)" in refused.output
+
+
+def test_turned_boxes_of_cvat_in_coco_give_the_box_around_them(tmp_path: Path) -> None:
+    root = source(tmp_path, "coco")
+    document = json.loads((root / "instances.json").read_text())
+    document["annotations"][0].update(bbox=[10, 20, 20, 10], attributes={"rotation": 90.0, "occluded": False})
+    (root / "instances.json").write_text(json.dumps(document))
+    assert imported(root, "--out", tmp_path / "out", *MEANING).exit_code == 0
+    np.testing.assert_allclose(read_coco(tmp_path / "out")[0].boxes[0], [15, 15, 25, 35], atol=1e-5)
+
+
+def test_key_points_are_no_polygon(tmp_path: Path) -> None:
+    root = source(tmp_path, "yolo")
+    (root / "data.yaml").write_text(yaml.safe_dump({"names": CLASSES, "kpt_shape": [2, 2]}))
+    for path in (root / "labels").iterdir():
+        path.write_text("".join(f"{line} 0.01 0.01 0.99 0.99\n" for line in path.read_text().splitlines()))
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 0, result.output
+    assert boxes_of(read_coco(tmp_path / "out"), tmp_path / "out") == EXPECTED
+
+
+def test_files_that_hold_no_labels_of_the_format_are_said(tmp_path: Path) -> None:
+    root = source(tmp_path, "yolo")
+    (root / "labels" / "gone.txt").write_text("")
+    (root / "images" / "new.PNG").write_bytes((root / "images" / "lid_01.png").read_bytes())
+    (root / "a.json").write_text(json.dumps({"shapes": [], "imagePath": "lid_01.png"}))
+    (root / "b.csv").write_text("filename,class\n")
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 0, result.output
+    for kind in (
+        "text files that belong to no picture",
+        "pictures without a label file",
+        "files of labelme",
+        "another kind (.csv)",
+    ):
+        assert kind in result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "tool"),
+    [
+        ({"shapes": [], "imagePath": "a.png"}, "labelme"),
+        ({"_via_img_metadata": {}}, "VGG Image Annotator"),
+        ({"a.png123": {"filename": "a.png", "regions": []}}, "VGG Image Annotator"),
+        ({"description": "", "objects": [], "size": {"height": 3, "width": 4}}, "Supervisely"),
+        ([{"image": "a.png", "annotations": []}], "CreateML"),
+        (
+            [{"image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4], "score": 0.5}],
+            "detections in COCO's format of results",
+        ),
+    ],
+)
+def test_exports_of_tools_that_are_not_read_are_named(content: object, tool: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    refused = imported(tmp_path, "--out", tmp_path / "out", "--class", "s=sticker")
+    assert refused.exit_code == 2
+    assert f"a.json is of {tool}; export or convert it, for example to COCO" in " ".join(
+        refused.output.split()
+    )
+
+
+def test_a_picture_is_found_whatever_case_and_composition_its_name_has(tmp_path: Path) -> None:
+    root = source(tmp_path, "voc")
+    (root / "images" / "lid_02.png").rename(root / "images" / "lid_u\u0308.PNG")
+    path = root / "Annotations" / "lid_02.xml"
+    path.write_text(path.read_text().replace("lid_02.png", "LID_\u00fc.png"), encoding="utf-8")
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 0, result.output
+    assert sorted(len(item.labels) for item in read_coco(tmp_path / "out")) == [0, 1, 2]

@@ -5,30 +5,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from sticker_uq.io.faults import Faults
+from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.reading import shown
 from sticker_uq.lab.datasets.importing.labelled_picture import (
     Corners,
-    NamedObject,
     NamedPicture,
     PictureFinder,
     bounding,
     class_name,
+    named_object,
     number,
     side,
 )
 from sticker_uq.lab.datasets.importing.xml_files import read_xml
 from sticker_uq.scene import InvalidInput
 
-_SHAPES = ("box", "polygon", "ellipse")
+_SHAPES = ("box", "polygon", "ellipse", "mask")
 _NO_SHAPES = ("tag", "attribute")
 
 
-def read_cvat(files: Sequence[Path], finder: PictureFinder, faults: Faults) -> list[NamedPicture]:
-    """The pictures of the XML ``files``; of polygons, ellipses and turned boxes the box around them."""
+def read_cvat(
+    files: Sequence[Path], finder: PictureFinder, faults: Faults, counts: LabelCounts
+) -> list[NamedPicture]:
+    """The pictures of the XML ``files``; of polygons, ellipses, masks and turned boxes the box around them."""
     found = []
     for path in files:
         root = read_xml(path)
@@ -36,7 +39,13 @@ def read_cvat(files: Sequence[Path], finder: PictureFinder, faults: Faults) -> l
             raise InvalidInput(f"{path}: <{root.tag}>: expected <annotations>, as CVAT for images 1.1 has it")
         if root.find("track") is not None:
             raise InvalidInput(f"{path}: is CVAT for video; export the task as CVAT for images 1.1")
-        for element in root.findall("image"):
+        for element in root.iter("image"):
+            counts.pictures += 1
+            counts.objects += sum(shape.tag not in _NO_SHAPES for shape in element)
+            counts.note(
+                "tags of whole pictures",
+                [f"{path}: image {shown(element.get('name'))}"] * len(element.findall("tag")),
+            )
             with faults.collected():
                 found.append(_picture(path, element, finder))
     return found
@@ -51,9 +60,9 @@ def _picture(path: Path, element: Element, finder: PictureFinder) -> NamedPictur
         if shape.tag in _NO_SHAPES:
             continue
         place = f"{where}: object {index}"
-        if shape.tag not in _SHAPES:
-            raise InvalidInput(f"{place}: <{shape.tag}>: expected one of {', '.join(_SHAPES)}")
-        objects.append(NamedObject(class_name(shape.get("label"), place), _box(shape, place), place))
+        objects.append(
+            named_object(class_name(shape.get("label"), place), place, partial(_box, shape, place))
+        )
     return NamedPicture(finder.find(name, path), (width, height), tuple(objects))
 
 
@@ -61,6 +70,14 @@ def _box(shape: Element, where: str) -> Corners:
     def value(key: str) -> float:
         return number(shape.get(key), f"{where}: {key}")
 
+    if shape.tag not in _SHAPES:
+        raise InvalidInput(
+            f"{where}: <{shape.tag}> of class {shown(shape.get('label'))}: expected one of {', '.join(_SHAPES)}; draw a box "
+            "in CVAT, or leave the class out with --ignore"
+        )
+    if shape.tag == "mask":
+        left, top = value("left"), value("top")
+        return left, top, left + value("width"), top + value("height")
     if shape.tag == "polygon":
         pairs = [pair.split(",") for pair in shape.get("points", "").split(";")]
         if not all(len(pair) == 2 for pair in pairs):

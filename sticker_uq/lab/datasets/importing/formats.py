@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from sticker_uq.io.faults import Faults
-from sticker_uq.io.reading import read_json
+from sticker_uq.io.faults import Faults, LabelCounts
+from sticker_uq.io.files import files_in
+from sticker_uq.io.reading import MIB, read_bytes, read_json
 from sticker_uq.lab.datasets.importing.coco_files import read_coco_files
 from sticker_uq.lab.datasets.importing.cvat import read_cvat
 from sticker_uq.lab.datasets.importing.label_studio import read_label_studio
-from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture, PictureFinder, files_below
+from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture, PictureFinder
 from sticker_uq.lab.datasets.importing.voc import read_voc
 from sticker_uq.lab.datasets.importing.xml_files import read_xml
 from sticker_uq.lab.datasets.importing.yolo import NAME_LISTS, names_files, read_yolo
@@ -21,15 +22,20 @@ from sticker_uq.scene import InvalidInput
 
 Format = Literal["coco", "voc", "yolo", "cvat", "label-studio"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-_Reader = Callable[[Sequence[Path], PictureFinder, Faults], list[NamedPicture]]
-_READERS: dict[Format, _Reader] = {
+_Reader = Callable[[Sequence[Path], PictureFinder, Faults, LabelCounts], list[NamedPicture]]
+_READERS: dict[str, _Reader] = {
     "coco": read_coco_files,
     "voc": read_voc,
     "cvat": read_cvat,
     "label-studio": read_label_studio,
-    "yolo": lambda files, finder, faults: read_yolo(_single(files), finder, faults),
 }
 _ROOTS: dict[str, Format] = {"annotation": "voc", "annotations": "cvat"}
+_FOREIGN = {
+    "labelme": ("shapes", "imagePath"),
+    "VGG Image Annotator": ("_via_img_metadata",),
+    "Supervisely": ("objects", "size"),
+}
+"""Keys of JSON files of tools that are named, but not read."""
 
 
 def read_source(
@@ -37,13 +43,14 @@ def read_source(
     wanted: Format | Literal["auto"] = "auto",
     images: Path | None = None,
     faults: Faults | None = None,
+    counts: LabelCounts | None = None,
 ) -> tuple[Format, list[NamedPicture]]:
     """The tool's format of ``source`` to import, and its labelled pictures, in the order of the format.
 
     ``source`` is a folder or a file with annotations; pictures are looked for below it and below ``images``. With "auto" the
     format is that of what is there. Raises InvalidInput for a source without annotations or of several formats, and naming all
     faults of the annotations, also a picture that is labelled twice. With ``faults`` they are added there instead, so that
-    the caller can name them together with others.
+    the caller can name them together with others. ``counts`` is told what the source declares and what of it is no label.
     """
     if not source.exists():
         raise InvalidInput(f"{source}: no such file or folder")
@@ -51,7 +58,8 @@ def read_source(
         raise InvalidInput(f"{source}: is an archive; unpack it and give the folder")
     if images is not None and not images.is_dir():
         raise InvalidInput(f"--images {images}: no such folder")
-    found = _annotations(source)
+    files, others = _annotations(source)
+    found = {kind: paths for kind, paths in files.items() if kind in FORMATS}
     if wanted != "auto":
         chosen = wanted
     elif len(found) == 1:
@@ -61,7 +69,16 @@ def read_source(
             f"{source}: has annotations of {' and '.join(sorted(found))}; choose one with --format"
         )
     else:
-        raise InvalidInput(f"{source}: no annotations found; expected one of {', '.join(FORMATS)}")
+        known = [f"{paths[0]} is of {kind}" for kind, paths in files.items()]
+        known += [f"{paths[0]} is of {kind}" for kind, paths in others.items()]
+        convert = "; export or convert it, for example to COCO" if known else ""
+        if source.is_dir() and any(path.suffix == ".txt" for path in files_in(source, below=True)):
+            convert += (
+                "; YOLO's text files need a data.yaml, classes.txt or obj.names with the names of the classes"
+            )
+        raise InvalidInput(
+            f"{source}: no annotations found; expected one of {', '.join(FORMATS)}{''.join(f'; {one}' for one in known)}{convert}"
+        )
     if not found.get(chosen):
         raise InvalidInput(
             f"{source}: no {chosen} annotations found; there are {', '.join(sorted(found)) or 'none'}"
@@ -70,7 +87,18 @@ def read_source(
     finder = PictureFinder([folder, *([images] if images is not None else [])])
     refuse = faults is None
     faults = Faults(str(source)) if faults is None else faults
-    pictures = _READERS[chosen](found[chosen], finder, faults)
+    counts = LabelCounts() if counts is None else counts
+    if chosen == "yolo":
+        pictures = read_yolo(_single(found[chosen]), folder, finder, faults, counts)
+    else:
+        pictures = _READERS[chosen](found[chosen], finder, faults, counts)
+        named = {picture.path for picture in pictures}
+        counts.note(
+            "pictures that the annotations do not name", [one for one in finder.pictures if one not in named]
+        )
+    for kind, paths in (files | others).items():
+        if kind != chosen:
+            counts.note(f"files of {kind}", paths)
     seen: dict[Path, int] = {}
     for picture in pictures:
         seen[picture.path] = seen.get(picture.path, 0) + 1
@@ -84,47 +112,60 @@ def read_source(
     return chosen, pictures
 
 
-def _annotations(source: Path) -> dict[Format, list[Path]]:
-    """The files with annotations in ``source``, by format."""
-    found: defaultdict[Format, list[Path]] = defaultdict(list)
-    files = files_below(source) if source.is_dir() else [source]
-    for path in files:
-        kind = _kind(path, sure=source.is_file())
-        if kind is not None:
-            found[kind].append(path)
-    named = names_files(source) if source.is_dir() else []
+def _annotations(source: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
+    """The files with annotations in ``source`` by format, also of other tools, and the files that may be some.
+
+    InvalidInput for a broken XML, JSON or YAML file: it may hold labels.
+    """
+    found: defaultdict[str, list[Path]] = defaultdict(list)
+    others: defaultdict[str, list[Path]] = defaultdict(list)
+    try:
+        for path in files_in(source, below=True) if source.is_dir() else [source]:
+            suffix = path.suffix.lower()
+            kind = _kind(path)
+            if kind:
+                found[kind].append(path)
+            elif suffix in (".xml", ".json", ".csv", ".tfrecord", ".jsonl", ".ndjson"):
+                others[f"another kind ({suffix})"].append(path)
+        named = names_files(source) if source.is_dir() else []
+    except InvalidInput as error:
+        raise InvalidInput(f"{error}; it may hold labels: repair it, or take it out of the folder") from None
     if source.is_file() and (source.name in NAME_LISTS or source.suffix in (".yaml", ".yml")):
         named = [source]
     if named:
         found["yolo"] = named
-    return dict(found)
+    return dict(found), dict(others)
 
 
-def _kind(path: Path, sure: bool) -> Format | None:
-    """The format of an XML or JSON file, None for another file; a broken one is an error if it is ``sure`` to be wanted."""
-    try:
-        if path.suffix.lower() == ".xml":
-            return _ROOTS.get(read_xml(path).tag)
-        if path.suffix.lower() == ".json":
-            content = read_json(path)
-            if isinstance(content, list):
-                return "label-studio" if content and all(isinstance(one, dict) for one in content) else None
-            return (
-                "coco"
-                if isinstance(content, dict) and {"images", "annotations", "categories"} <= set(content)
-                else None
-            )
-    except InvalidInput:
-        if sure or path.suffix.lower() == ".xml":
-            raise
-    return None
+def _kind(path: Path) -> str:
+    """The format of an XML or JSON file, "" for another file; InvalidInput for a broken one."""
+    if path.suffix.lower() == ".xml":
+        return _ROOTS.get(read_xml(path).tag, "")
+    if path.suffix.lower() != ".json":
+        return ""
+    content = read_json(path)
+    if isinstance(content, list):
+        tasks = content and all(isinstance(one, dict) for one in content)
+        if tasks and all({"image", "annotations"} == set(one) for one in content):
+            return "CreateML"
+        if tasks and all({"image_id", "bbox"} <= set(one) for one in content):
+            return "detections in COCO's format of results"
+        return "label-studio" if tasks else ""
+    if not isinstance(content, dict):
+        return ""
+    if {"images", "annotations", "categories"} <= set(content):
+        return "coco"
+    values = [one for one in content.values() if isinstance(one, dict)]
+    if values and all({"filename", "regions"} <= set(one) for one in values):
+        return "VGG Image Annotator"
+    return next((name for name, keys in _FOREIGN.items() if set(keys) <= set(content)), "")
 
 
 def _single(files: Sequence[Path]) -> Path:
     """The file with the names of the classes: the YAML file before a list."""
     described = [path for path in files if path.name not in NAME_LISTS]
     chosen = described or list(files)
-    if len(chosen) > 1:
+    if len({read_bytes(path, MIB) for path in chosen}) > 1:
         raise InvalidInput(
             f"{chosen[0]} and {chosen[1]} both name classes; give the one that counts as SOURCE"
         )

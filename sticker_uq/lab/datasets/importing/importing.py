@@ -12,8 +12,16 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from sticker_uq.io.coco import EncodedScene, LabelledImage, box_fault, clipped, encode_picture, write_coco
-from sticker_uq.io.faults import Faults
+from sticker_uq.io.coco import (
+    EncodedScene,
+    LabelledImage,
+    box_fault,
+    clipped,
+    encode_picture,
+    with_objects,
+    write_coco,
+)
+from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import MOST_PICTURE, read_image_file
 from sticker_uq.io.outputs import whole_folder
@@ -21,7 +29,7 @@ from sticker_uq.io.reading import read_bytes
 from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, statistics_of
 from sticker_uq.lab.datasets.consecutive import LIKE, consecutive_pairs
 from sticker_uq.lab.datasets.importing.grouping import PARTS, joined, members, names_by_pattern, split_groups
-from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture
+from sticker_uq.lab.datasets.importing.labelled_picture import Corners, NamedPicture
 from sticker_uq.lab.datasets.importing.orientation import (
     Frame,
     labelled_as_stored,
@@ -75,21 +83,27 @@ def upright(
     repair: bool = False,
     progress: Callable[[], None] = lambda: None,
     faults: Faults | None = None,
+    counts: LabelCounts | None = None,
+    crowd_is_object: bool = False,
 ) -> tuple[list[UprightPicture], list[str]]:
     """All imported ``pictures`` read once, boxes in the orientation as shown, and what was repaired, one line each.
 
     ``labels`` has the class of each name, None to leave it out; names of pictures are relative to ``root``. With ``repair`` boxes
     are clipped to their picture, and left out when nothing of them is inside, and so are pictures that cannot be decoded. Raises
-    InvalidInput with all faults, those of the annotations in ``faults`` first, and when no picture is left.
+    InvalidInput with all faults, those of the annotations in ``faults`` first, and when no picture is left. ``counts`` is told
+    what became of the objects. ``crowd_is_object``: a region of several objects counts as one object.
     """
+    counts = LabelCounts() if counts is None else counts
     faults = faults or Faults(str(root))
     changes, found = list[str](), list[UprightPicture]()
-    repairs = _Repairs(faults, changes if repair else None)
+    repairs = _Repairs(faults, changes if repair else None, counts, crowd_is_object)
     for number, picture in enumerate(pictures):
         with faults.collected():
             pixels = repairs.pixels(picture.path)
             if pixels is not None:
                 found.append(_upright(picture, pixels, number, root, labels, frame, repairs))
+            else:
+                counts.left_out["with a picture that cannot be read"] += len(picture.objects)
         progress()
     faults.refuse()
     if not found:
@@ -112,6 +126,8 @@ class _Repairs:
 
     faults: Faults
     changes: list[str] | None
+    counts: LabelCounts
+    crowd_is_object: bool
 
     def pixels(self, path: Path) -> _Pixels | None:
         """The picture at ``path``, None for one that cannot be decoded."""
@@ -128,7 +144,7 @@ class _Repairs:
                 self.changes.append(f"{error}: picture left out, with its labels")
             return None
 
-    def inside(self, box: Sequence[float], size: tuple[int, int], where: str) -> tuple[float, ...] | None:
+    def inside(self, box: Sequence[float], size: tuple[int, int], where: str) -> Corners | None:
         x1, y1, x2, y2 = box
         coco = [x1, y1, x2 - x1, y2 - y1]
         fault = box_fault(coco, *size)
@@ -139,6 +155,7 @@ class _Repairs:
             self.faults.add(f"{where}: {fault}", _HINT)
         else:
             self.changes.append(f"{where}: {'left out' if within is None else 'clipped'}: {fault}")
+            self.counts.left_out["outside its picture or without area"] += within is None
         return within
 
 
@@ -162,26 +179,25 @@ def _upright(
             f"{picture.path}: its EXIF orientation {orientation} cannot be applied; turn the picture itself"
         )
     drawn_on = stored if as_stored else size
-    scale = drawn_on if picture.size is None else (1, 1)
-    kept, classes = [], []
+    scale = drawn_on if picture.fractions else (1, 1)
+    objects, crowd = [], []
     for one in picture.objects:
         label = labels[one.name]
         if label is None:
+            repairs.counts.ignored[one.name] += 1
+            continue
+        if one.fault:
+            repairs.faults.add(one.fault)
             continue
         x1, y1, x2, y2 = one.box
         box = (x1 * scale[0], y1 * scale[1], x2 * scale[0], y2 * scale[1])
         within = repairs.inside(shown_box(orientation, stored, box) if as_stored else box, size, one.where)
         if within is not None:
-            kept.append(within)
-            classes.append(int(label))
-    item = LabelledImage(
-        path=picture.path,
-        image_id=number,
-        width=size[0],
-        height=size[1],
-        boxes=np.asarray(kept, np.float32).reshape(-1, 4),
-        labels=np.asarray(classes, np.int64),
-    )
+            several = one.crowd and not repairs.crowd_is_object
+            (crowd if several else objects).append((within, int(label)))
+            repairs.counts.difficult += one.difficult
+    empty = LabelledImage(picture.path, number, *size, np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
+    item = with_objects(empty, objects, crowd)
     inside = root in picture.path.parents
     name = (picture.path.relative_to(root) if inside else Path(picture.path.name)).as_posix()
     return UprightPicture(name, statistics_of(item, image), orientation != 1)
@@ -235,7 +251,11 @@ def grouped(
 
 
 def _objects(item: LabelledImage) -> list[tuple[float, ...]]:
-    return sorted((*box, label) for box, label in zip(item.boxes.tolist(), item.labels.tolist(), strict=True))
+    boxes, labels = (
+        np.concatenate(pair).tolist() for pair in ((item.boxes, item.crowd), (item.labels, item.crowd_labels))
+    )
+    crowd = [False] * len(item.labels) + [True] * len(item.crowd_labels)
+    return sorted((*box, label, several) for box, label, several in zip(boxes, labels, crowd, strict=True))
 
 
 def write_import(
@@ -252,7 +272,7 @@ def write_import(
     """
     parts = {"": list(range(len(data.pictures)))}
     if shares is not None:
-        clean = [not (one.labelled.labels == ObjectClass.STICKER).any() for one in data.pictures]
+        clean = [not one.labelled.shows_sticker for one in data.pictures]
         chosen = split_groups(data.groups, shares, seed, clean)
         parts = {
             name: [index for index, part in enumerate(chosen) if part == number]
@@ -290,5 +310,7 @@ def _encoded(data: Grouped, index: int, progress: Callable[[], None]) -> Encoded
         height=item.height,
         boxes=item.boxes,
         labels=item.labels,
+        crowd=item.crowd,
+        crowd_labels=item.crowd_labels,
         image_fields={"source_name": one.name, **laptop},
     )

@@ -5,29 +5,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from sticker_uq.io.faults import Faults
+from sticker_uq.io.faults import Faults, LabelCounts
+from sticker_uq.io.images import PICTURE_SUFFIXES
 from sticker_uq.io.reading import read_json, shown
-from sticker_uq.io.sources import PICTURE_SUFFIXES
 from sticker_uq.lab.datasets.importing.labelled_picture import (
     Corners,
-    NamedObject,
     NamedPicture,
     PictureFinder,
     bounding,
     class_name,
+    named_object,
     number,
     side,
 )
 from sticker_uq.scene import InvalidInput
 
 _PREFIX = 9  # Label Studio puts eight hex digits and a hyphen before the name of an upload
+_UNREADABLE = (
+    "the box of such a region is not read: draw a rectangle or a polygon in Label Studio (SAM can make rectangles), or leave its "
+    "class out with --ignore"
+)
+_GEOMETRY = ("x", "points", "radiusX", "rle", "vertices", "imageDataURL", "sequence")
+"""Keys of a region that is a shape."""
+_ABOUT_SHAPES = (
+    "choices", "taxonomy", "textarea", "text", "rating", "number", "datetime", "pairwise", "relation", "ranker"
+)  # fmt: skip
+"""What is said about a picture or a shape, and is no shape. A region of a shape repeats the geometry."""
 
 
-def read_label_studio(files: Sequence[Path], finder: PictureFinder, faults: Faults) -> list[NamedPicture]:
+def read_label_studio(
+    files: Sequence[Path], finder: PictureFinder, faults: Faults, counts: LabelCounts
+) -> list[NamedPicture]:
     """The pictures of the JSON ``files`` that were annotated; tasks that nobody finished are left out.
 
     Of several annotations the one marked as ground truth counts, else the last.
@@ -40,25 +53,23 @@ def read_label_studio(files: Sequence[Path], finder: PictureFinder, faults: Faul
         for index, task in enumerate(tasks, 1):
             with faults.collected():
                 where = f"{path}: task {shown(task.get('id', index))}"
-                results = _results(task, where)
+                results = _results(task, where, counts)
                 if results is not None:
-                    found.append(_picture(path, where, task, results, finder))
+                    counts.pictures += 1
+                    found.append(_picture(path, where, task, _shapes(results, where, counts), finder))
+                else:
+                    counts.note("tasks that nobody finished", [where])
     return found
 
 
-def _results(task: Mapping[str, Any], where: str) -> list[Mapping[str, Any]] | None:
-    """The marked regions of a task, None when nobody annotated it."""
+def _results(task: Mapping[str, Any], where: str, counts: LabelCounts) -> list[Mapping[str, Any]] | None:
+    """The results of a task, None when nobody annotated it."""
     if "annotations" not in task:
-        if "data" in task:
+        lists = [value for value in task.values() if isinstance(value, list) and value]
+        regions = [one for value in lists if all(isinstance(one, dict) for one in value) for one in value]
+        if "data" in task or not regions:
             return None
-        chosen = next(
-            (v for v in task.values() if isinstance(v, list) and v and isinstance(v[0], dict)), None
-        )
-        return (
-            None
-            if chosen is None
-            else _regions([{"value": one, **one} for one in chosen if isinstance(one, dict)], where)
-        )
+        return [{"value": one, **one} for one in regions]
     annotations = task["annotations"]
     if not isinstance(annotations, list) or not all(isinstance(one, dict) for one in annotations):
         raise InvalidInput(f"{where}: annotations {shown(annotations)}: expected a list")
@@ -66,53 +77,100 @@ def _results(task: Mapping[str, Any], where: str) -> list[Mapping[str, Any]] | N
     if not usable:
         return None
     best = next((one for one in usable if one.get("ground_truth")), usable[-1])
-    return _regions(best.get("result"), where)
-
-
-def _regions(results: Any, where: str) -> list[Mapping[str, Any]]:
+    counts.note("annotations of a task beside the one that counts", [where] * (len(usable) - 1))
+    results = best.get("result")
     if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
         raise InvalidInput(f"{where}: result {shown(results)}: expected a list of regions")
-    return [
-        one for one in results if isinstance(one.get("value"), dict) and _labels(one["value"]) is not None
-    ]
+    return results
 
 
-def _labels(value: Mapping[str, Any]) -> Any:
-    kinds = ("rectanglelabels", "polygonlabels", "ellipselabels", "labels")
-    return next((value[kind] for kind in kinds if kind in value), None)
+def _shapes(
+    results: Sequence[Mapping[str, Any]], where: str, counts: LabelCounts
+) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """The shapes of a task: where each stands, its class, and its region.
+
+    Controls of their own for shape and label write two regions with the same id. Raises InvalidInput for a shape without a label.
+    """
+    shapes: dict[object, tuple[str, list[object], Mapping[str, Any]]] = {}
+    for index, region in enumerate(results, 1):
+        value, kind = region.get("value"), region.get("type")
+        if not isinstance(value, dict) or kind in _ABOUT_SHAPES:
+            counts.note("choices, texts and relations", [f"{where}: region {index}"])
+            continue
+        labels = next((value[key] for key in value if key == "labels" or key.endswith("labels")), None)
+        spans = labels is None and any(key in value for key in _ABOUT_SHAPES)
+        if spans or not (any(key in value for key in _GEOMETRY) or _is_drawn(kind)):
+            counts.note("choices, texts and relations", [f"{where}: region {index}"])
+            continue
+        given = labels if isinstance(labels, list) else [] if labels is None else [labels]
+        key = (
+            (region.get("id"), *(shown(value.get(part)) for part in ("x", "y", "points")))
+            if "id" in region
+            else index
+        )
+        place, known, first = shapes.get(key, (f"{where}: region {index}", [], region))
+        if known and given:  # ids are copied by some converters
+            key, place, known, first = index, f"{where}: region {index}", [], region
+        shapes[key] = place, [*known, *given], first
+    counts.objects += len(shapes)
+    for place, labels, region in shapes.values():
+        if len(labels) != 1:
+            kind = region.get("type", "region")
+            raise InvalidInput(
+                f"{place}: {shown(kind)} with labels {shown(labels)}: expected a single one; label it or delete it"
+            )
+    return [(place, class_name(labels[0], place), region) for place, labels, region in shapes.values()]
+
+
+def _is_drawn(kind: object) -> bool:
+    return isinstance(kind, str) and kind.removesuffix("labels") in (
+        "rectangle", "polygon", "ellipse", "brush", "bitmask", "keypoint", "vector", "videorectangle"
+    )  # fmt: skip
 
 
 def _picture(
     path: Path,
     where: str,
     task: Mapping[str, Any],
-    regions: Sequence[Mapping[str, Any]],
+    shapes: Sequence[tuple[str, str, Mapping[str, Any]]],
     finder: PictureFinder,
 ) -> NamedPicture:
     picture = _found(_picture_name(task, where), path, finder)
     sizes = {
-        (region.get("original_width"), region.get("original_height")) for region in regions if _plain(region)
+        (region.get("original_width"), region.get("original_height"))
+        for _, _, region in shapes
+        if _plain(region)
     }
-    if len(sizes) != bool(regions):
+    if len(sizes) != bool(shapes):
         raise InvalidInput(
             f"{where}: original_width and original_height {shown(sizes)}: expected the same of every region"
         )
     size = next(
         ((side(w, f"{where}: original_width"), side(h, f"{where}: original_height")) for w, h in sizes), None
     )
-    objects = []
-    for index, region in enumerate(regions, 1):
-        place = f"{where}: region {index}"
-        labels = _labels(region["value"])
-        if not isinstance(labels, list) or len(labels) != 1:
-            raise InvalidInput(f"{place}: labels {shown(labels)}: expected a single one")
-        if region.get("image_rotation"):
-            raise InvalidInput(
-                f"{place}: image_rotation {shown(region['image_rotation'])}: expected 0; turn the picture itself"
-            )
-        assert size is not None
-        objects.append(NamedObject(class_name(labels[0], place), _box(region["value"], size, place), place))
-    return NamedPicture(picture, size, tuple(objects))
+    objects = tuple(
+        named_object(name, place, partial(_shape, region, size or (0, 0), place))
+        for place, name, region in shapes
+    )
+    return NamedPicture(picture, size, objects)
+
+
+def _shape(region: Mapping[str, Any], size: tuple[int, int], where: str) -> Corners:
+    value, kind = region["value"], region.get("type")
+    if region.get("image_rotation"):
+        raise InvalidInput(
+            f"{where}: image_rotation {shown(region['image_rotation'])}: expected 0; turn the picture itself"
+        )
+    drawn = str(kind).removesuffix("labels")
+    point = (
+        drawn == "keypoint"
+        or "keypointlabels" in value
+        or not ("width" in value or "radiusX" in value or "points" in value)
+    )
+    if drawn in ("brush", "bitmask", "vector", "videorectangle") or point:
+        named = kind or next((key for key in value if key.endswith("labels")), "region")
+        raise InvalidInput(f"{where}: {shown(named)}: {_UNREADABLE}")
+    return _box(value, size, where)
 
 
 def _plain(region: Mapping[str, Any]) -> bool:

@@ -3,42 +3,57 @@
 
 from __future__ import annotations
 
-import os
+import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sticker_uq.io.coco import LONGEST
+from sticker_uq.io.images import PICTURE_SUFFIXES, picture_files
 from sticker_uq.io.reading import shown
-from sticker_uq.io.sources import PICTURE_SUFFIXES
 from sticker_uq.scene import InvalidInput
 
 Corners = tuple[float, float, float, float]
-MOST_FILES = 1_000_000
-"""Files below a folder that is searched."""
 
 
 @dataclass(frozen=True)
 class NamedObject:
-    """An object: the name of its class, its box x1, y1, x2, y2, and where it stands in its file, for messages."""
+    """An object: the name of its class, its box x1, y1, x2, y2, and where it stands in its file, for messages.
+
+    ``fault``: why it has no box; an error unless its class is ignored. ``crowd``: a region of several objects.
+    """
 
     name: str
     box: Corners
     where: str
+    fault: str = ""
+    crowd: bool = False
+    difficult: bool = False
+
+
+def named_object(
+    name: str, where: str, box: Callable[[], Corners], crowd: bool = False, difficult: bool = False
+) -> NamedObject:
+    """The object of class ``name``, with what ``box`` returns, or the InvalidInput that it raises as its fault."""
+    try:
+        return NamedObject(name, box(), where, "", crowd, difficult)
+    except InvalidInput as error:
+        return NamedObject(name, (0, 0, 0, 0), where, str(error), crowd, difficult)
 
 
 @dataclass(frozen=True)
 class NamedPicture:
     """A picture with its objects, as a labelling tool describes it.
 
-    ``size`` is its width and height in px as labelled, and boxes are in these pixels; None when the format does not say it: boxes
-    are then fractions of width and height, 0..1.
+    ``size`` is its width and height in px as labelled, None when the annotations do not say it. Boxes are in pixels, or
+    ``fractions`` of width and height, 0..1.
     """
 
     path: Path
     size: tuple[int, int] | None
     objects: tuple[NamedObject, ...]
+    fractions: bool = False
 
 
 class PictureFinder:
@@ -49,10 +64,10 @@ class PictureFinder:
         self._named: defaultdict[str, list[Path]] = defaultdict(list)
         known = set[Path]()
         for root in self._roots:
-            for path in files_below(root):
-                if path.suffix.lower() in PICTURE_SUFFIXES and path.resolve() not in known:
+            for path in picture_files(root, below=True):
+                if path.resolve() not in known:
                     known.add(path.resolve())
-                    self._named[path.name].append(path)
+                    self._named[_key(path.name)].append(path)
 
     @property
     def pictures(self) -> list[Path]:
@@ -66,10 +81,11 @@ class PictureFinder:
         InvalidInput when there is none, or no single best one.
         """
         parts = PurePosixPath(name.replace("\\", "/")).parts
-        candidates = self._named.get(parts[-1], []) if parts else []
+        candidates = self._named.get(_key(parts[-1]), []) if parts else []
+        candidates = [path for path in candidates if path.name == parts[-1]] or candidates
         if parts and not candidates and not parts[-1].lower().endswith(PICTURE_SUFFIXES):
             candidates = [
-                path for suffix in PICTURE_SUFFIXES for path in self._named.get(parts[-1] + suffix, [])
+                path for suffix in PICTURE_SUFFIXES for path in self._named.get(_key(parts[-1] + suffix), [])
             ]
         if not candidates:
             listed = ", ".join(map(str, self._roots)) or "any folder"
@@ -83,15 +99,9 @@ class PictureFinder:
         return best[0]
 
 
-def files_below(root: Path) -> list[Path]:
-    """The files to import below ``root``, by name, without hidden ones; InvalidInput for more than :data:`MOST_FILES`."""
-    found: list[Path] = []
-    for folder, inner, files in os.walk(root):  # does not follow links to folders, which may form a circle
-        inner[:] = sorted(name for name in inner if not name.startswith((".", "__MACOSX")))
-        found += [Path(folder, name) for name in sorted(files) if not name.startswith(".")]
-        if len(found) > MOST_FILES:
-            raise InvalidInput(f"{root}: has more than {MOST_FILES} files; expected the folder of a data set")
-    return found
+def _key(name: str) -> str:
+    """What a name of a file is in file systems that ignore case (Windows) or compose letters in another way (macOS)."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def bounding(points: Iterable[tuple[float, float]]) -> Corners:

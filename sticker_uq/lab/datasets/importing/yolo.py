@@ -4,67 +4,118 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-from sticker_uq.io.faults import Faults
+from sticker_uq.io.faults import Faults, LabelCounts
+from sticker_uq.io.files import files_in
 from sticker_uq.io.reading import MIB, read_text, read_yaml, shown
 from sticker_uq.lab.datasets.importing.labelled_picture import (
+    Corners,
     NamedObject,
     NamedPicture,
     PictureFinder,
     bounding,
-    files_below,
+    named_object,
     number,
 )
 from sticker_uq.scene import InvalidInput
 
 NAME_LISTS = ("classes.txt", "obj.names")
 _MOST = 16 * MIB
+_YAML = (".yaml", ".yml")
 
 
-def read_yolo(names_file: Path, finder: PictureFinder, faults: Faults) -> list[NamedPicture]:
+def read_yolo(
+    names_file: Path, root: Path, finder: PictureFinder, faults: Faults, counts: LabelCounts
+) -> list[NamedPicture]:
     """The pictures that have a label file; the names of the classes are in ``names_file``, YAML or one name a line.
 
     A label file lies beside its picture, or in ``labels`` where that has ``images`` in its path. A picture without one was not
-    labelled and is left out; with an empty one it shows no object. Of polygons the box around them is taken.
+    labelled and is left out; with an empty one it shows no object. Of polygons the box around them is taken. A label file below
+    ``root`` that belongs to no picture is a fault.
     """
-    names = _class_names(names_file)
+    names, points = _class_names(names_file)
     found = []
+    used: dict[Path, Path] = {}
+    unlabelled = []
     for picture in finder.pictures:
         labels = _labels_of(picture)
-        if labels is not None:
+        if labels is None:
+            unlabelled.append(picture)
+        elif (other := used.setdefault(labels.resolve(), picture)) != picture:
+            faults.add(f"{labels}: belongs to {other} and to {picture}; give each picture a name of its own")
+        else:
             with faults.collected():
-                found.append(NamedPicture(picture, None, _objects(labels, names)))
+                lines = _lines(labels)
+                counts.objects += len(lines)
+                objects = tuple(
+                    _object(f"{labels}: line {number}", words, names, points) for number, words in lines
+                )
+                found.append(NamedPicture(picture, None, objects, fractions=True))
+    counts.pictures += len(used)
+    counts.note("pictures without a label file", unlabelled)
+    folders = {path.parent for path in used}
+    for path in files_in(root, below=True):
+        left = path.suffix.lower() == ".txt" and path.name not in NAME_LISTS and path.resolve() not in used
+        if left and (
+            path.resolve().parent in folders or "labels" in map(str.lower, path.relative_to(root).parts)
+        ):
+            with faults.collected():
+                _leftover(path, counts)
     return found
 
 
+def _leftover(path: Path, counts: LabelCounts) -> None:
+    """Raise InvalidInput for a label file without a picture; a text of another kind and an empty file are noted."""
+    labels = [words for _, words in _lines(path) if len(words) > 4 and all(map(_is_number, words[1:5]))]
+    if labels:
+        raise InvalidInput(
+            f"{path}: has {len(labels)} labels, but there is no picture for it; give the folder of the pictures with --images, "
+            "or remove it"
+        )
+    counts.note("text files that belong to no picture", [path])
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return abs(float(word)) < float("inf")
+    except ValueError:
+        return False
+
+
 def names_files(root: Path) -> list[Path]:
-    """The files below ``root`` that may name the classes of a YOLO data set."""
+    """The files below ``root`` that may name the classes of a YOLO data set; InvalidInput for a YAML file that is broken."""
     return [
         path
-        for path in files_below(root)
-        if path.name in NAME_LISTS or (path.suffix in (".yaml", ".yml") and _has_names(path))
+        for path in files_in(root, below=True)
+        if path.name in NAME_LISTS or (path.suffix.lower() in _YAML and _has_names(path))
     ]
 
 
 def _has_names(path: Path) -> bool:
-    try:
-        content = read_yaml(path)
-    except InvalidInput:
-        return False
+    content = read_yaml(path)
     return isinstance(content, dict) and isinstance(content.get("names"), (list, dict))
 
 
-def _class_names(path: Path) -> Mapping[int, str]:
-    if path.suffix not in (".yaml", ".yml"):
-        return dict(enumerate(line.strip() for line in read_text(path, _MOST).splitlines()))
+def _class_names(path: Path) -> tuple[Mapping[int, str], int]:
+    """The names of the classes by number, and the values of the key points of each object, 0 without."""
+    if path.suffix.lower() not in _YAML:
+        return dict(enumerate(line.strip() for line in read_text(path, _MOST).splitlines())), 0
     content = read_yaml(path)
-    names = content.get("names") if isinstance(content, dict) else None
+    names, shape = (content.get(key) if isinstance(content, dict) else None for key in ("names", "kpt_shape"))
     if isinstance(names, list):
         names = dict(enumerate(names))
     if not isinstance(names, dict) or not all(type(key) is int for key in names):
         raise InvalidInput(f"{path}: names {shown(names)}: expected a list of the names of the classes")
-    return {key: str(name).strip() for key, name in names.items()}
+    given = (
+        shape
+        if isinstance(shape, list) and len(shape) == 2 and all(type(one) is int for one in shape)
+        else [0, 0]
+    )
+    if shape is not None and given is not shape:
+        raise InvalidInput(f"{path}: kpt_shape {shown(shape)}: expected two integers")
+    return {key: str(name).strip() for key, name in names.items()}, given[0] * given[1]
 
 
 def _labels_of(picture: Path) -> Path | None:
@@ -72,33 +123,37 @@ def _labels_of(picture: Path) -> Path | None:
     parts = list(picture.with_suffix(".txt").parts)
     candidates = [picture.with_suffix(".txt")]
     for index in reversed(range(len(parts) - 1)):
-        if parts[index] == "images":
-            candidates.append(Path(*parts[:index], "labels", *parts[index + 1 :]))
+        if parts[index].lower() == "images":
+            candidates += [Path(*parts[:index], name, *parts[index + 1 :]) for name in ("labels", "Labels")]
             break
     return next((path for path in candidates if path.is_file() and path.name not in NAME_LISTS), None)
 
 
-def _objects(path: Path, names: Mapping[int, str]) -> tuple[NamedObject, ...]:
-    found = []
-    for index, line in enumerate(read_text(path, _MOST).splitlines(), 1):
-        words = line.split()
-        if not words:
-            continue
-        where = f"{path}: line {index}"
-        if len(words) != 5 and (len(words) < 7 or len(words) % 2 == 0):
-            raise InvalidInput(
-                f"{where}: {len(words)} values: expected CLASS X Y WIDTH HEIGHT, or CLASS and the points of a polygon"
-            )
-        kind = int(words[0]) if words[0].isdecimal() and len(words[0]) < 10 else -1
-        if kind not in names:
-            raise InvalidInput(
-                f"{where}: class {shown(words[0])}: expected one of 0 to {max(names, default=-1)}"
-            )
-        values = [number(word, f"{where}: value") for word in words[1:]]
-        if len(values) == 4:
-            x, y, width, height = values
-            box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-        else:
-            box = bounding(zip(values[::2], values[1::2], strict=True))
-        found.append(NamedObject(names[kind], box, where))
-    return tuple(found)
+def _lines(path: Path) -> list[tuple[int, list[str]]]:
+    """The words of the lines that are not empty, with the number of the line."""
+    lines = ((number, line.split()) for number, line in enumerate(read_text(path, _MOST).splitlines(), 1))
+    return [(number, words) for number, words in lines if words]
+
+
+def _object(where: str, words: list[str], names: Mapping[int, str], points: int) -> NamedObject:
+    whole = words[0].removesuffix(".0")  # some exporters write all numbers as floats
+    kind = int(whole) if whole.isdecimal() and len(whole) < 10 else -1
+    if kind not in names:
+        raise InvalidInput(f"{where}: class {shown(words[0])}: expected one of 0 to {max(names, default=-1)}")
+    return named_object(names[kind], where, partial(_box, where, words[1:], points))
+
+
+def _box(where: str, words: list[str], points: int) -> Corners:
+    count = len(words) + 1
+    if points and len(words) == 4 + points:
+        words = words[:4]
+    if len(words) != 4 and (points or len(words) < 6 or len(words) % 2):
+        confidence = "; a prediction with its confidence is no label" if len(words) == 5 else ""
+        raise InvalidInput(
+            f"{where}: {count} values: expected CLASS X Y WIDTH HEIGHT, or CLASS and the points of a polygon{confidence}"
+        )
+    values = [number(word, f"{where}: value") for word in words]
+    if len(values) == 4:
+        x, y, width, height = values
+        return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+    return bounding(zip(values[::2], values[1::2], strict=True))
