@@ -278,12 +278,11 @@ def _is_of_torch(file: Path) -> bool:
 
 def _refusal(file: Path, reason: str) -> str:
     """Why torch's restricted unpickler refused a file, and what to do."""
-    if not (
-        found := re.search(
-            r"(?:GLOBAL|[Uu]nsupported (?:global|class|operand)):? ?(?:GLOBAL )?([\w.]+)", reason
-        )
-    ):
-        return f"weights file {file} cannot be read as plain tensors: {printable(reason.splitlines()[0])}"
+    found = re.search(r"GLOBAL ([\w.]+)", reason)
+    if not found:
+        damaged = "Unsupported operand" in reason
+        said = "it is damaged, or no file of torch.save" if damaged else printable(reason.splitlines()[0])
+        return f"weights file {file} cannot be read as plain tensors: {said}"
     return (
         f"weights file {file} holds more than plain tensors ({found[1]}), which is not loaded, because it can run programs. "
         f"{_KEEP}\n  {_CONVERT.format(file=str(file), classes=CLASSES)}"

@@ -277,7 +277,7 @@ class Surprise:
 def test_never_runs_code_of_a_pth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "evil.pth"
     torch.save({"a": Surprise()}, path)
-    with pytest.raises(InvalidInput, match=r"evil\.pth holds more than plain tensors \(builtins\.print\)"):
+    with pytest.raises(InvalidInput, match=r"evil\.pth holds more than plain tensors \(print\)"):
         load_weights(path)
     assert capsys.readouterr().out == ""
 
