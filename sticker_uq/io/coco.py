@@ -398,7 +398,7 @@ def clipped(box: Sequence[float], width: int, height: int) -> Corners | None:
 
 def _area(corners: Corners) -> bool:
     """Whether a box has an area as it is stored, in 32 bits."""
-    x1, y1, x2, y2 = np.float32(corners)
+    x1, y1, x2, y2 = np.asarray(corners, np.float32)
     return bool(x2 > x1 and y2 > y1)
 
 

@@ -180,7 +180,7 @@ def _upright(
         )
     drawn_on = stored if as_stored else size
     scale = drawn_on if picture.fractions else (1, 1)
-    objects, crowd = [], []
+    objects, crowd = list[tuple[Corners, int]](), list[tuple[Corners, int]]()
     for one in picture.objects:
         label = labels[one.name]
         if label is None:

@@ -20,13 +20,11 @@ def read_xml(path: Path) -> Element:
     """The root of the XML annotation file at ``path``; raises InvalidInput for one that is too long, broken or has a document
     type.
     """
-    content: bytes | str = read_bytes(path, MOST_XML)
+    data = read_bytes(path, MOST_XML)
     try:
-        if encoding := marked_encoding(
-            content
-        ):  # what a program re-encoded still declares the encoding of before
-            content = content.decode(encoding)
-        return fromstring(content, forbid_dtd=True)
+        # what a program re-encoded still declares the encoding of before
+        encoding = marked_encoding(data)
+        return fromstring(data.decode(encoding) if encoding else data, forbid_dtd=True)
     except DefusedXmlException as error:
         raise InvalidInput(f"{path}: has a document type or entities, which are refused ({error})") from None
     except (ParseError, ValueError, LookupError) as error:  # LookupError: an encoding that does not exist
