@@ -230,7 +230,7 @@ def parse_annotations(path: Path, document: Mapping[str, Any], *, crowd: bool = 
         faults.add(f"annotation {first}: {fault}" + (f" (in {count} annotations)" if count > 1 else ""))
     if crowds and not crowd:
         faults.add(
-            f"{crowds} regions are marked as crowd (iscrowd 1), in which objects cannot be told apart: only train and evaluate "
+            f"{crowds} regions are marked as crowd (iscrowd 1), which hold several objects: only train and evaluate "
             "take them; label every object, or, where each region is one object (CVAT marks every mask so), set iscrowd to 0, "
             "for example with `dataset import --crowd object`"
         )
