@@ -6,8 +6,9 @@ Without ROS, so that machines with and without launch start the same nodes in th
 
 from __future__ import annotations
 
+import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,14 +17,27 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sticker_uq.cell.bundle import Bundle
+from sticker_uq.cell.detector_settings import DetectorNodeSettings
+from sticker_uq.cell.image_source_settings import ImageSourceSettings
+from sticker_uq.cell.recorder_settings import RecorderSettings
+from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.geometry.simulated_cell import SIMULATED_GEOMETRY
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.parameter_files import is_shared, read_sections, refuse_unknown
 from sticker_uq.io.share import PACKAGE, share_folder
 from sticker_uq.scene import InvalidInput
 
 SUPERVISOR = "supervisor"
 PARTS = ("model", "weights", "policy", "dropout_rate", "passes")
 """Options that a bundle takes the place of."""
+NODE_SETTINGS: dict[str, type[BaseModel]] = {
+    "detector": DetectorNodeSettings,
+    SUPERVISOR: SupervisorNodeSettings,
+    "image_source": ImageSourceSettings,
+    "recorder": RecorderSettings,
+}
+NODES = (*NODE_SETTINGS, "console", "cell_sim")
+"""Names of the nodes of a cell. What console and simulation accept is known above this package."""
 LIFECYCLE_NODES = ("detector", SUPERVISOR)
 IMAGE_SOURCE = "image_source"
 
@@ -185,6 +199,26 @@ class ProcessSpec:
         return path
 
 
+def check_parameter_file(path: Path, own: Collection[str] = ()) -> None:
+    """Raise InvalidInput for a section of a cell's parameter file that is for no node of it, and for a parameter in a section for
+    all nodes that none of them knows; ``own``: parameters of the node that asks.
+    """
+    known = {*own, *(name for model in NODE_SETTINGS.values() for name in model.model_fields)}
+    for pattern, values in read_sections(path):
+        last = pattern.rpartition("/")[2]
+        if is_shared(pattern):
+            # those of the others, simulation and page, are known to their nodes only
+            resembling = [name for name in values if difflib.get_close_matches(name, known, 1, 0.8)]
+            refuse_unknown(resembling, sorted(known), path)
+        elif last not in NODES:
+            nearest = difflib.get_close_matches(last, NODES, 1)
+            raise InvalidInput(
+                f"parameter file {path}: {pattern} is for no node of the cell; "
+                f"{f'did you mean /**/{nearest[0]}? ' if nearest else ''}"
+                f"These would match: {', '.join(f'/**/{name}' for name in NODES)}, /**; other nodes need a file of their own"
+            )
+
+
 def absolute_namespace(namespace: str) -> str:
     """A cell's ``namespace`` with exactly one leading slash and none at the end."""
     return "/" + namespace.strip("/")
@@ -320,7 +354,9 @@ def _process(
 
 def _params_file(options: CellOptions) -> Path:
     if options.params_file:
-        return existing_file(options.params_file, "params_file")
+        file = existing_file(options.params_file, "params_file")
+        check_parameter_file(file)
+        return file
     return share_folder() / "config" / "cell.yaml"
 
 

@@ -11,9 +11,7 @@ import typer
 from sticker_uq.cell import releases
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
-from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
-from sticker_uq.cli.options import field_options, output_folder, settings_options
-from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
+from sticker_uq.cli.options import field_options, output_folder, settings_options, supervisor_parameters
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
@@ -49,9 +47,7 @@ def create(
 
     The novelty network is the file NAME_novelty.safetensors beside the weights, or the packaged one for the packaged weights.
     """
-    supervisor = {} if params is None else read_parameters(params, "supervisor")
-    refuse_unknown(supervisor, list(SupervisorNodeSettings.model_fields), params)
-    _show(create_bundle(out, settings, policy, supervisor))
+    _show(create_bundle(out, settings, policy, supervisor_parameters(params)))
 
 
 @app.command()

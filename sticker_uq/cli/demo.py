@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from sticker_uq.cell.domain import free_domain, taken
-from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes
+from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes, check_parameter_file
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cli.demo_outcome import LAPTOP_COLUMNS, DemoOutcome, read_outcome
 from sticker_uq.cli.options import output_folder
@@ -26,7 +26,6 @@ from sticker_uq.cli.terminal import output
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import remove_earlier_result
-from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.share import share_folder
 
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
@@ -93,7 +92,7 @@ def command(
     policy_file = policy or share_folder() / "config" / "policy.yaml"
     Policy.load(policy_file)  # reports an invalid policy before anything is removed or started
     if params is not None:
-        read_parameters(params, "supervisor")
+        check_parameter_file(params)
     if domain is not None and taken(domain):
         raise typer.BadParameter(
             f"{domain}: somebody on this machine is in this ROS domain, whose arm would obey the demo's gate; "

@@ -18,8 +18,11 @@ from pydantic.fields import FieldInfo
 from rich.markup import escape
 
 from sticker_uq.cell.bundle import OF_THE_MACHINE, Bundle
+from sticker_uq.cell.processes import check_parameter_file
+from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.io.outputs import check_output_file, check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
+from sticker_uq.io.reading import shown
 from sticker_uq.io.setting_fields import expectation, kind_of, refusal
 from sticker_uq.scene import InvalidInput
 
@@ -97,7 +100,10 @@ def settings_options(
         @wraps(command)
         def run(params: Path | None = None, bundle: Path | None = None, **values: Any) -> Any:
             given = {name: values.pop(name) for name in model.model_fields}
-            from_file = {} if params is None else read_parameters(params, node)
+            if params is not None:
+                check_parameter_file(params)
+            known = (*model.model_fields, *also_known)
+            from_file = {} if params is None else read_parameters(params, node, known)
             settings = combine(model, from_file, given, params, also_known)
             loaded = loaded_bundle(bundle, given, params)
             if loaded is not None:
@@ -116,6 +122,16 @@ def settings_options(
         return _with_options(run, command, (argument, "params", "bundle"), [*files, *generated])
 
     return decorate
+
+
+def supervisor_parameters(params: Path | None) -> dict[str, Any]:
+    """What a command's ``--params`` gives to the supervisor, checked as the node does; nothing without a file."""
+    if params is None:
+        return {}
+    known = SupervisorNodeSettings.model_fields
+    values = read_parameters(params, "supervisor", known)
+    combine(SupervisorNodeSettings, values, {}, params)
+    return {name: value for name, value in values.items() if name in known}
 
 
 def loaded_bundle(folder: Path | None, given: Mapping[str, Any], params: Path | None) -> Bundle | None:
@@ -187,6 +203,15 @@ def combine(
     Raises InvalidInput naming the option or the parameter, its value and what was expected.
     """
     refuse_unknown(from_file, [*model.model_fields, *also_known], file)
+    for name, value in from_file.items():
+        info = model.model_fields.get(name)
+        kind = type(value) if info is None else kind_of(info)
+        if type(value) is not kind and (type(value), kind) != (
+            int,
+            float,
+        ):  # ROS 2 takes no 3.0 for an integer either
+            assert info is not None
+            raise InvalidInput(f"{file}: {name} = {shown(value)}: expected {expectation(info)}")
     options = {name: value for name, value in given.items() if value is not None}
     values = {name: value for name, value in from_file.items() if name in model.model_fields} | options
     try:

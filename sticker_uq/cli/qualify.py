@@ -15,15 +15,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
-from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
-from sticker_uq.cli.options import Jobs, RayAddress, checked, field_options, output_folder, settings_options
+from sticker_uq.cli.options import (
+    Jobs,
+    RayAddress,
+    checked,
+    field_options,
+    output_folder,
+    settings_options,
+    supervisor_parameters,
+)
 from sticker_uq.cli.terminal import stage_bars
 from sticker_uq.cli.train import stop_on_signal
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_output_folder
-from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
-from sticker_uq.io.setting_fields import validated
 from sticker_uq.lab.datasets.checking import NEAR
 from sticker_uq.lab.datasets.importing.grouping import shares_of
 from sticker_uq.lab.qualifying.qualification import (
@@ -135,9 +140,7 @@ def command(
     if work.absolute() == out.absolute() or out.absolute() in work.absolute().parents:
         raise InvalidInput(f"--work {work}: expected a folder outside of the bundle --out {out}")
     checked(TrainSettings, {**training, "data": (data,), "out": work})
-    supervisor = {} if params is None else read_parameters(params, "supervisor")
-    refuse_unknown(supervisor, list(SupervisorNodeSettings.model_fields), params)
-    validated(SupervisorNodeSettings, supervisor)
+    supervisor = supervisor_parameters(params)
     settings = QualifySettings(
         data=data,
         levels=Levels(alpha, beta, delta),

@@ -18,8 +18,7 @@ from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
-from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
-from sticker_uq.cli.options import RayAddress, output_folder, settings_options
+from sticker_uq.cli.options import RayAddress, output_folder, settings_options, supervisor_parameters
 from sticker_uq.cli.replay_job import ReplayJob, run_numbered
 from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.executors import executor
@@ -30,7 +29,6 @@ from sticker_uq.evaluation.replay.replay import ReplaySummary
 from sticker_uq.evaluation.replay.tables import table_writer
 from sticker_uq.gate import Policy
 from sticker_uq.io.outputs import check_output_folder
-from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.share import share_folder
 from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
@@ -246,8 +244,7 @@ def policy_of(file: Path | None, params: Path | None) -> Policy:
 
     Raises InvalidInput for a file that cannot be used.
     """
-    given = {} if params is None else read_parameters(params, "supervisor")
-    refuse_unknown(given, list(SupervisorNodeSettings.model_fields), params)
+    given = supervisor_parameters(params)
     return Policy.load(file or given.get("policy") or share_folder() / "config" / "policy.yaml")
 
 

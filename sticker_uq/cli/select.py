@@ -68,7 +68,7 @@ def command(
     if out is not None:
         values = parameters(found, ranking.candidates[0].model, chosen)
         with atomic_write(out, "w") as stream:
-            yaml.safe_dump({"detector": {"ros__parameters": values}}, stream, sort_keys=False)
+            yaml.safe_dump({"/**/detector": {"ros__parameters": values}}, stream, sort_keys=False)
         typer.echo(f"parameters of the detector: {out}")
 
 

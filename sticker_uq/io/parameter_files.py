@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from sticker_uq.io.reading import read_yaml, shown
 from sticker_uq.scene import InvalidInput
 
 _ROS_PARAMETERS = "ros__parameters"
-_EVERY_NODE = ("/**", "**", "/*", "*")
 _EVERY_NODES_OWN = ("use_sim_time", "autostart")
 
 
@@ -28,14 +28,47 @@ def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None
         raise InvalidInput(f"{f'{file}: ' if file else ''}unknown parameter {name}; {hint}")
 
 
-def read_parameters(path: Path, node: str) -> dict[str, Any]:
+def read_parameters(path: Path, node: str, known: Collection[str] | None = None) -> dict[str, Any]:
     """The parameters that the ROS 2 YAML file at `path` gives to `node`; empty when it has other nodes only.
 
-    Sections named ``/**`` apply to every node; a namespace before the node's name is ignored. Raises InvalidInput
-    when the file is missing or not a parameter file.
+    As in ROS 2, a section may be for one node (``/cell_1/detector``), for those of any namespace (``/**/detector``) or for all
+    (``/**``, ``/cell_1/**``), and a later one wins. Of the sections for all, names that are not `known` to the node are
+    another's. Raises InvalidInput when the file is missing or not a parameter file, and when it has sections for the node in
+    several namespaces that do not agree.
     """
-    content = read_yaml(path, f"parameter file {path}")
-    sections = list(_sections(content))
+    sections = read_sections(path)
+    found: dict[str, dict[str, Any]] = {}
+    for pattern, _ in sections:
+        place = _namespace(pattern, node)
+        if place is not None:
+            found[place] = {}
+    if len(found) > 1:  # "" stands for any namespace
+        found.pop("", None)
+    for place, values in found.items():
+        for pattern, section in sections:
+            if matches(pattern, _full(place, node)):
+                every = known is None or not is_shared(pattern)
+                values.update(
+                    {name: value for name, value in section.items() if every or name in (known or ())}
+                )
+    first = next(iter(found), "")
+    for place, values in found.items():
+        for name in sorted({*values, *found[first]}):
+            one, other = (of.get(name, "not set") for of in (found[first], values))
+            if one != other:
+                raise InvalidInput(
+                    f"parameter file {path}: {name} is {shown(one)} for {_full(first, node)} and {shown(other)} for "
+                    f"{_full(place, node)}: expected the parameters of one cell; leave the other's out"
+                )
+    return found.get(first, {})
+
+
+def read_sections(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The sections of the ROS 2 parameter file at `path` in order: for which nodes (``/**/detector``), and their parameters."""
+    sections = [
+        (f"/{name.lstrip('/')}", values)
+        for name, values in _sections(read_yaml(path, f"parameter file {path}"))
+    ]
     if not sections:
         raise InvalidInput(
             f"parameter file {path}: expected NODE: {_ROS_PARAMETERS}: NAME: VALUE, found no {_ROS_PARAMETERS}"
@@ -43,9 +76,33 @@ def read_parameters(path: Path, node: str) -> dict[str, Any]:
     nameless = next((name for _, values in sections for name in values if not isinstance(name, str)), "")
     if nameless != "":
         raise InvalidInput(f"parameter file {path}: {shown(nameless)}: expected the name of a parameter")
-    everywhere = [values for name, values in sections if name in _EVERY_NODE]
-    own = [values for name, values in sections if name.rsplit("/", 1)[-1] == node]
-    return {key: value for values in everywhere + own for key, value in values.items()}
+    return sections
+
+
+def is_shared(pattern: str) -> bool:
+    """Whether a section of a ROS 2 parameter file is for nodes of any name."""
+    return pattern.rpartition("/")[2] in ("*", "**")
+
+
+def matches(pattern: str, node: str) -> bool:
+    """Whether a section of a ROS 2 parameter file is for the node of the full name ``node``, by the rule of rclcpp and rclpy."""
+    expression = re.escape(pattern).replace(r"/\*\*", r"(/\w+)*").replace(r"/\*", r"(/\w+)")
+    return re.fullmatch(expression, node) is not None
+
+
+def _full(namespace: str, node: str) -> str:
+    return f"{namespace.rstrip('/')}/{node}"
+
+
+def _namespace(pattern: str, node: str) -> str | None:
+    """A namespace in which a section is for ``node``: "" if it is for every one, None if for none."""
+    *spaces, last = pattern.strip("/").split("/")
+    if last not in (node, "*", "**"):
+        return None
+    if not spaces and last == node:
+        return "/"
+    named = [space.replace("*", "any") for space in spaces if space != "**"]
+    return "/" + "/".join(named) if named else "" if "**" in (last, *spaces) else "/"
 
 
 def _sections(content: Any, prefix: str = "") -> Iterable[tuple[str, dict[str, Any]]]:

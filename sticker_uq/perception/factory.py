@@ -36,7 +36,7 @@ def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> Perc
 
     Raises InvalidInput for a file without any, with one that is not perception's, and with another device or number of threads.
     """
-    values = read_parameters(file, node)
+    values = read_parameters(file, node, PerceptionSettings.model_fields)
     refuse_unknown(values, list(PerceptionSettings.model_fields), file)
     if not values:
         raise InvalidInput(f"{file}: expected parameters of {node}, found none")

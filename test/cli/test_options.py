@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import pytest
 import typer
+import yaml
 from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
@@ -148,3 +149,70 @@ def test_a_file_about_other_nodes_gives_nothing(parameter_file):
 def test_a_file_that_is_no_parameter_file(parameter_file, text, message):
     with pytest.raises(InvalidInput, match=message):
         read_parameters(parameter_file(text), "detector")
+
+
+def at(*places, **values):
+    return {place: {"ros__parameters": {"passes": n + 3} | values} for n, place in enumerate(places)}
+
+
+@pytest.mark.parametrize(
+    ("content", "passes"),
+    [
+        (at("/cell_1/**"), 3),
+        (at("/cell_1/*"), 3),
+        (at("/*/detector"), 3),
+        (at("/*/**/detector"), 3),
+        (at("/line/*/detector"), 3),
+        (at("**"), 3),
+        (at("detector", "/**"), 4),
+        (at("/**", "detector"), 4),
+        (at("/cell_1/detector", "/cell_1/**"), 4),
+        (at("/**", "/cell_1/detector", "/**/detector"), 5),
+        (at("/cell_1/detector", "/cell_2/supervisor"), 3),
+        (at("/cell_1/detector", "/cell_2/detector", passes=7), 7),
+        ({"cell": {"**": {"ros__parameters": {"passes": 8}}}}, 8),
+    ],
+)
+def test_sections_of_a_parameter_file_are_matched_as_ros_2_does(parameter_file, content, passes):
+    file = parameter_file(yaml.safe_dump(content, sort_keys=False))
+    assert read_parameters(file, "detector") == {"passes": passes}
+
+
+def test_a_section_for_all_nodes_may_hold_what_others_know(parameter_file, run):
+    file = parameter_file(
+        "/**: {ros__parameters: {passes: 3, dropout_rate: 0, use_sim_time: true, lease_s: 0.3}}"
+    )
+    (_, settings, _, _), result = run("--params", file)
+    assert result.exit_code == 0, result.output
+    assert (settings.passes, settings.dropout_rate) == (3, 0.0)
+
+
+@pytest.mark.parametrize("places", [("/cell_1/detector", "/cell_2/detector"), ("/cell_1/**", "detector")])
+def test_two_cells_that_do_not_agree_are_refused(parameter_file, places):
+    file = parameter_file(yaml.safe_dump(at(*places), sort_keys=False))
+    with pytest.raises(
+        InvalidInput,
+        match=r"passes is 3 for /cell_1/detector and 4 for /.*expected the parameters of one cell",
+    ):
+        read_parameters(file, "detector")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("/**/detektor: {ros__parameters: {passes: 3}}", "/**/detektor is for no node of the cell; did you mean /**/detector?"),
+        ("/cell_1/camera: {ros__parameters: {passes: 3}}", "/cell_1/camera is for no node of the cell; These would match: /**/d"),
+        ("/**: {ros__parameters: {lease_ss: 3.0}}", "unknown parameter lease_ss; did you mean lease_s?"),
+        ("/**/detector: {ros__parameters: {pases: 3}}", "unknown parameter pases; did you mean passes?"),
+        ("/**/detector: {ros__parameters: {passes: 3.0}}", "passes = 3.0: expected an integer from 1 to 200"),
+        ("/**/detector: {ros__parameters: {enabled: 1}}", "enabled = 1: expected true or false"),
+        ("/**/detector: {ros__parameters: {model: 3}}", "model = 3: expected one of 'small', 'large'"),
+    ],
+)  # fmt: skip
+def test_a_parameter_that_reaches_no_node_or_is_of_another_type_is_refused(
+    run, parameter_file, text, message
+):
+    seen, result = run("--params", parameter_file(text))
+    assert seen is None
+    assert isinstance(result.exception, InvalidInput)
+    assert message in str(result.exception)

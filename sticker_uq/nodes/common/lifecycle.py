@@ -29,7 +29,7 @@ from rclpy.signals import SignalHandlerOptions
 from sticker_uq.cell.stop_signals import stop_signals
 from sticker_uq.cell.transport import transport_environment
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
-from sticker_uq.nodes.common.parameters import declare_settings
+from sticker_uq.nodes.common.parameters import declare_settings, note_parameter_files
 from sticker_uq.scene import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
@@ -260,6 +260,7 @@ def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
     """
     middleware = rclpy.get_rmw_implementation_identifier()
     os.environ.update(transport_environment(os.environ, middleware))
+    note_parameter_files(sys.argv if args is None else args)
     rclpy.init(args=args, **arguments)
 
 

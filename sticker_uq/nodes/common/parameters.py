@@ -12,6 +12,8 @@ import difflib
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -20,6 +22,8 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
+from sticker_uq.cell.processes import NODES, check_parameter_file
+from sticker_uq.io.parameter_files import is_shared, matches, read_sections
 from sticker_uq.io.setting_fields import expectation, kind_of, limits_of, refusal, validated
 from sticker_uq.scene import InvalidInput
 
@@ -29,6 +33,7 @@ _DECLARED: weakref.WeakKeyDictionary[Node, dict[type[BaseModel], SettingsParamet
 _DECLARED = weakref.WeakKeyDictionary()
 
 _INTEGER_LIMIT = 2**63 - 1
+_FILES: list[Path] = []
 # set by launch files and the runner for every node, with or without lifecycle
 _ALWAYS_KNOWN = frozenset({"autostart"})
 
@@ -80,7 +85,7 @@ class SettingsParameters(Generic[M]):
 
     def read(self) -> M:
         """The node's settings from its parameters: see :func:`read_settings`."""
-        problems = [*self._bad_overrides.values(), *unknown_overrides(self._node)]
+        problems = [*self._bad_overrides.values(), *unknown_overrides(self._node), *_misplaced(self._node)]
         if problems:
             raise InvalidInput("; ".join(problems))
         self._current = self._build({})
@@ -153,10 +158,36 @@ def unknown_overrides(node: Node) -> list[str]:
     """
     known = sorted(node._parameters)
     problems = []
-    for name in sorted(set(node._parameter_overrides) - {*known, *_ALWAYS_KNOWN}):
+    of_others = {name for pattern, values in _sections() if is_shared(pattern) for name in values}
+    of_others -= {name for pattern, values in _sections() if not is_shared(pattern) for name in values}
+    for name in sorted(set(node._parameter_overrides) - {*known, *_ALWAYS_KNOWN, *of_others}):
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f", did you mean {nearest[0]}?" if nearest else ""
         problems.append(f"unknown parameter {name}{hint}")
+    return problems
+
+
+def note_parameter_files(arguments: Sequence[str]) -> None:
+    """Keep the parameter files that the ``arguments`` of this process name, for what nodes say about them."""
+    _FILES[:] = [Path(file) for option, file in pairwise(arguments) if option == "--params-file"]
+
+
+def _sections() -> list[tuple[str, dict[str, Any]]]:
+    return [section for file in _FILES for section in read_sections(file)]
+
+
+def _misplaced(node: Node) -> list[str]:
+    """One sentence for each parameter file of this process with a section that matches no node, or not ``node`` of its name."""
+    name, full = node.get_name(), node.get_fully_qualified_name()
+    problems = []
+    for file in _FILES if name in NODES else ():
+        try:
+            check_parameter_file(file, node._parameters)
+        except InvalidInput as error:
+            problems.append(str(error))
+        own = [pattern for pattern, _ in read_sections(file) if pattern.rpartition("/")[2] == name]
+        if own and not any(matches(pattern, full) for pattern in own):
+            problems.append(f"parameter file {file}: {own[0]} is not for {full}; /**/{name} would match")
     return problems
 
 

@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rcl_interfaces.msg import ParameterType
 from rcl_interfaces.srv import SetParameters
+from rclpy.context import Context
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.cell import processes
+from sticker_uq.io.parameter_files import matches, read_sections
+from sticker_uq.nodes.common import parameters
+from sticker_uq.nodes.common.parameters import declare_settings, note_parameter_files, read_settings
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.bench import Bench, overrides
 
@@ -158,3 +165,62 @@ def test_the_node_itself_may_store_locked_parameters(bench: Bench) -> None:
     assert node.get_parameter("device").value == "cuda"
     assert read_settings(node, Settings).passes == 3
     assert not changes
+
+
+PATTERNS = ["/**", "/*", "/**/detector", "/*/detector", "/cell_1/**", "/cell_1/*", "/cell_1/detector", "/line/**/detector",
+            "detector", "cell_1/detector", "/line/*/detector", "/line/cell_1/*", "/**/cell_1/**", "**", "/detektor"]  # fmt: skip
+
+
+@pytest.mark.parametrize("namespace", ["", "/cell_1", "/line/cell_1", "/line/a/b"])
+def test_a_section_is_for_the_nodes_that_rclpy_gives_it_to(tmp_path: Path, namespace: str) -> None:
+    file = tmp_path / "params.yaml"
+    sections = {place: {"ros__parameters": {f"p{n}": n}} for n, place in enumerate(PATTERNS)}
+    file.write_text(yaml.safe_dump(sections, sort_keys=False))
+    context = Context()
+    context.init(["--ros-args", "--params-file", str(file)])
+    node = Node("detector", namespace=namespace, context=context)
+    given = {name for name in node._parameter_overrides if name.startswith("p")}
+    node.destroy_node()
+    context.try_shutdown()
+    expected = {
+        f"p{n}" for n, (place, _) in enumerate(read_sections(file)) if matches(place, f"{namespace}/detector")
+    }
+    assert given == expected
+    assert expected
+
+
+@pytest.mark.parametrize(
+    ("place", "values", "message"),
+    [
+        ("/**/subjekt", {"passes": 3}, "/**/subjekt is for no node of the cell"),
+        ("subject", {"passes": 3}, "/subject is not for /cell_1/subject; /**/subject would match"),
+        ("/cell_2/subject", {"passes": 3}, "/cell_2/subject is not for /cell_1/subject"),
+        ("/**", {"lease_ss": 3.0}, "unknown parameter lease_ss; did you mean lease_s?"),
+        ("/**/subject", {"pases": 3}, "unknown parameter pases, did you mean passes?"),
+        ("/**", {"passes": 3, "lease_s": 0.3, "seed": 4}, ""),
+        ("/**/subject", {"passes": 3}, ""),
+        ("/**/supervisor", {"lease_s": 3}, ""),
+    ],
+)
+def test_a_parameter_file_that_reaches_no_node_fails_with_what_would_match(
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    values: dict[str, Any],
+    message: str,
+) -> None:
+    file = tmp_path / "params.yaml"
+    file.write_text(yaml.safe_dump({place: {"ros__parameters": values}}))
+    monkeypatch.setattr(processes, "NODES", (*processes.NODES, "subject"))
+    monkeypatch.setattr(parameters, "NODES", processes.NODES)
+    arguments = ["--ros-args", "--params-file", str(file)]
+    monkeypatch.setattr(parameters, "_FILES", [])
+    note_parameter_files(arguments)
+    node = bench.add(Node("subject", namespace="/cell_1", cli_args=arguments))
+    declare_settings(node, Settings)
+    if message:
+        with pytest.raises(InvalidInput, match=re.escape(message)):
+            read_settings(node, Settings)
+    else:
+        read_settings(node, Settings)
