@@ -118,12 +118,12 @@ class Cell(Protocol):
         """Hold, release or reset the gate, from the operator's page."""
 
     def picture(self, stamp_ns: int) -> bytes:
-        """What the web server asks: the camera's picture of that stamp for the operator's page, as JPEG, empty when it is not
+        """The camera's picture of that stamp for the operator's page, as JPEG, empty when it is not
         kept.
         """
 
     def heat(self, stamp_ns: int) -> bytes:
-        """What the web server asks: the saliency of that picture for the operator's page, as PNG, empty when it is not kept."""
+        """The saliency of that picture for the operator's page, as PNG, empty when it is not kept."""
 
     def watched(self, pages: int, heat: int) -> None:
         """The web server says how many operator's pages are open, and how many of them show the saliency."""

@@ -97,7 +97,7 @@ def short_reason(reason: Reason) -> str:
 
 
 def deciding_words(verdict: ObjectVerdict) -> str:
-    """For pictures and reports, why an object got its verdict, in a few words."""
+    """Why an object got its verdict, in a few words."""
     if verdict.by_operator:
         return "an operator said so"
     if verdict.verdict is Verdict.REMOVE:
@@ -106,7 +106,7 @@ def deciding_words(verdict: ObjectVerdict) -> str:
 
 
 def outcome_words(decision: SceneDecision) -> str:
-    """For pictures and reports, what was decided about the scene, in one sentence without a full stop."""
+    """What was decided about the scene, in one sentence without a full stop."""
     removable = len(decision.removable())
     if decision.outcome is Outcome.WORK and removable > 1:
         return f"{removable} stickers may be removed, one at a time"

@@ -31,7 +31,7 @@ def _kernel(half: float, inside: Callable[[Floats, Floats], npt.NDArray[np.bool_
 
 
 def motion_kernel(length: float, angle: float) -> Floats:
-    """Kernel of the corruption motion blur: a line `length` px long, one wide, at `angle` degrees (clockwise), sums to 1."""
+    """A line `length` px long, one wide, at `angle` degrees (clockwise), sums to 1."""
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
 
     def on_line(xs: Floats, ys: Floats) -> npt.NDArray[np.bool_]:
@@ -42,7 +42,7 @@ def motion_kernel(length: float, angle: float) -> Floats:
 
 
 def disc_kernel(diameter: float) -> Floats:
-    """Kernel of the corruption defocus: a disc of `diameter` px, sums to 1: the blur circle of a lens out of focus."""
+    """A disc of `diameter` px, sums to 1: the blur circle of a lens out of focus."""
     return _kernel(diameter / 2, lambda xs, ys: xs**2 + ys**2 <= (max(diameter, 1.0) / 2) ** 2)
 
 
@@ -63,7 +63,7 @@ def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
 def motion_blur(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, angle: float = -1.0
 ) -> LabelledPicture:
-    """Corruption: uniform motion of laptop or camera during the exposure; boxes are those at half time.
+    """Uniform motion of laptop or camera during the exposure; boxes are those at half time.
 
     ``angle`` in degrees, 0 along the rows, clockwise; negative: any direction.
     """
@@ -79,7 +79,7 @@ def motion_blur(
     limits=(0, 150),
 )
 def defocus(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Corruption: the lens is focused in front of or behind the laptop."""
+    """The lens is focused in front of or behind the laptop."""
     return _smeared(picture, disc_kernel(strength))
 
 
@@ -94,7 +94,7 @@ def defocus(picture: LabelledPicture, strength: float, rng: np.random.Generator)
 def lens_dirt(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, haze: float = 0.35
 ) -> LabelledPicture:
-    """Corruption: grease and dust on the front lens: soft spots with blur and haze.
+    """Grease and dust on the front lens: soft spots with blur and haze.
 
     ``haze``: share of the light there that the dirt scatters from the whole scene. Objects stay labelled.
     """

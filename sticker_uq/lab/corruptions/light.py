@@ -31,7 +31,7 @@ def grey_levels(light: Floats) -> Image:
 
 
 def interior(picture: LabelledPicture, rng: np.random.Generator, aim: float = 0.5) -> tuple[float, float]:
-    """Place of a corruption: with probability `aim` the centre of one of the objects, else anywhere but at the border."""
+    """With probability `aim` the centre of one of the objects, else anywhere but at the border."""
     width, height = picture.size
     if len(picture.boxes) and rng.random() < aim:
         x1, y1, x2, y2 = picture.boxes[int(rng.integers(len(picture.boxes)))].tolist()
@@ -50,7 +50,7 @@ def interior(picture: LabelledPicture, rng: np.random.Generator, aim: float = 0.
 def glare(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, shape: str = "any"
 ) -> LabelledPicture:
-    """Corruption: specular reflection of a lamp or window on the laptop: added light, white in the middle and fading outwards.
+    """Specular reflection of a lamp or window on the laptop: added light, white in the middle and fading outwards.
 
     ``shape``: "lamp" (round), "tube" (long) or "any". Half of the reflections lie on an object.
     """
@@ -97,7 +97,7 @@ def low_light(
     gain: float = 0.5,
     full_well: float = 8000.0,
 ) -> LabelledPicture:
-    """Corruption: low light: fewer electrons, hence a dark and noisy picture.
+    """Low light: fewer electrons, hence a dark and noisy picture.
 
     White is ``full_well`` electrons under normal light. Shot noise is the root of the electrons, read noise 8 electrons; the
     camera's gain brings back the share ``gain`` of the missing stops, noise included.
@@ -117,7 +117,7 @@ def low_light(
     limits=(0, 8),
 )
 def overexposure(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Corruption: overexposure: everything brighter, bright parts clipped to white."""
+    """Overexposure: everything brighter, bright parts clipped to white."""
     return picture.with_image(grey_levels(linear(picture.image) * np.float32(2.0**strength)))
 
 
@@ -129,7 +129,7 @@ def overexposure(picture: LabelledPicture, strength: float, rng: np.random.Gener
     limits=(1700, 20000),
 )
 def colour_cast(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Corruption: wrong white balance: warm below 6500 K, cold above."""
+    """Wrong white balance: warm below 6500 K, cold above."""
     gains = planckian_gains(strength)
     return picture.with_image(grey_levels(linear(picture.image) * gains[::-1].astype(np.float32)))
 

@@ -53,7 +53,7 @@ def _painted(
 def occlusion(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, tool: str = "any"
 ) -> LabelledPicture:
-    """Corruption: occlude the picture by a gripper, a hand or cables from outside, in two of three cases over an object.
+    """Occlude the picture by a gripper, a hand or cables from outside, in two of three cases over an object.
 
     ``tool``: "gripper", "hand", "cables" or "any" of the first two. Boxes shrink to the visible part; an object of which less
     than a quarter is visible is hidden.

@@ -13,7 +13,7 @@ from sticker_uq.lab.corruptions.registry import POSE, transformation
 
 
 def rotation_matrix(angle: float, size: tuple[int, int]) -> Any:
-    """Corruption by rotation: map (3, 3) that turns a picture of `size` (width, height) by `angle` degrees clockwise.
+    """Map (3, 3) that turns a picture of `size` (width, height) by `angle` degrees clockwise.
 
     It turns about the picture's middle.
     """
@@ -23,7 +23,7 @@ def rotation_matrix(angle: float, size: tuple[int, int]) -> Any:
 
 
 def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int, int]) -> Any:
-    """Corruption by tilt: map (3, 3) of the laptop's plane for a camera tilted by `angle` degrees around the plane's centre.
+    """Map (3, 3) of the laptop's plane for a camera tilted by `angle` degrees around the plane's centre.
 
     The camera keeps pointing at the centre from the same distance. `axis`: direction in the picture, degrees, of the line about
     which it turns; `field_of_view`: across the width of the picture, degrees.
@@ -56,7 +56,7 @@ def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int
     limits=(0, 180),
 )
 def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Corruption: rotate the laptop under the camera."""
+    """Rotate the laptop under the camera."""
     matrix = rotation_matrix(strength if rng.random() < 0.5 else -strength, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))
 
@@ -72,6 +72,6 @@ def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator
 def tilt(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, field_of_view: float = 55.0
 ) -> LabelledPicture:
-    """Corruption: tilt the camera or the laptop to any side; ``field_of_view`` of the camera across the picture, degrees."""
+    """Tilt the camera or the laptop to any side; ``field_of_view`` of the camera across the picture, degrees."""
     matrix = tilt_matrix(strength, float(rng.uniform(0, 360)), field_of_view, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))

@@ -21,7 +21,7 @@ _BAND = 3
     limits=(0, 128),
 )
 def sensor_noise(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Corruption: white Gaussian noise, as of a hot sensor or a high gain."""
+    """White Gaussian noise, as of a hot sensor or a high gain."""
     noise = rng.standard_normal(picture.image.shape, np.float32) * np.float32(strength)
     return picture.with_image(np.rint(picture.image + noise).clip(0, 255).astype(np.uint8))
 
@@ -34,7 +34,7 @@ def sensor_noise(picture: LabelledPicture, strength: float, rng: np.random.Gener
     limits=(0, 100),
 )
 def salt_and_pepper(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Corruption: dead and hot pixels, or transmission errors: half of them black, half white."""
+    """Dead and hot pixels, or transmission errors: half of them black, half white."""
     drawn = rng.random(picture.image.shape[:2])
     share, image = strength / 200, picture.image.copy()
     image[drawn < share] = 0
@@ -53,7 +53,7 @@ def salt_and_pepper(picture: LabelledPicture, strength: float, rng: np.random.Ge
 def shifted_lines(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, share: float = 25.0
 ) -> LabelledPicture:
-    """Corruption: bands of lines shifted sideways with wrap-around, as after lost packets.
+    """Bands of lines shifted sideways with wrap-around, as after lost packets.
 
     ``share`` (0 to 50) % of the lines are shifted, in bands of three. Boxes stay, as most lines
     of an object are not shifted.
@@ -74,7 +74,7 @@ def shifted_lines(
     limits=(1, 100),
 )
 def jpeg(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Corruption: JPEG compression, as for limited bandwidth."""
+    """JPEG compression, as for limited bandwidth."""
     quality = (cv2.IMWRITE_JPEG_QUALITY, round(strength))
     _, data = cv2.imencode(".jpg", picture.image, quality)
     return picture.with_image(np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8))
@@ -88,7 +88,7 @@ def jpeg(picture: LabelledPicture, strength: float, rng: np.random.Generator) ->
     limits=(1, 32),
 )
 def lower_resolution(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Corruption: a camera with larger pixels; the image is brought back to its size, so that boxes stay comparable."""
+    """A camera with larger pixels; the image is brought back to its size, so that boxes stay comparable."""
     width, height = picture.size
     small = (max(1, round(width / strength)), max(1, round(height / strength)))
     image = cv2.resize(picture.image, small, interpolation=cv2.INTER_AREA)

@@ -47,7 +47,7 @@ def _rendered(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> 
     limits=(5, 200),
 )
 def unknown_make(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Corruption: a laptop of a make in no data set: its own emblem and name, and (if rendered) a case of its own colour.
+    """A laptop of a make in no data set: its own emblem and name, and (if rendered) a case of its own colour.
 
     Lower contrast between logo and case is harder. Boxes stay, as the new logo replaces the old one.
     """
@@ -127,7 +127,7 @@ def _erase(image: Image, left: int, top: int, right: int, bottom: int) -> None:
     limits=(0, 15),
 )
 def sticker_residue(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Corruption: torn paper and adhesive of a former sticker, which is not labelled.
+    """Torn paper and adhesive of a former sticker, which is not labelled.
 
     It is placed beside the labelled objects. If there is little space, less residue is placed than requested.
     """

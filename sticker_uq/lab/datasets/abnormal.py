@@ -120,7 +120,7 @@ def add_foreign_objects(
     *,
     stickers: bool,
 ) -> AbnormalScene:
-    """Make an abnormal scene: one to three foreign objects between the objects, ``stickers`` of unknown kinds, or other
+    """One to three foreign objects between the objects, ``stickers`` of unknown kinds, or other
     objects.
     """
     scene = untouched(image.copy(), boxes, labels)
@@ -147,7 +147,7 @@ def patched(
     patch: Image,
     attacked: ObjectClass = ObjectClass.STICKER,
 ) -> AbnormalScene:
-    """Abnormal scene: an adversarial ``patch`` (s, s, 3) uint8 on one or two objects of a class, as `patch_place` says."""
+    """An adversarial ``patch`` (s, s, 3) uint8 on one or two objects of a class, as `patch_place` says."""
     scene = untouched(image.copy(), boxes, labels)
     for target in _targets(labels, rng, attacked):
         left, top, side = patch_place(boxes[target], image.shape, rng)
@@ -161,7 +161,7 @@ def patched(
 
 
 def patch_place(box: FloatArray, shape: tuple[int, ...], rng: np.random.Generator) -> tuple[int, int, int]:
-    """For an abnormal scene: left, top, side px of an adversarial patch on the object in ``box``, near its middle, inside the
+    """Left, top, side px of an adversarial patch on the object in ``box``, near its middle, inside the
     picture.
     """
     x1, y1, x2, y2 = (float(v) for v in box)

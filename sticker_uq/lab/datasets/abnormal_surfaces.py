@@ -54,7 +54,7 @@ def _painted(
 
 
 def print_of(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
-    """For an abnormal scene, a surface (height, width, 3) uint8 of full colours: blocks, waves or clouds, over all grey
+    """A surface (height, width, 3) uint8 of full colours: blocks, waves or clouds, over all grey
     levels.
     """
     kinds = (_noisy, _waves, _cloudy, _striped)

@@ -76,18 +76,18 @@ def picture_statistics(
 
 
 def statistics_of(item: LabelledImage, image: npt.NDArray[np.uint8]) -> PictureStatistics:
-    """For checks of a data set, the statistics of ``item`` with the pixels ``image`` (H, W, 3) BGR."""
+    """The statistics of ``item`` with the pixels ``image`` (H, W, 3) BGR."""
     grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
     return PictureStatistics(item, perceptual_hash(grey), pixel_digest(image), float(grey.mean()))
 
 
 def pixel_digest(image: npt.NDArray[np.uint8]) -> bytes:
-    """To find copies in a data set: digest of the size and the pixels of ``image`` (H, W, 3), 16 bytes."""
+    """Digest of the size and the pixels of ``image`` (H, W, 3), 16 bytes."""
     return hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
 
 
 def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
-    """To check for duplicates: hash of a grey picture (H, W), 64 signs of change from column to column, on a grid of 8 rows, 9
+    """Hash of a grey picture (H, W), 64 signs of change from column to column, on a grid of 8 rows, 9
     columns.
     """
     small = cv2.resize(grey, (_SIDE + 1, _SIDE), interpolation=cv2.INTER_AREA).astype(np.int16)
@@ -117,7 +117,7 @@ def duplicates(
 def close_pairs(
     pictures: Sequence[PictureStatistics], near: int, ours: int | None = None
 ) -> Iterator[tuple[int, int, int]]:
-    """To check for duplicates: numbers of two pictures, the first lower, and the distance of their hashes, if that is at most
+    """Numbers of two pictures, the first lower, and the distance of their hashes, if that is at most
     ``near``.
 
     Pictures with the same pixels are a pair whatever ``near`` is. With ``ours`` only pairs of one of the first ``ours`` pictures
@@ -134,7 +134,7 @@ def close_pairs(
 
 
 def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
-    """Implausible labels of a data set: tiny and huge boxes, two boxes of one object."""
+    """Tiny and huge boxes, two boxes of one object."""
     found = []
     for item in items:
         for number, (box, label) in enumerate(zip(item.boxes, item.labels, strict=True)):
@@ -158,7 +158,7 @@ def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
 
 
 def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
-    """To check a data set: objects of each class, and ``empty``: pictures without any."""
+    """Objects of each class, and ``empty``: pictures without any."""
     counts = Counter(ObjectClass(int(label)).name.lower() for item in items for label in item.labels)
     return {
         "logo": counts["logo"],
@@ -182,7 +182,7 @@ def properties(seen: Sequence[PictureStatistics]) -> dict[str, npt.NDArray[np.fl
 
 
 def drift(first: Sequence[PictureStatistics], second: Sequence[PictureStatistics]) -> list[Drift]:
-    """Drift between data sets: Kolmogorov-Smirnov test of every property, Holm-corrected; one without values is left out."""
+    """Kolmogorov-Smirnov test of every property, Holm-corrected; one without values is left out."""
     ours, theirs = properties(first), properties(second)
     rows = []
     for name, values in ours.items():

@@ -24,7 +24,7 @@ from sticker_uq.scene import InvalidInput
 
 
 def repaired_annotations(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Repair of a data set: the annotations of ``folder`` without faulty boxes, and one line for every change.
+    """The annotations of ``folder`` without faulty boxes, and one line for every change.
 
     A box that exceeds its image is clipped to it; a box without area in it, one that is no four numbers and one of no image are
     left out; an id that is used twice or is no integer gets a new one. Objects of an ignored category stay as they are. Raises
@@ -95,7 +95,7 @@ def _picture(entry: Mapping[str, Any], images: Mapping[int, Mapping[str, Any]]) 
 
 
 def check_not_source(folder: Path, target: Path) -> None:
-    """For repair: InvalidInput when ``target`` is the annotations of the data set ``folder`` themselves."""
+    """InvalidInput when ``target`` is the annotations of the data set ``folder`` themselves."""
     source = folder / ANNOTATIONS
     if target.exists() and source.exists() and target.samefile(source):
         raise InvalidInput(f"{target}: is the file to repair; expected another name, which then replaces it")

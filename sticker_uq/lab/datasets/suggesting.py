@@ -51,7 +51,7 @@ class Suggestion:
 def measured_pool(
     source: Iterable[SourceImage], perception: Perception, progress: Callable[[], None] = lambda: None
 ) -> tuple[list[PoolPicture], list[str]]:
-    """For suggestions: every picture of ``source`` that can be assessed, and for each of the others its name with the reason."""
+    """Every picture of ``source`` that can be assessed, and for each of the others its name with the reason."""
     found, failed = [], []
     for item in source:
         reason = item.error
@@ -71,7 +71,7 @@ def measured_pool(
 
 
 def signals_of(scene: SceneAssessment) -> dict[str, float]:
-    """For suggestions: the signals of doubt about a picture: the highest of its objects (0 without any), and those of the
+    """The signals of doubt about a picture: the highest of its objects (0 without any), and those of the
     scene.
     """
     objects = (*scene.objects, *scene.unstable)
@@ -94,7 +94,7 @@ def signals_of(scene: SceneAssessment) -> dict[str, float]:
 
 
 def pooled_features(detector: StochasticDetector, image: Picture) -> FloatArray:
-    """For suggestions: mean of every channel of the feature maps of ``image`` (H, W, 3) BGR that dropout reaches first, (D,)
+    """Mean of every channel of the feature maps of ``image`` (H, W, 3) BGR that dropout reaches first, (D,)
     float64.
     """
     maps = detector.encode(image).maps
@@ -102,7 +102,7 @@ def pooled_features(detector: StochasticDetector, image: Picture) -> FloatArray:
 
 
 def scores_of(pool: Sequence[PoolPicture]) -> FloatArray:
-    """For suggestions: the score of every picture, (N,) 0..1: the highest over :data:`ASPECTS` of its mean rank by their
+    """The score of every picture, (N,) 0..1: the highest over :data:`ASPECTS` of its mean rank by their
     signals.
 
     A signal that was not measured on all pictures, or is the same on all, is left out. Not the mean over the aspects, because

@@ -195,7 +195,7 @@ class Found:
 
     @property
     def ready(self) -> bool:
-        """The verdict of the qualification: whether every requirement is met."""
+        """Whether every requirement is met."""
         return all(one.met is not False for one in self.requirements)
 
 
@@ -581,7 +581,7 @@ class Qualification:
 
 
 def without_guarantee(base: Path | None, file: Path) -> Path:
-    """A step of the qualification: write the limits of ``base`` (None: packaged), which guarantee nothing, to ``file``;
+    """Write the limits of ``base`` (None: packaged), which guarantee nothing, to ``file``;
     returns it.
     """
     limits = Policy.load(base or share_folder() / "config" / "policy.yaml")

@@ -18,7 +18,7 @@ _STEEL: Colour = (186, 188, 190)
 
 
 def screw(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn foreign object: a machine screw lying on its side."""
+    """A machine screw lying on its side."""
     pen.line([(-0.5, 0), (0.95, 0)], (150, 152, 154), 0.3)
     for x in np.arange(-0.35, 0.95, 0.13):
         pen.line([(float(x), -0.15), (float(x) + 0.07, 0.15)], (92, 92, 96), 0.045)
@@ -27,7 +27,7 @@ def screw(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def washer(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn foreign object: a screw seen from above in its washer."""
+    """A screw seen from above in its washer."""
     pen.circle(0, 0, 0.8, (128, 130, 132))
     pen.circle(-0.03, -0.03, 0.74, _STEEL)
     pen.circle(0, 0, 0.44, (110, 112, 116))
@@ -38,7 +38,7 @@ def washer(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def coin(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn foreign object: a coin with its number and milled rim."""
+    """A coin with its number and milled rim."""
     metal = ((70, 130, 190), (90, 170, 205), (188, 190, 192))[int(rng.integers(3))]
     pen.circle(0, 0, 0.85, shade(metal, 0.65))
     pen.circle(-0.02, -0.02, 0.8, metal)
@@ -51,7 +51,7 @@ def coin(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def tape(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn foreign object: a torn strip of masking or insulating tape."""
+    """A torn strip of masking or insulating tape."""
     colour = ((130, 190, 225), (40, 40, 44), (200, 140, 60))[int(rng.integers(3))]
     half = rng.uniform(0.22, 0.36)
     teeth = [
@@ -65,7 +65,7 @@ def tape(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def key(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn foreign object: a door key."""
+    """A door key."""
     metal = ((120, 170, 195), _STEEL)[int(rng.integers(2))]
     pen.line([(-0.3, 0), (0.95, 0)], metal, 0.2)
     for x, depth in zip(np.arange(0.25, 0.95, 0.14), rng.uniform(0.1, 0.26, 6), strict=False):
@@ -76,7 +76,7 @@ def key(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def pliers(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn foreign object: a pair of pliers."""
+    """A pair of pliers."""
     grip = ((40, 40, 200), (190, 90, 30), (40, 160, 230))[int(rng.integers(3))]
     for side in (-1, 1):
         pen.line([(0.15, side * 0.08), (-0.35, side * 0.26), (-0.95, side * 0.34)], grip, 0.19)
@@ -85,7 +85,7 @@ def pliers(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def phone(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn foreign object: a telephone, its screen dark or its back with the lenses up."""
+    """A telephone, its screen dark or its back with the lenses up."""
     back = mix((40, 40, 44), (190, 150, 130), float(rng.uniform()))
     shape = [(-0.48, -0.92), (-0.4, -1), (0.4, -1), (0.48, -0.92), (0.48, 0.92), (0.4, 1), (-0.4, 1)]
     pen.polygon([*shape, (-0.48, 0.92)], shade(back, 0.6))
@@ -101,7 +101,7 @@ def phone(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def memory_stick(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn foreign object: a USB memory stick."""
+    """A USB memory stick."""
     shell = mix((180, 60, 40), (50, 50, 52), float(rng.uniform()))
     pen.box(0.7, 0, 0.28, 0.2, _STEEL)
     for y in (-0.09, 0.09):
@@ -111,7 +111,7 @@ def memory_stick(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def foil(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn sticker of unknown kind, a hologram: bands of colour that no print has, without a rim."""
+    """A hologram: bands of colour that no print has, without a rim."""
     phase = rng.uniform(0, 6)
     for step, y in enumerate(np.linspace(-0.8, 0.76, 26)):
         colour = tuple(round(165 + 75 * math.sin(phase + 0.55 * step + third)) for third in (0.0, 2.1, 4.2))
@@ -120,14 +120,14 @@ def foil(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def lettering(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn sticker of unknown kind: cut vinyl letters without a ground."""
+    """Cut vinyl letters without a ground."""
     colour: Colour = ((240, 240, 240), (30, 30, 30), (60, 60, 220))[int(rng.integers(3))]
     words = str(rng.choice(("no gods", "kernel", "LAB 4", "vim", "tofu", "Ghent")))
     pen.text(words, 0, 0, 1.9, 0.9, colour, "italic", 900)
 
 
 def glyphs(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn sticker of unknown kind: a column of brush strokes on a clear film."""
+    """A column of brush strokes on a clear film."""
     ink: Colour = ((40, 36, 36), (50, 50, 200))[int(rng.integers(2))]
     for row in (-0.62, 0.0, 0.62):
         for _ in range(5):
@@ -136,7 +136,7 @@ def glyphs(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def seal(pen: Pen, rng: np.random.Generator) -> None:
-    """Drawn sticker of unknown kind, a tamper-evident seal: a chequered strip that was cut once."""
+    """A tamper-evident seal: a chequered strip that was cut once."""
     colour: Colour = ((60, 190, 240), (70, 70, 220), (200, 200, 205))[int(rng.integers(3))]
     for column in range(12):
         for row in range(4):

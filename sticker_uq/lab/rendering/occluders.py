@@ -26,7 +26,7 @@ _FAR = 60.0
 
 
 def draw_gripper(pen: Pen, colour: Colour) -> None:
-    """Draw an occluder: a gripper's two jaws and the arm behind; the tips meet near the origin, the arm leaves towards +x."""
+    """A gripper's two jaws and the arm behind; the tips meet near the origin, the arm leaves towards +x."""
     dark, light = shade(colour, 0.6), shade(colour, 1.3)
     pen.polygon([(1.5, -0.55), (_FAR, -0.7), (_FAR, 0.7), (1.5, 0.55)], dark)
     pen.polygon([(1.5, -0.3), (_FAR, -0.38), (_FAR, 0.05), (1.5, 0.05)], colour)
@@ -40,7 +40,7 @@ def draw_gripper(pen: Pen, colour: Colour) -> None:
 
 
 def draw_hand(pen: Pen, colour: Colour) -> None:
-    """Draw an occluder: four fingers, a thumb, the palm and the forearm; the finger tips lie near the origin."""
+    """Four fingers, a thumb, the palm and the forearm; the finger tips lie near the origin."""
     dark = shade(colour, 0.72)
     pen.line([(2.2, 0.1), (_FAR, 0.4)], colour, 1.1)
     fingers = ((0.25, -0.62), (-0.05, -0.2), (0.0, 0.24), (0.35, 0.64))
@@ -53,7 +53,7 @@ def draw_hand(pen: Pen, colour: Colour) -> None:
 
 
 def draw_cables(pen: Pen, colour: Colour) -> None:
-    """Draw an occluder: four cables side by side that cross the whole picture in waves."""
+    """Four cables side by side that cross the whole picture in waves."""
     for strand in range(4):
         waves = [
             (x, 0.3 * (strand - 1.5) + 0.25 * math.sin(0.7 * x))
@@ -65,17 +65,17 @@ def draw_cables(pen: Pen, colour: Colour) -> None:
 
 
 def gripper(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
-    """Drawn occluder: a gripper whose jaws are about as wide as the object."""
+    """A gripper whose jaws are about as wide as the object."""
     draw_gripper(pen.moved(-reach, float(rng.uniform(1.5, 2.2))), METALS[int(rng.integers(len(METALS)))])
 
 
 def hand(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
-    """Drawn occluder: fingers and palm, bare or in a glove."""
+    """Fingers and palm, bare or in a glove."""
     draw_hand(pen.moved(-reach, float(rng.uniform(1.4, 2.0))), GLOVES[int(rng.integers(len(GLOVES)))])
 
 
 def cable(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
-    """Drawn occluder: a bundle of cables lying across; it grows with ``reach``."""
+    """A bundle of cables lying across; it grows with ``reach``."""
     colour = CABLES[int(rng.integers(len(CABLES)))]
     bend, phase = rng.uniform(0.1, 0.3), rng.uniform(0, 6)
     strands = max(0, round((reach + 1.5) * 4))
@@ -91,7 +91,7 @@ def cable(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
 
 
 def paper(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
-    """Drawn occluder: a sheet of paper with lines of print, one of its edges over the sticker."""
+    """A sheet of paper with lines of print, one of its edges over the sticker."""
     white: Colour = (232, 238, 240)
     half, long = rng.uniform(1.8, 2.8), rng.uniform(4.0, 6.0)
     skew = rng.uniform(-0.25, 0.25)

@@ -22,7 +22,7 @@ _TEXT_PIXELS = 72
 
 
 class Pen:
-    """The renderer's pen: draws anti-aliased shapes in coordinates centred on `origin`, `unit` pixels long.
+    """Draws anti-aliased shapes in coordinates centred on `origin`, `unit` pixels long.
 
     Every stroke goes to `image` (H,W,3) and, where one is given, as 255 to `mask` (H,W), from which die-cut
     outlines are made.

@@ -74,7 +74,7 @@ def set_reference(
     held: Sequence[LabelledImage],
     on_picture: Callable[[], None] = lambda: None,
 ) -> None:
-    """Novelty training: fit ``reference`` to ``activations`` (C,) of pictures ``learned``; 0.1 % of ``held`` ones are expected
+    """Fit ``reference`` to ``activations`` (C,) of pictures ``learned``; 0.1 % of ``held`` ones are expected
     beyond 1.
 
     The covariance is shrunk (Ledoit and Wolf 2004), so that fewer pictures than channels suffice. So few held-out pictures lie
@@ -111,7 +111,7 @@ def measure_quality(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyQuality:
-    """Novelty training: how well ``novelty`` tells the unknown from the known on pictures ``held``, which it did not learn
+    """How well ``novelty`` tells the unknown from the known on pictures ``held``, which it did not learn
     from.
 
     Objects: those of kinds that no training picture holds, drawn into the pictures, against the labelled ones. Scenes:

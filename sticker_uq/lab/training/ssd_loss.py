@@ -25,7 +25,7 @@ _CODER = (10.0, 10.0, 5.0, 5.0)  # torchvision's box coder weights for the SSDs
 
 
 def match(anchors: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
-    """For training's SSD loss: for each default box (A, 4) its object in ``boxes`` (N, 4) or -1, and whether it may be
+    """For each default box (A, 4) its object in ``boxes`` (N, 4) or -1, and whether it may be
     background.
     """
     count = len(anchors)
@@ -46,7 +46,7 @@ def match(anchors: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def encode(boxes: Tensor, anchors: Tensor) -> Tensor:
-    """For training's SSD loss: regression targets (N, 4) of ``boxes`` with respect to ``anchors``, as torchvision's BoxCoder."""
+    """Regression targets (N, 4) of ``boxes`` with respect to ``anchors``, as torchvision's BoxCoder."""
     size, other = anchors[:, 2:] - anchors[:, :2], boxes[:, 2:] - boxes[:, :2]
     centre, wanted = anchors[:, :2] + size / 2, boxes[:, :2] + other / 2
     weights = anchors.new_tensor(_CODER)

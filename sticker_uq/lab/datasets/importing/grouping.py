@@ -52,7 +52,7 @@ def joined(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def shares_of(text: str) -> tuple[float, ...]:
-    """For import, the shares of learn, calibrate and test in a text such as "0.7,0.15,0.15"; InvalidInput unless they sum to
+    """The shares of learn, calibrate and test in a text such as "0.7,0.15,0.15"; InvalidInput unless they sum to
     1.
     """
     try:

@@ -20,19 +20,19 @@ _CHUNK = 256  # crops at once: all of MNIST, with the gradients of a deep networ
 
 
 def fgsm(model: Model, crops: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-    """Monitor study, attacked crops: one step of length ``epsilon`` along the sign of the gradient (Goodfellow et al. 2014)."""
+    """Attacked crops: one step of length ``epsilon`` along the sign of the gradient (Goodfellow et al. 2014)."""
     return (crops + epsilon * _direction(model, crops, labels)).clamp(0, 1)
 
 
 def bim(model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int = 10) -> Tensor:
-    """Monitor study, attacked crops: ``steps`` steps of a fifth of ``epsilon``, never farther away (Kurakin et al. 2016)."""
+    """Attacked crops: ``steps`` steps of a fifth of ``epsilon``, never farther away (Kurakin et al. 2016)."""
     return _descend(model, crops, crops, labels, epsilon, 0.2 * epsilon, steps)
 
 
 def pgd(
     model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int = 40, drawn: Tensor | None = None
 ) -> Tensor:
-    """Monitor study, attacked crops: as :func:`bim` from a random start, in smaller steps (Madry et al. 2018).
+    """Attacked crops: as :func:`bim` from a random start, in smaller steps (Madry et al. 2018).
 
     ``drawn``: uniform numbers 0..1 of the shape of ``crops`` for the start; None: they follow from torch's seed.
     """
@@ -42,7 +42,7 @@ def pgd(
 
 
 def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overshoot: float = 0.02) -> Tensor:
-    """Monitor study, attacked crops: the nearest boundary of a linear model, until it is crossed (Moosavi-Dezfooli et al.
+    """Attacked crops: the nearest boundary of a linear model, until it is crossed (Moosavi-Dezfooli et al.
     2016).
     """
     found = crops.clone()
