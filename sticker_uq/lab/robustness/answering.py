@@ -7,7 +7,6 @@ import base64
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -19,6 +18,7 @@ import numpy as np
 from sticker_uq.evaluation.executors import worker_pool
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.images import MOST_PICTURE, read_image_file
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.reading import read_bytes
 from sticker_uq.lab.robustness.cases import FollowUpCase
 from sticker_uq.lab.robustness.image_distances import ImageDistances, Reference
@@ -26,6 +26,7 @@ from sticker_uq.lab.robustness.systems_interface import Action, Answer, System
 from sticker_uq.scene import CLASS_COUNT, Detections, InvalidInput
 
 _FORMAT = 1
+_HEADER = "system"
 _IMAGE_DISTANCES = ("mse", "psnr", "ssim", "cw_ssim")
 
 
@@ -62,46 +63,34 @@ def case_question(case: FollowUpCase) -> Question:
 
 
 class AnswerLog:
-    """Replies in a file of JSON lines, one per question, that survives a kill at any point.
+    """Replies of one system by the keys of their questions, in a file that survives a kill at any point.
 
     Raises InvalidInput when the file holds the answers of another system.
     """
 
     def __init__(self, path: Path, system: str) -> None:
-        self._path = path
-        self._replies: dict[str, Reply] = {}
+        self._store = JsonStore(path)
         header = {"format": _FORMAT, "system": system}
-        lines = path.read_bytes().split(b"\n") if path.exists() else []
-        if len(lines) < 2:
-            path.write_text(json.dumps(header) + "\n", encoding="utf-8")
-            return
-        if _line(lines[0]) != header:
+        known = self._store.get(_HEADER)
+        if known is None:
+            self._store.put({_HEADER: header})
+        elif known != header:
             raise InvalidInput(
                 f"{path}: holds the answers of another system; give another folder or delete it"
             )
-        whole = lines[:-1]  # a kill leaves a last line without its end
-        for text in whole[1:]:
-            entry = _line(text)
-            self._replies[entry["key"]] = _reply_from(entry)
-        if lines[-1]:
-            with open(path, "rb+") as stream:
-                stream.truncate(sum(len(text) + 1 for text in whole))
 
     def __contains__(self, key: str) -> bool:
-        return key in self._replies
+        return key in self._store
 
     def __getitem__(self, key: str) -> Reply:
-        return self._replies[key]
+        entry = self._store.get(key)
+        if entry is None:
+            raise KeyError(key)
+        return _reply_from(entry)
 
     def add(self, key: str, entry: str) -> None:
-        """Write the assessed system's reply, as :func:`ask_system` made it, to the file of answers; it is on the disk when
-        this returns.
-        """
-        with open(self._path, "a", encoding="utf-8") as stream:
-            stream.write(entry + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        self._replies[key] = _reply_from(json.loads(entry))
+        """Keep a reply as :func:`ask_system` made it; it is on the disk when this returns."""
+        self._store.put({key: json.loads(entry)})
 
 
 def answer_all(
@@ -216,12 +205,3 @@ def _reply_from(entry: Mapping[str, Any]) -> Reply:
         return Reply(answer, None)
     values = {name: math.inf if value is None else value for name, value in distances.items()}
     return Reply(answer, ImageDistances(**values))
-
-
-def _line(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise InvalidInput(
-            "the file of answers is broken; delete it to have all images answered again"
-        ) from None

@@ -37,7 +37,7 @@ from sticker_uq.lab.robustness.verdicts import overall_verdict
 from sticker_uq.lab.robustness.worst import worst_images
 from sticker_uq.scene import InvalidInput
 
-CASES, ANSWERS = "cases", "answers.jsonl"
+CASES, ANSWERS = "cases", "answers.sqlite"
 WORST_SHOWN = 16
 
 Progress = Callable[[str, int, int], None]
