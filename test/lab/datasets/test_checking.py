@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,27 @@ def test_the_command_tells_and_fails_when_pictures_are_shared(scenes, tmp_path) 
     assert "duplicate: 00000002.png, 00000100.png: the same pixels" in both.output
     refused = CliRunner().invoke(app, ["check", first, "--near", "60"])
     assert isinstance(refused.exception, InvalidInput)
+
+
+def test_the_command_counts_what_is_declared_and_read(tmp_path) -> None:
+    write_coco(tmp_path / "a", [encode_scene(1, render(sample_scene(1, stickers=2), (160, 120)), "png")])
+    annotations = tmp_path / "a" / "annotations.json"
+    document = json.loads(annotations.read_text())
+    document["annotations"][0]["iscrowd"] = 1
+    annotations.write_text(json.dumps(document))
+    (tmp_path / "a" / "images" / "forgotten.heic").write_bytes(b"")
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "a"), "--json", str(tmp_path / "counts.json")])
+    assert result.exit_code == 0, result.output
+    declared = len(document["annotations"])
+    assert f"{declared} labels declared, {declared - 1} read, 1 crowd" in result.output
+    counts = json.loads((tmp_path / "counts.json").read_text())["labels"]
+    assert (counts["pictures"], counts["objects"], counts["read"], counts["crowd"]) == (
+        1,
+        declared,
+        declared - 1,
+        1,
+    )
+    assert counts["passed_over"] == {"pictures that the annotations do not name": 1}
 
 
 def test_near_duplicates_of_one_laptop_are_expected_and_pictures_have_their_own_names(
