@@ -747,6 +747,15 @@ def test_crowds_stay_crowds_unless_each_is_one_object(tmp_path: Path) -> None:
     assert boxes_of(read_coco(tmp_path / "objects"), tmp_path / "objects") == EXPECTED
 
 
+def test_coco_boxes_need_no_size_of_the_picture(tmp_path: Path) -> None:
+    root = source(tmp_path, "coco")
+    document = json.loads((root / "instances.json").read_text())
+    document["images"] = [{**image, "width": None, "height": None} for image in document["images"]]
+    (root / "instances.json").write_text(json.dumps(document))
+    assert imported(root, "--out", tmp_path / "out", *MEANING).exit_code == 0
+    assert boxes_of(read_coco(tmp_path / "out"), tmp_path / "out") == EXPECTED
+
+
 def test_without_boxes_polygons_are_read(tmp_path: Path) -> None:
     root = source(tmp_path, "coco")
     document = json.loads((root / "instances.json").read_text())

@@ -49,9 +49,11 @@ def read_coco_files(
         for identity, image in images.items():
             with faults.collected():
                 where = f"{path}: image {identity}"
+                given = image.get("width"), image.get("height")
                 size = (
-                    side(image.get("width"), f"{where}: width"),
-                    side(image.get("height"), f"{where}: height"),
+                    None
+                    if given == (None, None)
+                    else (side(given[0], f"{where}: width"), side(given[1], f"{where}: height"))
                 )
                 picture = finder.find(str(image.get("file_name")), path)
                 found.append(NamedPicture(picture, size, tuple(objects[identity])))
