@@ -95,7 +95,9 @@ class ProcessGroup:
                 return name, code
 
     def stop(self) -> dict[str, int]:
-        """Stop every process of the cell with SIGINT, after a timeout with SIGTERM and SIGKILL; returns each node's exit code."""
+        """Stop every process of the cell with SIGINT, after a timeout with SIGTERM and SIGKILL; returns each node's exit code.
+        Can be called again.
+        """
         self._stopping = True
         for stop_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             alive = [p for p in self._processes.values() if p.poll() is None]
@@ -152,11 +154,13 @@ def _on_stop_signals(handlers: dict[signal.Signals, Any]) -> dict[signal.Signals
 def run_processes(specs: Sequence[ProcessSpec], output: Output = lambda line: print(line, flush=True)) -> int:
     """Run a cell until Ctrl-C, SIGTERM, SIGHUP or the end of a node; returns the exit code of the command.
 
-    0 after one of those signals or when a node ended with 0; 1 when a node died.
+    0 after one of those signals or when a node ended with 0; 1 when a node died, or ended with an error when it was stopped,
+    as a recorder that has lost messages.
     """
 
+    group = ProcessGroup(specs, output)
     try:
-        with ProcessGroup(specs, output) as group:
+        with group:
             ended = group.wait_for_exit()
             assert ended is not None
             name, code = ended
@@ -166,5 +170,9 @@ def run_processes(specs: Sequence[ProcessSpec], output: Output = lambda line: pr
             output(f"[runner] {name} DIED with exit code {code}; stopping the others")
             return 1
     except KeyboardInterrupt:
+        codes = group.stop()
+        failed = [name for name, code in codes.items() if code > 0]
+        for name in failed:
+            output(f"[runner] {name} ended with exit code {codes[name]}")
         output("[runner] stopped")
-        return 0
+        return int(bool(failed))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -37,6 +38,11 @@ class BagWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.close()
+
+    def abort(self) -> None:
+        """End the recording as it is, without an index: what reached the disk can be read, like that of a killed recorder."""
+        with contextlib.suppress(OSError):
+            self._writer.abort()
 
     def add_topic(self, topic: str, message_type: str) -> None:
         """Register a topic of the recording with the full name of its type, e.g. ``sensor_msgs/msg/Image``."""

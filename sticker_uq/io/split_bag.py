@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from pathlib import Path
 
 from sticker_uq.io.bag_writer import BagWriter
 
+SPACE_BYTES = 64_000_000
+"""A recording that a full disk ended goes on where so much can be reserved."""
 _MADE_BY_WRITER = re.compile(r"metadata\.yaml|.+\.mcap")
 
 
 class SplitBag:
     """Writes a recording to ``path`` and, when ``split_bytes`` are full, to ``path_2``, ``path_3``, ... (0: never).
 
-    Each folder begins with the newest message of every latched topic, so that it can be replayed alone. With ``keep`` > 0 only so
+    Each folder begins with the newest message of every latched topic, so that it can be replayed alone. A disk error ends a
+    folder as it is; :meth:`resume` begins the next one. With ``keep`` > 0 only so
     many of the newest folders ``path``, ``path_2``, ... stay, those of earlier starts included; of the others what a recorder
     wrote is removed.
 
@@ -47,15 +52,28 @@ class SplitBag:
     def write(self, topic: str, received_ns: int, data: bytes) -> bool:
         """Append one serialised message to the recording; returns whether a new folder was begun for it.
 
-        Disk errors propagate as :class:`OSError`.
+        Disk errors propagate as :class:`OSError`; nothing more can be written then before :meth:`resume`.
         """
-        full = 0 < self._split_bytes <= self._written
-        if full:
-            self._next(received_ns)
         if topic in self._latched:
             self._latched[topic] = data
-        self._append(topic, received_ns, data)
+        try:
+            if full := 0 < self._split_bytes <= self._written:
+                self._next(received_ns)
+            self._append(topic, received_ns, data)
+        except OSError:
+            self._abandon()
+            raise
         return full
+
+    def resume(self, now_ns: int) -> None:
+        """Begin the recording's next folder after a disk error. Raises :class:`OSError` where there is no space for it."""
+        with tempfile.TemporaryFile(dir=self._path.parent) as probe:
+            os.posix_fallocate(probe.fileno(), 0, SPACE_BYTES)
+        try:
+            self._next(now_ns)
+        except OSError:
+            self._abandon()
+            raise
 
     def _append(self, topic: str, received_ns: int, data: bytes) -> None:
         if self._writer is None:
@@ -71,6 +89,11 @@ class SplitBag:
                 self._append(topic, now_ns, data)
         for folder in folders_of(self._path)[: -self._keep] if self._keep else ():
             _remove(folder)
+
+    def _abandon(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abort()
 
     def close(self) -> None:
         """Complete the folder of the recording that is being written."""

@@ -112,9 +112,14 @@ def test_a_respawned_process_comes_back(programs, monkeypatch):
         lines.wait_for("[again] up", count=2)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_the_cell_with_exit_code_0(tmp_path, stop):
-    (tmp_path / "waits.py").write_text(WAITS)
+@pytest.mark.parametrize(
+    ("stop", "status", "code"),
+    [(signal.SIGINT, 0, 0), (signal.SIGTERM, 0, 0), (signal.SIGHUP, 0, 0), (signal.SIGINT, 1, 1)],
+)
+def test_a_signal_stops_the_cell_with_exit_code_0_unless_a_node_reports_an_error(
+    tmp_path, stop, status, code
+):
+    (tmp_path / "waits.py").write_text(f"{textwrap.dedent(WAITS)}\nraise SystemExit({status})")
     program = f"""
         import sys
         from sticker_uq.cell.processes import ProcessSpec, share_folder
@@ -129,8 +134,9 @@ def test_a_signal_stops_the_cell_with_exit_code_0(tmp_path, stop):
     assert process.stdout.readline() == "[waits] up\n"
     process.send_signal(stop)
     output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0
+    assert process.returncode == code
     assert "[waits] down" in output
+    assert ("[runner] waits ended with exit code 1" in output) == bool(status)
 
 
 def test_without_ros_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

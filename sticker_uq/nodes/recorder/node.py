@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node ``recorder``: writes the cell's topics to an mcap bag, where ``ros2 bag record`` does not exist.
 
-Messages are stored in serialised form, so that a replay reads the same bytes as the cell. A full disk ends the recording, not
-the node: what was written stays readable, the loss is logged once and counted, and the process exits with status 1 when it
-is stopped.
+Messages are stored in serialised form, so that a replay reads the same bytes as the cell. A full disk ends neither the node
+nor the cell: what was written stays readable, the loss is logged and counted with its cause, the recording goes on in a new
+folder when there is space again, and the process exits with status 1 when it is stopped.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,10 @@ from sticker_uq_msgs.msg import (
 
 #: Time after the start at which scenes without a recorded image are reported, s.
 NO_IMAGE_S = 10.0
+#: After so long a disk that refused a message is tried again, s.
+RETRY_S = 5.0
+
+REMEDY = "free space on the disk, and the recording goes on in a new folder"
 
 TOPICS: dict[str, tuple[Any, str, QoSProfile]] = {
     "scene": (SceneAssessment, "sticker_uq_msgs/msg/SceneAssessment", qos.RELIABLE),
@@ -53,8 +58,8 @@ TOPICS: dict[str, tuple[Any, str, QoSProfile]] = {
 class Recorder(Node):
     """The ROS node ``recorder``; see the module's docstring.
 
-    ``recorded`` counts the messages written per topic, ``lost`` those since the first write error. What was in the writer's
-    buffer at that time is lost too.
+    ``recorded`` counts the messages written per topic, ``lost`` those that came while the disk refused them. What was in the
+    writer's buffer of 1 MB at a disk error is lost too. ``problem``: why nothing is written now, empty when it is.
     """
 
     def __init__(self, **arguments: Any) -> None:
@@ -65,7 +70,8 @@ class Recorder(Node):
             raise InvalidInput("parameter bag = '': expected the folder of a new recording")
         self.recorded: Counter[str] = Counter()
         self.lost = 0
-        self.failed = False
+        self.problem = ""
+        self._retry_at_s = 0.0
         self._bag = SplitBag(
             Path(settings.bag), settings.number_if_exists, int(settings.split_mb * 1e6), settings.keep
         )
@@ -93,9 +99,12 @@ class Recorder(Node):
         self.get_logger().info(f"recording {topics} topics to {self._bag.folder}, images from {listed}")
 
     def _report(self) -> Report:
-        values = {"recorded": sum(self.recorded.values()), "lost": self.lost}
+        folder = str(self._bag.folder)
+        values = {"recorded": sum(self.recorded.values()), "lost": self.lost, "folder": folder}
+        if self.problem:
+            return Report(Level.ERROR, f"messages are lost: {self.problem}; {REMEDY}", values)
         if self.lost:
-            return Report(Level.ERROR, "messages are lost", values)
+            return Report(Level.WARN, f"recording into {folder}; a part before it is missing", values)
         return Report(Level.OK, "recording", values)
 
     def destroy_node(self) -> None:
@@ -103,7 +112,7 @@ class Recorder(Node):
         try:
             self._bag.close()
         except OSError as error:
-            self.failed = True
+            self.problem = str(error)
             self.get_logger().error(f"the recording could not be closed: {error}")
         if self.lost:
             self.get_logger().error(f"{self.lost} messages were not recorded")
@@ -116,18 +125,35 @@ class Recorder(Node):
         return partial(self._write, name)
 
     def _write(self, topic: str, data: bytes) -> None:
-        if self.failed:
+        now_ns = self.get_clock().now().nanoseconds
+        if self.problem and not self._resume(now_ns):
             self.lost += 1
             return
         try:
-            if self._bag.write(topic, self.get_clock().now().nanoseconds, data):
+            if self._bag.write(topic, now_ns, data):
                 self.get_logger().info(f"recording goes on in {self._bag.folder}")
         except OSError as error:
-            self.failed = True
-            self.lost = 1
-            self.get_logger().error(f"recording stopped, nothing more is written: {error}")
+            self.lost += 1
+            self.problem = f"{self._bag.folder}: {error.strerror or error}"
+            self._retry_at_s = time.monotonic() + RETRY_S
+            self.get_logger().error(f"recording stopped, messages are lost: {self.problem}; {REMEDY}")
         else:
             self.recorded[topic] += 1
+
+    def _resume(self, now_ns: int) -> bool:
+        """Try from time to time to go on in a new folder; returns whether that succeeded."""
+        if time.monotonic() < self._retry_at_s:
+            return False
+        try:
+            self._bag.resume(now_ns)
+        except OSError:
+            self._retry_at_s = time.monotonic() + RETRY_S
+            return False
+        self.problem = ""
+        self.get_logger().warning(
+            f"recording goes on in {self._bag.folder}; {self.lost} messages before it are lost"
+        )
+        return True
 
     def _check_images(self) -> None:
         """Warn once of every camera whose scenes are recorded without its images."""
@@ -153,7 +179,7 @@ def main() -> None:
         return nodes[0]
 
     status = run_node(make)
-    exit_process(status or int(any(node.failed for node in nodes)))
+    exit_process(status or int(any(node.lost or node.problem for node in nodes)))
 
 
 if __name__ == "__main__":

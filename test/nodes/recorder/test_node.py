@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recorder: what it writes can be read again, and what it cannot write is told."""
 
+import errno
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rclpy.serialization import serialize_message
@@ -41,6 +44,11 @@ def _recording(bench: Bench, bag: Path, **parameters: str | float) -> Iterator[R
         node.destroy_node()
 
 
+def said(newest: dict[str, Any]) -> str:
+    report = newest.get("recorder: recording")
+    return str(report.message) if report else ""
+
+
 def _bytes(bag: Path, topic: str) -> list[bytes]:
     with Reader(bag) as reader:
         return [bytes(d) for _, _, d in reader.messages([c for c in reader.connections if c.topic == topic])]
@@ -65,6 +73,14 @@ def test_messages_are_read_again_byte_for_byte(bench: Bench, tmp_path, transport
     assert (bytes(image.message.data), read.message.header.frame_id) == (bytes(message.data), "camera")
     assert _bytes(tmp_path / "bag", topic) == [image_bytes]
     assert _bytes(tmp_path / "bag", "/scene") == [scene_bytes]
+
+
+@pytest.mark.parametrize("name", ["mit Leerzeichen", "笔记本 №1", "a#b?c%20d"])
+def test_any_name_that_a_file_system_allows_is_recorded_to(bench: Bench, tmp_path, name):
+    with _recording(bench, tmp_path / name) as node:
+        bench.publisher_matched(Image, "image").publish(RAW_BYTES)
+        bench.until(lambda: node.recorded["/image"], "the image recorded")
+    assert Bag(tmp_path / name).counts["/image"] == 1
 
 
 def test_a_latched_state_from_before_the_start_is_recorded(bench: Bench, tmp_path):
@@ -118,15 +134,56 @@ def test_an_existing_folder_ends_the_process_with_one_line(ros_domain, tmp_path)
 def test_a_full_disk_ends_the_recording_but_not_the_node(bench: Bench, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(BagWriter, "write", BagWriter.write)  # restores it afterwards
     fill_disk_after(1)
+    newest = bench.diagnostics()
     with _recording(bench, tmp_path / "bag") as node:
         publisher = bench.publisher_matched(Image, "image")
         for lost in range(3):
             publisher.publish(RAW_BYTES)
             bench.until(lambda lost=lost: node.lost == lost and node.recorded["/image"] == 1, "it goes on")
+        words = f"messages are lost: {tmp_path / 'bag'}: No space left on device; free space on the disk"
+        bench.until(lambda: words in said(newest), "the cause in /diagnostics")
     log = capfd.readouterr().err
-    assert log.count("recording stopped, nothing more is written: [Errno 28]") == 1
+    assert log.count(f"recording stopped, {words}") == 1
     assert log.count("2 messages were not recorded") == 1
-    assert _bytes(tmp_path / "bag", "/image") == [RAW_BYTES]
+    assert not list(tmp_path.glob("bag_*"))
+
+
+def test_a_disk_that_gets_space_again_is_recorded_to_in_a_new_folder(
+    bench: Bench, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setattr(recorder, "RETRY_S", 0.0)
+    monkeypatch.setattr(BagWriter, "write", BagWriter.write)  # restores it afterwards
+    reserve = os.posix_fallocate
+    space = False
+
+    def limited(*arguments: int) -> None:
+        if not space:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        reserve(*arguments)
+
+    monkeypatch.setattr(os, "posix_fallocate", limited)
+    newest = bench.diagnostics()
+    bench.publisher(GateState, "gate", qos.LATCHED).publish(GateState(supervisor="one"))
+    with _recording(bench, tmp_path / "bag") as node:
+        bench.until(lambda: node.recorded["/gate"], "the gate's state recorded")
+        write = BagWriter.write
+        fill_disk_after(0)
+        publisher = bench.publisher_matched(Image, "image")
+        for lost in (1, 2):
+            publisher.publish(RAW_BYTES)
+            bench.until(lambda lost=lost: node.lost == lost, "a message lost")
+        monkeypatch.setattr(BagWriter, "write", write)
+        space = True
+        publisher.publish(RAW_BYTES)
+        bench.until(lambda: node.recorded["/image"], "an image recorded again")
+        words = f"recording into {tmp_path / 'bag_2'}; a part before it is missing"
+        bench.until(lambda: said(newest) == words, "the loss stays told")
+    assert (
+        f"recording goes on in {tmp_path / 'bag_2'}; 2 messages before it are lost" in capfd.readouterr().err
+    )
+    assert _bytes(tmp_path / "bag_2", "/image") == [RAW_BYTES]
+    [again] = Bag(tmp_path / "bag_2").messages("/gate")
+    assert again.message.supervisor == "one"
 
 
 def test_the_process_tells_a_loss_by_its_exit_status(bench: Bench, tmp_path):
@@ -138,7 +195,6 @@ def test_the_process_tells_a_loss_by_its_exit_status(bench: Bench, tmp_path):
         process.wait_for("recording stopped")
         assert process.stop(signal.SIGTERM) == 1
     assert "1 messages were not recorded" in process.output
-    assert Bag(tmp_path / "bag").counts["/image"] == 1
 
 
 @pytest.mark.parametrize("transport", ["", "compressed"])
