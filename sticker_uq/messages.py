@@ -101,7 +101,8 @@ BLOCK_ADVICE = {
     "no_scene": "wait for the first image; if none comes, see `detector: images` in `/diagnostics`: the topic and whether "
     "anybody publishes it",
     "stale_scene": "check that images arrive (`detector: images`) and how long one takes (`detector: perception`); a slow "
-    "machine needs fewer `passes`, a smaller model, or a higher `max_scene_age_s`; kill a detector that hangs",
+    "machine needs fewer `passes`, a smaller model, or a higher `max_scene_age_s`; kill a detector that hangs; timestamps behind "
+    "the clock: synchronise the camera (chrony, PTP), or let its driver stamp with the time of arrival",
     "failed_scene": "read `last_error` of `detector: perception`; an image that cannot be decoded comes from the camera's "
     "driver (encoding, size), a lost detector is restarted with `respawn:=true`",
     "implausible_scene": "the detail names the value; check that detector and supervisor are of the same version, and that "
@@ -347,12 +348,18 @@ MESSAGES = {
     "decision_inconsistent": "the decision allows the removal of something that is no stable sticker",
     "image_publishers": "{count} publishers of the camera's images: {names}",
     "image_publishers_unknown": "the detector does not say which node publishes the camera's images (image_publishers is empty)",
-    "image_late": "the image was {seconds} s old on arrival",
+    "image_late": "the image timestamp is {seconds} s behind the clock: the camera's clock is behind, or its driver or the "
+    "detector is slow",
+    "stamp_since_start": "the image timestamp is {seconds} s: the camera's clock counts from its start, not from 1970, "
+    "or use_sim_time is set for it alone",
+    "images_apart": "images come {seconds} s apart, and none may be older than {limit} s (max_scene_age_s)",
     "image_repeats": "consecutive images with identical pixels: {count}",
     "stamp_invalid": "the image timestamp is zero or negative",
     "stamp_unchanged": "the image timestamp did not change",
     "stamp_backwards": "the image timestamps went back by {seconds} s",
     "stamp_in_future": "the image timestamp lies {seconds} s in the future",
+    "clock_zero": "the time is 0: use_sim_time is set and nothing publishes /clock",
+    "clock_stands": "the clock stands still: with use_sim_time, what publishes /clock has stopped",
     "clock_ahead": "the clock jumped ahead by {seconds} s",
     "clock_back": "the clock jumped back by {seconds} s",
     "image_source_changed": "images of {before} became images of {after}",
@@ -411,7 +418,7 @@ MESSAGES = {
     "audit_write_failed": "the audit log cannot be written",
     "audit_behind": "the disk is behind: an audit entry has waited for {seconds} s",
     "other_gate_publishers": "supervisor {names} publishes the gate, too",
-    "gate_publishers_not_received": "other publishers of {topic} that cannot be received: {count}",
+    "gate_publishers_not_received": "other publishers of {topic} that cannot be received: {count} of {names}",
     "scene_publishers": "{count} publishers of {topic}: {names}",
     "policy_uncalibrated": "no permit on policy {policy}, which has no guarantee: make one with `sticker-uq calibrate`, or set "
     "allow_uncalibrated",

@@ -103,10 +103,10 @@ def test_a_reason_in_words(reason: Reason, text: str) -> None:
 
 
 def test_several_reasons_are_one_line() -> None:
-    held, late = Reason("held"), Reason.of("image_late", seconds=3)
-    assert texts_of([held, late]) == "held; the image was 3 s old on arrival"
-    assert gate_text(["held", "stale_scene"], [late]) == (
-        "the newest scene is too old; held: the image was 3 s old on arrival"
+    held, same = Reason("held"), Reason.of("image_repeats", count=3)
+    assert texts_of([held, same]) == "held; consecutive images with identical pixels: 3"
+    assert gate_text(["held", "frozen_image"], [same]) == (
+        "the camera image is frozen; held: consecutive images with identical pixels: 3"
     )
     assert gate_text([], []) == ""
     assert log_line([Reason.of("permit_revoked", goal=3), held]) == "permit 3 revoked: held"

@@ -23,6 +23,9 @@ from sticker_uq.scene import (
     Verdict,
 )
 
+_EPOCH_NS = 10**18
+"""September 2001: a clock that shows the time is past it, one that counts since the machine's start is not."""
+
 Problem = tuple[BlockReason, Reason]
 
 
@@ -74,7 +77,7 @@ def problems_of(
     return (
         *others,
         *_content(facts, decision, settings),
-        *_time(facts.stamp_ns, previous_ns, now_ns, settings),
+        *_time(facts.stamp_ns, previous_ns, before, now_ns, settings),
         *_pixels(facts, picture, settings),
         *_origin(facts, before),
         *_places(decision, poses, settings),
@@ -112,12 +115,11 @@ def image_problems(
         return (*others, (BlockReason.SOURCE_CHANGED, _another_source(before.reference.source, source)))
     found = [
         *others,
-        *_time(check.stamp_ns, check.previous_stamp_ns, now_ns, settings),
+        *_time(check.stamp_ns, check.previous_stamp_ns, before, now_ns, settings),
         *_light(check.exposure, settings),
     ]
     if check.stamp_ns > 0 and now_ns - check.stamp_ns >= nanoseconds(settings.max_scene_age_s):
-        late = Reason.of("image_late", seconds=(now_ns - check.stamp_ns) / 1e9)
-        found.append((BlockReason.STALE_SCENE, late))
+        found.append((BlockReason.STALE_SCENE, lateness(check.stamp_ns, now_ns)))
     if settings.frozen_images and check.repeats >= settings.frozen_images:
         found.append((BlockReason.FROZEN_IMAGE, Reason.of("image_repeats", count=check.repeats)))
     return tuple(found)
@@ -132,8 +134,38 @@ def _publishers(names: tuple[str, ...] | None) -> Iterator[Problem]:
         yield BlockReason.SECOND_IMAGE_PUBLISHER, several
 
 
-def _time(stamp_ns: int, previous_ns: int | None, now_ns: int, settings: GateSettings) -> Iterator[Problem]:
-    if stamp_ns <= 0:
+def lateness(stamp_ns: int, now_ns: int) -> Reason:
+    """Why an image is too old that reached the gate at ``now_ns``: how far its stamp is behind the clock."""
+    if stamp_ns < _EPOCH_NS <= now_ns:
+        return Reason.of("stamp_since_start", seconds=round(stamp_ns / 1e9, 1))
+    return Reason.of("image_late", seconds=round((now_ns - stamp_ns) / 1e9, 1))
+
+
+def why_stale(state: GateState, settings: GateSettings) -> Reason | None:
+    """Why the newest scene is too old; None where no more is known than that none has come."""
+    scene, limit_ns = state.scene, nanoseconds(settings.max_scene_age_s)
+    if scene is None:
+        return None
+    if state.silent_ticks > settings.max_silent_ticks and state.now_ns - state.received_ns < limit_ns:
+        return Reason("clock_stands")
+    if state.received_ns - scene.stamp_ns >= limit_ns:
+        return lateness(scene.stamp_ns, state.received_ns)
+    if state.interval_ns >= limit_ns:
+        return Reason.of(
+            "images_apart", seconds=round(state.interval_ns / 1e9, 1), limit=settings.max_scene_age_s
+        )
+    return None
+
+
+def _time(
+    stamp_ns: int, previous_ns: int | None, before: GateState, now_ns: int, settings: GateSettings
+) -> Iterator[Problem]:
+    if now_ns <= 0:
+        yield BlockReason.CLOCK, Reason("clock_zero")
+        return
+    if stamp_ns == previous_ns and now_ns == before.received_ns == before.tick_ns:
+        yield BlockReason.CLOCK, Reason("clock_stands")
+    elif stamp_ns <= 0:
         yield BlockReason.STAMP_ORDER, Reason("stamp_invalid")
     elif previous_ns is not None and stamp_ns <= previous_ns:
         behind = (previous_ns - stamp_ns) / 1e9

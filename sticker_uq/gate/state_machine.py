@@ -42,6 +42,7 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.gate.operator import operator_events as operator
+from sticker_uq.gate.plausibility import why_stale
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Phase
 from sticker_uq.gate.step_context import StepContext
@@ -64,14 +65,16 @@ def step(
     if isinstance(event, SceneReceived) and not context.blocking_reasons() and context.state.permit is None:
         scenes.conclude(context)
     _describe(context)
+    unrecorded = BlockReason.AUDIT & context.state.reasons & ~state.reasons
+    severity = Severity.ERROR if unrecorded else Severity.INFO
     if context.state.phase is not state.phase:
-        severity = Severity.ERROR if context.state.phase is Phase.FAULT else Severity.INFO
+        severity = Severity.ERROR if context.state.phase is Phase.FAULT else severity
         changed = Reason.of("phase_changed", before=state.phase.name, after=context.state.phase.name)
         context.log(severity, changed, *map(Reason, context.state.reasons.codes), *context.state.details)
     elif context.state.phase is Phase.BLOCKED and context.state.reasons != state.reasons:
         # else a person who corrects one cause after the other would not see in the log which one is next
         other = Reason("still_blocked")
-        context.log(Severity.INFO, other, *map(Reason, context.state.reasons.codes), *context.state.details)
+        context.log(severity, other, *map(Reason, context.state.reasons.codes), *context.state.details)
     # between two permits the gate is closed, and said to be so
     if isinstance(event, Tick) or (context.state.phase, context.state.reasons) != (
         state.phase,
@@ -143,7 +146,7 @@ def _describe(context: StepContext) -> None:
         phase, reasons = Phase.VERIFYING, BlockReason.VERIFYING
     else:
         phase, reasons = Phase.MONITORING, _monitoring(state, context.settings)
-    context.set(phase=phase, reasons=reasons, details=_details(state, reasons))
+    context.set(phase=phase, reasons=reasons, details=_details(state, reasons, context.settings))
 
 
 def _monitoring(state: GateState, settings: GateSettings) -> BlockReason:
@@ -163,12 +166,17 @@ def _monitoring(state: GateState, settings: GateSettings) -> BlockReason:
     return reasons
 
 
-def _details(state: GateState, reasons: BlockReason) -> tuple[Reason, ...]:
+def _details(state: GateState, reasons: BlockReason, settings: GateSettings) -> tuple[Reason, ...]:
     """What is known about each of ``reasons``, beyond its name."""
     found = list(state.fault)
     if state.assumption is not None:
         found.append(state.assumption)
     found += [detail for reason, detail in (*state.problems, *state.impediments) if reason & reasons]
+    if reasons & BlockReason.CLOCK and state.now_ns <= 0:
+        found.append(Reason("clock_zero"))
+    stale = why_stale(state, settings) if reasons & BlockReason.STALE_SCENE else None
+    if stale is not None and not any(reason is BlockReason.STALE_SCENE for reason, _ in state.problems):
+        found.append(stale)
     if state.request is not None:
         found += state.request.reasons
     elif state.skipped:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from sticker_uq.scene import InvalidInput
 
 COMPRESSED = "/compressed"
 """Suffix that image_transport appends to an image topic for compressed images."""
+
+IMAGE_TYPES = {"raw": "sensor_msgs/msg/Image", "compressed": "sensor_msgs/msg/CompressedImage"}
+"""Type name of the images of each transport."""
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _WITH_FOLDER = re.compile(rf"/?{_NAME}(/{_NAME})+")
@@ -45,6 +48,31 @@ def more_topics(text: str) -> tuple[str, ...]:
             f"several image topics in {', '.join(shared)}: expected each in a namespace of its own"
         )
     return topics
+
+
+def images_elsewhere(wanted: str, published: Mapping[str, Collection[str]]) -> str:
+    """Where images are ``published`` (topic to type names) while nobody publishes the image topic ``wanted``, and what to set;
+    empty when none are.
+    """
+    transports = {
+        topic: transport
+        for topic, types in published.items()
+        for transport, type_name in IMAGE_TYPES.items()
+        if type_name in types and topic != wanted
+    }
+    base = wanted.removesuffix(COMPRESSED)
+    other, transport = (base, "raw") if wanted.endswith(COMPRESSED) else (base + COMPRESSED, "compressed")
+    if transports.get(other) == transport:
+        return f"but {other} is published: set image_transport to {transport}"
+    # a topic and its compressed one are one camera; that with the same last name is the likeliest
+    cameras = {topic.removesuffix(COMPRESSED) for topic in transports}
+    name = base.rpartition("/")[2]
+    likeliest = sorted(cameras, key=lambda topic: (topic.rpartition("/")[2] != name, topic))[:3]
+    return (
+        f"but images are published on {', '.join(likeliest)}: set camera_topic, or remap image"
+        if likeliest
+        else ""
+    )
 
 
 def scene_topic_of(image_topic: str, scenes: Collection[str], images: Collection[str]) -> list[str]:

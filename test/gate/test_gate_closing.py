@@ -15,6 +15,7 @@ from sticker_uq.gate.events import (
     Event,
     Fault,
     Hold,
+    Impediment,
     Log,
     PublishGate,
     Release,
@@ -176,8 +177,13 @@ def test_what_does_not_change_is_neither_logged_nor_said_again() -> None:
     assert [type(e) for e in cell.last] == [PublishGate]
 
 
-def test_a_fault_is_an_error_and_anything_else_is_not() -> None:
+def test_a_fault_and_a_full_disk_are_errors_in_the_log_and_anything_else_is_not() -> None:
     cell = faulted()
+    assert cell.sent(Log)[-1].severity is Severity.ERROR
+    cell = permitted()
+    cell.send(
+        Impediment(BlockReason.AUDIT, Reason.of("audit_write_failed", detail="No space left on device"))
+    )
     assert cell.sent(Log)[-1].severity is Severity.ERROR
     cell = removing()
     cell.send(Hold())

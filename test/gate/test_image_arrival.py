@@ -11,9 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.gate import BlockReason, GateSettings, Phase
-from sticker_uq.gate.events import CancelGoal, DeclareDone, ImageArrived, Impediment, SendGoal
+from sticker_uq.gate.events import (
+    Activated,
+    CancelGoal,
+    DeclareDone,
+    ImageArrived,
+    Impediment,
+    SendGoal,
+    Tick,
+)
+from sticker_uq.gate.plausibility import lateness
 from sticker_uq.messages import texts_of
-from sticker_uq.scene import Exposure, ImageCheck, Status
+from sticker_uq.scene import Exposure, ImageCheck, Reason, Status
 from sticker_uq.testing.scenes import MS, SECOND, SIZE
 from test.helpers.exploration import DETECTORS
 from test.helpers.gate import (
@@ -273,3 +282,80 @@ def test_scenes_of_two_detectors_open_nothing_and_those_under_way_do_not_count()
     assert not cell.sent(DeclareDone)
     assert cell.state.attempts == (), "a removal that was stopped for it has not failed"
     assert len(cell.scene(STICKER, times=K).sent(SendGoal)) == 2
+
+
+# --- the words for what is too old, and for a clock that does not run -------------------------------------------------------
+
+NOW = 1_700_000_000 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("stamp_ns", "now_ns", "reason"),
+    [
+        (NOW - 5 * SECOND, NOW, Reason.of("image_late", seconds=5.0)),
+        (1234 * SECOND, NOW, Reason.of("stamp_since_start", seconds=1234.0)),
+        (1234 * SECOND, 1240 * SECOND, Reason.of("image_late", seconds=6.0)),
+    ],
+)
+def test_an_image_that_is_too_old_tells_by_how_much_its_stamp_is_behind_the_clock(
+    stamp_ns: int, now_ns: int, reason: Reason
+) -> None:
+    assert lateness(stamp_ns, now_ns) == reason
+
+
+def test_a_camera_clock_that_is_behind_is_named_by_images_and_by_scenes() -> None:
+    cell = arrives(running(), age=5.0)
+    late = Reason.of("image_late", seconds=5.0)
+    assert (cell.state.reasons & BlockReason.STALE_SCENE, late in cell.state.details) == (
+        BlockReason.STALE_SCENE,
+        True,
+    )
+    cell = running().scene(STICKER, age=5.0)
+    assert cell.state.reasons & BlockReason.STALE_SCENE
+    assert late in cell.state.details
+    assert "the image timestamp is 5 s behind the clock" in texts_of(cell.state.details)
+
+
+def test_a_camera_that_is_slower_than_the_age_limit_is_named() -> None:
+    cell = running().scene(STICKER)
+    cell.wait(4.0).scene(STICKER)
+    assert not cell.state.reasons & BlockReason.STALE_SCENE
+    cell.wait(SETTINGS.max_scene_age_s).tick()
+    assert cell.state.reasons & BlockReason.STALE_SCENE
+    assert "images_apart" in cell.details
+
+
+def test_a_camera_that_has_only_stopped_is_not_called_slow() -> None:
+    cell = running().scene(STICKER, times=2)
+    cell.wait(SETTINGS.max_scene_age_s).tick()
+    assert cell.state.reasons & BlockReason.STALE_SCENE
+    assert "images_apart" not in cell.details
+
+
+def test_simulated_time_that_has_not_started_is_named_and_not_the_stamps() -> None:
+    cell = Cell()
+    cell.now = 0
+    cell.send(Activated())
+    cell.send(ImageArrived(ImageCheck(0, "camera", image_size=SIZE, exposure=LIT)))
+    assert cell.state.reasons & BlockReason.CLOCK
+    assert not cell.state.reasons & BlockReason.STAMP_ORDER
+    assert cell.details == ["clock_zero"]
+
+
+def test_a_clock_that_stands_still_is_named_and_not_the_stamps() -> None:
+    cell = running().scene(STICKER)
+    assert cell.state.scene is not None
+    stamp = cell.state.scene.stamp_ns
+    cell.send(Tick())
+    cell.send(
+        ImageArrived(ImageCheck(stamp, "camera", image_size=SIZE, exposure=LIT, previous_stamp_ns=stamp))
+    )
+    assert (cell.state.reasons & BlockReason.CLOCK, cell.details) == (BlockReason.CLOCK, ["clock_stands"])
+    assert not cell.state.reasons & BlockReason.STAMP_ORDER
+    cell = running().scene(STICKER)
+    for _ in range(SETTINGS.max_silent_ticks + 1):
+        cell.send(Tick())
+    assert (cell.state.reasons & BlockReason.STALE_SCENE, cell.details) == (
+        BlockReason.STALE_SCENE,
+        ["clock_stands"],
+    )

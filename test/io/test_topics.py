@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sticker_uq.io.topics import folder_of, more_topics, scene_topic_of
+from sticker_uq.io.topics import folder_of, images_elsewhere, more_topics, scene_topic_of
 from sticker_uq.scene import InvalidInput
 
 
@@ -48,3 +48,46 @@ def test_scenes_lie_beside_their_images_or_beside_nobodys(image: str, found: lis
     scenes = ["/cell/scene", "/cell/left/scene"]
     images = [image, "/cell/left/image/compressed"]
     assert scene_topic_of(image, scenes, images) == found
+
+
+RAW, JPEG = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "published", "said"),
+    [
+        (
+            "/image",
+            {"/image/compressed": [JPEG]},
+            "but /image/compressed is published: set image_transport to compressed",
+        ),
+        ("/image/compressed", {"/image": [RAW]}, "but /image is published: set image_transport to raw"),
+        (
+            "/image",
+            {"/usb_cam/image_raw": [RAW]},
+            "but images are published on /usb_cam/image_raw: set camera_topic",
+        ),
+        (
+            "/cell/image",
+            {"/image": [RAW], "/a": [RAW]},
+            "but images are published on /image, /a: set camera_topic",
+        ),
+        (
+            "/image",
+            {"/b/compressed": [JPEG], "/b": [RAW]},
+            "but images are published on /b: set camera_topic",
+        ),
+        (
+            "/image",
+            {f"/camera_{n}": [RAW] for n in range(9)},
+            "/camera_0, /camera_1, /camera_2: set camera_topic",
+        ),
+    ],
+)
+def test_where_images_are_published_instead(wanted: str, published: dict[str, list[str]], said: str) -> None:
+    assert said in images_elsewhere(wanted, published)
+
+
+@pytest.mark.parametrize("published", [{}, {"/image": [RAW]}, {"/image/compressed": ["std_msgs/msg/String"]}])
+def test_nothing_is_suggested_where_no_other_images_are(published: dict[str, list[str]]) -> None:
+    assert images_elsewhere("/image", published) == ""

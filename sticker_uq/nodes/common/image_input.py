@@ -7,6 +7,8 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
 from typing import Any, Literal
 
 from rclpy.event_handler import SubscriptionEventCallbacks
@@ -18,7 +20,7 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.cell.message_loss import MessageLossCounter
 from sticker_uq.io.images import Transport
-from sticker_uq.io.topics import COMPRESSED
+from sticker_uq.io.topics import COMPRESSED, IMAGE_TYPES, images_elsewhere
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import Level
 from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name
@@ -31,8 +33,8 @@ QUIET_S = 3.0
 BUFFERS = "large images need large socket buffers (sysctl net.core.rmem_max, see `sticker-uq doctor`)"
 #: Message class, topic suffix and type name of each transport.
 TRANSPORTS: dict[str, tuple[type, str, str]] = {
-    "raw": (Image, "", "sensor_msgs/msg/Image"),
-    "compressed": (CompressedImage, COMPRESSED, "sensor_msgs/msg/CompressedImage"),
+    "raw": (Image, "", IMAGE_TYPES["raw"]),
+    "compressed": (CompressedImage, COMPRESSED, IMAGE_TYPES["compressed"]),
 }
 
 
@@ -125,8 +127,15 @@ class ImageInput:
         if not publishers:
             what = "the publisher is gone" if self.received else "nobody publishes it yet"
             level = Level.ERROR if self.received else Level.WARN
+            elsewhere = images_elsewhere(self.topic, self._published_by_others())
+            what = f"{what}, {elsewhere}" if elsewhere else what
             return level, f"waiting for {'an' if self.received else 'first'} image on {self.topic}: {what}"
         quiet = now - max(last, self._since)
+        usual = median(b - a for a, b in pairwise(self._arrivals)) if len(self._arrivals) > 1 else 0.0
+        if QUIET_S <= quiet < 2 * usual:
+            return Level.WARN, (
+                f"{self.topic}: images come {usual:.1f} s apart; the gate needs a newer one within max_scene_age_s"
+            )
         if quiet < QUIET_S:
             return Level.WARN, f"waiting for {'an' if self.received else 'first'} image on {self.topic}"
         offers = ", ".join(sorted({qos.describe(p.qos_profile) for p in publishers}))
@@ -196,6 +205,16 @@ class ImageInput:
         self._published = bool(found)
         return found
 
+    def _published_by_others(self) -> dict[str, list[str]]:
+        """The image topics that other nodes publish, with their types."""
+        node, own = self._node, self._node.get_fully_qualified_name()
+        return {
+            topic: types
+            for topic, types in node.get_topic_names_and_types()
+            if not {*IMAGE_TYPES.values()}.isdisjoint(types)
+            and any(publisher_name(one) != own for one in node.get_publishers_info_by_topic(topic))
+        }
+
     def _count(self) -> None:
         """Find out who publishes images that can arrive. Matching may know a publisher before discovery does, or after it."""
         found = [publisher_name(one) for one in self._publishers() if not self._obstacle(one)]
@@ -226,7 +245,12 @@ class ImageInput:
         """Why images of ``publisher`` cannot reach this subscription; empty when they can."""
         name = publisher_name(publisher)
         if publisher.topic_type != self._type_name:
-            return f"{name} publishes {publisher.topic_type}, expected {self._type_name}: set image_transport"
+            remedy = (
+                "set image_transport"
+                if publisher.topic_type in IMAGE_TYPES.values()
+                else "no images, set camera_topic"
+            )
+            return f"{name} publishes {publisher.topic_type}, expected {self._type_name}: {remedy}"
         compatibility, _ = qos_check_compatible(publisher.qos_profile, self.profile)
         if compatibility == QoSCompatibility.ERROR:
             return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -19,6 +19,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
+from rclpy.exceptions import ParameterNotDeclaredException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
@@ -63,6 +64,13 @@ def read_settings(node: Node, model: type[M]) -> M:
     expected.
     """
     return _DECLARED[node][model].read()
+
+
+class _UnknownParameter(ParameterNotDeclaredException):
+    """What rclpy's parameter services answer for a parameter that a node does not have."""
+
+    def __init__(self, problem: str) -> None:
+        Exception.__init__(self, problem)
 
 
 class SettingsParameters(Generic[M]):
@@ -122,6 +130,9 @@ class SettingsParameters(Generic[M]):
     def _widen(self, parameters: Sequence[Parameter]) -> list[Parameter]:
         """Converts integers to floats where floats are expected; YAML and ``ros2 param set`` write 1 for 1.0."""
         fields = self._model.model_fields
+        unknown = unknown_names((p.name for p in parameters), self._node)
+        if unknown:  # rclpy would refuse it too, but names none to a service's caller
+            raise _UnknownParameter("; ".join(unknown))
         return [
             Parameter(p.name, value=float(p.value))
             if p.name in fields and fields[p.name].annotation is float and type(p.value) is int
@@ -156,11 +167,16 @@ def unknown_overrides(node: Node) -> list[str]:
     """One sentence for every parameter in a file or on the command line that ``node`` does not have, with the
     nearest known name.
     """
-    known = sorted(node._parameters)
-    problems = []
     of_others = {name for pattern, values in _sections() if is_shared(pattern) for name in values}
     of_others -= {name for pattern, values in _sections() if not is_shared(pattern) for name in values}
-    for name in sorted(set(node._parameter_overrides) - {*known, *_ALWAYS_KNOWN, *of_others}):
+    return unknown_names(set(node._parameter_overrides) - _ALWAYS_KNOWN - of_others, node)
+
+
+def unknown_names(names: Iterable[str], node: Node) -> list[str]:
+    """One sentence for each of ``names`` that is no parameter of ``node``, with the nearest that is."""
+    known = sorted(node._parameters)
+    problems = []
+    for name in sorted(set(names) - set(known)):
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f", did you mean {nearest[0]}?" if nearest else ""
         problems.append(f"unknown parameter {name}{hint}")

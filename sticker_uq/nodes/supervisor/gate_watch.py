@@ -63,7 +63,10 @@ class GateWatch:
         topic = self._subscription.topic_name
         count = self._publishers.never_received(self._identity, self._node.count_publishers(topic) - 1)
         if count > 0:
-            return Reason.of("gate_publishers_not_received", count=count, topic=topic)
+            found = publishers_of(self._node, self._subscription)
+            if (own := self._node.get_fully_qualified_name()) in found:
+                found.remove(own)
+            return Reason.of("gate_publishers_not_received", count=count, topic=topic, names=", ".join(found))
         if time.monotonic() < self._listened_s:
             return Reason.of("listening_first", seconds=self._listen_s)
         return None
@@ -75,12 +78,19 @@ def several_detectors(node: Node, subscriptions: Sequence[Subscription]) -> Reas
     Discovery also knows publishers that are not received, and a subscription those that discovery has not named yet.
     """
     for subscription in subscriptions:
-        topic, kind = subscription.topic_name, cast(type, subscription.msg_type)
-        expected = kind.__module__.split(".")[0] + f"/msg/{kind.__name__}"
-        names = [publisher_name(one, expected) for one in node.get_publishers_info_by_topic(topic)]
-        names += [UNNAMED] * (subscription.get_publisher_count() - len(names))
+        names = publishers_of(node, subscription)
         if len(names) > 1:
-            return Reason.of(
-                "scene_publishers", topic=topic, count=len(names), names=", ".join(sorted(names))
-            )
+            topic = subscription.topic_name
+            return Reason.of("scene_publishers", topic=topic, count=len(names), names=", ".join(names))
     return None
+
+
+def publishers_of(node: Node, subscription: Subscription) -> list[str]:
+    """The nodes that publish what the supervisor's ``subscription`` is to, sorted, one for each publisher, with a type that
+    differs.
+    """
+    kind = cast(type, subscription.msg_type)
+    expected = kind.__module__.split(".")[0] + f"/msg/{kind.__name__}"
+    found = node.get_publishers_info_by_topic(subscription.topic_name)
+    names = [publisher_name(one, expected) for one in found]
+    return sorted(names + [UNNAMED] * (subscription.get_publisher_count() - len(names)))

@@ -26,17 +26,18 @@ def wait_until(log_: AuditLog, condition: object, patience_s: float = 30.0) -> N
 
 
 def test_entries_are_read_again_in_order_over_restarts_and_files(tmp_path: Path) -> None:
+    folder = tmp_path / "Prüfung 笔记本 #1 100%"
     for start in range(3):
-        writer = AuditLog(tmp_path, 600)
+        writer = AuditLog(folder, 600)
         for index in range(5):
             writer.add("gate", {"start": start, "index": index})
         writer.close()
         assert writer.status.problem is None
         assert writer.status.number == start * 5 + 4
-    assert [(e.data["start"], e.data["index"]) for e in entries(tmp_path)] == [
+    assert [(e.data["start"], e.data["index"]) for e in entries(folder)] == [
         (s, i) for s in range(3) for i in range(5)
     ]
-    found = verify(tmp_path, head=writer.status.head)
+    found = verify(folder, head=writer.status.head)
     assert found.findings == []
     assert found.files == 3  # each start finds its file full
 

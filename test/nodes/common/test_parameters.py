@@ -224,3 +224,10 @@ def test_a_parameter_file_that_reaches_no_node_fails_with_what_would_match(
             read_settings(node, Settings)
     else:
         read_settings(node, Settings)
+
+
+def test_an_unknown_parameter_is_named_with_the_nearest_known_one(bench: Bench) -> None:
+    declare_settings(node_with(bench), Settings)
+    assert set_parameter(bench, "pases", 3) == (False, "unknown parameter pases, did you mean passes?")
+    assert set_parameter(bench, "", 3)[0] is False
+    assert set_parameter(bench, "passes", 3) == (True, "")
