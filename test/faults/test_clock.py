@@ -39,7 +39,7 @@ def test_simulated_time_that_has_not_started(
 ) -> None:
     """Time 0: whatever the camera shows, the gate stays closed; it opens by itself once the time runs."""
     cell.camera.shows()
-    cell.until_gate(reason=BlockReason.CLOCK)
+    cell.until_gate(reason=BlockReason.CLOCK, code="clock_zero")
     assert not any(gate.open for gate in cell.gates)
     clocked[1].runs = True
 
@@ -58,5 +58,5 @@ def test_clock_jumps_forward(cell: FaultCell, clocked: tuple[FaultCell, Simulate
 def test_clock_stands_still(cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]) -> None:
     """Nothing grows old on a clock that stands: steady time is what closes."""
     clocked[1].stand(True)
-    cell.until_gate()
+    cell.until_gate(code="clock_stands")
     clocked[1].stand(False)

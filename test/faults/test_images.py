@@ -59,6 +59,31 @@ def test_stamp_that_cannot_be(cell: FaultCell, seconds: float | None, reason: Bl
     cell.until_gate(reason=reason)
 
 
+@pytest.mark.parametrize("code", ["image_late", "stamp_since_start"])
+def test_camera_clock_behind(cell: FaultCell, code: str) -> None:
+    """By 5 s, or because it counts from the camera's start: both images and scenes say so."""
+    cell.settle()
+    cell.camera.shows()
+    said, start = len(cell.gates), cell.now_ns()
+
+    def told() -> bool:
+        now = cell.now_ns()
+        stamp = now - 5 * 10**9 if code == "image_late" else now - start + 10**9
+        cell.camera.publish(cell.camera.picture(Seen.STICKER, stamp_ns=stamp))
+        stale = [gate for gate in cell.gates[said:] if gate.reasons & BlockReason.STALE_SCENE]
+        return any(code in [one.code for one in gate.details] for gate in stale)
+
+    cell.until(told, f"a gate that is closed for {code}")
+    assert not any(gate.open for gate in cell.gates[said:])
+
+
+def test_camera_slower_than_the_age_limit(cell: FaultCell) -> None:
+    cell.camera.rate(0.5)
+    cell.camera.shows(Seen.STICKER)
+    cell.until_gate(reason=BlockReason.STALE_SCENE, code="images_apart")
+    cell.camera.rate(CALM_HZ)
+
+
 def test_duplicate_stamp(cell: FaultCell) -> None:
     """Other pixels under the same stamp, again and again: of two that come at once the supervisor sees the newer one only."""
     cell.settle()

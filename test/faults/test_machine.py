@@ -7,9 +7,13 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from sticker_uq.cell.processes import ProcessSpec
 from sticker_uq.gate import BlockReason
@@ -40,7 +44,7 @@ def test_disk_full_for_the_audit_log(cell: FaultCell) -> None:
 
 
 def test_disk_full_for_the_recording(cell: FaultCell, tmp_path: Path) -> None:
-    """The recording ends, the cell does not; what was written can be read."""
+    """The recording ends, the cell does not, and with space again it goes on; what was written can be read."""
     spec = recorder(tmp_path / "bag")
     with cell.another(spec) as group:
         cell.until(lambda: any("recording 8 topics" in line for line in cell.lines), "the recorder")
@@ -48,9 +52,15 @@ def test_disk_full_for_the_recording(cell: FaultCell, tmp_path: Path) -> None:
         cell.disk_full("recorder", 600_000, group.pid("recorder"))
         cell.until(lambda: any("recording stopped" in line for line in cell.lines), "the loss is told")
         cell.until_moving_on()
+        assert not (tmp_path / "bag_2").exists()
+        cell.disk_full("recorder", None, group.pid("recorder"))
+        cell.until(lambda: written(tmp_path / "bag_2") > 500_000, "some images in a new folder")
         codes = group.stop()
     assert codes["recorder"] == 1
     assert Bag(tmp_path / "bag").counts["/image"] > 0
+    second = Bag(tmp_path / "bag_2")
+    assert not second.damage
+    assert second.counts["/gate"] > 0
 
 
 def test_a_killed_recorder_goes_on_in_a_new_recording(cell: FaultCell, tmp_path: Path) -> None:
@@ -116,9 +126,34 @@ def test_a_supervisor_that_is_not_heard(cell: FaultCell) -> None:
     unheard = cell.gate_publisher(qos.NEWEST_IMAGE_BEST_EFFORT)
     try:
         cell.until_gate(reason=BlockReason.UNKNOWN_GATE_PUBLISHER, code="gate_publishers_not_received")
+        cell.until(lambda: "/probe" in cell.gates[-1].text, "its name")
         cell.stays_closed()
     finally:
         cell.bench.probe.destroy_publisher(unheard)
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"),
+    [
+        ("scene", BlockReason.SECOND_SCENE_PUBLISHER),
+        ("image_check", BlockReason.SECOND_SCENE_PUBLISHER),
+        ("gate", BlockReason.UNKNOWN_GATE_PUBLISHER),
+    ],
+)
+def test_a_flood_of_another_type(cell: FaultCell, topic: str, reason: BlockReason) -> None:
+    """It is not received, but it is named."""
+    with subprocess.Popen([sys.executable, "-m", "test.helpers.alien", topic]) as process:
+        try:
+            cell.until_gate(reason=reason)
+            # discovery knows the publisher first, its node soon after
+            cell.until(
+                lambda: (
+                    cell.gates[-1].reasons & reason and "/alien (std_msgs/msg/String)" in cell.gates[-1].text
+                ),
+                "the name of the node",
+            )
+        finally:
+            process.terminate()
 
 
 def test_two_supervisors_with_one_audit_log(cell: FaultCell) -> None:

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +17,7 @@ import pytest
 from rcl_interfaces.msg import Log
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.nodes.common import image_input
@@ -43,6 +47,21 @@ def test_auto_reliability_follows_the_publishers(bench: Bench, script: Script) -
     bench.until(
         lambda: node.feeds[0].input.profile.reliability == ReliabilityPolicy.RELIABLE, "reliable again"
     )
+
+
+@pytest.mark.parametrize("depth", [1, 50])
+@pytest.mark.parametrize("durability", [DurabilityPolicy.VOLATILE, DurabilityPolicy.TRANSIENT_LOCAL])
+@pytest.mark.parametrize("reliability", [ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT])
+def test_images_arrive_whatever_the_camera_offers(
+    bench: Bench, script: Script, reliability: ReliabilityPolicy, durability: DurabilityPolicy, depth: int
+) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    active(bench, script)
+    profile = QoSProfile(depth=depth, reliability=reliability, durability=durability)
+    camera = bench.publisher(Image, "image", profile)
+    stamps = itertools.count(1)
+    bench.until(lambda: camera.publish(image(next(stamps))) or scenes, "a scene")
+    assert scenes[0].image_publishers == ["/probe"]
 
 
 def image_report(bench: Bench, newest: dict[str, Any], words: str, level: bytes) -> Any:
@@ -90,6 +109,57 @@ def test_a_publisher_of_another_type_is_named(bench: Bench, script: Script, tmp_
         image_report(bench, newest, words, b"\x02")
 
 
+def test_a_topic_that_holds_no_images_is_told_apart_from_another_transport(
+    bench: Bench, script: Script
+) -> None:
+    newest = bench.diagnostics()
+    active(bench, script)
+    command = [sys.executable, "-m", "test.helpers.alien", "image"]
+    with subprocess.Popen(command) as process:
+        try:
+            words = "/alien publishes std_msgs/msg/String, expected sensor_msgs/msg/Image: no images, set camera_topic"
+            image_report(bench, newest, words, b"\x02")
+        finally:
+            process.kill()
+
+
+def test_where_images_are_published_instead_is_told(bench: Bench, script: Script) -> None:
+    newest = bench.diagnostics()
+    active(bench, script)
+    bench.publisher(Image, "usb_cam/image_raw")
+    words = "nobody publishes it yet, but images are published on /usb_cam/image_raw: set camera_topic"
+    image_report(bench, newest, words, b"\x01")
+    bench.publisher(CompressedImage, "image/compressed")
+    image_report(
+        bench, newest, "but /image/compressed is published: set image_transport to compressed", b"\x01"
+    )
+
+
+def test_a_slow_camera_is_not_taken_for_lost_images(
+    bench: Bench, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = bench.collect(ImageCheck, "image_check")
+    node = active(bench, script)
+    source = node.feeds[0].input
+    camera = bench.image_publisher()
+    ahead = 0.0
+    monkeypatch.setattr(image_input, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead))
+    for second in (1, 2, 3):
+        camera.publish(image(second))
+        bench.until(lambda second=second: seconds(checks)[-1:] == [second], "an image")
+        ahead += 4.0
+    level, message = source.state()
+    assert level == Level.WARN
+    assert re.fullmatch(
+        r"/image: images come 4\.\d s apart; the gate needs a newer one within max_scene_age_s", message
+    )
+    ahead += 6.0
+    level, message = source.state()
+    assert (level, "matched but no image for" in message) == (Level.ERROR, True), (
+        "the slow camera has stopped"
+    )
+
+
 def test_checks_and_scenes_name_who_publishes_the_images(bench: Bench, script: Script) -> None:
     """A second camera is told with the newest check again, and with the scene that is under way."""
     scenes, checks = bench.collect(SceneAssessment, "scene"), bench.collect(ImageCheck, "image_check")
@@ -115,7 +185,7 @@ def test_checks_and_scenes_name_who_publishes_the_images(bench: Bench, script: S
     usb_cam.destroy_publisher(other)
     bench.until(lambda: node.feeds[0].input.publishers == ("/probe",), "one camera")
     camera.publish(image(3))
-    bench.until(lambda: len(scenes) == 3, "its scene")
+    bench.until(lambda: len(scenes) == 3 and seconds(checks)[-1] == 3, "its check and its scene")
     assert scenes[2].image_publishers == checks[-1].image_publishers == ["/probe"]
 
 

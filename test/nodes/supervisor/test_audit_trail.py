@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sticker_uq.gate.audit import AuditLog
-from sticker_uq.nodes.supervisor.audit_trail import unfinished
-from sticker_uq.scene import Reason
+from sticker_uq.nodes.supervisor.audit_trail import AuditTrail, unfinished
+from sticker_uq.scene import InvalidInput, Reason
 
 DRIFT = Reason.of("drift", "sharpness", count=3, rate=0.1)
 
@@ -41,3 +43,18 @@ def test_a_fault_outlives_the_process_with_its_reasons(tmp_path: Path) -> None:
 )
 def test_a_fault_with_reasons_that_are_none_is_a_fault(tmp_path: Path, reasons: Any) -> None:
     assert stood(tmp_path, reasons) == (Reason("last_run_faulted"),)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(errno.EROFS, "Read-only file system"), (errno.EACCES, "Permission denied")]
+)
+def test_a_folder_that_cannot_be_written_is_refused_with_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, said: str
+) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(Path, "mkdir", refused)
+    node: Any = None  # asked for its default folder only
+    with pytest.raises(InvalidInput, match=f"audit log {tmp_path / 'audit'} cannot be opened: {said}"):
+        AuditTrail(node, str(tmp_path / "audit"), 1.0)
