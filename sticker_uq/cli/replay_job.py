@@ -24,6 +24,7 @@ from sticker_uq.evaluation.replay.cells import cell_of, laptops_of
 from sticker_uq.evaluation.replay.comparison import Comparison, live_scenes
 from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
 from sticker_uq.evaluation.replay.tables import TableFormat
+from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import LabelledImage, read_annotations
@@ -149,7 +150,7 @@ class ReplayJob:
                     found.add(name, own, other)
             return found
 
-        summary = replay(
+        result = replay(
             images,
             str(self.source),
             assessed(self.settings),
@@ -165,6 +166,7 @@ class ReplayJob:
             on_image=seen,
             differences=differences,
         )
+        summary = write_replay(result, self.policy, self.out)
         outcome = ReplayOutcome(summary, True) if live is None else _compared(summary, live)
         return replace(outcome, differences=found)
 

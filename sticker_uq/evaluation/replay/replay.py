@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
@@ -17,12 +16,11 @@ from sticker_uq.evaluation.replay.blocked import LIMIT_SCHEMA, BlockedBy
 from sticker_uq.evaluation.replay.candidate import CANDIDATE_SCHEMA, Differences
 from sticker_uq.evaluation.replay.gallery import Gallery
 from sticker_uq.evaluation.replay.label_errors import LABEL_SCHEMA, LabelErrors
+from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.replay.tally import Tally
-from sticker_uq.evaluation.reporting.replay_report import replay_report
-from sticker_uq.evaluation.reporting.report import write_report
+from sticker_uq.evaluation.reporting.report_model import ReportEntry
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.io.files import atomic_write
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
 
@@ -67,6 +65,20 @@ class ReplaySummary:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ReplayResult:
+    """What a replay found: ``tally`` of its images, ``entries`` the images that a report shows, ``limits`` the rows of the table
+    of limits, ``label_errors`` None without labels, ``differences`` None without a candidate to compare.
+    """
+
+    summary: ReplaySummary
+    tally: Tally
+    entries: Sequence[ReportEntry]
+    limits: Sequence[Row]
+    label_errors: LabelErrors | None
+    differences: Differences | None
+
+
 def replay(
     source: ImageSource,
     source_name: str,
@@ -83,15 +95,13 @@ def replay(
     labels: Mapping[str, LabelledImage] | None = None,
     on_image: Callable[[SourceImage, SceneAssessment, SceneDecision], None] = lambda *_: None,
     differences: Callable[[], Differences | None] = lambda: None,
-) -> ReplaySummary:
-    """Replay every recorded image of `source` without an operator's answer; write tables, pictures and report into the folder
-    `out`.
+) -> ReplayResult:
+    """Replay every recorded image of `source` without an operator's answer; write tables and pictures into the folder `out`.
 
     `assessed`: the images of `source` with their assessments, made in that many `processes`, see
     :mod:`sticker_uq.evaluation.replay.assessing`; what is written is written beside them. Writes tables
-    ``images``, ``objects`` and ``limits`` (which limit blocked how often), ``pictures/`` (at most `pictures` of them, evenly
-    spread; None: all), ``report.html`` and ``summary.json``, each completely or not at all. An image that cannot be
-    read becomes a row with status FAILED.
+    ``images``, ``objects`` and ``limits`` (which limit blocked how often) and ``pictures/`` (at most `pictures` of them, evenly
+    spread; None: all), each completely or not at all. An image that cannot be read becomes a row with status FAILED.
     `cell` and `laptop_at`, of a stamp in ns, are columns of the table of images.
     `labels`: by the names of the images without their suffixes; the decisions are then counted against them, and the table
     ``label_errors`` lists what contradicts them.
@@ -168,8 +178,6 @@ def replay(
             f"objects.{table_format}",
             *(f"{name}.{table_format}" for name in extra),
             *(f"pictures/{name}" for name in drawn),
-            "report.html",
-            "summary.json",
         ),
         environment=dict(environment or {}),
         labelled=None if labels is None else counts.measured(),
@@ -177,10 +185,4 @@ def replay(
         lost=source.lost,
         remarks=tuple(source.remarks),
     )
-    write_report(
-        replay_report(summary, tally, gallery.entries(), policy, limit_rows, label_errors, compared),
-        out / "report.html",
-    )
-    with atomic_write(out / "summary.json", "w") as stream:
-        json.dump(asdict(summary), stream, indent=2)
-    return summary
+    return ReplayResult(summary, tally, gallery.entries(), limit_rows, label_errors, compared)

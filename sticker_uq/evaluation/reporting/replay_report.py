@@ -3,46 +3,52 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from pathlib import Path
 
 from sticker_uq.evaluation.metrics.decisions import Measured
 from sticker_uq.evaluation.replay.blocked import remedy
 from sticker_uq.evaluation.replay.candidate import KINDS, SIDES, Differences
 from sticker_uq.evaluation.replay.label_errors import LOOSE, LabelErrors, contradiction_text
+from sticker_uq.evaluation.replay.replay import ReplayResult, ReplaySummary
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.replay.tally import Tally
 from sticker_uq.evaluation.reporting.cell_report import policy_limits
 from sticker_uq.evaluation.reporting.charts import blocked_bars
+from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.evaluation.reporting.report_model import (
     Course,
     Headline,
     Report,
-    ReportEntry,
     ReportLaptop,
     Section,
     Tone,
 )
 from sticker_uq.gate import Policy
+from sticker_uq.io.files import atomic_write
 from sticker_uq.messages import OUTCOMES
-
-if TYPE_CHECKING:
-    from sticker_uq.evaluation.replay.replay import ReplaySummary
 
 _TONES = {"WORK": Tone.GOOD, "CLEAN": Tone.GOOD, "ASK": Tone.WARN, "BLOCKED": Tone.BAD}
 
 
-def replay_report(
-    summary: ReplaySummary,
-    tally: Tally,
-    entries: Sequence[ReportEntry],
-    policy: Policy,
-    limits: Sequence[Row] = (),
-    label_errors: LabelErrors | None = None,
-    differences: Differences | None = None,
-) -> Report:
-    """The report of a replay: `tally` of its images, `entries` the images it shows, `limits` the rows of the table of limits."""
+def write_replay(result: ReplayResult, policy: Policy, out: Path) -> ReplaySummary:
+    """Write ``report.html`` and ``summary.json`` of a replay into its folder `out`, each completely or not at all.
+
+    The summary is returned. Raises OSError when the disk refuses.
+    """
+    summary = replace(result.summary, files=(*result.summary.files, "report.html", "summary.json"))
+    write_report(replay_report(result, policy), out / "report.html")
+    with atomic_write(out / "summary.json", "w") as stream:
+        json.dump(asdict(summary), stream, indent=2)
+    return summary
+
+
+def replay_report(result: ReplayResult, policy: Policy) -> Report:
+    """The report of a replay by `policy`."""
+    summary, tally, entries = result.summary, result.tally, result.entries
     per_second = summary.images / summary.seconds if summary.seconds > 0 else float("nan")
     unusable = (
         f"{summary.failed} of them could not be used" if summary.failed else "All of them could be used"
@@ -78,9 +84,13 @@ def replay_report(
         summary_rows=tuple(tally.failures),
         sections=(
             *([_against_labels(summary.labelled)] if summary.labelled is not None else []),
-            *([_compared(differences)] if differences is not None else []),
-            *([_limits(limits)] if limits else []),
-            *([_label_errors(label_errors, summary.images)] if label_errors is not None else []),
+            *([_compared(result.differences)] if result.differences is not None else []),
+            *([_limits(result.limits)] if result.limits else []),
+            *(
+                [_label_errors(result.label_errors, summary.images)]
+                if result.label_errors is not None
+                else []
+            ),
         ),
         limits=policy_limits(policy),
         timings=summary.timings_ms,

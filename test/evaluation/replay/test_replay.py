@@ -22,6 +22,7 @@ from sticker_uq.evaluation.replay.comparison import Comparison
 from sticker_uq.evaluation.replay.gallery import SHOWN, Spread
 from sticker_uq.evaluation.replay.replay import replay
 from sticker_uq.evaluation.replay.tables import image_row
+from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io import files
 from sticker_uq.io.coco import LabelledImage
@@ -90,7 +91,9 @@ def folder(tmp_path, image):
 
 def run(folder, perception, out, **options):
     source = open_source(folder)
-    return replay(source, "pictures", one_by_one(source, perception), Policy(), out, **options)
+    return write_replay(
+        replay(source, "pictures", one_by_one(source, perception), Policy(), out, **options), Policy(), out
+    )
 
 
 def test_every_image_is_a_row_with_what_the_policy_says_of_it(folder, perception, tmp_path, assessment):
@@ -290,7 +293,8 @@ def test_a_long_source_shows_where_something_changed(perception, tmp_path, asses
                     image, index, "camera", f"{index:06d}", "" if image is not None else "broken"
                 )
 
-    replay(Long(), "long", one_by_one(Long(), perception), Policy(), tmp_path / "out", pictures=0)
+    result = replay(Long(), "long", one_by_one(Long(), perception), Policy(), tmp_path / "out", pictures=0)
+    write_replay(result, Policy(), tmp_path / "out")
     html = (tmp_path / "out/report.html").read_text("utf-8")
     shown = [index for index in range(100) if f"Image {index:06d}" in html]
     assert shown == [0, 40, 42]
