@@ -6,6 +6,8 @@ All entropies are in bits, with 0 log 0 = 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -15,165 +17,69 @@ from sticker_uq.scene import FloatArray
 from sticker_uq.uncertainty.metrics import entropy
 
 
-class _Vectors(Monitor):
-    """Reads what is given and learns nothing."""
+def _margin(p: FloatArray) -> FloatArray:
+    ordered = np.sort(p, axis=1)
+    return np.asarray(ordered[:, -1] - ordered[:, -2])
+
+
+def _mean(values: FloatArray) -> FloatArray:
+    """The mean of ``values`` (T, N, ...) over the passes that saw the object, whose others are NaN; NaN where none did."""
+    seen = np.isfinite(values)
+    counted = seen.sum(axis=0)
+    total = np.where(seen, values, 0.0).sum(axis=0)
+    return np.divide(total, counted, out=np.full(counted.shape, np.nan), where=counted > 0)
+
+
+def _votes(v: FloatArray) -> FloatArray:
+    seen = np.isfinite(v).all(axis=2, keepdims=True)
+    return np.where(seen, v.argmax(axis=2)[..., None] == np.arange(v.shape[2]), np.nan)
+
+
+Formula = Callable[[FloatArray], FloatArray]
+SINGLE: dict[str, Formula] = {
+    "max_softmax": lambda p: 1 - p.max(axis=1),  # Hendrycks and Gimpel 2016
+    "pcs": lambda p: 1 - _margin(p),  # prediction confidence score, Zhang et al. 2020
+    "deep_gini": lambda p: 1 - (p**2).sum(axis=1),  # Feng et al. 2020
+    "softmax_entropy": entropy,
+}
+"""Monitors of one class vector per object (N, K), by name."""
+SAMPLED: dict[str, Formula] = {
+    "variation_ratio": lambda v: 1 - _mean(_votes(v)).max(axis=1),  # Gal 2016
+    # rounding may go below 0; NaN stays NaN
+    "mutual_information": lambda v: np.maximum(entropy(_mean(v)) - _mean(entropy(v)), 0.0),
+    "predictive_entropy": lambda v: entropy(_mean(v)),
+    "mean_softmax": lambda v: 1 - _mean(v).max(axis=1),
+}
+"""Monitors of the class vectors (T, N, K) of several passes or networks, by name without its prefix; an object that none of them
+saw scores NaN.
+"""
+
+
+class VectorMonitor(Monitor):
+    """A monitor that is a formula over class vectors and learns nothing."""
 
     learns = False
-
-
-class MaxSoftmax(_Vectors):
-    """Monitor of the largest class probability: 1 - max p (Hendrycks and Gimpel 2016)."""
-
-    name = "max_softmax"
-    needs = ("probabilities",)
+    formula: Formula
 
     def _score(self, objects: Objects) -> FloatArray:
-        return 1 - objects.probabilities.max(axis=1)
+        vectors = getattr(objects, self.needs[0])
+        return self.formula(np.asarray(vectors, np.float64) if vectors.ndim == 3 else vectors)
 
 
-class PredictionConfidence(_Vectors):
-    """Monitor: 1 - (largest p - second largest p): the prediction confidence score (Zhang et al. 2020)."""
-
-    name = "pcs"
-    needs = ("probabilities",)
-
-    def _score(self, objects: Objects) -> FloatArray:
-        ordered = np.sort(objects.probabilities, axis=1)
-        return 1 - (ordered[:, -1] - ordered[:, -2])
+def _made(name: str, reads: str, formula: Formula) -> type[Monitor]:
+    return type(name, (VectorMonitor,), {"name": name, "needs": (reads,), "formula": staticmethod(formula)})
 
 
-class DeepGini(_Vectors):
-    """Monitor: 1 - sum of p^2 (Feng et al. 2020)."""
-
-    name = "deep_gini"
-    needs = ("probabilities",)
-
-    def _score(self, objects: Objects) -> FloatArray:
-        return 1 - (objects.probabilities**2).sum(axis=1)
-
-
-class SoftmaxEntropy(_Vectors):
-    """Monitor: entropy of p in bits."""
-
-    name = "softmax_entropy"
-    needs = ("probabilities",)
-
-    def _score(self, objects: Objects) -> FloatArray:
-        return entropy(objects.probabilities)
-
-
-class Energy(_Vectors):
-    """Monitor: -log sum exp of the logits (Liu et al. 2020, temperature 1)."""
-
-    name = "energy"
-    needs = ("logits",)
-
-    def _score(self, objects: Objects) -> FloatArray:
-        return -np.asarray(logsumexp(objects.logits, axis=1))
-
-
-class _Sampled(_Vectors):
-    """Reads class vectors (T, N, K) of several networks or passes; an object that none of them saw scores NaN."""
-
-    def _vectors(self, objects: Objects) -> FloatArray:
-        found = getattr(objects, self.needs[0])
-        return np.asarray(found, np.float64)
-
-    def _mean(self, objects: Objects) -> FloatArray:
-        vectors = self._vectors(objects)
-        seen = np.isfinite(vectors).all(axis=2, keepdims=True)
-        counted = seen.sum(axis=0)
-        total = np.where(seen, vectors, 0.0).sum(axis=0)
-        return np.divide(total, counted, out=np.full(total.shape, np.nan), where=counted > 0)
-
-    def _mean_entropy(self, objects: Objects) -> FloatArray:
-        vectors = self._vectors(objects)
-        seen = np.asarray(np.isfinite(vectors).all(axis=2))
-        counted = seen.sum(axis=0)
-        each = np.where(seen, entropy(np.where(seen[..., None], vectors, 0.0)), 0.0)
-        return np.divide(each.sum(axis=0), counted, out=np.full(counted.shape, np.nan), where=counted > 0)
-
-
-class _VariationRatio(_Sampled):
-    """Share of the passes whose most probable class is not the commonest one (Gal 2016)."""
-
-    def _score(self, objects: Objects) -> FloatArray:
-        vectors = self._vectors(objects)
-        seen = np.asarray(np.isfinite(vectors).all(axis=2))
-        winners = np.where(seen[..., None], vectors, -1.0).argmax(axis=2)
-        votes = np.stack([((winners == k) & seen).sum(axis=0) for k in range(vectors.shape[2])])
-        counted = seen.sum(axis=0)
-        return 1 - np.divide(
-            votes.max(axis=0), counted, out=np.full(counted.shape, np.nan), where=counted > 0
-        )
-
-
-class _MutualInformation(_Sampled):
-    """Entropy of the mean class vector minus the mean entropy of the vectors, bits."""
-
-    def _score(self, objects: Objects) -> FloatArray:
-        difference = entropy(self._mean(objects)) - self._mean_entropy(objects)
-        return np.maximum(difference, 0.0)  # rounding; NaN stays NaN
-
-
-class _PredictiveEntropy(_Sampled):
-    """Entropy of the mean class vector, bits."""
-
-    def _score(self, objects: Objects) -> FloatArray:
-        return entropy(self._mean(objects))
-
-
-class _MeanSoftmax(_Sampled):
-    """1 - the largest value of the mean class vector."""
-
-    def _score(self, objects: Objects) -> FloatArray:
-        return 1 - self._mean(objects).max(axis=1)
-
-
-class McVariationRatio(_VariationRatio):
-    """Monitor: variation ratio of Monte-Carlo dropout."""
-
-    name = "mc_variation_ratio"
-    needs = ("samples",)
-
-
-class McMutualInformation(_MutualInformation):
-    """Monitor: mutual information of Monte-Carlo dropout."""
-
-    name = "mc_mutual_information"
-    needs = ("samples",)
-
-
-class McPredictiveEntropy(_PredictiveEntropy):
-    """Monitor: predictive entropy of Monte-Carlo dropout."""
-
-    name = "mc_predictive_entropy"
-    needs = ("samples",)
-
-
-class McMeanSoftmax(_MeanSoftmax):
-    """Monitor: mean softmax of Monte-Carlo dropout."""
-
-    name = "mc_mean_softmax"
-    needs = ("samples",)
-
-
-class EnsembleMutualInformation(_MutualInformation):
-    """Monitor: mutual information of a deep ensemble (Lakshminarayanan et al. 2017)."""
-
-    name = "ensemble_mutual_information"
-    needs = ("members",)
-
-
-class EnsemblePredictiveEntropy(_PredictiveEntropy):
-    """Monitor: predictive entropy of a deep ensemble."""
-
-    name = "ensemble_predictive_entropy"
-    needs = ("members",)
-
-
-class EnsembleMeanSoftmax(_MeanSoftmax):
-    """Monitor: mean softmax of a deep ensemble."""
-
-    name = "ensemble_mean_softmax"
-    needs = ("members",)
+PAPER_VECTORS = (
+    *(_made(name, "probabilities", formula) for name, formula in SINGLE.items()),
+    # Monte Carlo dropout
+    *(_made(f"mc_{name}", "samples", formula) for name, formula in SAMPLED.items()),
+    # deep ensembles, Lakshminarayanan et al. 2017; their networks seldom vote against each other
+    *(
+        _made(f"ensemble_{name}", "members", formula)
+        for name, formula in SAMPLED.items()
+        if name != "variation_ratio"
+    ),
+)
+ENERGY = _made("energy", "logits", lambda z: -np.asarray(logsumexp(z, axis=1)))
+"""-log sum exp of the logits (Liu et al. 2020, temperature 1)."""

@@ -7,24 +7,14 @@ import difflib
 from typing import Any
 
 from sticker_uq.monitors import autoencoder, dissector, surprise
-from sticker_uq.monitors import class_vectors as vectors
 from sticker_uq.monitors import feature_distance as modern
+from sticker_uq.monitors.class_vectors import ENERGY, PAPER_VECTORS
 from sticker_uq.monitors.interface import Monitor
 from sticker_uq.monitors.task_network import TaskCascade, TaskNetwork
 from sticker_uq.scene import InvalidInput
 
 PAPER: tuple[type[Monitor], ...] = (
-    vectors.MaxSoftmax,
-    vectors.PredictionConfidence,
-    vectors.DeepGini,
-    vectors.SoftmaxEntropy,
-    vectors.McVariationRatio,
-    vectors.McMutualInformation,
-    vectors.McPredictiveEntropy,
-    vectors.McMeanSoftmax,
-    vectors.EnsembleMutualInformation,
-    vectors.EnsemblePredictiveEntropy,
-    vectors.EnsembleMeanSoftmax,
+    *PAPER_VECTORS,
     dissector.Dissector,
     autoencoder.Autoencoder,
     surprise.LikelihoodSurprise,
@@ -34,7 +24,7 @@ PAPER: tuple[type[Monitor], ...] = (
 """The sixteen of Weiss et al. 2022."""
 MODERN: tuple[type[Monitor], ...] = (
     modern.RelativeMahalanobis,
-    vectors.Energy,
+    ENERGY,
     modern.NearestNeighbours,
     modern.VirtualLogit,
 )
