@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -60,31 +61,7 @@ class FrozenModels:
 
 def _copied(model: Any) -> Any:
     """A copy of ``model`` in evaluation mode. The transform, which has no weights, is shared: its sizes stay one thing."""
-    copies: dict[int, nn.Module] = {id(model.transform): model.transform}
-    return _copied_module(model.eval(), copies)
-
-
-def _copied_module(module: nn.Module, copies: dict[int, nn.Module]) -> nn.Module:
-    """``module`` with tensors of its own and without gradients; ``copies``: what was copied, by the identity of the original.
-
-    A deep copy of the same walks through every attribute, which took as long as all the rest of freezing.
-    """
-    if id(module) not in copies:
-        # copy.copy would ask for a pickled state, which a parametrized module does not have
-        made = copies[id(module)] = object.__new__(type(module))
-        vars(made).update(vars(module))
-        made._parameters = {
-            name: None if value is None else nn.Parameter(value.detach().clone(), requires_grad=False)
-            for name, value in module._parameters.items()
-        }
-        made._buffers = {
-            name: None if value is None else value.detach().clone() for name, value in module._buffers.items()
-        }
-        made._modules = {
-            name: None if child is None else _copied_module(child, copies)
-            for name, child in module._modules.items()
-        }
-    return copies[id(module)]
+    return copy.deepcopy(model.eval(), {id(model.transform): model.transform}).requires_grad_(False)
 
 
 class BoxHead(nn.Module):
