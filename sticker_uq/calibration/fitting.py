@@ -30,7 +30,7 @@ from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.assumptions.familiarity import Familiarity
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof, SaliencyLimit
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName
-from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+from sticker_uq.scene import FloatArray, InvalidInput
 
 LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
 """Limits tried for the probability of sticker of what is left alone on a clean laptop."""
@@ -125,34 +125,6 @@ def fit_policy(
     return draft.model_copy(update={"risk": choose_risk(objects, measured, level)})
 
 
-def certify(
-    draft: Policy,
-    fit: Sequence[Record],
-    records: Sequence[Record],
-    levels: Levels,
-    match_iou: float = MATCH_IOU,
-) -> Policy:
-    """The policy ``draft`` with the loosest limits that ``records`` prove, the proofs and the reference for run time.
-
-    ``fit``: the images that ``draft`` was fitted on; they give the limits to try and their order. Raises
-    :class:`InvalidInput` when a promise cannot be proved, saying how many images it takes.
-    """
-    assert draft.risk is not None
-    tried, seen = outcomes_of(fit, draft, match_iou), outcomes_of(records, draft, match_iou)
-    objects, risk = seen.removed()
-    tests = removal_tests(objects, risk, seen.images, limits_to_try(tried.removed()[1]))
-    removal = _prove_removal(tests, levels)
-    missed = _prove_clean(tried.cleans, seen.cleans, levels, clean_units(records))
-    limited = with_limits(draft, removal.limit, missed.limit)
-    guarantee = Guarantee(match_iou=match_iou, wrongful_removal=removal, missed_sticker=missed)
-    return limited.model_copy(
-        update={
-            "guarantee": guarantee,
-            "reference": Reference.of(r.assessment for r in _first_of_each(records)),
-        }
-    )
-
-
 @dataclass(frozen=True)
 class Attempt:
     """How far images bear out one promise: its limit on them, proved or the first that was tried, and what that limit does.
@@ -172,34 +144,91 @@ class Attempt:
         return self.bound <= self.level
 
 
-def attempts(
+class Trials:
+    """What labelled ``records`` prove about the policy ``draft``, which has no guarantee yet.
+
+    ``fit``: the images that it was fitted on, which give the limits to try and their order.
+    """
+
+    def __init__(
+        self, draft: Policy, fit: Sequence[Record], records: Sequence[Record], match_iou: float = MATCH_IOU
+    ) -> None:
+        self._draft, self._records, self._match_iou = draft, records, match_iou
+        tried = outcomes_of(fit, draft, match_iou)
+        self._seen = outcomes_of(records, draft, match_iou)
+        self._objects, self._risk = self._seen.removed()
+        self._removals = removal_tests(
+            self._objects, self._risk, self._seen.images, limits_to_try(tried.removed()[1])
+        )
+        self._fitted = clean_tests(tried.cleans, LEFT_LIMITS)
+        self._cleans = clean_tests(self._seen.cleans, LEFT_LIMITS)
+
+    def policy(self, levels: Levels) -> Policy:
+        """The policy with the loosest limits that are proved, the proofs and the reference for run time.
+
+        Raises :class:`InvalidInput` when a promise cannot be proved, saying how many images it takes.
+        """
+        assert self._draft.risk is not None
+        removal = _prove_removal(self._removals, levels)
+        missed = _prove_clean(self._ordered(levels.beta), levels, clean_units(self._records))
+        guarantee = Guarantee(match_iou=self._match_iou, wrongful_removal=removal, missed_sticker=missed)
+        return with_limits(self._draft, removal.limit, missed.limit).model_copy(
+            update={
+                "guarantee": guarantee,
+                "reference": Reference.of(r.assessment for r in _first_of_each(self._records)),
+            }
+        )
+
+    def attempts(self, levels: Levels) -> tuple[Attempt, Attempt]:
+        """What is known of each promise, wrongful removals and missed stickers, also where :meth:`policy` refuses."""
+        removal = Trial(-math.inf, 0, 0)  # nothing could be released, which proves nothing
+        if self._removals:
+            held = control.learn_then_test(self._removals, levels.alpha, levels.delta)
+            removal = self._removals[held[-1] if len(held) else 0]
+        stickers = np.unique(self._objects.truth[self._objects.right & (self._risk <= removal.limit)])
+        released = Count(len(stickers), self._seen.stickers)
+        order, cleans = self._ordered(levels.beta), self._seen.cleans
+        proved = control.learn_then_test(order, levels.beta, levels.delta)
+        clean = max((order[n] for n in proved), key=lambda test: test.limit, default=order[0])
+        rightly = cleans.image[~cleans.missed & (cleans.left <= clean.limit)]
+        called = Count(len(np.unique(rightly)), clean_units(self._records))
+        return (
+            _attempt(levels.alpha, removal, levels.delta, released),
+            _attempt(levels.beta, clean, levels.delta, called),
+        )
+
+    def lowest_levels(self, delta: float) -> tuple[float, float]:
+        """The lowest alpha and beta that would have been proved, 1 where nothing is.
+
+        Levels that are chosen after looking at the images are a description of them and no guarantee.
+        """
+        strictest = self._removals[:1]
+        alpha = upper_bound(strictest[0].events, strictest[0].images, delta) if strictest else 1.0
+        bounds = {upper_bound(one.events, one.images, delta) for one in self._cleans if one.images}
+        for beta in sorted(bounds):
+            level = min(beta * (1 + 1e-9), 1.0)  # the bound itself, whatever its last digit
+            if control.p_values(self._ordered(level)[:1], level)[0] <= delta:
+                return alpha, beta
+        return alpha, 1.0
+
+    def _ordered(self, beta: float) -> list[Trial]:
+        """The trials of limits on what is left alone in the order in which they are tested, from the images fitted on.
+
+        Images called clean get fewer with a stricter limit, so no order is best beforehand.
+        """
+        order = np.argsort(control.p_values(self._fitted, beta), kind="stable")
+        return [self._cleans[number] for number in order]
+
+
+def certify(
     draft: Policy,
     fit: Sequence[Record],
     records: Sequence[Record],
     levels: Levels,
     match_iou: float = MATCH_IOU,
-) -> tuple[Attempt, Attempt]:
-    """What ``records`` say about each promise of the policy ``draft`` by itself, wrongful removals and missed stickers, also
-    where :func:`certify` refuses one.
-    """
-    tried, seen = outcomes_of(fit, draft, match_iou), outcomes_of(records, draft, match_iou)
-    objects, risk = seen.removed()
-    tests = removal_tests(objects, risk, seen.images, limits_to_try(tried.removed()[1]))
-    removal = Trial(-math.inf, 0, 0)  # nothing could be released, which proves nothing
-    if tests:
-        held = control.learn_then_test(tests, levels.alpha, levels.delta)
-        removal = tests[held[-1] if len(held) else 0]
-    stickers = np.unique(objects.truth[objects.right & (risk <= removal.limit)])
-    released = Count(len(stickers), seen.stickers)
-    order = [clean_tests(seen.cleans, LEFT_LIMITS)[n] for n in _fitted_order(tried.cleans, levels.beta)]
-    proved = control.learn_then_test(order, levels.beta, levels.delta)
-    clean = max((order[n] for n in proved), key=lambda test: test.limit, default=order[0])
-    rightly = seen.cleans.image[~seen.cleans.missed & (seen.cleans.left <= clean.limit)]
-    called = Count(len(np.unique(rightly)), clean_units(records))
-    return (
-        _attempt(levels.alpha, removal, levels.delta, released),
-        _attempt(levels.beta, clean, levels.delta, called),
-    )
+) -> Policy:
+    """``Trials(draft, fit, records, match_iou).policy(levels)``; raises as that."""
+    return Trials(draft, fit, records, match_iou).policy(levels)
 
 
 def clean_units(records: Sequence[Record]) -> int:
@@ -211,32 +240,6 @@ def clean_units(records: Sequence[Record]) -> int:
 def _attempt(level: float, trial: Trial, delta: float, done: Count) -> Attempt:
     bound = upper_bound(trial.events, trial.images, delta) if trial.images else 1.0
     return Attempt(level, Count(trial.events, trial.images), bound, done)
-
-
-def lowest_levels(
-    draft: Policy,
-    fit: Sequence[Record],
-    records: Sequence[Record],
-    delta: float,
-    match_iou: float = MATCH_IOU,
-) -> tuple[float, float]:
-    """The lowest alpha and beta that calibration would have proved for the policy ``draft`` on ``records``, 1 where it proves
-    nothing.
-
-    Levels that are chosen after looking at the images are a description of them and no guarantee.
-    """
-    tried, seen = outcomes_of(fit, draft, match_iou), outcomes_of(records, draft, match_iou)
-    objects, risk = seen.removed()
-    strictest = removal_tests(objects, risk, seen.images, limits_to_try(tried.removed()[1])[:1])
-    alpha = upper_bound(strictest[0].events, strictest[0].images, delta) if strictest else 1.0
-    tests = clean_tests(seen.cleans, LEFT_LIMITS)
-    fitted = clean_tests(tried.cleans, LEFT_LIMITS)
-    for beta in sorted({upper_bound(one.events, one.images, delta) for one in tests if one.images}):
-        level = min(beta * (1 + 1e-9), 1.0)  # the bound itself, whatever its last digit
-        first = tests[int(_clean_order(fitted, level)[0])]
-        if control.p_values([first], level)[0] <= delta:
-            return alpha, beta
-    return alpha, 1.0
 
 
 def _first_of_each(records: Sequence[Record]) -> list[Record]:
@@ -291,10 +294,8 @@ def _prove_removal(tests: Sequence[Trial], levels: Levels) -> Proof:
     )
 
 
-def _prove_clean(fit: Cleans, cleans: Cleans, levels: Levels, without: int) -> Proof:
-    """``without``: laptops without a sticker among those that prove."""
-    order = _fitted_order(fit, levels.beta)
-    tests = [clean_tests(cleans, LEFT_LIMITS)[number] for number in order]
+def _prove_clean(tests: Sequence[Trial], levels: Levels, without: int) -> Proof:
+    """``tests`` in their order; ``without``: laptops without a sticker among those that prove."""
     held = control.learn_then_test(tests, levels.beta, levels.delta)
     if not len(held):
         raise InvalidInput(
@@ -302,18 +303,6 @@ def _prove_clean(fit: Cleans, cleans: Cleans, levels: Levels, without: int) -> P
         )
     chosen = max((tests[number] for number in held), key=lambda test: test.limit)
     return _proof(chosen, levels.beta, levels.delta, None, "learned")
-
-
-def _fitted_order(fit: Cleans, beta: float) -> IntArray:
-    return _clean_order(clean_tests(fit, LEFT_LIMITS), beta)
-
-
-def _clean_order(fitted: Sequence[Trial], beta: float) -> IntArray:
-    """The order in which limits are tested, from the images that were ``fitted`` on, (L,).
-
-    Images called clean get fewer with a stricter limit, so no order is best beforehand.
-    """
-    return np.argsort(control.p_values(fitted, beta), kind="stable")
 
 
 def _proof(chosen: Trial, level: float, delta: float, expected: float | None, order: str) -> Proof:

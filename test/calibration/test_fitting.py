@@ -10,7 +10,7 @@ import pytest
 
 from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.combination import fit_risk
-from sticker_uq.calibration.fitting import Levels, attempts, certify, fit_policy, limits_to_try
+from sticker_uq.calibration.fitting import Levels, Trials, certify, fit_policy, limits_to_try
 from sticker_uq.calibration.making import policy_text
 from sticker_uq.calibration.measuring import COMBINED, PLAIN, ablation, measure
 from sticker_uq.calibration.outcomes import matching, outcomes_of
@@ -112,14 +112,14 @@ def test_each_promise_is_told_by_itself_also_where_the_other_is_refused(
 ) -> None:
     draft, _, fit, proof = made
     levels = Levels(0.05, 0.2, 0.1)
-    removal, missed = attempts(draft, fit, proof, levels)
+    removal, missed = Trials(draft, fit, proof).attempts(levels)
     found = measure(proof, certify(draft, fit, proof, levels))
     assert (removal.done, removal.bad) == (found.removed, found.wrongful)
     assert (missed.done, missed.bad) == (found.clean, found.missed)
     assert missed.done.of == sum(not len(record.stickers) for record in proof)
     assert removal.proved
     assert missed.proved
-    same, refused = attempts(draft, fit, proof, Levels(0.05, 0.01, 0.1))
+    same, refused = Trials(draft, fit, proof).attempts(Levels(0.05, 0.01, 0.1))
     assert same == removal
     assert not refused.proved
     with pytest.raises(InvalidInput, match=r"--beta 0\.01"):
@@ -132,7 +132,7 @@ def test_where_nothing_could_be_released_nothing_is_proved(
     draft, _, fit, proof = made
     empty = [record for record in fit if not len(record.stickers)]
     strict = draft.model_copy(update={"min_probability": 1.0, "max_logo_probability": 0.0})
-    removal, _ = attempts(strict, empty, proof, Levels(0.05, 0.2, 0.1))
+    removal, _ = Trials(strict, empty, proof).attempts(Levels(0.05, 0.2, 0.1))
     assert (removal.bound, removal.done.events) == (1.0, 0)
     with pytest.raises(InvalidInput, match="no sticker could be released on the images to fit limits on"):
         certify(strict, empty, proof, Levels(0.05, 0.2, 0.1))

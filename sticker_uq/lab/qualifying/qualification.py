@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from sticker_uq.calibration.fitting import Levels, attempts, certify, fit_policy, lowest_levels
+from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
 from sticker_uq.calibration.making import (
     Divided,
     assess_sources,
@@ -486,13 +486,14 @@ class Qualification:
         divided = Divided.of(assessed)
         kind = choose_kind(divided.fit, "isotonic").kind
         draft = fit_policy(divided.fit, self._base, kind, level=levels.alpha)
-        alpha, beta = lowest_levels(draft, divided.fit, divided.proof, levels.delta)
-        proofs = map(ProofResult.of, attempts(draft, divided.fit, divided.proof, levels))
+        trials = Trials(draft, divided.fit, divided.proof)
+        alpha, beta = trials.lowest_levels(levels.delta)
+        proofs = map(ProofResult.of, trials.attempts(levels))
         found = CalibrationResult(
             refused="", wrongful=next(proofs), missed=next(proofs), alpha=alpha, beta=beta
         )
         try:
-            policy = certify(draft, divided.fit, divided.proof, levels)
+            policy = trials.policy(levels)
         except InvalidInput as error:
             return found.model_copy(update={"refused": str(error)})
         signed = divided.signed(policy, self.settings.command)
