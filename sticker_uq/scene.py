@@ -12,17 +12,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum, IntEnum
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
+_D = TypeVar("_D")
 
 
 class InvalidInput(ValueError):
@@ -546,4 +548,49 @@ def to_plain(value: Any, leave_out: tuple[str, ...] = ()) -> Any:
         return {str(k): to_plain(v, leave_out) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [to_plain(v, leave_out) for v in value]
+    return value
+
+
+_ARRAYS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "box": (np.float32, (4,)),
+    "probabilities": (np.float32, (-1,)),
+    "box_covariance": (np.float64, (4, 4)),
+    "corner_hulls": (np.float32, (-1, 2)),
+}
+"""Type and shape of the arrays of a scene by the names of their fields."""
+
+
+def _of_mapping(value: Any, name: str) -> Any:
+    return value.get(name, MISSING)
+
+
+def from_plain(kind: type[_D], value: Any, get: Callable[[Any, str], Any] = _of_mapping) -> _D:
+    """The dataclass ``kind`` of a scene in what :func:`to_plain` made of it.
+
+    ``get(value, name)``: the value of a field, MISSING to leave the default; by it other containers are read, such as messages.
+    An unknown value of an enumeration becomes its member 0. Raises TypeError for a field that is missing.
+    """
+    found = ((name, hint, get(value, name)) for name, hint in _hints(kind).items())
+    return kind(**{name: _read(hint, name, item, get) for name, hint, item in found if item is not MISSING})
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {f.name: hints[f.name] for f in fields(kind)}
+
+
+def _read(hint: Any, name: str, value: Any, get: Callable[[Any, str], Any]) -> Any:
+    inner = get_args(hint)
+    if isinstance(hint, UnionType):
+        return None if value is None else _read(inner[0], name, value, get)
+    if get_origin(hint) is tuple:
+        return tuple(_read(inner[0], name, item, get) for item in value)
+    if name in _ARRAYS:
+        dtype, shape = _ARRAYS[name]
+        return np.array(value, dtype).reshape(shape)
+    if is_dataclass(hint):
+        return from_plain(hint, value, get)
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return hint(value) if value in set(hint) else hint(0)
     return value

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import MISSING
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -54,49 +54,13 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
     """The assessment in the fields of ``message``, read without ROS; raises :class:`InvalidInput` for arrays of inconsistent
     lengths.
     """
-    return sc.SceneAssessment(
-        stamp_ns=stamp_to_ns(message.header.stamp),
-        frame_id=message.header.frame_id,
-        status=_known(sc.Status, message.status, sc.Status.UNKNOWN),
-        status_text=message.status_text,
-        image_size=(message.image_width, message.image_height),
-        image_digest=message.image_digest,
-        model=message.model,
-        model_hash=message.model_hash,
-        settings_hash=message.settings_hash,
-        passes=message.passes,
-        dropout_rate=message.dropout_rate,
-        objects=tuple(_object_from_msg(o) for o in message.objects),
-        unstable=tuple(_object_from_msg(o) for o in message.unstable),
-        uncertainty=sc.ImageUncertainty(
-            objects=message.uncertainty.objects,
-            unstable=message.uncertainty.unstable,
-            **_metrics_from_msg(message.uncertainty.metrics),
-        ),
-        localization=_localization_from_msg(message.dil),
-        timings={time.stage: time.ms for time in message.timings},
-        exposure=_exposure_from_msg(message.exposure),
-        # recordings from before these existed have none
-        panel_hash=getattr(message, "panel_hash", ""),
-        device=getattr(message, "device", ""),
-        precision=getattr(message, "precision", ""),
-        image_publishers=_publishers_from_msg(message),
-    )
+    return sc.from_plain(sc.SceneAssessment, message, _field)
 
 
 @expected_fields("the image check")
 def image_check_from_msg(message: Any) -> sc.ImageCheck:
     """The image check in the fields of ``message``, live or recorded, read without ROS."""
-    return sc.ImageCheck(
-        stamp_ns=stamp_to_ns(message.header.stamp),
-        frame_id=message.header.frame_id,
-        problem=message.problem,
-        image_size=(message.image_width, message.image_height),
-        exposure=_exposure_from_msg(message.exposure),
-        repeats=message.repeats,
-        previous_stamp_ns=stamp_to_ns(message.previous_stamp),
-        image_publishers=_publishers_from_msg(message),
-    )
+    return sc.from_plain(sc.ImageCheck, message, _field)
 
 
 @expected_fields("a reason")
@@ -158,72 +122,40 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
     )
 
 
-def _object_from_msg(message: Any) -> sc.ObservedObject:
-    if len(message.probabilities) != sc.CLASS_COUNT or len(message.box_covariance) != 16:
-        raise InvalidInput(
-            f"object {message.id} has {len(message.probabilities)} probabilities and "
-            f"{len(message.box_covariance)} covariances, expected {sc.CLASS_COUNT} and 16"
-        )
-    if any(len(hull.x) != len(hull.y) for hull in message.corner_hulls):
-        raise InvalidInput(f"object {message.id} has a corner hull with different numbers of x and y")
-    return sc.ObservedObject(
-        id=message.id,
-        label=_known(sc.ObjectClass, message.label, sc.ObjectClass.BACKGROUND),
-        box=box_from_msg(message.box),
-        probabilities=np.array(message.probabilities, np.float32),
-        detections=message.detections,
-        passes=message.passes,
-        detection_rate=message.detection_rate,
-        duplicated=message.duplicated,
-        unstable=message.unstable,
-        box_covariance=np.array(message.box_covariance, np.float64).reshape(4, 4),
-        corner_hulls=tuple(
-            np.stack([np.array(hull.x, np.float32), np.array(hull.y, np.float32)], axis=1)
-            for hull in message.corner_hulls
-        ),
-        monitors=tuple(
-            sc.MonitorScore(one.name, one.score, one.limit) for one in getattr(message, "monitors", ())
-        ),
-        novelty=getattr(message, "novelty", math.nan),  # older recordings lack it
-        **_metrics_from_msg(message.metrics),
-    )
-
-
-def _metrics_from_msg(message: Any) -> dict[str, float]:
-    """The metrics in ``message`` by name; NaN for one that is newer than the recording."""
-    return {name: getattr(message, name, math.nan) for name in sc.METRICS}
-
-
-def _publishers_from_msg(message: Any) -> tuple[str, ...] | None:
-    names = getattr(message, "image_publishers", None)  # older recordings lack it
-    return None if names is None else tuple(map(str, names))
-
-
-def _exposure_from_msg(message: Any) -> sc.Exposure | None:
-    """The exposure in ``message``; older recordings have NaN for noise and sharpness."""
-    if not message.valid:
-        return None
-    known = {f.name: getattr(message, f.name) for f in fields(sc.Exposure) if hasattr(message, f.name)}
-    return sc.Exposure(**known)
-
-
-def _localization_from_msg(message: Any) -> sc.Localization | None:
-    if not message.valid:
-        return None
-    return sc.Localization(
-        complete_localization=message.complete_localization,
-        background_localization=message.background_localization,
-        dil=message.dil,
-        decision_threshold=message.decision_threshold,
-        unexplained_objectness=message.unexplained_objectness,
-        unexplained=tuple(
-            sc.UnexplainedRegion(box=box_from_msg(r.box), objectness=r.objectness, share=r.share)
-            for r in message.unexplained
-        ),
-        novelty=getattr(message, "novelty", math.nan),
-        missed_sticker_probability=getattr(message, "missed_sticker_probability", math.nan),
-        scene_distance=getattr(message, "scene_distance", math.nan),
-    )
+def _field(message: Any, name: str) -> Any:
+    """A scene's field in ``message``, MISSING where a recording is older than the field."""
+    match name:
+        case "stamp_ns":
+            return stamp_to_ns(message.header.stamp)
+        case "previous_stamp_ns":
+            return stamp_to_ns(message.previous_stamp)
+        case "frame_id":
+            return message.header.frame_id
+        case "image_size":
+            return message.image_width, message.image_height
+        case "localization" | "exposure":
+            part = message.dil if name == "localization" else message.exposure
+            return part if part.valid else None
+        case "timings":
+            return {time.stage: time.ms for time in message.timings}
+        case "box":
+            return box_from_msg(message.box)
+        case "probabilities" | "box_covariance":
+            values, expected = getattr(message, name), sc.CLASS_COUNT if name == "probabilities" else 16
+            if len(values) != expected:
+                raise InvalidInput(
+                    f"object {message.id} has {len(values)} values in {name}, expected {expected}"
+                )
+            return values
+        case "corner_hulls":
+            if any(len(hull.x) != len(hull.y) for hull in message.corner_hulls):
+                raise InvalidInput(f"object {message.id} has a corner hull with different numbers of x and y")
+            return [np.stack([hull.x, hull.y], axis=1) for hull in message.corner_hulls]
+        case "image_publishers":
+            return list(map(str, getattr(message, name))) if hasattr(message, name) else MISSING
+        case _ if name in sc.METRICS:
+            return getattr(message.metrics, name, MISSING)
+    return getattr(message, name, MISSING)
 
 
 def _known(kind: type[E], value: int, otherwise: E) -> E:

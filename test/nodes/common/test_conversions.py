@@ -217,7 +217,10 @@ def test_a_message_that_nobody_filled_has_unknown_status_and_no_dil() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "complaint"),
-    [("probabilities", [0.5, 0.5], "2 probabilities"), ("box_covariance", [1.0] * 15, "15 covariances")],
+    [
+        ("probabilities", [0.5, 0.5], "2 values in probabilities"),
+        ("box_covariance", [1.0] * 15, "15 values in box_covariance"),
+    ],
 )
 def test_arrays_of_the_wrong_length_are_refused(field: str, value: list[float], complaint: str) -> None:
     message = cv.scene_to_msg(scene_with(one_object(5)))
