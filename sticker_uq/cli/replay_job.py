@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sticker_uq.evaluation.replay.assessing import (
     Assessed,
-    Assessor,
     one_by_one,
     process_count,
     side_by_side,
@@ -34,6 +34,9 @@ from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
+
+if TYPE_CHECKING:
+    from sticker_uq.perception.pipeline import Perception
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class ReplayJob:
 
     def run(
         self,
-        load: Callable[[PerceptionSettings], Assessor] = load_perception,
+        load: Callable[[PerceptionSettings], Perception] = load_perception,
         on_image: Callable[[], None] = lambda: None,
     ) -> ReplayOutcome:
         """Run the replay job; ``on_image`` is called after every image. Raises what :meth:`open` and :func:`replay` raise."""

@@ -11,19 +11,21 @@ from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from functools import cache, partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import psutil
 
 from sticker_uq.evaluation.executors import worker_pool
 from sticker_uq.evaluation.replay.assessment_json import code_fingerprint
 from sticker_uq.evaluation.replay.prefetch import ahead
-from sticker_uq.io.images import Picture
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
+
+if TYPE_CHECKING:
+    from sticker_uq.perception.pipeline import Perception
 
 Assessed = Iterator[tuple[SourceImage, SceneAssessment]]
 
@@ -34,36 +36,7 @@ _READ_AHEAD = 4  # images that wait for the model
 _DONE_AHEAD = 4  # assessments that wait for whoever writes
 
 
-class Assessor(Protocol):
-    """What a replay needs of :class:`sticker_uq.perception.Perception`."""
-
-    @property
-    def model_hash(self) -> str:
-        """Identity of the weights of the replay's perception."""
-
-    @property
-    def settings_hash(self) -> str:
-        """Identity of the settings of the replay's perception, its device included."""
-
-    @property
-    def panel_hash(self) -> str:
-        """Identity of the panel of the replay's perception, empty without one."""
-
-    def assess(
-        self,
-        image: Picture,
-        stamp_ns: int = 0,
-        frame_id: str = "",
-        keep_saliency: bool = False,
-        facts: ImageFacts | None = None,
-    ) -> SceneAssessment:
-        """The replay's assessment of `image`, with its saliency map if `keep_saliency`; `facts` are its own."""
-
-    def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """A replay's scene with status FAILED, for an image that could not be assessed."""
-
-
-def one_by_one(source: ImageSource, perception: Assessor) -> Assessed:
+def one_by_one(source: ImageSource, perception: Perception) -> Assessed:
     """Replay in this process: every recorded image of `source` through perception, with its assessment, in order.
 
     Three threads: one reads, decodes and measures what needs no model, one assesses, and the caller's takes the results; each
@@ -79,14 +52,14 @@ def _measured(source: ImageSource) -> Generator[tuple[SourceImage, ImageFacts | 
 
 
 def _each_assessed(
-    images: Generator[tuple[SourceImage, ImageFacts | None], None, None], perception: Assessor
+    images: Generator[tuple[SourceImage, ImageFacts | None], None, None], perception: Perception
 ) -> Generator[tuple[SourceImage, SceneAssessment], None, None]:
     with closing(images):
         for item, facts in images:
             yield item, _assess(item, perception, facts)
 
 
-def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: int) -> Assessed:
+def side_by_side(source: ImageSource, load: Callable[[], Perception], processes: int) -> Assessed:
     """Replay in that many processes: every recorded image of `source` through perception, with its assessment, in order.
 
     `load` makes the perception of each process and must be picklable; what it raises is raised here.
@@ -105,13 +78,13 @@ def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: i
         pool.shutdown(cancel_futures=True)
 
 
-def identity_of(perception: Assessor) -> str:
+def identity_of(perception: Perception) -> str:
     """What decides a replay's assessments beside the image: weights, settings, panel, and the code that uses them."""
     return f"{perception.model_hash}:{perception.settings_hash}:{perception.panel_hash}:{code_fingerprint()}"
 
 
 @cache
-def same_perception(settings: PerceptionSettings, identity: str) -> Assessor:
+def same_perception(settings: PerceptionSettings, identity: str) -> Perception:
     """The perception of ``settings``, kept for the next task of this process.
 
     Raises InvalidInput unless it is that of ``identity``: another machine may have other weights, devices or code.
@@ -157,7 +130,7 @@ def _uses_gpu(device: str) -> bool:
 
 
 def _assess(
-    item: SourceImage, perception: Assessor, facts: ImageFacts | None = None, keep_saliency: bool = True
+    item: SourceImage, perception: Perception, facts: ImageFacts | None = None, keep_saliency: bool = True
 ) -> SceneAssessment:
     if item.image is None:
         return perception.failed_assessment(item.stamp_ns, item.frame_id, item.error)
@@ -167,11 +140,11 @@ def _assess(
         return perception.failed_assessment(item.stamp_ns, item.frame_id, str(error))
 
 
-_load: Callable[[], Assessor] | None = None
-_perception: Assessor | None = None
+_load: Callable[[], Perception] | None = None
+_perception: Perception | None = None
 
 
-def _keep(load: Callable[[], Assessor]) -> None:
+def _keep(load: Callable[[], Perception]) -> None:
     global _load
     _load = load
 

@@ -11,56 +11,20 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from rclpy.node import Node
 
 from sticker_uq.cell.detector_settings import DetectorNodeSettings
 from sticker_uq.cell.mailbox import Mailbox
-from sticker_uq.io.images import Picture
 from sticker_uq.nodes.detector.camera_feed import Arrival, Counters
-from sticker_uq.perception.image_facts import ImageFacts
-from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import DeviceFailed, InvalidInput, SceneAssessment, Status
+from sticker_uq.scene import DeviceFailed, InvalidInput, Status
+
+if TYPE_CHECKING:
+    from sticker_uq.perception.pipeline import Perception
 
 #: Shortest interval between two log lines of one kind, s.
 LOG_PERIOD_S = 5.0
-
-
-class Assessor(Protocol):
-    """The part of :class:`sticker_uq.perception.Perception` that the detector node uses."""
-
-    @property
-    def settings(self) -> PerceptionSettings:
-        """What the detector node's model was created from: the settings of its perception."""
-
-    @property
-    def model_hash(self) -> str:
-        """SHA-256 of the weights that the detector node uses, hex."""
-
-    @property
-    def device(self) -> str:
-        """What the detector node computes on, in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
-
-    @property
-    def shortage(self) -> str:
-        """What the detector node's model was reduced by for lack of device memory; "" if nothing was."""
-
-    def warm_up(self) -> object:
-        """Run the detector node's model once, so that the first camera image is not slower than the others."""
-
-    def assess(
-        self,
-        image: Picture,
-        stamp_ns: int = 0,
-        frame_id: str = "",
-        keep_saliency: bool = False,
-        facts: ImageFacts | None = None,
-    ) -> SceneAssessment:
-        """The detector node's assessment of ``image``; ``facts``: what was measured when it arrived."""
-
-    def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """The detector node's scene with status FAILED, for an image that could not be assessed."""
 
 
 class Worker(threading.Thread):
@@ -75,7 +39,7 @@ class Worker(threading.Thread):
         self,
         node: Node,
         mailbox: Mailbox[Arrival],
-        serving: Callable[[], Assessor],
+        serving: Callable[[], Perception],
         computing: threading.Lock,
         counters: Counters,
         options: Callable[[], DetectorNodeSettings],

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
@@ -15,13 +16,15 @@ from sticker_uq.io.setting_fields import validated
 from sticker_uq.messages import text_of
 from sticker_uq.nodes.common.background import BackgroundTask
 from sticker_uq.nodes.common.conversions import reason_to_msg
-from sticker_uq.nodes.detector.assessor import Assessor
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import settings_of_file
 from sticker_uq.scene import InvalidInput, Reason
 from sticker_uq_msgs.srv import SelectModel
 
-Factory = Callable[[PerceptionSettings], Assessor]
+if TYPE_CHECKING:
+    from sticker_uq.perception.pipeline import Perception
+
+Factory = Callable[[PerceptionSettings], "Perception"]
 
 
 class ModelExchange:
@@ -35,8 +38,8 @@ class ModelExchange:
         self._node = node
         self._factory = factory
         self._served = served
-        self.serving: Assessor | None = None
-        self._loading: BackgroundTask[Assessor] = BackgroundTask(node)
+        self.serving: Perception | None = None
+        self._loading: BackgroundTask[Perception] = BackgroundTask(node)
         # a pending answer must not block the other services
         node.create_service(
             SelectModel,
@@ -50,7 +53,7 @@ class ModelExchange:
         """Whether the detector node is loading a model."""
         return self._loading.busy
 
-    def current(self) -> Assessor:
+    def current(self) -> Perception:
         """The detector node's current perception, from any thread; raises RuntimeError without one."""
         serving = self.serving
         if serving is None:
@@ -79,7 +82,7 @@ class ModelExchange:
     ) -> None:
         """Load the model ``wanted`` in the background; ``told`` gets success and what happened once it serves or was given up."""
 
-        def done(perception: Assessor | None, error: str) -> None:
+        def done(perception: Perception | None, error: str) -> None:
             old = self.serving
             if old is None:
                 told(False, Reason.of("model_unloaded", node=self._node.get_name()))
@@ -96,7 +99,7 @@ class ModelExchange:
 
         self._loading.start(lambda: self._loaded(wanted), done)
 
-    def _loaded(self, settings: PerceptionSettings) -> Assessor:
+    def _loaded(self, settings: PerceptionSettings) -> Perception:
         logger = self._node.get_logger()
         logger.info(f"loading {settings.model} ({settings.weights or 'packaged weights'})")
         start = time.perf_counter()
@@ -143,5 +146,5 @@ class ModelExchange:
         return settings_of_file(Path(request.file), self._node.get_name(), present)
 
 
-def _named(perception: Assessor) -> dict[str, str]:
+def _named(perception: Perception) -> dict[str, str]:
     return {"model": perception.settings.model, "hash": perception.model_hash[:12]}
