@@ -17,7 +17,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum, IntEnum
 from functools import cache, cached_property
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -575,7 +575,7 @@ def from_plain(kind: type[_D], value: Any, get: Callable[[Any, str], Any] = _of_
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {f.name: hints[f.name] for f in fields(kind)}
 
@@ -590,7 +590,7 @@ def _read(hint: Any, name: str, value: Any, get: Callable[[Any, str], Any]) -> A
         dtype, shape = _ARRAYS[name]
         return np.array(value, dtype).reshape(shape)
     if is_dataclass(hint):
-        return from_plain(hint, value, get)
+        return from_plain(cast(type[Any], hint), value, get)
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return hint(value) if value in set(hint) else hint(0)
     return value

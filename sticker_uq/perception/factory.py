@@ -13,7 +13,7 @@ from sticker_uq.scene import InvalidInput
 
 if TYPE_CHECKING:
     from sticker_uq.detection import StochasticDetector
-    from sticker_uq.perception import Perception
+    from sticker_uq.perception.pipeline import Perception
 
 _OF_THE_PROCESS = ("device", "threads")
 """What the file of another model may repeat but not change."""
@@ -25,7 +25,7 @@ def load_perception(settings: PerceptionSettings, detector: StochasticDetector |
     Raises InvalidInput when weights, device or panel cannot be used.
     """
     # torch takes seconds to load: help and bad options need not wait
-    from sticker_uq.perception import Perception
+    from sticker_uq.perception.pipeline import Perception
 
     return Perception(settings, detector)
 

@@ -11,7 +11,7 @@ import math
 import threading
 from dataclasses import replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -93,4 +93,4 @@ class ScriptedPerception:
 
 
 if __name__ == "__main__":
-    exit_process(run_node(lambda: DetectorNode(ScriptedPerception)))
+    exit_process(run_node(lambda: DetectorNode(cast(Any, ScriptedPerception))))
