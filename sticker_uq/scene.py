@@ -570,7 +570,7 @@ def from_plain(kind: type[_D], value: Any, get: Callable[[Any, str], Any] = _of_
     ``get(value, name)``: the value of a field, MISSING to leave the default; by it other containers are read, such as messages.
     An unknown value of an enumeration becomes its member 0. Raises TypeError for a field that is missing.
     """
-    found = ((name, hint, get(value, name)) for name, hint in _hints(kind).items())
+    found = ((name, hint, get(value, name)) for name, hint in _hints(cast(Any, kind)).items())
     return kind(**{name: _read(hint, name, item, get) for name, hint, item in found if item is not MISSING})
 
 

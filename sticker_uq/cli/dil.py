@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
 from sticker_uq.cli.terminal import stage_bars
 from sticker_uq.detection.detector import load_detector
-from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings

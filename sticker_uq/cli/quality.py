@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.cli.terminal import output
-from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.probability_quality import BINS, CODE, PAPER, Sampling
 from sticker_uq.evaluation.metrics.probability_vectors import Vectors, read_vectors, write_vectors

@@ -8,7 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from sticker_uq.detection.registry import MODEL_NAMES, DetectorEntry, detector_entry
+from sticker_uq.detection.names import MODEL_NAMES
+from sticker_uq.detection.registry import DetectorEntry, detector_entry
 from sticker_uq.detection.settings import DetectorSettings
 
 # loaded when first used: settings are needed by programs that never load torch
@@ -17,7 +18,7 @@ _WITH_TORCH = {
     "StochasticDetector": "detector",
     "Features": "features",
     "DeterministicPass": "deterministic_pass",
-    "build_model": "models.networks",
+    "build_model": "catalogue",
     "load_detector": "detector",
     "load_members": "detector",
     "load_weights": "weights",

@@ -15,15 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.device_errors import out_of_memory
 from sticker_uq.detection.kernels.float32_products import float32_products
-from sticker_uq.detection.kernels.frozen import FrozenModels
+from sticker_uq.detection.kernels.frozen import copied, frozen
 from sticker_uq.detection.kernels.pixels import network_input, rgb_input
-from sticker_uq.detection.models.networks import build_model
-from sticker_uq.detection.registry import detector_entry
+from sticker_uq.detection.models.family import Family
+from sticker_uq.detection.registry import DetectorEntry, detector_entry
 from sticker_uq.detection.selection import Rows, keep_best
 from sticker_uq.detection.settings import DetectorSettings, Precision
 from sticker_uq.detection.weights import load_into, network_settings, packaged_weights
@@ -47,6 +48,26 @@ def _inference(
             return method(self, *args, **kwargs)
 
     return computed
+
+
+class FrozenModels:
+    """The frozen copies of one model and their families, made when first asked for."""
+
+    def __init__(self, model: Any, entry: DetectorEntry) -> None:
+        """``model``: made by ``entry``; its weights must not change any more."""
+        self._model, self._entry = model, entry
+        self._copies: dict[torch.dtype, Any] = {}
+        self._families: dict[tuple[torch.dtype, float, str], Family] = {}
+
+    def family(self, settings: DetectorSettings, dtype: torch.dtype) -> Family:
+        """The model of ``settings`` cut at its first dropout, by its fast kernels where the entry has some."""
+        key = (dtype, settings.dropout_rate, settings.dropout_site)
+        if key not in self._families:
+            fast = self._entry.fast
+            if dtype not in self._copies:
+                self._copies[dtype] = frozen(self._model, dtype) if fast else copied(self._model).to(dtype)
+            self._families[key] = (fast or self._entry.reference)(self._copies[dtype], settings)
+        return self._families[key]
 
 
 class StochasticDetector:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sticker_uq.detection.names import entry_point
 from sticker_uq.scene import InvalidInput
 
 if TYPE_CHECKING:
@@ -19,22 +18,6 @@ if TYPE_CHECKING:
 
     from sticker_uq.detection.models.family import Family
     from sticker_uq.detection.settings import DetectorSettings
-
-ENTRY_POINT_GROUP = "sticker_uq.detectors"
-"""An entry point of this group, named like the detector, refers to a :class:`DetectorEntry`."""
-
-MODEL_NAMES = (
-    "fasterrcnn_resnet50_fpn",
-    "fasterrcnn_resnet50_fpn_v2",
-    "retinanet_resnet50_fpn",
-    "retinanet_resnet50_fpn_v2",
-    "ssd300_vgg16",
-    "ssdlite320_mobilenet_v3_large",
-)
-"""The built-in detectors by their torchvision names: first the six sticker detection models M1..M6 of Lu et al."""
-
-DEFAULT_MODEL = "ssdlite320_mobilenet_v3_large"
-"""The detector whose weights come with the package."""
 
 
 class Build(Protocol):
@@ -70,27 +53,12 @@ class DetectorEntry:
     fixed_input_size: bool = False
 
 
-def detector_names() -> tuple[str, ...]:
-    """Names of all detectors that can be used: the built-in ones, then the registered ones in alphabetical order."""
-    return *MODEL_NAMES, *sorted(_registered().keys() - set(MODEL_NAMES))
-
-
-def known_name(name: str) -> str:
-    """The detector ``name`` itself if it is one of :func:`detector_names`; raises InvalidInput, naming them, if not."""
-    if name not in MODEL_NAMES and name not in _registered():
-        raise InvalidInput(f"unknown model {name!r}, expected one of {', '.join(detector_names())}")
-    return name
-
-
 def detector_entry(name: str) -> DetectorEntry:
     """The entry of detector ``name``. No built-in one can be replaced by a registered one.
 
     Raises InvalidInput for an unknown name and for an entry point that cannot be imported or is no :class:`DetectorEntry`.
     """
-    if known_name(name) in MODEL_NAMES:
-        entry: DetectorEntry = import_module("sticker_uq.detection.models.networks").DETECTORS[name]
-        return entry
-    point = _registered()[name]
+    point = entry_point(name)
     try:
         found = point.load()
     except Exception as error:
@@ -102,7 +70,3 @@ def detector_entry(name: str) -> DetectorEntry:
             f"detector {name!r}: {point.value} is a {type(found).__name__}, expected a DetectorEntry"
         )
     return found
-
-
-def _registered() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 from torchvision.ops import nms
 
-from sticker_uq.detection.kernels.batched_nms import top_ranked
-from sticker_uq.detection.kernels.transfer import to_host
+from sticker_uq.detection.transfer import to_host
 
 CANDIDATES = 1000
 """Most probable candidates of a pass that take part in suppression, as in torchvision's RetinaNet and Faster R-CNN."""
@@ -129,6 +128,18 @@ def strongest(probabilities: Tensor, score_floor: float) -> tuple[Tensor, Tensor
         order = order[passes[order].argsort(stable=True)]
         order = order[_rank(passes) < CANDIDATES]
     return passes[order], candidates[order]
+
+
+def top_ranked(scores: Tensor, count: int) -> Tensor:
+    """Top scores for suppression: indices (n, count) of the largest of ``scores`` (n, N), falling, equal ones by index.
+
+    ``topk`` may take any of several equal scores, others for another number of rows. Scores must not be NaN.
+    """
+    # the bits of a float, as a whole number, rise with it; those of a negative one fall
+    bits = (scores.to(torch.float32) + 0.0).view(torch.int32)
+    rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    falling_index = torch.arange(scores.shape[1] - 1, -1, -1, device=scores.device)
+    return ((rising.to(torch.int64) << 32) | falling_index).topk(count, dim=1).indices
 
 
 def keep_best(rows: Rows, size: tuple[int, int], nms_threshold: float, max_detections: int) -> Rows:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sticker_uq.detection.registry import DEFAULT_MODEL, MODEL_NAMES, known_name
+from sticker_uq.detection.names import DEFAULT_MODEL, MODEL_NAMES, known_name
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 

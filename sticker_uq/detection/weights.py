@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from sticker_uq.detection.registry import known_name
+from sticker_uq.detection.names import known_name
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.reading import check_regular, parse_json, shown
 from sticker_uq.messages import printable

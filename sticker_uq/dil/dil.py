@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sticker_uq.detection import DeterministicPass, Features, NonFiniteOutput
-from sticker_uq.detection.kernels.transfer import to_host
+from sticker_uq.detection.transfer import to_host
 from sticker_uq.dil.regions import CONNECTED_IOU, MAX_REGIONS, Unexplained, apart, unexplained_anchors
 from sticker_uq.dil.saliency import activation_maps, cell_sums, enlarge
 from sticker_uq.dil.score import dynamic_threshold, pixel_edges

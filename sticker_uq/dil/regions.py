@@ -12,8 +12,8 @@ from torch import Tensor
 from torchvision.ops import clip_boxes_to_image, nms
 
 from sticker_uq.detection import DeterministicPass
-from sticker_uq.detection.kernels.batched_nms import top_ranked
-from sticker_uq.detection.kernels.transfer import to_device, to_host
+from sticker_uq.detection.selection import top_ranked
+from sticker_uq.detection.transfer import to_device, to_host
 from sticker_uq.scene import FloatArray
 
 EXPLAINED_IOU = 0.1

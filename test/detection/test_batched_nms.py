@@ -17,7 +17,8 @@ from torchvision.ops import nms
 
 from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.kernels import batched_nms
-from sticker_uq.detection.kernels.batched_nms import ROUNDS, greedy_nms, top_ranked
+from sticker_uq.detection.kernels.batched_nms import ROUNDS, greedy_nms
+from sticker_uq.detection.selection import top_ranked
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 
 CORNERS = st.one_of(st.integers(0, 8).map(float), st.floats(-4, 12, width=32))

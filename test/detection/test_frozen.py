@@ -11,13 +11,13 @@ import torch
 from torch.nn.utils.parametrizations import weight_norm
 from torchvision.ops import MultiScaleRoIAlign
 
+from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.detection.kernels.frozen import _copied, frozen
+from sticker_uq.detection.kernels.frozen import copied, frozen
 from sticker_uq.detection.kernels.onednn import OneDnn
 from sticker_uq.detection.kernels.pixels import network_input
 from sticker_uq.detection.kernels.roi_pooling import BagPooling
 from sticker_uq.detection.kernels.winograd import Winograd, use_winograd
-from sticker_uq.detection.models.networks import build_model
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model
@@ -150,7 +150,7 @@ def test_a_copy_shares_no_weight_and_keeps_how_a_layer_computes_its_own() -> Non
     layer = weight_norm(torch.nn.Conv2d(3, 4, 1))
     model = torch.nn.Sequential(layer, torch.nn.BatchNorm2d(4))
     model.transform = torch.nn.Identity()
-    made = _copied(model)
+    made = copied(model)
     given = torch.randn(1, 3, 5, 5)
     wanted = model(given)
     theirs = {tensor.data_ptr() for tensor in model.state_dict().values()}

@@ -19,7 +19,8 @@ from sticker_uq.detection import (
     load_detector,
     save_weights,
 )
-from sticker_uq.detection.registry import MODEL_NAMES, DetectorEntry, detector_entry, detector_names
+from sticker_uq.detection.names import MODEL_NAMES, detector_names
+from sticker_uq.detection.registry import DetectorEntry, detector_entry
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.lab.attacks.targets import attack_view
 from sticker_uq.lab.training.recipes import Recipe, recipe_of

@@ -18,8 +18,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from sticker_uq.detection.models.networks import build_model
-from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.catalogue import build_model
+from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.weights import (
     CLASSES,
     checksum,

@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.models.detection.image_list import ImageList
 
+from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.dropout import PassDropout
-from sticker_uq.detection.models.networks import build_model
-from sticker_uq.detection.registry import MODEL_NAMES, detector_entry
+from sticker_uq.detection.names import MODEL_NAMES
+from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import checksum, save_weights
 

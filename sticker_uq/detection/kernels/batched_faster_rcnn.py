@@ -9,9 +9,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torchvision.ops import clip_boxes_to_image
 
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.batched_nms import greedy_nms, top_ranked
+from sticker_uq.detection.kernels.batched_nms import greedy_nms
 from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
-from sticker_uq.detection.selection import Rows, all_finite, softmax_distribution
+from sticker_uq.detection.selection import Rows, all_finite, softmax_distribution, top_ranked
 
 
 class BatchedFasterRcnn(FastFasterRcnn):

@@ -46,18 +46,6 @@ def greedy_nms(boxes: Tensor, usable: Tensor, threshold: float) -> Tensor:
             return kept
 
 
-def top_ranked(scores: Tensor, count: int) -> Tensor:
-    """Top scores for suppression: indices (n, count) of the largest of ``scores`` (n, N), falling, equal ones by index.
-
-    ``topk`` may take any of several equal scores, others for another number of rows. Scores must not be NaN.
-    """
-    # the bits of a float, as a whole number, rise with it; those of a negative one fall
-    bits = (scores.to(torch.float32) + 0.0).view(torch.int32)
-    rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    falling_index = torch.arange(scores.shape[1] - 1, -1, -1, device=scores.device)
-    return ((rising.to(torch.int64) << 32) | falling_index).topk(count, dim=1).indices
-
-
 def _suppressing(boxes: Tensor, threshold: float) -> Tensor:
     """Whether box i would suppress box j of its group, i < j, (G, K, K) bool.
 

@@ -13,9 +13,6 @@ from torchvision.ops.misc import Conv2dNormActivation, FrozenBatchNorm2d
 
 from sticker_uq.detection.kernels.onednn import OneDnn
 from sticker_uq.detection.kernels.winograd import use_winograd
-from sticker_uq.detection.models.family import Family
-from sticker_uq.detection.registry import DetectorEntry
-from sticker_uq.detection.settings import DetectorSettings
 
 
 def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
@@ -24,7 +21,7 @@ def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
     Every batch normalisation that follows a convolution is folded into it, and the convolutions' weights lie
     channels last.
     """
-    fast = _copied(model)  # in evaluation mode: only then a batch normalisation is a fixed affine map
+    fast = copied(model)  # in evaluation mode: only then a batch normalisation is a fixed affine map
     for module in fast.modules():
         _fold(module)
     if hasattr(fast, "roi_heads"):
@@ -39,27 +36,7 @@ def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
     return fast
 
 
-class FrozenModels:
-    """The frozen copies of one model and their families, made when first asked for."""
-
-    def __init__(self, model: Any, entry: DetectorEntry) -> None:
-        """``model``: made by ``entry``; its weights must not change any more."""
-        self._model, self._entry = model, entry
-        self._copies: dict[torch.dtype, Any] = {}
-        self._families: dict[tuple[torch.dtype, float, str], Family] = {}
-
-    def family(self, settings: DetectorSettings, dtype: torch.dtype) -> Family:
-        """The model of ``settings`` cut at its first dropout, by its fast kernels where the entry has some."""
-        key = (dtype, settings.dropout_rate, settings.dropout_site)
-        if key not in self._families:
-            fast = self._entry.fast
-            if dtype not in self._copies:
-                self._copies[dtype] = frozen(self._model, dtype) if fast else _copied(self._model).to(dtype)
-            self._families[key] = (fast or self._entry.reference)(self._copies[dtype], settings)
-        return self._families[key]
-
-
-def _copied(model: Any) -> Any:
+def copied(model: Any) -> Any:
     """A copy of ``model`` in evaluation mode. The transform, which has no weights, is shared: its sizes stay one thing."""
     return copy.deepcopy(model.eval(), {id(model.transform): model.transform}).requires_grad_(False)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.kernels.transfer import to_device
+from sticker_uq.detection.transfer import to_device
 
 _PROCESSOR = torch.device("cpu")
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sticker_uq.detection.kernels.transfer import to_device
+from sticker_uq.detection.transfer import to_device
 
 
 class BagPooling:

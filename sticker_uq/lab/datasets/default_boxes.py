@@ -15,8 +15,8 @@ from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
 from torchvision.models.detection.image_list import ImageList
 from torchvision.ops import box_iou
 
+from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.kernels.pixels import resized_size
-from sticker_uq.detection.models.networks import build_model
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import FloatArray

@@ -11,7 +11,7 @@ from urllib.error import URLError
 from torch import nn
 from torchvision.models import get_model_weights
 
-from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.weights import COUNTERS, PathLike, load_into, load_weights, packaged_weights
 from sticker_uq.lab.training.settings import Taken
 from sticker_uq.scene import InvalidInput

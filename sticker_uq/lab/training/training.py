@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.detector import StochasticDetector, resolve_device
 from sticker_uq.detection.dropout import Dropout, PassDropout, no_dropout
-from sticker_uq.detection.models.networks import build_model
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import network_settings, packaged_weights, save_weights

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli.dataset import app
-from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.datasets.checking import (
     class_balance,

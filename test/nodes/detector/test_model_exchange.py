@@ -14,7 +14,7 @@ import torch
 import yaml
 from builtin_interfaces.msg import Time
 
-from sticker_uq.detection.models.networks import build_model
+from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.weights import load_into, packaged_weights, save_weights
 from sticker_uq.gate import BlockReason
 from sticker_uq.lab.rendering import render, sample_scene

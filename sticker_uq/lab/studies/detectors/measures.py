@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.scene import METRICS, InvalidInput
 
 Profile = Literal["paper", "simula_rp"]

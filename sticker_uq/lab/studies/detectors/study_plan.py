@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sticker_uq.detection.registry import detector_names
+from sticker_uq.detection.names import detector_names
 from sticker_uq.detection.settings import DetectorSettings, ModelName
 from sticker_uq.io.setting_fields import same_field
 from sticker_uq.lab.attacks.dag import DagSettings

@@ -103,38 +103,22 @@ def _torchvision_model(name: str, num_classes: int, **options: int) -> nn.Module
     )
 
 
-DETECTORS = {
-    **{
-        name: DetectorEntry(
-            family="faster_rcnn",
-            build=partial(_pyramid_model, name, **_FEW_OBJECTS),
-            reference=FasterRcnn,
-            fast=_fast_faster_rcnn,
-        )
-        for name in ("fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2")
-    },
-    **{
-        name: DetectorEntry(
-            family="retinanet",
-            build=partial(_pyramid_model, name),
-            reference=RetinaNet,
-            fast=FastRetinaNet,
-        )
-        for name in ("retinanet_resnet50_fpn", "retinanet_resnet50_fpn_v2")
-    },
-    **{
-        name: DetectorEntry(
-            family=family,
-            build=partial(_ssd_model, name),
-            reference=Ssd,
-            fast=FastSsd,
-            passes_at_once=passes,
-            fixed_input_size=True,
-        )
-        for name, family, passes in (
-            ("ssd300_vgg16", "ssd", 5),
-            ("ssdlite320_mobilenet_v3_large", "ssdlite", 10),
-        )
-    },
-}
-"""The entries of the six, by name."""
+def _pyramid_entry(family: str, name: str, reference: Any, fast: Any = None, **options: int) -> DetectorEntry:
+    return DetectorEntry(family, partial(_pyramid_model, name, **options), reference, fast)
+
+
+def _ssd_entry(family: str, name: str, passes: int) -> DetectorEntry:
+    return DetectorEntry(family, partial(_ssd_model, name), Ssd, FastSsd, passes, fixed_input_size=True)
+
+
+# the six register themselves as detectors of other packages do: each is an entry named like its detector
+fasterrcnn_resnet50_fpn, fasterrcnn_resnet50_fpn_v2 = (
+    _pyramid_entry("faster_rcnn", name, FasterRcnn, _fast_faster_rcnn, **_FEW_OBJECTS)
+    for name in ("fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2")
+)
+retinanet_resnet50_fpn, retinanet_resnet50_fpn_v2 = (
+    _pyramid_entry("retinanet", name, RetinaNet, FastRetinaNet)
+    for name in ("retinanet_resnet50_fpn", "retinanet_resnet50_fpn_v2")
+)
+ssd300_vgg16 = _ssd_entry("ssd", "ssd300_vgg16", 5)
+ssdlite320_mobilenet_v3_large = _ssd_entry("ssdlite", "ssdlite320_mobilenet_v3_large", 10)
