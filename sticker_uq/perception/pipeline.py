@@ -34,7 +34,7 @@ from sticker_uq.scene import (
     SceneAssessment,
     Status,
 )
-from sticker_uq.uncertainty import image_uncertainty, observe
+from sticker_uq.uncertainty import TooManyBoxes, image_uncertainty, observe
 
 LEFT_OUT = "distinctive localization was left out of this image"
 """Status text of an OK assessment without it, because of ``dil_every``."""
@@ -129,8 +129,9 @@ class Perception:
         ``facts``: those of ``image`` that were measured beforehand; the others are measured while the network encodes. Stamp
         and frame are copied. The saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the
         distinctive localization is switched off or undefined or novelty cannot be measured, and FAILED when the network's output
-        is NaN or infinite or the device's memory does not suffice, not even for a single pass. Raises :class:`InvalidInput` for
-        anything that is no such image, and :class:`DeviceFailed` when the device cannot be used any more by this process.
+        is NaN or infinite, there are more boxes than can be clustered, or the device's memory does not suffice, not even for a
+        single pass. Raises :class:`InvalidInput` for anything that is no such image, and :class:`DeviceFailed` when the device
+        cannot be used any more by this process.
         """
         check_picture(image)
         settings, detector, localization = self.settings, self._detector, None
@@ -174,7 +175,7 @@ class Perception:
                     uncertainty=uncertainty,
                     localization=localization,
                 )
-            except (RuntimeError, MemoryError) as error:
+            except (RuntimeError, MemoryError, TooManyBoxes) as error:
                 scene = replace(scene, status_text=self._reason(error))
             if scene.status is Status.FAILED:
                 features = plain = None  # neither a name nor a traceback holds what was computed so far
@@ -233,11 +234,11 @@ class Perception:
             precision=self.settings.precision,
         )
 
-    def _reason(self, error: RuntimeError | MemoryError) -> str:
+    def _reason(self, error: RuntimeError | MemoryError | TooManyBoxes) -> str:
         """Why the assessment that ended with ``error`` failed. Raises DeviceFailed for a broken device, and ``error`` itself
         where neither the network's output nor memory is the reason.
         """
-        if isinstance(error, NonFiniteOutput):
+        if isinstance(error, NonFiniteOutput | TooManyBoxes):
             return str(error)
         words = str(error).partition("\n")[0]
         stage = getattr(error, "__notes__", ["assess"])[0]

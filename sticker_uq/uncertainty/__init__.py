@@ -5,13 +5,14 @@ MI (entropy), TV, PS (corner hulls).
 NumPy only: neither torch nor ROS.
 """
 
-from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, cluster
+from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, TooManyBoxes, cluster
 from sticker_uq.uncertainty.observe import image_uncertainty, observe
 from sticker_uq.uncertainty.overlap import iou_matrix
 
 __all__ = [
     "NOISE",
     "ClusterSettings",
+    "TooManyBoxes",
     "cluster",
     "image_uncertainty",
     "iou_matrix",

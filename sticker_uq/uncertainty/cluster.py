@@ -20,6 +20,14 @@ from sticker_uq.uncertainty.overlap import in_order_of_appearance, iou_matrix, o
 from sticker_uq.uncertainty.split import split_objects
 
 NOISE = -1
+MOST_BOXES = 20_000
+"""Boxes of all passes that are clustered: time and memory grow with the square of their number in the worst case."""
+MOST_TOGETHER = 4_000
+"""Boxes that may hang together through overlaps: their distances fill a table."""
+
+
+class TooManyBoxes(InvalidInput):
+    """More boxes than can be clustered in the time of an image. Such an image has no objects to trust: it closes the gate."""
 
 
 class ClusterSettings(BaseModel):
@@ -55,7 +63,7 @@ def cluster(samples: StochasticSamples, settings: ClusterSettings | None = None)
     hang together through overlaps of ``1 - epsilon`` never share a label, and an object's boxes do not depend on what else is
     in the image. Two objects that overlap are told apart where several passes show both.
 
-    Raises InvalidInput when a box or a probability is not finite.
+    Raises InvalidInput when a box or a probability is not finite, and TooManyBoxes.
     """
     order = canonical_order(samples)
     labels = np.full(len(samples), NOISE, np.int64)
@@ -76,6 +84,7 @@ def cluster_ordered(samples: StochasticSamples, settings: ClusterSettings) -> In
     _algorithm()  # so that a call without boxes is enough to warm up
     if not (np.isfinite(samples.boxes).all() and np.isfinite(samples.probabilities).all()):
         raise InvalidInput("boxes and probabilities to cluster must be finite, got NaN or infinity")
+    _bounded(len(samples), MOST_BOXES, "boxes of all passes")
     return _cluster_sorted(samples.boxes.astype(np.float64), np.asarray(samples.pass_index), settings)
 
 
@@ -129,6 +138,7 @@ def _objects_of_group(boxes: np.ndarray, passes: IntArray, settings: ClusterSett
     """Indices of the boxes of each object among connected ``boxes``; boxes in none of them are noise."""
     if distinct(passes) < settings.min_cluster_size:
         return []
+    _bounded(len(boxes), MOST_TOGETHER, "boxes that hang together")
     found = _hdbscan(boxes, settings)
     clusters = [c for c in rows_of(found) if distinct(passes[c]) >= settings.min_cluster_size]
     taken = np.concatenate(clusters) if clusters else np.zeros(0, np.int64)
@@ -144,6 +154,13 @@ def _objects_of_group(boxes: np.ndarray, passes: IntArray, settings: ClusterSett
         for members in clusters
         for part in split_objects(boxes[members], passes[members], settings.min_cluster_size)
     ]
+
+
+def _bounded(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise TooManyBoxes(
+            f"{count} {what}, expected at most {most}: raise score_floor, or lower passes or max_detections"
+        )
 
 
 def _hdbscan(boxes: np.ndarray, settings: ClusterSettings) -> IntArray:

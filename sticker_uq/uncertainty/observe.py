@@ -31,7 +31,7 @@ def observe(
     ids 0, 1, ...; the ids of the unstable ones continue after those. The result does not depend on the order of the rows or
     the numbering of the passes.
 
-    Raises InvalidInput when a box or a probability is not finite.
+    Raises InvalidInput when a box or a probability is not finite, and TooManyBoxes.
     """
     settings = settings or ClusterSettings()
     order = canonical_order(samples)

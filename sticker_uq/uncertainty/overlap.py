@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import connected_components
 
 from sticker_uq.scene import FloatArray, IntArray
 
-_ROWS_AT_ONCE = 256  # bounds the memory of the pairs in flight: at most 256 x N
+_PAIRS_AT_ONCE = 1 << 15  # in the processor's cache: the operations on one pair are few
 
 
 def iou_matrix(first: FloatArray, second: FloatArray) -> FloatArray:
@@ -20,7 +20,13 @@ def iou_matrix(first: FloatArray, second: FloatArray) -> FloatArray:
     """
     a = np.asarray(first, np.float64).reshape(-1, 4)
     b = np.asarray(second, np.float64).reshape(-1, 4)
-    return _paired_iou(a[:, None], b[None])
+    if len(a) * len(b) <= _PAIRS_AT_ONCE:
+        return paired_iou(a[:, None], b[None])
+    made = np.empty((len(a), len(b)))
+    rows = max(_PAIRS_AT_ONCE // len(b), 1)
+    for start in range(0, len(a), rows):
+        made[start : start + rows] = paired_iou(a[start : start + rows, None], b[None])
+    return made
 
 
 def box_areas(boxes: FloatArray) -> FloatArray:
@@ -47,24 +53,29 @@ def overlap_groups(boxes: FloatArray, min_iou: float) -> IntArray:
     # From left to right: only boxes that begin before this one ends can overlap it.
     end = np.searchsorted(corners[:, 0], corners[:, 2], side="left")
     top, bottom = np.ascontiguousarray(corners[:, 1]), np.ascontiguousarray(corners[:, 3])
-    firsts, seconds = [], []
-    for start in range(0, n, _ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + _ROWS_AT_ONCE, n))
-        counts = np.maximum(end[rows] - rows - 1, 0)
-        first = np.repeat(rows, counts)
-        second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+    counts = np.maximum(end - np.arange(n) - 1, 0)
+    pairs_up_to = np.cumsum(counts)
+    labels = np.arange(n)
+    start = 0
+    while start < n:
+        before = pairs_up_to[start] - counts[start]
+        stop = max(int(np.searchsorted(pairs_up_to, before + _PAIRS_AT_ONCE, side="right")), start + 1)
+        first = np.repeat(np.arange(start, stop), counts[start:stop])
+        second = first + 1 + np.arange(len(first)) - (pairs_up_to - counts)[first] + before
         # most of them lie above or below each other
         level = (top[first] < bottom[second]) & (top[second] < bottom[first])
         first, second = first[level], second[level]
-        near = _paired_iou(corners[first], corners[second]) >= min_iou
-        firsts.append(first[near])
-        seconds.append(second[near])
-    pairs = order[np.concatenate(firsts)], order[np.concatenate(seconds)]
-    graph = coo_array((np.ones(len(pairs[0]), np.int8), pairs), shape=(n, n))
-    return in_order_of_appearance(connected_components(graph, directed=False)[1])
+        near = paired_iou(corners[first], corners[second]) >= min_iou
+        edges = labels[first[near]], labels[second[near]]
+        graph = coo_array((np.ones(len(edges[0])), edges), shape=(n, n))
+        labels = connected_components(graph, directed=False)[1][labels]
+        start = stop
+    found = np.empty(n, np.int64)
+    found[order] = labels
+    return in_order_of_appearance(found)
 
 
-def _paired_iou(a: FloatArray, b: FloatArray) -> FloatArray:
+def paired_iou(a: FloatArray, b: FloatArray) -> FloatArray:
     """IoU of boxes (..., 4) whose leading shapes broadcast."""
     width = np.minimum(a[..., 2], b[..., 2]) - np.maximum(a[..., 0], b[..., 0])
     height = np.minimum(a[..., 3], b[..., 3]) - np.maximum(a[..., 1], b[..., 1])

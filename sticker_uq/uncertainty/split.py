@@ -7,11 +7,14 @@ passes are evidence of two objects. The split is a constrained 2-means (Wagstaff
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from sticker_uq.scene import IntArray
-from sticker_uq.uncertainty.overlap import iou_matrix
+from sticker_uq.scene import FloatArray, IntArray
+from sticker_uq.uncertainty.overlap import iou_matrix, paired_iou
 
 TWIN_IOU = 0.7
 """Mean boxes that overlap more than this outline the same thing, e.g. once as a logo and once as a sticker."""
@@ -27,21 +30,60 @@ def split_objects(boxes: np.ndarray, passes: IntArray, min_passes: int) -> list[
     ``min_passes`` passes drew a box in both halves and the mean boxes of the halves overlap by no more than ``TWIN_IOU``.
     Otherwise it stays whole, even with several boxes of one pass.
     """
-    everything = np.arange(len(boxes))
-    halves = _halve(boxes, passes) if _repeated(passes) >= min_passes else None
+    waiting, found = [(np.arange(len(boxes)), _Pairs.of_one_pass(boxes, passes))], []
+    while waiting:
+        rows, together = waiting.pop()
+        halves = _accepted(boxes[rows], passes[rows], together, min_passes)
+        if halves is None:
+            found.append(rows)
+        else:
+            waiting += [(rows[half], together.within(half)) for half in (halves, ~halves)]
+    return sorted(found, key=lambda part: int(part[0]))
+
+
+class _Pairs(NamedTuple):
+    """Boxes that one pass drew: rows ``first`` < ``second`` (K,), in the order of both, and their ``overlap`` (K,)."""
+
+    first: IntArray
+    second: IntArray
+    overlap: FloatArray
+
+    @classmethod
+    def of_one_pass(cls, boxes: FloatArray, passes: IntArray) -> _Pairs:
+        order = np.argsort(passes, kind="stable")
+        ends = np.searchsorted(passes[order], passes[order], side="right")
+        place = np.arange(len(order))
+        partners = ends - place - 1
+        start = np.repeat(np.cumsum(partners) - partners, partners)
+        first = np.repeat(place, partners)
+        second = first + 1 + np.arange(len(first)) - start
+        first, second = order[first], order[second]
+        sequence = np.lexsort((second, first))
+        first, second = first[sequence], second[sequence]
+        return cls(first, second, paired_iou(boxes[first], boxes[second]))
+
+    def within(self, chosen: NDArray[np.bool_]) -> _Pairs:
+        """Those of the ``chosen`` rows (N,), numbered among them."""
+        kept = chosen[self.first] & chosen[self.second]
+        number = np.cumsum(chosen) - 1
+        return _Pairs(number[self.first[kept]], number[self.second[kept]], self.overlap[kept])
+
+    def furthest(self) -> tuple[int, int]:
+        """The two that overlap least, of several the first."""
+        least = int(self.overlap.argmin())
+        return int(self.first[least]), int(self.second[least])
+
+
+def _accepted(
+    boxes: FloatArray, passes: IntArray, together: _Pairs, min_passes: int
+) -> NDArray[np.bool_] | None:
+    """Which boxes are the first of two objects, (N,); None where they are one."""
+    halves = _halve(boxes, passes, together.furthest()) if _repeated(passes) >= min_passes else None
     if halves is None:
-        return [everything]
-    first, second = everything[halves], everything[~halves]
-    both = np.intersect1d(passes[first], passes[second])
-    means = np.stack([boxes[first].mean(axis=0), boxes[second].mean(axis=0)])
-    if len(both) < min_passes or iou_matrix(means[:1], means[1:])[0, 0] > TWIN_IOU:
-        return [everything]
-    parts = [
-        half[part]
-        for half in (first, second)
-        for part in split_objects(boxes[half], passes[half], min_passes)
-    ]
-    return sorted(parts, key=lambda part: int(part[0]))
+        return None
+    means = np.stack([boxes[halves].mean(axis=0), boxes[~halves].mean(axis=0)])
+    both = np.intersect1d(passes[halves], passes[~halves])
+    return halves if len(both) >= min_passes and iou_matrix(means[:1], means[1:])[0, 0] <= TWIN_IOU else None
 
 
 def _repeated(passes: IntArray) -> int:
@@ -49,14 +91,10 @@ def _repeated(passes: IntArray) -> int:
     return int(np.count_nonzero(np.bincount(passes) > 1))
 
 
-def _halve(boxes: np.ndarray, passes: IntArray) -> np.ndarray | None:
+def _halve(boxes: FloatArray, passes: IntArray, seeds: tuple[int, int]) -> NDArray[np.bool_] | None:
     """True for the boxes of the first half, False for the second, (N,) bool; None when there are no two halves."""
-    overlap = iou_matrix(boxes, boxes)
-    apart = np.where(passes[:, None] == passes[None, :], overlap, np.inf)
-    np.fill_diagonal(apart, np.inf)
-    seeds = np.unravel_index(int(apart.argmin()), apart.shape)
     centres = boxes[list(seeds)]
-    halves: np.ndarray | None = None
+    halves: NDArray[np.bool_] | None = None
     pairs, larger = _same_pass(passes)
     for _ in range(_MAX_ROUNDS):
         closeness = iou_matrix(boxes, centres)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way from an image to an assessment is whole, deterministic and says when it fails."""
 
+import importlib
 import math
 import subprocess
 import sys
@@ -114,6 +115,14 @@ def test_non_finite_output_is_a_failed_scene(dil):
     assert (scene.stamp_ns, scene.frame_id, scene.objects, scene.unstable) == (3, "camera", (), ())
     assert (scene.image_size, scene.image_digest) == ((224, 168), image_digest(picture()))
     assert (scene.model_hash, scene.settings_hash) == (looker.model_hash, settings.hash_on("cpu"))
+
+
+def test_more_boxes_than_can_be_clustered_fail_the_image(monkeypatch):
+    monkeypatch.setattr(importlib.import_module("sticker_uq.uncertainty.cluster"), "MOST_BOXES", 0)
+    scene = perception().assess(picture())
+    assert scene.status is Status.FAILED
+    assert "boxes of all passes, expected at most 0" in scene.status_text
+    assert (scene.objects, scene.image_digest) == ((), image_digest(picture()))
 
 
 def test_an_internal_error_is_not_swallowed(monkeypatch):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which boxes are one object: the normal cases, the odd ones, and independence of order and surroundings."""
 
+import importlib
 import warnings
 
 import numpy as np
@@ -10,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.scene import InvalidInput, StochasticSamples
-from sticker_uq.uncertainty import ClusterSettings, cluster, iou_matrix
+from sticker_uq.uncertainty import ClusterSettings, TooManyBoxes, cluster, iou_matrix
 from test.helpers.samples import LOGO, STICKER, Row, samples, seen
+
+clustering = importlib.import_module(
+    "sticker_uq.uncertainty.cluster"
+)  # the package has a function of this name
 
 A = (100.0, 100.0, 200.0, 180.0)
 B = (400.0, 120.0, 480.0, 200.0)
@@ -30,6 +35,27 @@ def together(labels: np.ndarray) -> np.ndarray:
 
 def shifted(box: tuple[float, ...], right: float) -> tuple[float, ...]:
     return (box[0] + right, box[1], box[2] + right, box[3])
+
+
+def test_more_boxes_than_can_be_clustered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = seen(A, range(T), noise=2.0) + seen(FAR, range(T), noise=2.0)
+    monkeypatch.setattr(clustering, "MOST_TOGETHER", T)
+    assert labels_of(rows) == [0] * T + [1] * T
+    monkeypatch.setattr(clustering, "MOST_TOGETHER", T - 1)
+    with pytest.raises(
+        TooManyBoxes, match=f"{T} boxes that hang together, expected at most {T - 1}: raise score_floor"
+    ):
+        labels_of(rows)
+    monkeypatch.setattr(clustering, "MOST_BOXES", 2 * T - 1)
+    with pytest.raises(TooManyBoxes, match=f"{2 * T} boxes of all passes, expected at most {2 * T - 1}"):
+        labels_of(rows)
+
+
+def test_a_chain_of_many_objects_falls_into_them() -> None:
+    # each overlaps the next by more than half; the passes tell them apart, in many cuts
+    rows = [row for n in range(60) for row in seen(shifted(A, 35.0 * n), range(T), noise=1.0)]
+    labels = np.array(labels_of(rows)).reshape(60, T)
+    assert (labels == np.arange(60)[:, None]).mean() > 0.9
 
 
 def test_a_lone_object_is_one_cluster() -> None:

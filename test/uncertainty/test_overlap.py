@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from shapely import box as rectangle
 
+from sticker_uq.uncertainty import overlap
 from sticker_uq.uncertainty.overlap import in_order_of_appearance, iou_matrix, overlap_groups
 
 
@@ -58,7 +59,17 @@ def test_groups_are_the_closure_of_the_overlap(boxes: np.ndarray, least: float) 
     assert ((groups[:, None] == groups[None, :]) == near).all()
 
 
-def test_chains_longer_than_a_block_stay_together() -> None:
+@pytest.mark.parametrize("pairs", [1, 64, 1 << 15])
+def test_neither_chains_nor_tables_depend_on_what_is_computed_at_once(
+    pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxes = np.random.default_rng(1).uniform(0, 30, (60, 2))
+    boxes = np.concatenate([boxes, boxes + 12], axis=1)
+    whole = iou_matrix(boxes, boxes), overlap_groups(boxes, 0.4)
+    monkeypatch.setattr(overlap, "_PAIRS_AT_ONCE", pairs)
+    assert np.array_equal(iou_matrix(boxes, boxes), whole[0])
+    assert np.array_equal(overlap_groups(boxes, 0.4), whole[1])
+    monkeypatch.setattr(overlap, "_PAIRS_AT_ONCE", pairs)
     left = 3.0 * np.arange(700)
     chain = np.stack([left, np.zeros(700), left + 10, np.full(700, 5.0)], axis=1)
     shuffled = np.random.default_rng(0).permutation(700)
