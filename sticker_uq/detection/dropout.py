@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from sticker_uq.detection.transfer import to_device
 _ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))
 """Shift and multiplier of the rounds of triple32, a permutation of the 32-bit words (Wellons, hash-prospector)."""
 _LAST_SHIFT = 14
+_WORDS_AT_ONCE = 1 << 14  # 64 KiB
 
 
 class Dropout(Protocol):
@@ -128,13 +130,33 @@ def drawn(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -
     """
     _, channels, height, width = like.shape
     size = height * width * channels
-    words = _hashed(-(-size // 4) + channels, first, second)
+    hashed = _hashed_on_processor if like.device.type == "cpu" else _hashed
+    words = hashed(-(-size // 4) + channels, first, second)
     # the last words choose the thresholds, so that a mask takes no second round of hashing
     raised = (words[:, -channels:] & 0x7FFFFFFF) < carry
     thresholds = raised.to(torch.uint8).add_(floor)[:, None]
     bytes_ = words.view(torch.uint8)[:, :size].view(-1, height * width, channels)
     kept = bytes_.ge_(thresholds).view(-1, height, width, channels)
     return kept.to(like.dtype).permute(0, 3, 1, 2)
+
+
+def _hashed_on_processor(count: int, first: Tensor, second: Tensor) -> Tensor:
+    """The words of :func:`_hashed` in two thirds of the time: NumPy shifts unsigned words, in parts that fit a cache."""
+    keys = torch.cat([first, second], dim=1).numpy().view(np.uint32)
+    words = np.empty((len(keys), count), np.uint32)
+    shifted = np.empty(_WORDS_AT_ONCE, np.uint32)
+    for start in range(0, count, _WORDS_AT_ONCE):
+        place = np.arange(start, min(start + _WORDS_AT_ONCE, count), dtype=np.uint32)
+        other = shifted[: len(place)]
+        for row, (key, added) in zip(words[:, start : start + _WORDS_AT_ONCE], keys, strict=True):
+            np.bitwise_xor(place, key, out=row)
+            for number, (shift, factor) in enumerate(_ROUNDS):
+                np.bitwise_xor(row, np.right_shift(row, shift, out=other), out=row)
+                np.multiply(row, np.uint32(factor), out=row)
+                if number == 0:
+                    np.add(row, added, out=row)
+            np.bitwise_xor(row, np.right_shift(row, _LAST_SHIFT, out=other), out=row)
+    return torch.from_numpy(words.view(np.int32))
 
 
 def _hashed(count: int, first: Tensor, second: Tensor) -> Tensor:

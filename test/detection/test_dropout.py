@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 
+from sticker_uq.detection import dropout
 from sticker_uq.detection.dropout import CounterDropout, PassDropout, no_dropout, pass_generator
 
 CPU = torch.device("cpu")
@@ -60,6 +61,12 @@ def test_counted_masks_are_the_same_for_ever() -> None:
     masks = CounterDropout(0.5, 7, range(2), CPU).masks(torch.empty(1, 3, 2, 2))
     assert masks.shape == (2, 3, 2, 2)
     assert ["".join(str(int(v)) for v in m.permute(1, 2, 0).flatten()) for m in masks] == PINNED
+
+
+@pytest.mark.parametrize("count", [1, 1 << 14, (1 << 14) + 1, 40_000])
+def test_processor_and_device_draw_the_same_words(count: int) -> None:
+    keys = CounterDropout(0.2, 3, range(20), CPU)._keys(0)
+    assert torch.equal(dropout._hashed_on_processor(count, *keys), dropout._hashed(count, *keys))
 
 
 def test_counted_masks_have_the_rate_exactly_and_no_pattern() -> None:
