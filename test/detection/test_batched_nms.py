@@ -16,8 +16,8 @@ from torchvision.models.detection._utils import BoxCoder
 from torchvision.ops import nms
 
 from sticker_uq.detection.boxes import decoded
-from sticker_uq.detection.kernels import batched_nms
-from sticker_uq.detection.kernels.batched_nms import ROUNDS, greedy_nms
+from sticker_uq.detection.kernels import batched_faster_rcnn as batched_nms
+from sticker_uq.detection.kernels.batched_faster_rcnn import ROUNDS, greedy_nms
 from sticker_uq.detection.selection import top_ranked
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 

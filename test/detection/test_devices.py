@@ -19,7 +19,7 @@ from benchmarks.gpu import compared
 from benchmarks.mc_dropout import equals_complete_passes
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.dropout import CounterDropout
-from sticker_uq.detection.kernels.batched_nms import greedy_nms
+from sticker_uq.detection.kernels.batched_faster_rcnn import greedy_nms
 from sticker_uq.detection.selection import top_ranked
 from sticker_uq.dil.saliency import objectness_gradients
 from test.detection.test_passes import assert_matches, one_pass, rows_of, same

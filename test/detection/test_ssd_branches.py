@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torchvision.models.detection.ssd import SSDClassificationHead, SSDRegressionHead
 from torchvision.models.detection.ssdlite import SSDLiteClassificationHead, SSDLiteRegressionHead
 
-from sticker_uq.detection.kernels.box_deltas import LazyDeltas
+from sticker_uq.detection.kernels.fast_retinanet import LazyDeltas
+from sticker_uq.detection.kernels.fast_ssd import ClassScores, Level, SsdDeltas, levels_of
 from sticker_uq.detection.kernels.frozen import frozen
-from sticker_uq.detection.kernels.ssd_branches import ClassScores, Level, levels_of
-from sticker_uq.detection.kernels.ssd_deltas import SsdDeltas
 from sticker_uq.detection.selection import NonFiniteOutput
 
 SIDES = [(1, 1), (2, 2), (3, 3), (2, 4), (5, 5), (7, 12), (18, 19)]

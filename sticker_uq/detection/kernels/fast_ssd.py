@@ -1,20 +1,276 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SSDs' passes over a frozen model."""
+"""The SSDs' passes over a frozen model: class scores with their gradients by hand, box deltas where they are asked for."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Protocol
 
-from torch import Tensor
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.ssd_branches import ClassScores, levels_of
-from sticker_uq.detection.kernels.ssd_deltas import SsdDeltas
+from sticker_uq.detection.kernels.onednn import convolved, gradient_filters
 from sticker_uq.detection.models.family import HeadOutputs, anchor_outputs, anchors_of
 from sticker_uq.detection.models.ssd import Ssd
-from sticker_uq.detection.selection import all_finite
+from sticker_uq.detection.selection import all_finite, check_finite, softmax_distribution
 from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.scene import FloatArray, IntArray
+
+_MANY_PLACES = 256
+"""From here on a 3x3 convolution with few outputs is faster as one product for all nine places, which then are shifted."""
+_FEW_PLACES = 9
+"""Up to here a depthwise convolution is faster as a table of every place's share in every other."""
+_SMALL_PRODUCT = 128
+"""Up to so many places MKL's product is faster than oneDNN's."""
+
+
+class Level(Protocol):
+    """Kernel of an SSD head's branch for the map of one level."""
+
+    def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """A fast SSD head's outputs (n, h * w, O) of the map ``x`` (n, C, h, w), and what :meth:`gradient` needs of them."""
+
+    def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
+        """A fast SSD head's gradient (n, C, h, w) to the map from that to the outputs, ``outer`` (n, h * w, O)."""
+
+    def at(self, patches: Tensor) -> Tensor:
+        """A fast SSD head's outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C)."""
+
+
+def levels_of(branch: Any) -> list[Level]:
+    """The levels of ``branch``, the classification or regression head of a frozen SSD300 or SSDLite."""
+    return [_level(block) for block in branch.module_list]
+
+
+def _level(block: nn.Module) -> Level:
+    convolutions = [m for m in block.modules() if isinstance(m, nn.Conv2d)]
+    if len(convolutions) == 1:
+        return Dense(convolutions[0])
+    depthwise, pointwise = convolutions
+    return Separable(depthwise, pointwise)
+
+
+class Dense:
+    """SSD branch of a 3x3 convolution (SSD300)."""
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        self._weight, self._bias = convolution.weight.detach(), convolution.bias
+        self._outputs = len(self._weight)
+
+    def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The SSD300 head's fast kernel: outputs, as of :class:`Level`."""
+        n, _, height, width = x.shape
+        if height * width < _MANY_PLACES:
+            made = convolved(x, self._weight, self._bias, 1).permute(0, 2, 3, 1)
+            return made.reshape(n, height * width, -1), x
+        parts = convolved(x, self._places, None, 0).permute(0, 2, 3, 1)
+        parts = parts.unflatten(3, (9, self._outputs))
+        total = parts[:, :, :, 4] if self._bias is None else parts[:, :, :, 4] + self._bias
+        for number in (0, 1, 2, 3, 5, 6, 7, 8):
+            down, across = number // 3 - 1, number % 3 - 1
+            inner = parts[
+                :, max(down, 0) : height + min(down, 0), max(across, 0) : width + min(across, 0), number
+            ]
+            total[:, max(-down, 0) : height + min(-down, 0), max(-across, 0) : width + min(-across, 0)] += (
+                inner
+            )
+        return total.reshape(n, height * width, -1), x
+
+    def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
+        """The SSD300 head's fast kernel: gradient, as of :class:`Level`."""
+        return convolved(_as_map(outer, kept), self._turned, None, 1)
+
+    def at(self, patches: Tensor) -> Tensor:
+        """The SSD300 head's fast kernel: outputs of places, as of :class:`Level`."""
+        made = patches.flatten(1) @ self._by_place.T
+        return made if self._bias is None else made + self._bias
+
+    @cached_property
+    def _by_place(self) -> Tensor:
+        """The filters (O, 9 * C)."""
+        return self._weight.permute(0, 2, 3, 1).reshape(self._outputs, -1)
+
+    @cached_property
+    def _places(self) -> Tensor:
+        """The filters of the nine places as a 1x1 convolution (9 * O, C, 1, 1)."""
+        places = self._weight.permute(2, 3, 0, 1).reshape(9 * self._outputs, -1, 1, 1)
+        return places.contiguous(memory_format=torch.channels_last)
+
+    @cached_property
+    def _turned(self) -> Tensor:
+        return gradient_filters(self._weight)
+
+
+class Separable:
+    """SSD branch of a depthwise 3x3 convolution, ReLU6, and a 1x1 convolution (SSDLite)."""
+
+    def __init__(self, depthwise: nn.Conv2d, pointwise: nn.Conv2d) -> None:
+        self._filters, self._shift = depthwise.weight.detach(), depthwise.bias
+        self._weight, self._bias = pointwise.weight.detach(), pointwise.bias
+        self._matrix = self._weight[:, :, 0, 0].contiguous()
+        self._tables: dict[tuple[int, int, bool], Tensor] = {}
+
+    def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The SSDLite head's fast kernel: outputs, as of :class:`Level`."""
+        hidden = self._filtered(x, self._shift, False).clamp_(0.0, 6.0)
+        n, channels, height, width = x.shape
+        if n * height * width <= _SMALL_PRODUCT:
+            flat = hidden.permute(0, 2, 3, 1).reshape(-1, channels)
+            made = flat @ self._matrix.T
+            if self._bias is not None:
+                made += self._bias
+        else:
+            made = convolved(hidden, self._weight, self._bias, 0).permute(0, 2, 3, 1)
+        return made.reshape(n, height * width, -1), hidden
+
+    def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
+        """The SSDLite head's fast kernel: gradient, as of :class:`Level`."""
+        if outer.shape[0] * outer.shape[1] <= _SMALL_PRODUCT:
+            inner = _as_map(outer @ self._matrix, kept)
+        else:
+            inner = convolved(_as_map(outer, kept), self._turned, None, 0)
+        return self._filtered(torch.ops.aten.hardtanh_backward(inner, kept, 0.0, 6.0), None, True)
+
+    def at(self, patches: Tensor) -> Tensor:
+        """The SSDLite head's fast kernel: outputs of places, as of :class:`Level`."""
+        hidden = (patches * self._by_place).sum(dim=1)
+        if self._shift is not None:
+            hidden += self._shift
+        made = hidden.clamp_(0.0, 6.0) @ self._matrix.T
+        return made if self._bias is None else made + self._bias
+
+    def _filtered(self, x: Tensor, bias: Tensor | None, turn: bool) -> Tensor:
+        """The depthwise convolution of ``x``, or that with its filters turned round."""
+        n, channels, height, width = x.shape
+        if height * width > _FEW_PLACES:
+            filters = self._turned_filters if turn else self._filters
+            return convolved(x, filters, bias, 1, channels)
+        key = (height, width, turn)
+        if key not in self._tables:
+            self._tables[key] = _table(self._turned_filters if turn else self._filters, height, width)
+        places = x.permute(0, 2, 3, 1).reshape(n, 1, height * width, channels)
+        made = (self._tables[key] * places).sum(dim=2)
+        return _as_map(made if bias is None else made.add_(bias), x)
+
+    @cached_property
+    def _by_place(self) -> Tensor:
+        """The depthwise filters (9, C)."""
+        return self._filters.flatten(1).T.contiguous()
+
+    @cached_property
+    def _turned(self) -> Tensor:
+        return gradient_filters(self._weight)
+
+    @cached_property
+    def _turned_filters(self) -> Tensor:
+        return self._filters.flip(2, 3).contiguous(memory_format=torch.channels_last)
+
+
+def _as_map(rows: Tensor, like: Tensor) -> Tensor:
+    """``rows`` (n, h * w, C) as maps (n, C, h, w) of the size of ``like``."""
+    height, width = like.shape[2:]
+    return rows.reshape(len(rows), height, width, -1).permute(0, 3, 1, 2)
+
+
+def _table(filters: Tensor, height: int, width: int) -> Tensor:
+    """Share (h * w, h * w, C) of every place (second) in every place (first) of depthwise ``filters`` (C, 1, 3, 3)."""
+    ones = torch.eye(height * width).view(-1, 1, height, width).expand(-1, len(filters), -1, -1)
+    return convolved(ones, filters, None, 1, len(filters)).flatten(2).permute(2, 0, 1).contiguous()
+
+
+class ClassScores:
+    """What the classification head of an SSD says of the maps (n, C, h, w) of n images.
+
+    ``probabilities`` (n, N, 3): class distributions of the default boxes; ``objectness`` (n, A, h, w) per level: one minus the
+    probability of the background.
+    """
+
+    def __init__(self, levels: Sequence[Level], columns: int, maps: Sequence[Tensor]) -> None:
+        """``levels``: of the head, which has ``columns`` outputs per default box; a small picture has fewer maps."""
+        self._made = [(level, *level.rows(m)) for level, m in zip(levels, maps, strict=False)]
+        logits = [rows.reshape(len(rows), -1, columns) for _, rows, _ in self._made]
+        self._counts = [part.shape[1] for part in logits]
+        self.probabilities = softmax_distribution(torch.cat(logits, dim=1))
+        parts = (1 - self.probabilities[..., 0]).split(self._counts, dim=1)
+        self.objectness = tuple(
+            part.view(len(part), *m.shape[2:], -1).permute(0, 3, 1, 2)
+            for part, m in zip(parts, maps, strict=True)
+        )
+
+    def gradients(self) -> list[Tensor]:
+        """A fast SSD head's gradients (n, C, h, w) of the summed objectness to the maps."""
+        # of one minus the softmax of the background: its product with the others, and minus their sum for itself
+        slopes = (self.probabilities[..., :1] * self.probabilities).contiguous()
+        slopes[..., 0] = -slopes[..., 1:].sum(dim=-1)
+        parts = slopes.split(self._counts, dim=1)
+        return [
+            level.gradient(part.reshape(rows.shape), kept)
+            for part, (level, rows, kept) in zip(parts, self._made, strict=True)
+        ]
+
+
+_FEW = 6
+"""Up to one place in so many of a level is computed by itself, from there on the whole level."""
+
+
+class SsdDeltas:
+    """Box deltas (n, N, 4) of the maps of n images, on a processor, computed where somebody asks."""
+
+    def __init__(self, levels: Sequence[Level], maps: Sequence[Tensor], counts: Sequence[int]) -> None:
+        """``levels``: of the regression head; ``maps``: (n, C, h, w) per level; ``counts``: default boxes per level."""
+        self._levels, self._maps, self._ends = levels, maps, np.cumsum(counts)
+        self._counts = counts
+        self._outputs: dict[int, Tensor] = {}
+
+    def __call__(self, image: int | Tensor, rows: Tensor) -> Tensor:
+        """The deltas (K, 4) of the boxes ``rows`` (K,) of one image, or of the image of each. NonFiniteOutput if any is not."""
+        images = image.numpy() if isinstance(image, Tensor) else np.full(len(rows), image)
+        numbers = rows.numpy()
+        level_of = np.searchsorted(self._ends, numbers, side="right")
+        deltas = np.empty((len(rows), 4), np.float32)
+        for level in set(level_of.tolist()):
+            members = np.flatnonzero(level_of == level)
+            start = self._ends[level] - self._counts[level]
+            deltas[members] = self._of_level(level, images[members], numbers[members] - start)
+        found = torch.from_numpy(deltas)
+        check_finite(found)
+        return found
+
+    def _of_level(self, level: int, images: IntArray, rows: IntArray) -> FloatArray:
+        x = self._maps[level]
+        n, _, height, width = x.shape
+        boxes = self._counts[level] // (height * width)
+        place, box = images * (height * width) + rows // boxes, rows % boxes
+        outputs = self._outputs.get(level)
+        if outputs is None:
+            places, place_of = np.unique(place, return_inverse=True)
+            if _FEW * len(places) <= n * height * width:
+                outputs, place = self._levels[level].at(_patches(x, places)), place_of
+            else:
+                outputs = self._outputs[level] = self._levels[level].rows(x)[0]
+        return np.asarray(outputs.view(-1, boxes, 4).numpy()[place, box])
+
+
+def _patches(x: Tensor, places: IntArray) -> Tensor:
+    """The neighbourhoods (K, 9, C) of ``places`` (K,), counted over images, rows and columns of ``x`` (n, C, h, w).
+
+    Zeros beyond the edges.
+    """
+    n, channels, height, width = x.shape
+    row, column = places // width % height, places % width
+    step = np.arange(-1, 2)
+    down, across = row[:, None, None] + step[:, None], column[:, None, None] + step
+    inside = (down >= 0) & (down < height) & (across >= 0) & (across < width)
+    index = places[:, None, None] + step[:, None] * width + step
+    table = x.permute(0, 2, 3, 1).reshape(n * height * width, channels)
+    found = table.index_select(0, torch.from_numpy(np.where(inside, index, 0).ravel()))
+    if not inside.all():
+        found *= torch.from_numpy(inside.reshape(-1, 1))
+    return found.view(len(places), 9, channels)
 
 
 class FastSsd(Ssd):
