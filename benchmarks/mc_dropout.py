@@ -48,7 +48,7 @@ from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import StochasticSamples
 
 SCENES = (5, 6, 7)
-"""Seeds of the rendered scenes, 1280x960 px."""
+"""Seeds of the rendered scenes, 960x720 px."""
 
 
 @dataclass(frozen=True)
