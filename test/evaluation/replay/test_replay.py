@@ -26,7 +26,7 @@ from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io import files
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.io.sources import open_source
+from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.scene import InvalidInput, Outcome, Status, Verdict, to_plain
 
 NAN = float("nan")
@@ -280,13 +280,13 @@ def test_a_full_disk_ends_the_replay_and_leaves_no_half_file(
 
 
 def test_a_long_source_shows_where_something_changed(perception, tmp_path, assessment):
-    class Long:
+    class Long(ImageSource):
         topic = "/image"
-        continuous = True
+
+        def __len__(self):
+            return 100
 
         def __iter__(self):
-            from sticker_uq.io.sources import SourceImage
-
             for index in range(100):
                 image = None if index in (40, 41) else np.full((360, 480, 3), 90, np.uint8)
                 yield SourceImage(
