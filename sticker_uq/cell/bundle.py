@@ -26,7 +26,7 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.gate import Policy
 from sticker_uq.io.outputs import check_output_folder, whole_folder
 from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, shown
-from sticker_uq.io.setting_fields import validated
+from sticker_uq.io.setting_fields import validated, words
 from sticker_uq.messages import text_of
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
@@ -287,7 +287,7 @@ def _manifest(values: Any, name: str) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InvalidInput(f"{name}: {place} = {shown(first['input'])}: {first['msg']}") from None
+        raise InvalidInput(f"{name}: {place} = {shown(first['input'])}: {words(first, Manifest)}") from None
 
 
 def _files(folder: Path) -> list[str]:

@@ -24,6 +24,7 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.geometry.simulated_cell import SIMULATED_GEOMETRY
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.parameter_files import is_shared, read_sections, refuse_unknown
+from sticker_uq.io.setting_fields import words
 from sticker_uq.io.share import PACKAGE, share_folder
 from sticker_uq.scene import InvalidInput
 
@@ -131,7 +132,7 @@ class CellOptions(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(p) for p in first["loc"])
-            raise InvalidInput(f"argument {name}={texts.get(name)!r}: {first['msg']}") from None
+            raise InvalidInput(f"argument {name}={texts.get(name)!r}: {words(first, cls)}") from None
 
 
 @dataclass(frozen=True)

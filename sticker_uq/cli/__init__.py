@@ -13,6 +13,8 @@ import errno
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -52,7 +54,31 @@ PANELS = {
     },
 }
 """The commands with their help, by what a person does with them."""
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
 COMMANDS = {name: panel for panel, commands in PANELS.items() for name in commands}
+
+
+@contextmanager
+def _starting(command: str) -> Iterator[None]:
+    """Say on a terminal that ``command`` starts, until the context ends: what it imports takes seconds on a busy machine."""
+    completing = any(name.startswith("_STICKER_UQ_") for name in os.environ)
+    words = f"starting {command} ..." if sys.stderr.isatty() and not completing else ""
+    typer.echo(words and f"{words}\r", nl=False, err=True)
+    try:
+        yield
+    finally:
+        typer.echo(words and f"{' ' * len(words)}\r", nl=False, err=True)
+
+
+class _Group(TyperGroup):
+    """A group of commands that names the nearest one to an unknown one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = self.list_commands(ctx)
+        if args[0] not in known and (near := difflib.get_close_matches(args[0], known, 1)):
+            ctx.fail(f"No such command {args[0]!r}, did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
 
 class _LazyCommand(TyperCommand):
@@ -60,11 +86,14 @@ class _LazyCommand(TyperCommand):
 
     def load(self) -> Any:
         """The command itself, with its options."""
-        module = importlib.import_module(f"{__name__}.{self.name}")
+        with _starting(str(self.name)):
+            module = importlib.import_module(f"{__name__}.{self.name}")
         app = getattr(module, "app", None)
         if app is None:
             app = typer.Typer(add_completion=False)
             app.command()(module.command)
+        else:
+            app.info.cls = _Group
         command = typer.main.get_command(app)
         command.name = self.name
         command.help = command.help or self.help
@@ -74,7 +103,7 @@ class _LazyCommand(TyperCommand):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-class _Commands(TyperGroup):
+class _Commands(_Group):
     """The group of all commands, which reports their errors in one line."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -85,11 +114,6 @@ class _Commands(TyperGroup):
             return None
         panel = COMMANDS[cmd_name]
         return _LazyCommand(cmd_name, help=PANELS[panel][cmd_name], rich_help_panel=panel)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in COMMANDS and (near := difflib.get_close_matches(args[0], COMMANDS, 1)):
-            ctx.fail(f"No such command {args[0]!r}, did you mean {near[0]!r}?")
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -107,7 +131,7 @@ class _Commands(TyperGroup):
 def explain(error: BaseException) -> tuple[str, int]:
     """The error message for `error`, one line or one for each fault of a file, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted", 130
+        return "interrupted", INTERRUPTED
     if isinstance(error, InvalidFile):
         return "\n  ".join(map(printable, (f"error: {error.lines[0]}", *error.lines[1:]))), 2
     if isinstance(error, InvalidInput):
@@ -154,4 +178,13 @@ def main() -> None:
     """Entry point of the command line ``sticker-uq``. Does not return."""
     # torch's threads otherwise spin while they wait for each other, which beside other processes takes several times as long
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    typer.main.get_command(app).main(prog_name="sticker-uq", args=sys.argv[1:])
+    try:
+        typer.main.get_command(app).main(prog_name="sticker-uq", args=sys.argv[1:])
+    except SystemExit as end:
+        if (
+            end.code == INTERRUPTED
+        ):  # all is closed; to take what was imported apart would need seconds on a busy machine
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        raise

@@ -23,7 +23,7 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.io.outputs import check_output_file, check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.reading import shown
-from sticker_uq.io.setting_fields import expectation, kind_of, refusal
+from sticker_uq.io.setting_fields import expectation, kind_of, refusal, words
 from sticker_uq.scene import InvalidInput
 
 _BUNDLE_HELP = "Bundle of `sticker-uq bundle create`: its weights, settings and policy."
@@ -259,7 +259,7 @@ def _explain(
     for problem in error.errors():
         name = str(problem["loc"][0]) if problem["loc"] else ""
         if name not in model.model_fields:  # a rule of the model's own
-            lines.append(problem["msg"].removeprefix("Value error, "))
+            lines.append(words(problem, model))
             continue
         what = f"--{name.replace('_', '-')}" if name in options or file is None else f"{file}: {name} ="
         lines.append(f"{what} {problem['input']!r}: {refusal(model.model_fields[name], problem)}")

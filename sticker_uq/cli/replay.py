@@ -8,12 +8,20 @@ import operator
 import re
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
@@ -165,8 +173,11 @@ def command(
     else:
         with progress() as bar:
             images = replays[0].open()
-            task = bar.add_task("images", total=replays[0].rounds * operator.length_hint(images, 0) or None)
-            ran = [(replays[0], replays[0].run(load_perception, lambda: bar.advance(task)))]
+            task = bar.add_task(
+                "loading the detector", total=replays[0].rounds * operator.length_hint(images, 0) or None
+            )
+            count = partial(bar.update, task, advance=1, description="images")
+            ran = [(replays[0], replays[0].run(load_perception, count))]
     for replay, result in ran:
         if as_json:
             typer.echo(json.dumps(asdict(result.summary)))
@@ -258,7 +269,14 @@ def _pictures(text: str) -> int | None:
 
 def progress() -> Progress:
     """The progress bar of a replay, on standard error."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
     return Progress(*columns, console=Console(stderr=True))
 
 

@@ -26,6 +26,7 @@ from sticker_uq.cli.study_bundles import bundled
 from sticker_uq.cli.study_statistics import statistics
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.io.setting_fields import words
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(add_completion=False)
@@ -201,9 +202,9 @@ def _settings(values: dict[str, Any]) -> Any:
     except ValidationError as error:
         problem = error.errors()[0]
         if not problem["loc"]:
-            raise InvalidInput(problem["msg"].removeprefix("Value error, ")) from None
+            raise InvalidInput(words(problem)) from None
         option = str(problem["loc"][0]).replace("_", "-")
-        raise InvalidInput(f"--{option} {problem['input']!r}: {problem['msg']}") from None
+        raise InvalidInput(f"--{option} {problem['input']!r}: {words(problem)}") from None
 
 
 def _rates(text: str) -> tuple[float, ...]:

@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sticker_uq.console.access import OPEN, Access, Addresses, Session, SignInRefused
 from sticker_uq.console.guard import COOKIE, SESSION, Guard, client_of
 from sticker_uq.console.state import ConsoleState
+from sticker_uq.io.setting_fields import words
 
 PAGE = Path(__file__).parent / "page"
 HEARTBEAT_S = 1.0
@@ -159,7 +160,7 @@ def make_app(
     @app.exception_handler(RequestValidationError)
     async def refuse(_: Request, error: RequestValidationError) -> Response:
         # pydantic would repeat what was sent
-        return JSONResponse({"detail": str(error.errors()[0]["msg"])}, 422)
+        return JSONResponse({"detail": words(error.errors()[0])}, 422)
 
     @app.get("/")
     def page(request: Request) -> FileResponse:

@@ -11,11 +11,13 @@ import re
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol, TypeVar
 
@@ -100,6 +102,13 @@ def worker_pool(
     each process; it must be picklable.
     """
     multiprocessing.set_forkserver_preload(list(imports))
+    if threading.current_thread() is threading.main_thread():
+        # the server, too, leaves Ctrl-C to its parent: interrupted while it imports, it would print a traceback
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.signal(signal.SIGINT, before)
     return ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver"), start_worker, (load,))
 
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import copy
+import difflib
+import re
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -12,6 +14,13 @@ from pydantic.fields import FieldInfo
 from sticker_uq.scene import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
+_SHORTER = {
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "above",
+    "less than": "below",
+    " after validation": "",
+}
 
 
 def same_field(model: type[BaseModel], name: str) -> Any:
@@ -67,7 +76,38 @@ def expectation(info: FieldInfo) -> str:
 def refusal(info: FieldInfo, problem: Any) -> str:
     """Why pydantic refused a value of a settings field, ``problem`` of its errors: the field's own rule, or what it expects."""
     own_rule = problem["type"] == "value_error"
-    return str(problem["ctx"]["error"]) if own_rule else f"expected {expectation(info)}"
+    return words(problem) if own_rule else f"expected {expectation(info)}"
+
+
+def words(problem: Any, model: type[BaseModel] | None = None) -> str:
+    """Why pydantic refused a value, ``problem`` of its errors, in our words; with ``model``, the name nearest to an unknown."""
+    kind = problem["type"]
+    if kind == "value_error":
+        return str(problem["ctx"]["error"])
+    if kind == "missing":
+        return "missing"
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(str(problem["loc"][-1]), _names(model, problem["loc"]), 1)
+        return f"unknown name{f', did you mean {near[0]}?' if near else ''}"
+    message = re.sub(r"^\w+ should (be|have|match) ", "expected ", problem["msg"])
+    for theirs, ours in _SHORTER.items():
+        message = message.replace(theirs, ours)
+    return message
+
+
+def _names(model: type[BaseModel] | None, location: tuple[int | str, ...]) -> list[str]:
+    """The names that ``model`` has beside the last of ``location``."""
+    fields = model.model_fields if model else {}
+    if len(location) <= 1:
+        return list(fields)
+    inner = _models(fields[name].annotation) if (name := str(location[0])) in fields else _models(model)
+    return [found for one in inner for found in _names(one, location[1:])]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [one for part in get_args(annotation) for one in _models(part)]
 
 
 def validated(model: type[M], values: dict[str, Any], strict: bool = False) -> M:
@@ -84,5 +124,5 @@ def validated(model: type[M], values: dict[str, Any], strict: bool = False) -> M
 def _sentence(model: type[BaseModel], problem: Any) -> str:
     name = ".".join(str(part) for part in problem["loc"])
     if name not in model.model_fields:
-        return f"{name}: {problem['msg']}" if name else str(problem["msg"]).removeprefix("Value error, ")
+        return f"{name}: {words(problem, model)}" if name else words(problem)
     return f"parameter {name} = {problem['input']!r}: {refusal(model.model_fields[name], problem)}"

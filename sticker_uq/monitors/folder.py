@@ -18,6 +18,7 @@ from safetensors.numpy import load, save
 from sticker_uq.detection import StochasticDetector, load_members
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.reading import MOST_JSON, child_path, read_bytes
+from sticker_uq.io.setting_fields import words
 from sticker_uq.monitors.detections import Probe
 from sticker_uq.monitors.files import MOST_LEARNED, load_monitor, save_monitor
 from sticker_uq.monitors.panel import OF_PASSES, Panel, PanelMember, same_passes
@@ -166,7 +167,7 @@ def _read(path: Path) -> tuple[bytes, PanelFile]:
         problem = error.errors()[0]
         where = ".".join(map(str, problem["loc"]))
         raise InvalidInput(
-            f"{path}: no description of a panel: {where + ': ' if where else ''}{problem['msg']}"
+            f"{path}: no description of a panel: {where + ': ' if where else ''}{words(problem, PanelFile)}"
         ) from None
     if document.format != _FORMAT:
         raise InvalidInput(f"{path}: format {document.format}, expected {_FORMAT}")

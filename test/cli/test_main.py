@@ -60,9 +60,21 @@ def test_every_command_explains_itself(name):
     assert f"{name} [OPTIONS]" in result.output
 
 
-def test_a_misspelt_command_and_the_version():
-    result = CliRunner().invoke(cli.app, ["replya"])
-    assert (result.exit_code, "did you mean 'replay'?" in result.output) == (2, True)
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("replya", "replay"),
+        ("bundle creat", "create"),
+        ("dataset imprt", "import"),
+        ("study statistic", "statistics"),
+    ],
+)
+def test_misspelt_commands_are_answered_with_the_nearest_at_every_level(given, meant):
+    result = CliRunner().invoke(cli.app, given.split())
+    assert (result.exit_code, f"did you mean {meant!r}?" in result.output) == (2, True)
+
+
+def test_the_version():
     assert CliRunner().invoke(cli.app, ["--version"]).output == f"sticker-uq {sticker_uq.__version__}\n"
 
 

@@ -42,7 +42,7 @@ def test_the_simulated_cell_comes_up_and_ends_in_order(ros_domain, tmp_path):
 @pytest.mark.parametrize(
     ("argument", "reason"),
     [
-        ("passes:=0", "argument passes='0': Input should be greater than or equal to 1"),
+        ("passes:=0", "argument passes='0': expected at least 1"),
         ("weights:=nowhere.safetensors", "weights 'nowhere.safetensors': no such file"),
         ("polcy:=strict.yaml", "unknown argument polcy:=strict.yaml, did you mean policy?"),
     ],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import platform
 from collections import deque
@@ -74,6 +75,10 @@ def side_by_side(source: ImageSource, load: Callable[[], Perception], processes:
                 yield done, assessment.result()
         for done, assessment in under_way:
             yield done, assessment.result()
+    except BaseException:
+        for process in multiprocessing.active_children():
+            process.kill()  # they write nothing, and what they have begun may take seconds
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -22,6 +22,7 @@ from sticker_uq.gate.policy.policy_schema import (
     Validity,
 )
 from sticker_uq.io.reading import read_yaml, shown
+from sticker_uq.io.setting_fields import words
 from sticker_uq.scene import METRICS, FloatArray, InvalidInput, ObservedObject, Reason, SceneAssessment
 
 
@@ -209,16 +210,14 @@ class Policy(BaseModel):
             # as JSON, so that lists are tuples and texts are days, but neither true nor "0.8" is a number
             return cls.model_validate_json(json.dumps(values, default=str), strict=True)
         except ValidationError as error:
-            problems = [
-                _sentence(problem["loc"], problem["msg"], problem["input"]) for problem in error.errors()
-            ]
-            raise InvalidInput(f"policy {path}: {'; '.join(problems)}") from None
+            problems = "; ".join(map(_sentence, error.errors()))
+            raise InvalidInput(f"policy {path}: {problems}") from None
 
 
 LIMITED_METRICS = tuple(name for name in METRICS if f"max_{name}" in Policy.model_fields)
 """The metrics that a policy has an upper limit ``max_NAME`` for."""
 
 
-def _sentence(location: tuple[int | str, ...], message: str, value: object) -> str:
-    name = ".".join(map(str, location))
-    return f"{name} = {shown(value)}: {message}" if name else message.removeprefix("Value error, ")
+def _sentence(problem: Any) -> str:
+    name = ".".join(map(str, problem["loc"]))
+    return f"{name} = {shown(problem['input'])}: {words(problem, Policy)}" if name else words(problem)

@@ -96,7 +96,7 @@ class RiskTerm(Section):
     """What one signal of a policy adds to the log odds of a wrongful removal: lines between knots, level outside them."""
 
     signal: SignalName = Field(
-        description="Which signal, supervisor.NAME for one of the panel; each grows with doubt"
+        description="Which signal, monitor.NAME for one of the panel; each grows with doubt"
     )
     knots: tuple[float, ...] = Field(min_length=1, description="Values of the signal, ascending")
     log_odds: tuple[float, ...] = Field(min_length=1, description="What each adds, non-decreasing")

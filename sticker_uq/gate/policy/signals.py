@@ -33,7 +33,7 @@ BuiltInSignal = Literal[
 """What every scene says about an object."""
 
 SignalName = str
-"""What the risk score of an object may be made of: a built-in signal, or "supervisor.NAME" for the score of one of the panel."""
+"""What the risk score of an object may be made of: a built-in signal, or "monitor.NAME" for the score of one of the panel."""
 
 SIGNALS: tuple[BuiltInSignal, ...] = get_args(BuiltInSignal)
 
@@ -75,7 +75,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
     in common, "logo_overlap" the same weighted by the probability that the other is a logo, "surer_overlap" the share of its box
     that lies in boxes more probably of a sticker or logo than itself (what lies between two things is often neither),
     "duplicated" 1 if one pass saw it twice, "novelty" how probably what lies there was never shown to the detector;
-    "supervisor.NAME" what the panel says.
+    "monitor.NAME" what the panel says.
     """
     box = as_box(observed.box)
     others = [other for other in (*scene.objects, *scene.unstable) if other is not observed]

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.reading import MOST_JSON, read_text, read_yaml
+from sticker_uq.io.setting_fields import words
 from sticker_uq.scene import InvalidInput
 
 PACKAGED_TEMPLATE = Path(__file__).with_name("prompts.yaml")
@@ -78,10 +79,7 @@ class PromptTemplate(BaseModel):
             return cls.model_validate(values)
         except ValidationError as error:
             problems = "; ".join(
-                ": ".join(
-                    filter(None, (".".join(map(str, p["loc"])), p["msg"].removeprefix("Value error, ")))
-                )
-                for p in error.errors()
+                ": ".join(filter(None, (".".join(map(str, p["loc"])), words(p, cls)))) for p in error.errors()
             )
             raise InvalidInput(f"prompt template {path}: {problems}") from None
 

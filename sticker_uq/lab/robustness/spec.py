@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.reading import read_yaml
+from sticker_uq.io.setting_fields import words
 from sticker_uq.lab.robustness.relation import Relation, continuous_relation
 from sticker_uq.scene import InvalidInput
 
@@ -252,7 +253,7 @@ def _sentence(values: dict[str, Any], problem: Any) -> str:
         entry = listed[where[1]] if isinstance(listed, list) else None
         named = entry.get("name") if isinstance(entry, dict) else None
         where[:2] = [str(named) if named else f"circumstance {where[1] + 1}"]
-    text = problem["msg"].removeprefix("Value error, ")
+    text = words(problem, Specification)
     place = ".".join(map(str, where))
     shown = isinstance(problem["input"], str | int | float)
     return f"{place} = {problem['input']!r}: {text}" if place and shown else f"{place}: {text}".lstrip(": ")

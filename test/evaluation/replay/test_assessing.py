@@ -6,7 +6,9 @@ The perception is scripted: that the real one says the same in every process is 
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import time
 from collections import namedtuple
 from functools import partial
 from pathlib import Path
@@ -47,6 +49,23 @@ def test_what_keeps_a_process_from_starting_is_raised_here(pictures):
     load = partial(open_source, Path("nowhere"))
     with pytest.raises(InvalidInput, match="nowhere: no such file or folder"):
         next(side_by_side(pictures, load, 1))
+
+
+class OneAlone(ScriptedPerception):
+    """Assesses the first image, and no other for a very long time."""
+
+    def assess(self, image, *given, **more):
+        if image[0, 0, 0] != Seen.STICKER:
+            time.sleep(3600.0)
+        return super().assess(image, *given, **more)
+
+
+def test_whoever_stops_does_not_wait_for_what_the_processes_have_begun(pictures):
+    assessed = side_by_side(pictures, partial(OneAlone, SETTINGS), 2)
+    next(assessed)
+    with pytest.raises(KeyboardInterrupt):
+        assessed.throw(KeyboardInterrupt())
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_defaults_survive_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"severity": 6}, "glare.severity = 6: Input should be less than or equal to 5"),
+        ({"severity": 6}, "glare.severity = 6: expected at most 5"),
         ({"relative_frequency": 0.1}, "glare: glare: give either probability or relative_frequency"),
         ({"strength": None}, "transformation and strength belong together"),
         ({"views": {}}, "glare.views"),
