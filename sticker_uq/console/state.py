@@ -18,6 +18,9 @@ HEALTH_FRESH_S = 3.5
 HISTORY = 100
 LEVELS = ("ok", "warning", "error", "silent")
 _SILENT = LEVELS.index("silent")
+_LASTING = {"part": "policy", "level": "warning"}
+"""No guarantee, or release without novelty: it can be read, but a level that never ends warns of nothing. Where nobody has
+allowed it, the gate is closed, which is a warning of its own."""
 
 
 class ConsoleState:
@@ -133,7 +136,8 @@ class ConsoleState:
 
     def _node_health(self, name: str, parts: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, Any]:
         silent = now - self._heard.get(name, -float("inf")) > HEALTH_FRESH_S
-        worst = max((LEVELS.index(part["level"]) for part in parts.values()), default=_SILENT)
+        passing = (part["level"] for part in parts.values() if not _LASTING.items() <= part.items())
+        worst = max(map(LEVELS.index, passing), default=0 if parts else _SILENT)
         return {
             "node": name,
             "level": LEVELS[_SILENT if silent else worst],

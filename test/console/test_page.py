@@ -111,7 +111,9 @@ class Operator:
 
 
 @pytest.fixture
-def operator(tablet):
+def operator(tablet, monkeypatch):
+    for patience in ("FRESH_S", "HEALTH_FRESH_S"):  # whatever else runs on the machine
+        monkeypatch.setattr(f"sticker_uq.console.state.{patience}", 600.0)
     state, cell = ConsoleState(("detector", "supervisor")), FakeCell()
     state.put("gate", gate("monitoring", "inconsistent"))
     with served(state, cell) as address:
@@ -512,19 +514,16 @@ def test_hold_release_and_reset(operator):
     expect(page.locator("#state-name")).to_have_text("Held")
     expect(page.locator("#reset")).to_be_hidden()
     page.keyboard.press("h")
-    expect(page.locator("#hold")).to_have_text("HOLD")
+    expect(page.locator("#hold b")).to_have_text("HOLD")
     page.click("#release")
     expect(said).to_have_text("Release: NOT done: please give your name first.")
     operator.see(asked(BOX))
     operator.is_called("Ada")
     operator.state.put("gate", gate("fault", "fault", held=True))
     page.click("#release")
-    again = "The machine looks again"
-    expect(said).to_have_text(
-        f"Release: done. {again}, and the arm goes on by itself when nothing else stops it."
-    )
+    expect(said).to_have_text("Release: done.")  # in a fault nothing follows from it
     page.click("#reset")
-    expect(said).to_have_text(f"Reset the fault: done. {again} before the arm moves.")
+    expect(said).to_have_text("Reset the fault: done. The machine looks again before the arm moves.")
     operator.state.put("gate", gate("monitoring", "inconsistent"))
     expect(page.locator("#held")).to_be_hidden()
     holds = [("hold", "")] * 3
@@ -711,8 +710,7 @@ def test_health_and_history_are_kept_by_the_cell_not_by_the_page(operator):
     expect(operator.page.locator("#health")).to_contain_text(f"Pictures: {missing}")
 
 
-def test_a_part_without_words_is_shown_with_its_level(operator, monkeypatch):
-    monkeypatch.setattr("sticker_uq.console.state.HEALTH_FRESH_S", 600.0)  # whatever else runs on the machine
+def test_a_part_without_words_is_shown_with_its_level(operator):
     operator.state.report("supervisor", "lifecycle", 0, "active")
     operator.state.report("detector", "perception", 1, "")
     operator.page.click("#health-title")
@@ -738,3 +736,69 @@ def test_boxes_are_never_drawn_over_another_picture(operator):
     expect(picture).to_be_hidden()
     blank = "(canvas) => !canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)"
     assert operator.page.locator("#overlay").evaluate(blank)
+
+
+@pytest.mark.parametrize(
+    ("command", "then", "stays"),
+    [
+        ("release", gate("monitoring", "inconsistent"), True),
+        ("release", gate("permitted"), False),
+        ("release", gate("fault", "fault"), False),
+        ("reset", gate("blocked", "no_scene"), True),
+        ("reset", gate("intervention", "waiting_for_operator"), False),
+        ("hold", gate("fault", "fault", held=True), True),
+        ("hold", gate("monitoring", "inconsistent"), False),
+    ],
+)
+def test_messages_go_when_the_state_goes_that_they_are_about(operator, command, then, stays):
+    page, said = operator.page, operator.page.locator("#said")
+    operator.is_called("Ada")
+    operator.state.put("gate", gate("fault", "fault", held=True))
+    expect(page.locator("#state-name")).to_have_text("Fault")
+    operator.state.put("gate", gate("blocked", held=True) if command != "reset" else gate("fault", "fault"))
+    expect(page.locator("#state-name")).to_have_text("Held" if command != "reset" else "Fault")
+    page.click(f"#{command}")
+    expect(said).to_contain_text("done.")
+    operator.state.put("gate", then)
+    expect(page.locator("#state")).to_have_class(f"state {then['state']}")
+    expect(said).to_contain_text("done.") if stays else expect(said).to_be_empty()
+
+
+def test_what_comes_after_an_answer_is_not_said_during_a_fault(operator):
+    operator.see(asked(BOX))
+    operator.is_called("Ada")
+    operator.page.click("#objects button[data-key=keep]")
+    operator.page.click("#send")
+    expect(operator.page.locator("#message")).to_have_text("Answer taken. The machine goes on by itself.")
+    operator.state.put("answered", {"request_id": "r1", "person": "Ada", "scene": "none", "answers": []})
+    operator.state.put("request", None)
+    operator.state.put("gate", gate("monitoring", "inconsistent"))
+    expect(operator.page.locator("#state-name")).to_have_text("Watching")
+    expect(operator.page.locator("#message")).to_contain_text("Answer taken.")
+    operator.state.put("gate", gate("fault", "fault"))
+    expect(operator.page.locator("#state-name")).to_have_text("Fault")
+    expect(operator.page.locator("#message")).to_be_empty()
+
+
+def test_without_contact_hold_does_not_look_as_if_it_got_through(operator, monkeypatch):
+    style = "(hold) => [getComputedStyle(hold).backgroundColor, getComputedStyle(hold).borderTopStyle]"
+    hold = operator.page.locator("#hold")
+    expect(hold).to_contain_text("not an emergency stop")
+    operator.state.put("gate", gate("monitoring", "inconsistent"))
+    expect(operator.page.locator("#state-name")).to_have_text("Watching")
+    assert hold.evaluate(style) == ["rgb(91, 42, 134)", "solid"]
+    monkeypatch.setattr("sticker_uq.console.state.FRESH_S", 0.0)
+    expect(operator.page.locator("#state-name")).to_have_text("No contact")
+    assert hold.evaluate(style)[1] == "dashed"
+
+
+def test_policies_without_a_guarantee_are_named_and_leave_a_healthy_cell_well(operator):
+    lacking = "the policy has no guarantee: `sticker-uq calibrate` makes one"
+    for node in ("detector", "supervisor"):
+        operator.state.report(node, "lifecycle", 0, "active")
+    operator.state.report("supervisor", "policy", 1, lacking)
+    expect(operator.page.locator("#health-title")).to_have_text("Health: ✓ well")
+    operator.page.click("#health-title")
+    expect(operator.page.locator("#health .detail")).to_have_text([f"Limits: {lacking}"])
+    operator.state.report("supervisor", "audit", 1, "slow")
+    expect(operator.page.locator("#health-title")).to_have_text("Health: ▲ warning")

@@ -89,7 +89,7 @@ def test_state_hold_and_send_stay_visible_and_hide_nothing(tablet):
             assert page.evaluate("document.scrollingElement.scrollTop") == 0
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         colour = page.locator("#hold").evaluate("(hold) => getComputedStyle(hold).backgroundColor")
-        assert colour == "rgb(176, 0, 32)"
+        assert colour == "rgb(91, 42, 134)", "that of the state, and not the red of an emergency stop"
         assert page.locator("#hold").bounding_box()["height"] >= 70
 
 

@@ -9,6 +9,9 @@ const $ = (id) => document.getElementById(id);
 const STALE_MS = 3000, ANSWER_MS = 2000, RETRY_MS = 1000, CHECK_MS = 250, BACK_MS = 20000;
 const view = new View();
 const question = new Question(view, post);
+// A message outlives a change to one of these: the arm waits, and what was said to happen next has not happened yet.
+const WAITING = ["blocked", "waits", "monitoring"];
+let told = { of: "", bad: false }, shown = ""; // the command that the message is about, and the state that it was told in
 let state = null, socket = null, commands = 0, holdAgain = false, contact = null;
 // On the page's clock, ms: the last attempt to connect, the last message, when what it says was so, and the least that a message
 // was behind the cell's clock, the offset of the two clocks.
@@ -18,7 +21,7 @@ function start() {
   document.documentElement.lang = STRINGS.lang;
   const texts = {
     title: STRINGS.title, "no-picture": STRINGS.noPicture, send: STRINGS.send, "who-label": STRINGS.who, "scene-title": STRINGS.sceneTitle,
-    reset: STRINGS.reset, hold: STRINGS.hold, "look-first": STRINGS.lookFirst, "who-hint": STRINGS.whoHint, "restart-hint": STRINGS.resetAlarmHint,
+    reset: STRINGS.reset, "hold-name": STRINGS.hold, "hold-hint": STRINGS.holdHint, "look-first": STRINGS.lookFirst, "who-hint": STRINGS.whoHint, "restart-hint": STRINGS.resetAlarmHint,
     "restart-begin": STRINGS.resetAlarm, "restart-asked": STRINGS.resetAlarmAsk, "restart-yes": STRINGS.resetAlarmYes, "restart-no": STRINGS.resetAlarmNo,
     "sure-yes": STRINGS.sureYes, "sure-no": STRINGS.sureNo, release: STRINGS.release, "sign-out": STRINGS.signOut, "keys-title": STRINGS.keysTitle,
   };
@@ -107,16 +110,26 @@ function hear() {
 function watch() {
   const now = performance.now(), stale = now - trueAt >= STALE_MS;
   showStale(stale, now - trueAt);
+  if (stale) forget("lost");
   if (stale && contact) { contact = false; showBack(""); }
   if (stale && now - triedAt >= (socket.readyState === WebSocket.CLOSED ? RETRY_MS : STALE_MS)) connect();
 }
 
 function show() {
-  showGate(state); showOperator(state.operator);
+  forget(showGate(state)); showOperator(state.operator);
   question.update(state, toDo(state));
   view.update(state, acts(state));
   showHealth(state);
   showHistory(state.history);
+}
+
+// A message goes when the state goes that it is about. That a hold is not done stays until it is.
+function forget(now) {
+  if (now === shown) return;
+  shown = now;
+  const held = Boolean(state.gate && state.gate.held), over = told.of === "hold" ? held === told.bad : !WAITING.includes(now);
+  if (over) { $("said").textContent = ""; $("said").classList.remove("bad"); }
+  if (!WAITING.includes(now)) question.forget();
 }
 
 function toggle(layer) {
@@ -133,10 +146,11 @@ function showLayers() {
 
 function command(name, words = STRINGS[name]) { return post("command", words, { command: name }, $("said"), () => next(name)); }
 
-// What happens after a command that was accepted.
+// What happens after a command that was accepted; after a release from a fault nothing does.
 function next(name) {
   const unsure = name === "hold" && !(state && state.connected) ? STRINGS.holdUnsure : "";
-  return [STRINGS.done, STRINGS.next[name], unsure].filter(Boolean).join(" ");
+  const fault = name === "release" && state && state.gate && state.gate.state === "fault";
+  return [STRINGS.done, fault ? "" : STRINGS.next[name], unsure].filter(Boolean).join(" ");
 }
 
 // Beside what became of a command, which may be told at the same time; for a while.
@@ -151,7 +165,11 @@ function showBack(words) {
 async function post(where, what, body, line, done) {
   const holds = body.command === "hold", named = $("who").hidden, person = named ? "" : $("who").value.trim();
   const number = ++commands;
-  const show = (words, bad) => { if (number === commands) { line.textContent = words; line.classList.toggle("bad", bad); } };
+  const show = (words, bad) => {
+    if (number !== commands) return;
+    line.textContent = words; line.classList.toggle("bad", bad);
+    if (line === $("said")) told = { of: body.command, bad };
+  };
   const tell = (words, bad = false) => show(what + ": " + words, bad);
   const wanted = !person && !named && !holds;
   $("who").classList.toggle("wanted", wanted);

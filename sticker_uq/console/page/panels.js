@@ -26,6 +26,7 @@ const NOTHING_KNOWN = { state: "unknown", closed: [], details: [], held: false }
 const FRESH_S = 3;
 let last = ["unknown", "unknown"]; // the kind and the name of the state before the contact was lost
 
+// Shows the gate; returns the name of its state, which tells a held one from another.
 export function showGate(state) {
   const gate = state.gate || NOTHING_KNOWN;
   document.body.classList.toggle("old", !state.connected);
@@ -35,7 +36,8 @@ export function showGate(state) {
   // the bar says what an alarm is about
   const why = plain(gate.details.filter((reason) => fault || reason !== alarm)), name = kind === "blocked" && !gate.closed.length && !why ? "waits" : kind;
   last = [kind, name];
-  if (!$("stale").hidden) return; // old news
+  const shown = gate.held && name !== "held" ? name + " held" : name;
+  if (!$("stale").hidden) return "lost"; // old news
   tile(...last);
   text("meaning", state.connected ? STRINGS.meanings[name] : "");
   text("closed", plain(gate.closed.filter((reason) => !["held", "waiting_for_operator", gate.state].includes(reason.code) && !saysMore(gate.details, reason.code))));
@@ -48,6 +50,7 @@ export function showGate(state) {
   $("reset").hidden = !state.connected || !fault;
   const restart = Boolean(state.connected && alarm && !fault);
   if ($("restart").hidden === restart) { $("restart").hidden = !restart; askRestart(false); }
+  return shown;
 }
 
 // Whether a press of the restart is to be confirmed now.
@@ -96,6 +99,7 @@ export function showStale(stale, age) {
   }
   if ($("stale").hidden === !stale) return;
   $("stale").hidden = !stale;
+  document.body.classList.toggle("stale", stale);
   for (const id of ["panel", "foot", "left"]) $(id).inert = stale;
   tile(...(stale ? ["lost", "lost"] : last));
   if (!stale) return;

@@ -82,6 +82,13 @@ export class Question {
     $("reasons").replaceChildren(...(request ? whys(request.reasons) : []));
     $("objects").replaceChildren(...(request ? request.objects.map((object, index) => this.item(object, index)) : []));
     this.mark();
+    if (request) this.scrollToAnswers();
+  }
+
+  // On a small screen the picture stands above the question: as much of it stays as the first answers leave.
+  scrollToAnswers() {
+    const first = $("objects").firstElementChild || $("look"); // without objects it is the picture that is answered on
+    if (getComputedStyle($("panel")).overflowY === "visible") first.scrollIntoView({ block: "nearest" });
   }
 
   item(object, index) {
@@ -228,6 +235,9 @@ export class Question {
     this.view.draw(!this.view.drawing, byKey);
     this.changed();
   }
+
+  // Drops what was said of the last answer, unless the next question is open.
+  forget() { if (!this.request && !this.waiting) this.hint(""); }
 
   hint(words, bad = false) {
     this.told = Boolean(words);

@@ -77,6 +77,7 @@ export const STRINGS = {
   sureYes: "None is a sticker: finished",
   sureNo: "Back",
   hold: "HOLD",
+  holdHint: "not an emergency stop",
   release: "Release",
   reset: "Reset the fault",
   resetAlarm: "Start again",
