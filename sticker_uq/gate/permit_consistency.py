@@ -34,7 +34,7 @@ NOISY_METRICS = frozenset(
 """Subjects whose value moves with the passes or the sensor's noise although nothing in the scene has changed."""
 
 SAME_SIZE_IOU = 0.7
-"""Two boxes laid on top of each other that overlap at least this much have the same size."""
+"""Two boxes that overlap at least this much, laid on top of each other or as they are, have the same size, or place and size."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def check_permit(permit: Permit, decision: SceneDecision, settings: GateSettings
         if permit.accepted and _only_covered(verdict):
             continue
         objection = _objection(verdict)
-        if is_slight(verdict, settings.doubt_margin):
+        if is_slight(verdict, settings.doubt_margin, permit.target.box):
             scene = PermitCheck() if permit.accepted else _of_whole_scene(decision, settings)
             return scene if scene.contradiction else PermitCheck(doubt=objection)
         if objection:
@@ -87,14 +87,15 @@ def _only_covered(verdict: ObjectVerdict) -> bool:
     return verdict.verdict is Verdict.ASK and {r.subject for r in verdict.reasons} == {OBJECT_NOVELTY}
 
 
-def is_slight(verdict: ObjectVerdict, margin: float) -> bool:
+def is_slight(verdict: ObjectVerdict, margin: float, place: Box) -> bool:
     """Whether ``verdict`` doubts a permit slightly: a stable sticker, only because of metrics within ``margin`` of their
-    limits.
+    limits, or because a pass saw it twice while its box is still that of the permit, ``place``: the mean of two things is not.
     """
     thing = verdict.object
     sticker = thing.label is ObjectClass.STICKER and not thing.unstable and not verdict.by_operator
-    near = bool(verdict.reasons) and all(_is_near(reason, margin) for reason in verdict.reasons)
-    return verdict.verdict is Verdict.ASK and sticker and near
+    same = margin > 0.0 and iou(as_box(thing.box), place) >= SAME_SIZE_IOU
+    near = all(same if r.code == "detected_twice" else _is_near(r, margin) for r in verdict.reasons)
+    return verdict.verdict is Verdict.ASK and sticker and bool(verdict.reasons) and near
 
 
 def _is_near(reason: Reason, margin: float) -> bool:

@@ -5,8 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sticker_uq.gate import Answer, BlockReason, GateSettings, OperatorAnswer, Phase
+from sticker_uq.gate.box_overlap import as_box, iou
 from sticker_uq.gate.events import CancelGoal, GoalAccepted, Log
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.permit_consistency import check_permit, is_slight
@@ -30,6 +33,7 @@ from test.helpers.gate import (
 )
 
 HALF_COVERED = (100.0, 100.0, 140.0, 160.0)
+TWO_IN_ONE = observed((100.0, 100.0, 240.0, 160.0), duplicated=True)
 OVER_IT = (140.0, 120.0, 220.0, 190.0)
 BESIDE_THERE = (340.0, 110.0, 440.0, 190.0)
 
@@ -65,6 +69,56 @@ def test_a_value_just_beyond_its_limit_stops_the_arm_only_when_it_stays_there(ma
             cell.send(GoalAccepted(cell.goal))
     cell.scene(SLIGHTLY_UNSURE, times=K)
     revoked(cell, "above_limit", "shannon_entropy")
+
+
+@pytest.mark.parametrize("make", [permitted, removing])
+def test_what_a_pass_sees_twice_stops_the_arm_only_when_it_stays_so(make: Make) -> None:
+    cell, twice = make(), observed(duplicated=True)
+    for _ in range(4):
+        cell.scene(twice, times=K - 1)
+        assert cell.state.open
+        cell.scene(STICKER)
+        if cell.phase is Phase.PERMITTED:
+            cell.send(GoalAccepted(cell.goal))
+    cell.scene(twice, times=K)
+    revoked(cell, "detected_twice")
+
+
+def test_what_a_pass_sees_twice_opens_nothing() -> None:
+    cell = running()
+    for _ in range(4):
+        cell.scene(STICKER, times=K - 1).scene(observed(duplicated=True))
+    assert cell.goal == 0
+
+
+@given(
+    st.lists(
+        st.sampled_from([STICKER, SLIGHTLY_UNSURE, observed(duplicated=True), TWO_IN_ONE, UNSURE]),
+        max_size=12,
+    )
+)
+def test_the_arm_goes_on_until_a_clear_contradiction_or_k_slight_doubts_in_a_row(
+    seen: list[ObservedObject],
+) -> None:
+    cell, doubts = removing(), 0
+    for one in seen:
+        cell.scene(one)
+        doubts = 0 if one is STICKER else doubts + 1
+        is_open = one is not TWO_IN_ONE and one is not UNSURE and doubts < K
+        assert cell.state.open is is_open
+        if not is_open:
+            return
+
+
+@given(
+    st.tuples(*[st.floats(0.0, 200.0)] * 2, *[st.floats(5.0, 200.0)] * 2),
+    st.floats(0.0, 1.0),
+)
+def test_two_things_in_one_box_are_told_by_its_size(drawn: tuple[float, ...], margin: float) -> None:
+    x, y, width, height = drawn
+    box = (x, y, x + width, y + height)
+    (verdict,) = judge(assessment(observed(box, duplicated=True)), POLICY).verdicts
+    assert is_slight(verdict, margin, HERE) is (margin > 0.0 and iou(as_box(verdict.object.box), HERE) >= 0.7)
 
 
 def test_what_the_arm_hides_in_between_does_not_make_a_doubt_smaller() -> None:
@@ -116,8 +170,10 @@ def test_before_the_arm_starts_a_slight_doubt_about_the_scene_is_noise_too() -> 
         (observed(probabilities=(0.2, 0.11, 0.69)), False),
         (observed(shannon_entropy=1.2, variation_ratio=0.29), True),
         (observed(shannon_entropy=1.2, variation_ratio=0.5), False),
-        (observed(duplicated=True), False),
-        (observed(shannon_entropy=1.2, duplicated=True), False),
+        (observed(duplicated=True), True),
+        (observed(shannon_entropy=1.2, duplicated=True), True),
+        (observed(shannon_entropy=1.36, duplicated=True), False),
+        (TWO_IN_ONE, False),
         (rarely_seen(passes=4), False),
         (observed(label=ObjectClass.LOGO, probabilities=(0.1, 0.5, 0.4)), False),
         (observed(label=ObjectClass.BACKGROUND, probabilities=(0.6, 0.1, 0.3)), False),
@@ -128,25 +184,25 @@ def test_only_a_sticker_near_its_limits_is_doubted_slightly(thing: ObservedObjec
     unstable = (thing,) if thing.unstable else ()
     scene = assessment(*(() if unstable else (thing,)), unstable=unstable)
     (verdict,) = judge(scene, POLICY).verdicts
-    assert is_slight(verdict, SETTINGS.doubt_margin) is slight
+    assert is_slight(verdict, SETTINGS.doubt_margin, HERE) is slight
 
 
 def test_a_value_that_is_nan_or_a_persons_word_is_no_slight_doubt() -> None:
     (verdict,) = judge(assessment(SLIGHTLY_UNSURE), POLICY).verdicts
     (reason,) = verdict.reasons
-    assert is_slight(verdict, 0.5)
-    assert not is_slight(replace(verdict, by_operator=True), 0.5)
-    assert not is_slight(replace(verdict, reasons=()), 0.5)
+    assert is_slight(verdict, 0.5, HERE)
+    assert not is_slight(replace(verdict, by_operator=True), 0.5, HERE)
+    assert not is_slight(replace(verdict, reasons=()), 0.5, HERE)
     for name in ("value", "limit"):
-        assert not is_slight(replace(verdict, reasons=(replace(reason, **{name: float("nan")}),)), 0.5)
-    assert not is_slight(replace(verdict, reasons=(replace(reason, limit=float("inf")),)), 0.5)
+        assert not is_slight(replace(verdict, reasons=(replace(reason, **{name: float("nan")}),)), 0.5, HERE)
+    assert not is_slight(replace(verdict, reasons=(replace(reason, limit=float("inf")),)), 0.5, HERE)
 
 
 # --- what is beyond doubt ---------------------------------------------------------------------------------------------------
 
 AT_ONCE: dict[str, tuple[Callable[[Cell], object], str]] = {
     "far beyond a limit": (lambda cell: cell.scene(UNSURE), "object_not_removable"),
-    "two things in one": (lambda cell: cell.scene(observed(duplicated=True)), "detected_twice"),
+    "two things in one": (lambda cell: cell.scene(TWO_IN_ONE), "detected_twice"),
     "a logo at its place": (lambda cell: cell.scene(LOGO), "logo_at_object"),
     "a logo over it": (
         lambda cell: cell.scene(STICKER, observed(OVER_IT, ObjectClass.LOGO)),
@@ -270,12 +326,12 @@ NEAR, FAR = Reason("above_limit", "risk", 1.25, 1.0), Reason("above_limit", "ris
 
 
 def test_only_what_is_asked_about_a_stable_sticker_is_doubted() -> None:
-    assert is_slight(verdict_with(NEAR), 0.25), "a value at the margin is still near"
-    assert not is_slight(verdict_with(NEAR, FAR), 0.25)
-    assert not is_slight(verdict_with(NEAR, said=Verdict.REMOVE), 0.25)
-    assert not is_slight(verdict_with(NEAR, thing=LOGO), 0.25)
-    assert not is_slight(verdict_with(NEAR, thing=rarely_seen()), 0.25)
-    assert not is_slight(verdict_with(replace(NEAR, subject="logo_overlap")), 0.25)
+    assert is_slight(verdict_with(NEAR), 0.25, HERE), "a value at the margin is still near"
+    assert not is_slight(verdict_with(NEAR, FAR), 0.25, HERE)
+    assert not is_slight(verdict_with(NEAR, said=Verdict.REMOVE), 0.25, HERE)
+    assert not is_slight(verdict_with(NEAR, thing=LOGO), 0.25, HERE)
+    assert not is_slight(verdict_with(NEAR, thing=rarely_seen()), 0.25, HERE)
+    assert not is_slight(verdict_with(replace(NEAR, subject="logo_overlap")), 0.25, HERE)
 
 
 def test_one_far_doubt_about_the_scene_is_enough() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 
 from sticker_uq.gate import BlockReason, GateSettings, GateState, Phase, Policy, SceneAnswer
-from sticker_uq.gate.box_overlap import as_box, iou
+from sticker_uq.gate.box_overlap import Box, as_box, iou
 from sticker_uq.gate.events import (
     AnswerGiven,
     CancelGoal,
@@ -271,7 +271,7 @@ class Witness:
             assert removable or doubtful, "open for something that the newest scene does not show"
         if not removable:
             assert not any(v.object.label is ObjectClass.LOGO for v in here), "open over a logo"
-            assert all(map(_slightly_unsure, doubtful)), "open for something in question"
+            assert all(_slightly_unsure(v, target.box) for v in doubtful), "open for something in question"
         if isinstance(event, SceneReceived):
             unsure = (not removable and doubtful) or (
                 not permit.accepted and decision.outcome is Outcome.ASK and not silent
@@ -345,7 +345,7 @@ def _of_one_publisher(facts: SceneFacts | ImageCheck) -> bool:
     return facts.image_publishers is None or len(facts.image_publishers) == 1
 
 
-def _slightly_unsure(verdict: ObjectVerdict) -> bool:
+def _slightly_unsure(verdict: ObjectVerdict, place: Box) -> bool:
     """A stable sticker that nothing but its own numbers speaks against, none of them far from its limit."""
     thing = verdict.object
     limits = Policy()
@@ -353,7 +353,7 @@ def _slightly_unsure(verdict: ObjectVerdict) -> bool:
     return (
         thing.label is ObjectClass.STICKER
         and not thing.unstable
-        and not thing.duplicated
+        and (not thing.duplicated or iou(as_box(thing.box), place) >= 0.7)
         and not reasons & {"logo_overlap", "operator_answers_conflict", "operator_drew_on_logo", "few_passes"}
         and float(thing.probabilities[ObjectClass.STICKER]) >= limits.min_probability - 0.1 - 1e-6
         and thing.detection_rate >= limits.min_detection_rate - 0.15 - 1e-6
