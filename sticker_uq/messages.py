@@ -532,7 +532,6 @@ def gate_text(block_reasons: Iterable[str], details: Iterable[Reason]) -> str:
 
 
 def log_line(reasons: Iterable[Reason]) -> str:
-    """A message as a line of the log: what happened, and after a colon why."""
     first, *rest = reasons
     return f"{text_of(first)}: {texts_of(rest)}" if rest else text_of(first)
 

@@ -91,7 +91,7 @@ def guarantee_text(guarantee: Guarantee) -> str:
 
 
 def proof_table(guarantee: Guarantee) -> Table:
-    """Calibration report: what both proofs of the policy's limits came to, side by side."""
+    """What both proofs of the policy's limits came to, side by side."""
     named = [
         ("wrongful removal", guarantee.wrongful_removal),
         ("missed sticker", guarantee.missed_sticker),
@@ -117,7 +117,7 @@ def proof_table(guarantee: Guarantee) -> Table:
 
 
 def measured_table(measured: Measured) -> Table:
-    """Calibration report: what the policy did with labelled images, as a table."""
+    """What the policy did with labelled images, as a table."""
     rows = {
         "images": (str(measured.images), ""),
         "images with a wrongful removal": _count(measured.wrongful),

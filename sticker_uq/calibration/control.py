@@ -56,19 +56,19 @@ def conformal_risk_control(tested: Sequence[Trial], level: float) -> int:
 
 
 def smallest_level(images: int, delta: float) -> float:
-    """For calibration: the lowest rate that ``images`` without a bad one prove with confidence 1 - ``delta``: 1 - delta^(1/n)."""
+    """The lowest rate that ``images`` without a bad one prove with confidence 1 - ``delta``: 1 - delta^(1/n)."""
     return 1.0 if images < 1 else -math.expm1(math.log(delta) / images)
 
 
 def images_needed(level: float, delta: float) -> int:
-    """For calibration: how many images without a bad one prove the guarantee ``level`` of a policy with confidence 1 -
+    """How many images without a bad one prove the guarantee ``level`` of a policy with confidence 1 -
     ``delta``.
     """
     return math.ceil(math.log(delta) / math.log1p(-level))
 
 
 def check_levels(alpha: float, beta_level: float, delta: float) -> None:
-    """For calibration: raise :class:`InvalidInput` for a guarantee's level or delta that is no probability between 0 and 1."""
+    """Raise :class:`InvalidInput` for a guarantee's level or delta that is no probability between 0 and 1."""
     for name, value in (("alpha", alpha), ("beta", beta_level), ("delta", delta)):
         if not 0.0 < value < 1.0:
             raise InvalidInput(f"{name} = {value!r}: expected a number between 0 and 1")

@@ -45,7 +45,6 @@ class Score:
 
     @property
     def curve(self) -> Curve:
-        """What every threshold of this score would do, beside the policy."""
         return curve(self.objects, self.doubt, self.images, self.stickers)
 
     def wrongful(self, limit: float) -> Count:

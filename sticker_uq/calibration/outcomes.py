@@ -148,14 +148,14 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
 
 
 def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
-    """For calibration: the labelled object that a policy's removal of ``observed`` would touch, -1 if none, and the IoU with
+    """The labelled object that a policy's removal of ``observed`` would touch, -1 if none, and the IoU with
     it, see :func:`touched`.
     """
     return touched(observed.box, record.boxes, match_iou)
 
 
 def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
-    """For calibration: the labelled sticker of ``record`` that a policy's removal of ``observed`` would take, -1 if none.
+    """The labelled sticker of ``record`` that a policy's removal of ``observed`` would take, -1 if none.
 
     See :func:`met`.
     """

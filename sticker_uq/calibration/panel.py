@@ -191,7 +191,6 @@ def fit_panel(
 
 
 def with_logits(objects: Objects, probe: Probe) -> Objects:
-    """Calibration of a panel: ``objects`` with the logits that ``probe`` gives their features."""
     assert objects.features is not None
     return replace(objects, logits=probe.logits(objects.features))
 

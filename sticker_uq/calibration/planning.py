@@ -79,7 +79,7 @@ class Prospect:
 
 
 def count_units(laptops: IntArray, with_sticker: NDArray[np.bool_]) -> Units:
-    """For calibration, of images with the number of their laptop (N,): the laptops, and those with an image that shows no
+    """Of images with the number of their laptop (N,): the laptops, and those with an image that shows no
     sticker.
     """
     return Units(len(np.unique(laptops)), len(np.unique(laptops[~with_sticker])))

@@ -110,7 +110,7 @@ def fit_calibration(
 def class_observations(
     records: Sequence[Record], label: ObjectClass, match_iou: float = MATCH_IOU
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """For calibration: mean probability of ``label`` of each clustered object (N,), and whether it matches a labelled one
+    """Mean probability of ``label`` of each clustered object (N,), and whether it matches a labelled one
     (N,).
     """
     probabilities, right = [], []

@@ -31,7 +31,7 @@ class Curve:
     selective_risk: FloatArray
 
     def removed_at(self, risk: float) -> float:
-        """For calibration: highest share of stickers removed by a threshold up to which the rate of wrong images stays within
+        """Highest share of stickers removed by a threshold up to which the rate of wrong images stays within
         ``risk``.
         """
         within = self.wrong_images <= risk
@@ -68,7 +68,7 @@ def _first_of(keys: IntArray) -> NDArray[np.bool_]:
 
 
 def aurc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None = None) -> float:
-    """For calibration: area under the risk-coverage curve, mean over all coverages of the share of wrong ones among the
+    """Area under the risk-coverage curve, mean over all coverages of the share of wrong ones among the
     accepted.
 
     ``weights`` (N,): how often each object counts. Objects of equal doubt are accepted together. NaN without an object.
@@ -80,7 +80,7 @@ def aurc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None
 
 
 def augrc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None = None) -> float:
-    """For calibration: area under the generalised risk-coverage curve, mean of P(accepted and wrong) (Traub et al. 2024, eq
+    """Area under the generalised risk-coverage curve, mean of P(accepted and wrong) (Traub et al. 2024, eq
     7).
 
     As :func:`aurc`, but a wrong object does not count for more because few are accepted.

@@ -113,7 +113,6 @@ class Bundle:
 
     @property
     def policy(self) -> Path:
-        """The path of the bundle's policy."""
         return self.folder / _POLICY
 
     @property
@@ -127,7 +126,6 @@ class Bundle:
         )
 
     def detector_parameters(self) -> dict[str, Any]:
-        """The bundle's parameters for the detector, with the paths of its files."""
         values = {**self.manifest.detector, "weights": str(self.folder / _WEIGHTS)}
         has_panel = any(file.startswith(f"{_PANEL}/") for file in self.manifest.files)
         return values | ({"panel": str(self.folder / _PANEL)} if has_panel else {})
@@ -235,7 +233,6 @@ def create_bundle(
 
 
 def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
-    """The files to copy, by their names in the bundle."""
     # torch takes seconds to load: a cell that starts from a bundle need not wait for it here
     from sticker_uq.detection.weights import packaged_weights
     from sticker_uq.novelty.network import packaged_file

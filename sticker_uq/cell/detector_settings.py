@@ -41,7 +41,6 @@ class DetectorNodeSettings(PerceptionSettings):
         return value
 
     def perception(self) -> PerceptionSettings:
-        """The perception settings among the parameters of a cell's detector."""
         return PerceptionSettings(**{name: getattr(self, name) for name in PerceptionSettings.model_fields})
 
 

@@ -61,7 +61,6 @@ class Mailbox(Generic[T]):
 
     @property
     def dropped(self) -> int:
-        """Items that were replaced in the mailbox before they were taken."""
         with self._condition:
             return self._dropped.total()
 

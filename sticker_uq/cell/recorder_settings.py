@@ -12,8 +12,6 @@ from sticker_uq.io.topics import more_topics
 
 
 class RecorderSettings(BaseModel):
-    """Parameters of the recorder."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bag: str = Field("", description="Folder of the new recording; it must not exist yet")

@@ -84,7 +84,7 @@ def settings_options(
     also_known: Iterable[str] = (),
     other_help: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator of a typer command: its parameter `argument` is filled with a `model` made from options and ``--params``.
+    """Its parameter `argument` is filled with a `model` made from options and ``--params``.
 
     Every field becomes ``--field-name``. In the parameter file the section of `node` is read; names in `also_known` are
     parameters of that node that do not apply to the command and are skipped. A command that has a parameter ``params``
@@ -155,7 +155,7 @@ def loaded_bundle(folder: Path | None, given: Mapping[str, Any], params: Path | 
 def field_options(
     argument: str, model: type[BaseModel], *names: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator of a typer command: its parameter `argument` is filled with the values of the fields `names` of `model` that
+    """Its parameter `argument` is filled with the values of the fields `names` of `model` that
     were given as options, a dict; the model has the defaults of the others.
     """
 

@@ -210,7 +210,6 @@ class Access:
         return cookie
 
     def sign_out(self, cookie: str) -> None:
-        """End the operator's session of a cookie, if there is one."""
         self._sessions.pop(_digest(cookie), None)
 
     def _check(self, name: str, secret: str) -> Session | None:

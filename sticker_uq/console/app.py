@@ -110,8 +110,6 @@ class Person(NamedTuple):
 
 
 class Cell(Protocol):
-    """What the operator's page needs of the cell."""
-
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
         """Hand an answer from the operator's page to the supervisor."""
 

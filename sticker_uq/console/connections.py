@@ -50,12 +50,10 @@ class BoundedHttp(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection to the operator's page has ended."""
         super().connection_lost(exc)
         self._stop()
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        """From here on the connection to the operator's page is a websocket."""
         self._stop()
         super().handle_websocket_upgrade(event)
 

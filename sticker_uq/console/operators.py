@@ -64,7 +64,6 @@ def read_operators(path: Path) -> dict[str, HashedSecret]:
 
 
 def write_operators(path: Path, operators: Mapping[str, HashedSecret]) -> None:
-    """Write the operators and their hashed secrets to a file that only its owner can read."""
     plain = {"operators": {name: one.model_dump() for name, one in sorted(operators.items())}}
     with atomic_write(path, "w", private=True) as file:
         json.dump(plain, file, indent=1, ensure_ascii=False)

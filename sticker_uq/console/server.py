@@ -38,8 +38,6 @@ _STALLED_MS = 10_000
 
 
 class ConsoleSettings(BaseModel):
-    """Parameters of the console node and its operator's page."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field(
@@ -104,7 +102,6 @@ class PageServer:
         self.address = f"http://{name}:{self.port}/"
 
     def close(self) -> None:
-        """Stop serving the operator's page."""
         self._server.should_exit = True
         self._thread.join(_CLOSING_S)
 

@@ -253,7 +253,6 @@ def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
 
 
 def _is_archive(file: Path) -> bool:
-    """Whether torch reads the file as a zip archive."""
     with file.open("rb") as stream:
         return stream.read(4) == b"PK\x03\x04"
 

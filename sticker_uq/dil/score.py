@@ -23,7 +23,7 @@ def covered_pixels(boxes: FloatArray, height: int, width: int) -> NDArray[np.boo
 
 
 def pixel_edges(boxes: FloatArray, height: int, width: int) -> IntArray:
-    """For DiL, the pixels of each of ``boxes`` (N, 4) as (N, 4) first column, first row, last column + 1, last row + 1.
+    """The pixels of each of ``boxes`` (N, 4) as (N, 4) first column, first row, last column + 1, last row + 1.
 
     A pixel belongs to a box when its centre does: x1 <= column + 0.5 < x2, and the same for rows.
     """

@@ -21,7 +21,7 @@ def decision_thresholds(
     decision_threshold: float = _DEFAULTS.decision_threshold,
     alpha: float = _DEFAULTS.alpha,
 ) -> FloatArray:
-    """For DiL: the score that each of ``detections`` must reach under a DiL threshold, (N,) probabilities.
+    """The score that each of ``detections`` must reach under a DiL threshold, (N,) probabilities.
 
     "fixed": FDT, the ``decision_threshold``. "paper": FDT - ``alpha`` * DiL in the whole image (DiL paper, eq 6). "regional":
     FDT - ``alpha`` in the unexplained regions, FDT elsewhere: no box explains anything in them, so that their own DiL is 1.

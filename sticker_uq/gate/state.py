@@ -56,12 +56,12 @@ class SceneFacts:
 
     @property
     def source(self) -> tuple[str, tuple[int, int]]:
-        """Gate state: where the image comes from: boxes of two images mean the same places only if this is the same."""
+        """Where the image comes from: boxes of two images mean the same places only if this is the same."""
         return self.frame_id, self.image_size
 
     @property
     def judges(self) -> tuple[object, ...]:
-        """Gate state: what judged the image: it must not change from one scene to the next."""
+        """What judged the image: it must not change from one scene to the next."""
         return self.model_hash, self.settings_hash, self.panel_hash, self.policy_hash
 
 

@@ -46,7 +46,6 @@ class Transform:
 
     @property
     def inverse(self) -> Transform:
-        """The inverse rigid transform."""
         return Transform(self.rotation.T, -self.rotation.T @ self.translation)
 
 

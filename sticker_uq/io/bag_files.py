@@ -274,7 +274,6 @@ class McapFile(BagFile):
             yield time_ns, channel, data[begin + 22 : end]
 
     def _content(self, stream: BinaryIO, segment: _Segment) -> bytes:
-        """The records of a segment, unpacked."""
         stream.seek(segment.at)
         if segment.length:
             return stream.read(segment.length)

@@ -63,8 +63,6 @@ class EncodedScene:
 
 @dataclass(frozen=True)
 class LabelledImage:
-    """One picture of a COCO folder."""
-
     path: Path
     image_id: int
     width: int
@@ -85,7 +83,6 @@ class LabelledImage:
 
     @property
     def shows_sticker(self) -> bool:
-        """Whether a sticker is labelled, also in a crowd."""
         return bool(
             (self.labels == ObjectClass.STICKER).any() or (self.crowd_labels == ObjectClass.STICKER).any()
         )
@@ -397,7 +394,6 @@ def clipped(box: Sequence[float], width: int, height: int) -> Corners | None:
 
 
 def _area(corners: Corners) -> bool:
-    """Whether a box has an area as it is stored, in 32 bits."""
     x1, y1, x2, y2 = np.asarray(corners, np.float32)
     return bool(x2 > x1 and y2 > y1)
 

@@ -118,7 +118,6 @@ class LabelCounts:
         return lines
 
     def as_json(self) -> dict[str, Any]:
-        """The counts of a source of labels for a JSON file."""
         names = ("pictures", "objects", "read", "crowd", "difficult")
         return {
             **{name: getattr(self, name) for name in names},

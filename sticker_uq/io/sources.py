@@ -169,7 +169,6 @@ class _BagSource(ImageSource):
 
 
 def _choose(bag: Bag, topic: str | None) -> str:
-    """The image topic to read."""
     images = {name: kind for name, kind in bag.topics.items() if kind in IMAGE_TYPES}
     filled = [name for name in images if bag.declared[name]] or list(images)
     listed = ", ".join(sorted(images)) or "none"

@@ -20,7 +20,7 @@ _CHUNK = 512
 
 
 class RelativeMahalanobis(Monitor):
-    """Monitor: smallest squared Mahalanobis distance to a class minus that to all objects (Ren et al. 2021).
+    """Smallest squared Mahalanobis distance to a class minus that to all objects (Ren et al. 2021).
 
     The classes share one covariance; classes are the labels where ``fit`` gets them, else the predicted ones.
     """
@@ -53,7 +53,7 @@ class RelativeMahalanobis(Monitor):
 
 
 class NearestNeighbours(Monitor):
-    """Monitor: distance to the k-th nearest training activation, all scaled to length 1 (Sun et al. 2022).
+    """Distance to the k-th nearest training activation, all scaled to length 1 (Sun et al. 2022).
 
     ``k`` is lowered to the number of training objects where there are fewer.
     """

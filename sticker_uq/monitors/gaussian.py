@@ -12,7 +12,7 @@ _JITTER = 1e-9  # relative to the mean variance: activations that never vary lea
 
 
 def factor(centred: FloatArray) -> FloatArray:
-    """For monitors, lower Cholesky factor (F, F) of the Ledoit-Wolf covariance of vectors (N, F) whose mean was taken off."""
+    """Lower Cholesky factor (F, F) of the Ledoit-Wolf covariance of vectors (N, F) whose mean was taken off."""
     from sklearn.covariance import (
         ledoit_wolf,  # takes a second to load, and only a monitor that learns needs it
     )
@@ -23,10 +23,10 @@ def factor(centred: FloatArray) -> FloatArray:
 
 
 def whiten(vectors: FloatArray, lower: FloatArray) -> FloatArray:
-    """For monitors, vectors (N, F) in coordinates in which ``lower @ lower.T`` is the identity, (N, F); NaN where they are."""
+    """Vectors (N, F) in coordinates in which ``lower @ lower.T`` is the identity, (N, F); NaN where they are."""
     return np.asarray(solve_triangular(lower, vectors.T, lower=True, check_finite=False)).T
 
 
 def squared_norm(vectors: FloatArray) -> FloatArray:
-    """For monitors, squared Euclidean norms (N,) of vectors (N, F)."""
+    """Squared Euclidean norms (N,) of vectors (N, F)."""
     return np.einsum("nf,nf->n", vectors, vectors)

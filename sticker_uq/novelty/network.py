@@ -97,7 +97,6 @@ class NoveltyNetwork(nn.Module):
         self.reference = SceneReference(sixteenth)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """The novelty network's logits and boxes."""
         return self.decode(self.encode(pictures))
 
     def encode(self, pictures: Tensor) -> list[Tensor]:

@@ -23,7 +23,6 @@ class Auroc:
     high: float
 
     def __str__(self) -> str:
-        """The area and its interval."""
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 

@@ -24,7 +24,7 @@ class ImageFacts(NamedTuple):
 
 
 def image_facts(image: NDArray[np.uint8]) -> ImageFacts:
-    """Image check: what is measured of ``image`` (H, W, 3) uint8 BGR without a model; from any thread.
+    """What is measured of ``image`` (H, W, 3) uint8 BGR without a model; from any thread.
 
     Raises :class:`InvalidInput` for anything else.
     """

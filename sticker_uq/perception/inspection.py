@@ -24,7 +24,7 @@ class ImageInspector:
         self._stamp_ns = 0
 
     def glance(self, stamp_ns: int, frame_id: str, image_size: tuple[int, int]) -> ImageCheck | None:
-        """Image check: what its header tells of the next image when it is not as large as the one before; None when it is.
+        """What its header tells of the next image when it is not as large as the one before; None when it is.
 
         To decode a giant image takes long. :meth:`inspect` still follows.
         """
@@ -35,7 +35,7 @@ class ImageInspector:
     def inspect(
         self, stamp_ns: int, frame_id: str, decode: Callable[[], Picture]
     ) -> tuple[ImageCheck, Picture | None]:
-        """Image check: what is known about the next image, and its pixels (H, W, 3) uint8 BGR, which ``decode`` makes; None
+        """What is known about the next image, and its pixels (H, W, 3) uint8 BGR, which ``decode`` makes; None
         without any.
 
         Never raises: whatever ``decode`` raises is the problem of the image.
@@ -56,7 +56,7 @@ class ImageInspector:
 
 
 def same_pixels(one: Picture, other: Picture) -> bool:
-    """Image check: whether two images have the same size and in each place the same pixel."""
+    """Whether two images have the same size and in each place the same pixel."""
     if one.shape != other.shape:
         return False
     pieces = (slice(start, start + _ROWS) for start in range(0, one.shape[0], _ROWS))

@@ -109,7 +109,6 @@ class Perception:
 
     @property
     def detector(self) -> StochasticDetector:
-        """The detector of this perception."""
         return self._detector
 
     def warm_up(self) -> SceneAssessment:

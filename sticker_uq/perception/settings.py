@@ -65,14 +65,12 @@ class PerceptionSettings(DetectorSettings):
 
     @property
     def cluster(self) -> ClusterSettings:
-        """The settings of the clustering of objects among those of perception."""
         return ClusterSettings(
             min_cluster_size=self.min_cluster_size, min_samples=self.min_samples, epsilon=self.cluster_epsilon
         )
 
     @property
     def localization(self) -> LocalizationSettings:
-        """The settings of DiL among those of perception."""
         return LocalizationSettings(
             technique=self.dil_technique,
             decision_threshold=self.decision_threshold,

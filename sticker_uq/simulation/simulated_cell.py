@@ -37,16 +37,12 @@ ImageArray = NDArray[np.uint8]
 
 
 class Touch(Enum):
-    """What the simulated blade touched, by ground truth."""
-
     STICKER = "sticker"
     LOGO = "logo"
     LID = "lid"
 
 
 class SimulationSettings(BaseModel):
-    """Parameters of the simulated cell."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(7, ge=0, description="Seed of the laptops; laptop i is scene seed + i")
@@ -73,8 +69,6 @@ class SimulationSettings(BaseModel):
 
 @dataclass
 class LaptopRecord:
-    """The outcome of one laptop of the simulated cell by ground truth."""
-
     workpiece_id: str
     seed: int
     stickers: int
@@ -87,7 +81,6 @@ class LaptopRecord:
 
     @property
     def left(self) -> int:
-        """Stickers still on the simulated laptop."""
         return self.stickers - self.removed
 
 
@@ -113,12 +106,10 @@ class SimulatedCell:
 
     @property
     def record(self) -> LaptopRecord:
-        """The simulated cell's record of its laptop."""
         return self.records[-1]
 
     @property
     def finished(self) -> bool:
-        """Whether the last laptop has left the simulated cell."""
         return self.record.handed_over
 
     def picture(self) -> ImageArray:

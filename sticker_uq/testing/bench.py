@@ -44,10 +44,10 @@ def local_environment(domain: int, log_folder: Path) -> dict[str, str]:
 
 
 class Reports(dict[str, Any]):
-    """Test bench's diagnostics: from a part (``detector: images``) to its newest DiagnosticStatus."""
+    """From a part (``detector: images``) to its newest DiagnosticStatus."""
 
     def value(self, part: str, key: str) -> str | None:
-        """Test bench's diagnostics: the value of ``key`` in the newest report of ``part``; None before the first."""
+        """The value of ``key`` in the newest report of ``part``; None before the first."""
         return values_of(self[part])[key] if part in self else None
 
 

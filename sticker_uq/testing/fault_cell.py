@@ -82,7 +82,7 @@ class ModuleProcess(ProcessSpec):
 
 
 class FaultCell:
-    """Fault injection: supervisor, detector and arm as processes that are started again when they die. A context manager."""
+    """Supervisor, detector and arm as processes that are started again when they die. A context manager."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class FaultCell:
         self.bench.probe.destroy_publisher(self._script)
 
     def node(self, kind: str, name: str = "") -> ProcessSpec:
-        """Fault injection: the scripted detector or arm, called ``name``."""
+        """The scripted detector or arm, called ``name``."""
         parameters: dict[str, Any] = {"use_sim_time": self._sim_time}
         if kind == "detector":
             parameters["autostart"] = True
@@ -146,7 +146,7 @@ class FaultCell:
         )
 
     def supervisor(self, name: str = "supervisor", audit: str = "audit") -> ProcessSpec:
-        """Fault injection: a supervisor with an audit log of its own."""
+        """A supervisor with an audit log of its own."""
         own = {
             "autostart": True,
             "use_sim_time": self._sim_time,
@@ -159,11 +159,11 @@ class FaultCell:
         )
 
     def gate_publisher(self, profile: QoSProfile) -> Any:
-        """Fault injection: a publisher of the gate that is no supervisor's."""
+        """A publisher of the gate that is no supervisor's."""
         return self.bench.publisher(GateState, self._prefix + "gate", profile)
 
     def another(self, spec: ProcessSpec) -> ProcessGroup:
-        """Fault injection: one more process, until the context ends."""
+        """One more process, until the context ends."""
         return ProcessGroup([spec], self.lines.append)
 
     def kill(self, name: str) -> None:
@@ -171,7 +171,7 @@ class FaultCell:
         os.kill(self.group.pid(name), signal.SIGKILL)
 
     def stop(self, name: str, stopped: bool) -> None:
-        """Fault injection: let a process hang: it runs no further until it is let go."""
+        """Let a process hang: it runs no further until it is let go."""
         os.kill(self.group.pid(name), signal.SIGSTOP if stopped else signal.SIGCONT)
 
     def arm_servers(self) -> set[bytes]:
@@ -180,7 +180,7 @@ class FaultCell:
         return {bytes(info.endpoint_gid) for info in found}
 
     def disk_full(self, name: str, free_bytes: int | None, pid: int | None = None) -> None:
-        """Fault injection: no file of a process may grow beyond ``free_bytes``, as on a full disk; None: there is space again."""
+        """No file of a process may grow beyond ``free_bytes``, as on a full disk; None: there is space again."""
         limit = resource.RLIM_INFINITY if free_bytes is None else free_bytes
         resource.prlimit(pid or self.group.pid(name), resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
@@ -236,7 +236,7 @@ class FaultCell:
         self.until(moved, "steps under a gate that stays open")
 
     def stays_closed(self) -> None:
-        """Fault test: the gate stays closed while camera and supervisor publish more, and to the end of the last lease.
+        """The gate stays closed while camera and supervisor publish more, and to the end of the last lease.
 
         That the arm stands still after it is told by :meth:`check_motion`.
         """
@@ -274,7 +274,7 @@ class FaultCell:
 
     @contextlib.contextmanager
     def hanging_detector(self) -> Iterator[None]:
-        """Fault injection: a detector that hangs over a picture for ever.
+        """A detector that hangs over a picture for ever.
 
         It is killed at the end, whatever happens: no other test could use it.
         """
@@ -308,7 +308,7 @@ class FaultCell:
 
     @contextlib.contextmanager
     def in_place_of_detector(self) -> Iterator[Any]:
-        """Fault injection: a publisher of scenes in the place of the detector, which is not configured meanwhile."""
+        """A publisher of scenes in the place of the detector, which is not configured meanwhile."""
         self.settle()
         detector = self._prefix + "detector"
         for name in ("deactivate", "cleanup"):
@@ -347,7 +347,7 @@ class FaultCell:
         return self._call(self._resolve, request)
 
     def arm_timeouts(self, seconds: float) -> None:
-        """Fault test: how long the supervisor waits for the arm's answer before it faults; no permit may be out."""
+        """How long the supervisor waits for the arm's answer before it faults; no permit may be out."""
         names = ("accept_timeout_s", "cancel_timeout_s")
         wanted = [Parameter(name, value=seconds).to_parameter_msg() for name in names]
         answer = self._call(self._parameters_of_supervisor, SetParameters.Request(parameters=wanted))
@@ -416,7 +416,7 @@ class FaultCell:
         self.until(still, "a held gate and no goal under way")
 
     def works(self) -> None:
-        """Fault test: check after a fault that the cell works (again): a new permit is given and the arm moves under it."""
+        """Check after a fault that the cell works (again): a new permit is given and the arm moves under it."""
         self.camera.shows(Seen.STICKER)
         self.arm("move")
         self.until_moving()
@@ -443,7 +443,7 @@ class FaultCell:
         assert all(count <= 1 for count in late.values()), f"steps after the end of their permit: {late}"
 
     def check_audit(self) -> list[Entry]:
-        """Fault test: check the audit log after a fault: it must be whole and hold what the gate says it holds."""
+        """Check the audit log after a fault: it must be whole and hold what the gate says it holds."""
         self.until(lambda: self.gates and self.gates[-1].audit_head, "a gate that names its log's head")
         head = self.gates[-1].audit_head
 

@@ -52,7 +52,7 @@ def observed(
     probabilities: Sequence[float] | None = None,
     **changes: Any,
 ) -> ObservedObject:
-    """For a test's scene: an object that all of 20 passes saw and were sure of, unless ``changes`` say otherwise."""
+    """An object that all of 20 passes saw and were sure of, unless ``changes`` say otherwise."""
     sure = ObservedObject(
         id=0,
         label=label,
@@ -72,7 +72,7 @@ def observed(
 
 
 def rarely_seen(box: Sequence[float] = HERE, passes: int = 2, **changes: Any) -> ObservedObject:
-    """For a test's scene: a sticker that only ``passes`` of 20 passes saw, so that nothing about it was measured."""
+    """A sticker that only ``passes`` of 20 passes saw, so that nothing about it was measured."""
     nothing = dict.fromkeys(METRICS, float("nan"))
     values = {
         "passes": passes,

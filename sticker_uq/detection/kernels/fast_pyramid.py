@@ -27,7 +27,6 @@ class FastPyramid:
         self._layers = [_scaled(_convolution(block), 1 / self._keep) for block in fpn.layer_blocks]
 
     def maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """The fast pyramid kernel: maps of every pass of ``dropout``, fine to coarse."""
         scaled = features.derive("scaled", lambda: [m / self._keep for m in features.maps])
         merged = dropout.masks(scaled[-1]).mul_(scaled[-1])
         maps = [self._layer(-1, merged, dropout)]

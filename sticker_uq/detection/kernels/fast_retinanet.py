@@ -51,7 +51,6 @@ class FastRetinaNet(RetinaNet):
         self._pyramid = FastPyramid(model.backbone.fpn, settings.dropout_rate)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """Fast RetinaNet kernel: the pyramid's maps P3..P7."""
         if dropout is no_dropout:
             return super().head_maps(features, dropout)
         return self._pyramid.maps(features, dropout)

@@ -29,8 +29,6 @@ _SMALL_PRODUCT = 128
 
 
 class Level(Protocol):
-    """Kernel of an SSD head's branch for the map of one level."""
-
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """A fast SSD head's outputs (n, h * w, O) of the map ``x`` (n, C, h, w), and what :meth:`gradient` needs of them."""
 
@@ -115,7 +113,7 @@ class Separable:
         self._tables: dict[tuple[int, int, bool], Tensor] = {}
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The SSDLite head's fast kernel: outputs, as of :class:`Level`."""
+        """Outputs, as of :class:`Level`."""
         hidden = self._filtered(x, self._shift, False).clamp_(0.0, 6.0)
         n, channels, height, width = x.shape
         if n * height * width <= _SMALL_PRODUCT:
@@ -128,7 +126,7 @@ class Separable:
         return made.reshape(n, height * width, -1), hidden
 
     def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
-        """The SSDLite head's fast kernel: gradient, as of :class:`Level`."""
+        """Gradient, as of :class:`Level`."""
         if outer.shape[0] * outer.shape[1] <= _SMALL_PRODUCT:
             inner = _as_map(outer @ self._matrix, kept)
         else:
@@ -136,7 +134,7 @@ class Separable:
         return self._filtered(torch.ops.aten.hardtanh_backward(inner, kept, 0.0, 6.0), None, True)
 
     def at(self, patches: Tensor) -> Tensor:
-        """The SSDLite head's fast kernel: outputs of places, as of :class:`Level`."""
+        """Outputs of places, as of :class:`Level`."""
         hidden = (patches * self._by_place).sum(dim=1)
         if self._shift is not None:
             hidden += self._shift
@@ -283,14 +281,13 @@ class FastSsd(Ssd):
         self._boxes = levels_of(model.head.regression_head)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """Fast SSD kernel: the backbone's six maps, with dropout where the site is "in"."""
         if dropout is no_dropout or self._site == "out":
             return super().head_maps(features, dropout)
         scaled = features.derive("scaled", lambda: [m / self._keep for m in features.maps])
         return [dropout.masks(m).mul_(m) for m in scaled]
 
     def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
-        """Fast SSD kernel: head outputs; objectness is the probability of a default box that it is not background."""
+        """Head outputs; objectness is the probability of a default box that it is not background."""
         if maps[0].device.type != "cpu":
             return super().head_outputs(features, maps, score_floor)
         plain = [m.detach() for m in maps]

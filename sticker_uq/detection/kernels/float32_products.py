@@ -79,7 +79,6 @@ _products = _Products()
 
 
 def _kinds() -> tuple[str, str]:
-    """The kinds of convolutions and of matrix products."""
     return str(_cudnn.conv.fp32_precision), str(torch.backends.cuda.matmul.fp32_precision)
 
 

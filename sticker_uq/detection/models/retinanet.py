@@ -19,8 +19,6 @@ from sticker_uq.detection.settings import DetectorSettings
 
 
 class RetinaNet:
-    """Detector family of retinanet_resnet50_fpn and its v2."""
-
     two_stage = False
 
     def __init__(self, model: Any, settings: DetectorSettings) -> None:
@@ -31,7 +29,6 @@ class RetinaNet:
         return encode_pyramid(self._model.backbone, images, image_size)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """RetinaNet's pyramid maps P3..P7."""
         return pyramid_maps(self._model.backbone.fpn, features, dropout)
 
     def candidates(

@@ -44,7 +44,6 @@ class Ssd:
         )
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """The SSD backbone's six maps, with dropout where the site is "in"."""
         return [dropout(m) if self._site == "in" else m for m in features.maps]
 
     def candidates(

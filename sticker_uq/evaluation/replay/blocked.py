@@ -78,7 +78,6 @@ class BlockedBy:
         self._found: dict[tuple[str, str, str], _Reason] = {}
 
     def add(self, decision: SceneDecision) -> None:
-        """Count what blocked the replay's next image."""
         for about, reasons in _blocking(decision):
             self._count(about, reasons)
 
@@ -135,7 +134,6 @@ def _blocking(decision: SceneDecision) -> Iterator[tuple[str, Sequence[Reason]]]
 
 
 def _name(reason: Reason) -> str:
-    """What blocked, in words without values."""
     if reason.code in ("above_limit", "below_limit") and reason.subject in MEASURES:
         return MEASURES[reason.subject]
     return text_of(Reason(reason.code, reason.subject)).split(":")[0].split(" at x {")[0]

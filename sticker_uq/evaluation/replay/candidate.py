@@ -33,8 +33,6 @@ which the two give different classes, REPLAYED>CANDIDATE."""
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a replay is compared with."""
-
     name: str
     settings: PerceptionSettings
     policy: Policy
@@ -51,8 +49,6 @@ class JudgedObject:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one side says about an image."""
-
     outcome: Outcome
     objects: tuple[JudgedObject, ...]
 
@@ -101,7 +97,6 @@ class Differences:
         )
 
     def summary(self) -> str:
-        """The counts in one sentence."""
         differing = sum(row["outcome"] != row["candidate_outcome"] for row in self.rows)
         only = [sum(row[f"released_{side}"] for row in self.rows) for side in ("candidate", "replayed")]
         return (

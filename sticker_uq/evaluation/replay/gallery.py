@@ -47,7 +47,6 @@ class Spread(Generic[T]):
             self._kept = [(index, thing) for index, thing in self._kept if index % self._step == 0]
 
     def kept(self) -> list[T]:
-        """The replay's pictures that are kept, in order."""
         return [thing for _, thing in self._kept]
 
 
@@ -97,7 +96,6 @@ class Gallery:
         return self._written
 
     def entries(self) -> list[ReportEntry]:
-        """The pictures that the report shows."""
         return self._shown.kept()
 
     def _draw(

@@ -107,7 +107,6 @@ def _contradiction(name: str, found: ObservedObject, truth: LabelledImage) -> Ro
 
 
 def contradiction_text(row: Row) -> str:
-    """What a row of label errors says about a detection."""
     if row["labelled"] == LOOSE:
         return f"box is loose (IoU {row['iou']:.2f})"
     return f"labelled {row['labelled']}"

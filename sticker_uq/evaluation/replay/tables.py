@@ -84,7 +84,6 @@ of the panel; ``objectors``: whose objection counted.
 
 
 def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -> Row:
-    """The row of one image in the replay's table of images."""
     localization = assessment.localization
     located = (
         "complete_localization",

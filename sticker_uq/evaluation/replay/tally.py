@@ -56,7 +56,6 @@ class Tally:
             self._timings.setdefault(stage, array("d")).append(ms)
 
     def medians(self) -> dict[str, float]:
-        """Median ms of each stage of a replay."""
         return {stage: float(np.median(values)) for stage, values in self._timings.items()}
 
     def model_busy(self, end: float, processes: int) -> float:

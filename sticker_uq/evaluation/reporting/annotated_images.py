@@ -64,8 +64,6 @@ _INK = (245, 245, 245)
 
 @dataclass(frozen=True)
 class _Mark:
-    """One object as it is drawn."""
-
     box: FloatArray
     hulls: tuple[FloatArray, ...]
     colour: Colour

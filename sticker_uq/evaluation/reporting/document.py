@@ -12,8 +12,6 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a document: ``rows`` below ``head``, all cells as text."""
-
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
 
@@ -23,7 +21,6 @@ Block = str | Table | Markup
 
 
 def as_markdown(blocks: Sequence[Block]) -> str:
-    """The blocks of a report as Markdown, without charts."""
     parts = []
     for block in blocks:
         if isinstance(block, Table):
@@ -35,7 +32,6 @@ def as_markdown(blocks: Sequence[Block]) -> str:
 
 
 def as_html(title: str, blocks: Sequence[Block]) -> str:
-    """The blocks of a report as one HTML page."""
     return templates().get_template("document.html").render(title=title, blocks=[_element(b) for b in blocks])
 
 
@@ -52,7 +48,6 @@ def templates(package: str | None = None) -> Environment:
 
 
 def _element(block: Block) -> tuple[str, Table | str]:
-    """The name of the HTML element of a block, and what is in it."""
     if isinstance(block, Table):
         return "table", block
     if isinstance(block, Markup):

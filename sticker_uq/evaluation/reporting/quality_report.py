@@ -120,7 +120,6 @@ def _cell(row: Row | None) -> str:
 
 
 def _charts(measured: Sequence[Quality], settings: QualitySettings) -> dict[str, Markup]:
-    """The charts by the name of their file."""
     plain = [q for q in measured if q.state == AS_IS]
     classes = plain[0].vectors.classes
     unit = "shares of the mean class count" if settings.sampling.relative else "objects"

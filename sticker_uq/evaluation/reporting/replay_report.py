@@ -136,7 +136,6 @@ def _compared(found: Differences) -> Section:
 
 
 def _limits(rows: Sequence[Row]) -> Section:
-    """Which limit blocked how often and by how much."""
     objects = [row for row in rows if row["about"] == "object"]
     columns = ([row[name] for row in objects] for name in ("name", "blocked", "alone"))
     chart = blocked_bars(*columns) if objects else ""
@@ -169,7 +168,6 @@ def _limits(rows: Sequence[Row]) -> Section:
 
 
 def _against_labels(found: Measured) -> Section:
-    """What was decided, counted against the labels."""
     wrong = f"{found.wrong_objects} objects would be removed that are no stickers, {found.on_logo} of them logos. "
     return Section(
         title="What was decided, and what the labels say",
@@ -184,7 +182,6 @@ def _against_labels(found: Measured) -> Section:
 
 
 def _label_errors(found: LabelErrors, images: int) -> Section:
-    """The surest detections that the labels contradict."""
     without = f" {found.unlabelled} of {images} images have no labels." if found.unlabelled else ""
     shown = found.pictures()
     loose = sum(row["labelled"] == LOOSE for row in found.rows)

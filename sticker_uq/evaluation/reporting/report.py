@@ -64,8 +64,6 @@ class _Bar:
 
 @dataclass(frozen=True)
 class _Row:
-    """One object as it is shown."""
-
     name: str
     tone: Tone
     verdict: str

@@ -97,7 +97,6 @@ def short_reason(reason: Reason) -> str:
 
 
 def deciding_words(verdict: ObjectVerdict) -> str:
-    """Why an object got its verdict, in a few words."""
     if verdict.by_operator:
         return "an operator said so"
     if verdict.verdict is Verdict.REMOVE:

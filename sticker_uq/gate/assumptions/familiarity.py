@@ -125,7 +125,7 @@ def _usual(values: FloatArray, beyond: float, ratio: bool) -> Usual:
 
 
 def tail_limit(values: FloatArray, beyond: float) -> float:
-    """Familiarity test: the limit above which lies a share ``beyond`` of values like ``values`` (N,), with an exponential
+    """The limit above which lies a share ``beyond`` of values like ``values`` (N,), with an exponential
     tail.
     """
     tail = max(_TAIL, _LEAST_IN_TAIL / len(values))
@@ -178,7 +178,7 @@ class Familiarity(Section):
         return far[name], name
 
     def doubts(self, scene: SceneAssessment) -> list[Reason]:
-        """Familiarity test: why ``scene`` is too unfamiliar to be judged by the policy; empty when it is familiar enough."""
+        """Why ``scene`` is too unfamiliar to be judged by the policy; empty when it is familiar enough."""
         value, name = self.distance(scene)
         if value <= self.max_distance:
             return []

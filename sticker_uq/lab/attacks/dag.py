@@ -24,8 +24,6 @@ from sticker_uq.lab.attacks.white_box import AttackSettings, AttackState
 
 
 class DagSettings(AttackSettings):
-    """Settings of Dense Adversary Generation."""
-
     method: Literal["dag"] = "dag"
     gamma: float = Field(
         0.5, gt=0.0, le=16.0, description="highest change of a pixel in one iteration, grey levels"

@@ -39,8 +39,6 @@ _RIGHT_IOU = 0.5
 
 
 class PgdSettings(AttackSettings):
-    """Settings of projected gradient descent."""
-
     method: Literal["pgd"] = "pgd"
     epsilon: float = Field(
         4.0, gt=0.0, le=64.0, description="highest change of a pixel in all, grey levels (L-inf)"

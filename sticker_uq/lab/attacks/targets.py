@@ -47,7 +47,6 @@ class Targets:
     pictures: int
 
     def counts(self) -> list[int]:
-        """Attacked targets of each picture."""
         return torch.bincount(self.image, minlength=self.pictures).tolist()
 
 
@@ -82,8 +81,6 @@ class AttackView(Protocol):
 
 
 class AnchorView:
-    """Attacked targets are anchors of a one-stage detector."""
-
     def __init__(self, read: Callable[[Tensor], TargetOutputs]) -> None:
         """``read``: logits (..., 3) of the classification head to outputs."""
         self._read = read
@@ -108,8 +105,6 @@ class AnchorView:
 
 
 class ProposalView:
-    """Attacked targets are proposals of a two-stage detector."""
-
     def boxes(
         self, model: Any, features: Features, maps: list[Tensor], near: Sequence[Tensor] | None
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
@@ -128,7 +123,6 @@ class ProposalView:
         return _proposal_outputs(model, features, maps, list(targets.boxes))
 
     def kept(self, boxes: Tensor) -> Tensor:
-        """All of the attacked proposals."""
         return boxes
 
 

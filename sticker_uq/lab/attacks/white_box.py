@@ -111,7 +111,6 @@ class Snapshot:
         self._state = state
 
     def __call__(self) -> list[Adversarial]:
-        """The attacked pictures as they would be stored now."""
         return self._state.results()
 
 

@@ -21,7 +21,6 @@ _TO_LINEAR = ((np.arange(256) / 255) ** GAMMA).astype(np.float32)
 
 
 def linear(image: Image) -> Floats:
-    """Grey levels as linear light for corruptions, float32, 1 is white."""
     return _TO_LINEAR[image]
 
 

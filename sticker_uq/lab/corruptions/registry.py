@@ -74,8 +74,6 @@ def transformation(
     limits: tuple[float, float],
     **parameters: Parameter,
 ) -> Callable[[Function], Function]:
-    """Decorator that registers a corruption under its name."""
-
     def register(function: Function) -> Function:
         name = function.__name__
         TRANSFORMATIONS[name] = Transformation(

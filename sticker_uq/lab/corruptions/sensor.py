@@ -74,7 +74,6 @@ def shifted_lines(
     limits=(1, 100),
 )
 def jpeg(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """JPEG compression, as for limited bandwidth."""
     quality = (cv2.IMWRITE_JPEG_QUALITY, round(strength))
     _, data = cv2.imencode(".jpg", picture.image, quality)
     return picture.with_image(np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8))

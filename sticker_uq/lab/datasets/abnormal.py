@@ -60,7 +60,6 @@ class AbnormalScene:
 
 
 def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) -> AbnormalScene:
-    """The unchanged scene, beside the abnormal ones."""
     none = np.zeros((0, 4), np.float32)
     visible = np.ones(len(boxes), np.float32)
     return AbnormalScene(image, boxes, labels, visible, boxes, none, none, ())
@@ -319,7 +318,6 @@ def corrupted(
     name: str,
     **options: str,
 ) -> AbnormalScene:
-    """An abnormal scene by a corruption of a strength of its ladder."""
     strength, seed = float(rng.choice(TRANSFORMATIONS[name].ladder)), int(rng.integers(2**31))
     changed = transform(LabelledPicture.of(image, boxes, labels), name, strength, seed, **options)
     none = np.zeros((0, 4), np.float32)

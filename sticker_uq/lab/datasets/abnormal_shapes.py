@@ -89,7 +89,6 @@ def exposed(image: Image, boxes: FloatArray, rng: np.random.Generator) -> Expose
 def _laid(
     image: Image, role: str, is_raised: bool, boxes: FloatArray, rng: np.random.Generator
 ) -> tuple[Image, Image]:
-    """Colours and coverage of a shape in that role."""
     sides = np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1))
     if role == "lying" or not len(boxes):
         side = float(np.median(sides)) if len(boxes) else 0.16 * image.shape[0]
@@ -148,7 +147,6 @@ def _flush(image: Image, centre: FloatArray, side: float, rng: np.random.Generat
 
 
 def _region(image: Image, boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Corners of the region of the objects and the laptop."""
     height, width = image.shape[:2]
     low, high = np.array([0.2 * width, 0.2 * height]), np.array([0.8 * width, 0.8 * height])
     if len(boxes):

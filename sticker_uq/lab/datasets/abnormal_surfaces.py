@@ -170,7 +170,6 @@ def _photographs() -> tuple[Image, ...]:
 
 
 def _along(height: int, width: int, rng: np.random.Generator) -> Floats:
-    """Px along a random direction, (height, width)."""
     turn = float(rng.uniform(0, 2 * math.pi))
     rows, columns = np.ogrid[:height, :width]
     return np.asarray(columns * math.cos(turn) + rows * math.sin(turn), np.float32)

@@ -63,7 +63,6 @@ def fitting_scales(items: Sequence[LabelledImage], name: str, input_size: int) -
 
 
 def _shapes(name: str, **options: Any) -> Any:
-    """A network without weights."""
     with torch.device("meta"):
         return build_model(name, **options).eval()
 

@@ -30,8 +30,6 @@ Number = Annotated[int, Field(ge=1, le=20)]
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt for an image generator."""
-
     index: int
     """Place in the file, from 0."""
     seed: int

@@ -24,8 +24,6 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Parts:
-    """The three COCO folders."""
-
     learn: Path
     calibrate: Path
     test: Path

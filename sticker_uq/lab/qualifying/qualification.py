@@ -175,7 +175,6 @@ class Found:
 
     @cached_property
     def requirements(self) -> list[Requirement]:
-        """What is required, what was found."""
         return requirements(
             self.settings.levels,
             self.settings.min_removed,
@@ -195,7 +194,6 @@ class Found:
 
     @property
     def ready(self) -> bool:
-        """Whether every requirement is met."""
         return all(one.met is not False for one in self.requirements)
 
 
@@ -223,7 +221,6 @@ class Qualification:
         self._base = Policy.load(self._base_file)
 
     def run(self) -> Found:
-        """Every step of the qualification, in order."""
         check = self._check()
         provable = self._provable(check)
         if lacking := provable.lacking(self.settings.levels, check.parts["calibrate"].laptops):
@@ -288,12 +285,10 @@ class Qualification:
 
     @cached_property
     def _prints(self) -> dict[str, str]:
-        """The fingerprint of each part."""
         return {name: fingerprint(items) for name, items in self._items.items()}
 
     @cached_property
     def _parts(self) -> Parts:
-        """The parts of the data, which are made first where it has none."""
         settings = self.settings
         if (given := parts_of(settings.data)) is not None:
             return given
@@ -404,7 +399,6 @@ class Qualification:
         return self._steps.run("evaluate", inputs | self._seen_as(), AccuracyResult, make)
 
     def _seen_as(self) -> dict[str, Any]:
-        """What perception is set to."""
         return {"perception": self.settings.perception.model_dump(mode="json", exclude={"threads"})}
 
     def _novelty(self) -> NoveltyResult:
@@ -455,7 +449,6 @@ class Qualification:
         return Provable(evidence([LabelledSource(self._parts.calibrate)], delta).prospect.proof, delta)
 
     def _with_weights(self) -> dict[str, Any]:
-        """What the assessments and all that follows from them depend on."""
         novelty = self._work / "novelty" / NOVELTY
         files = [file_digest(path) for path in (self._weights, novelty) if path.is_file()]
         return {"weights": files} | self._seen_as()

@@ -44,7 +44,6 @@ def qualification_report(found: Found, bundle: str) -> str:
 
 
 def lead(found: Found) -> str:
-    """The verdict of the qualification in a sentence or two."""
     if found.ready:
         return (
             f"Every requirement is met. On laptops like those of the calibrate part at most "

@@ -27,8 +27,6 @@ def percent(rate: float) -> str:
 
 
 class PartResult(StepResult):
-    """One part: its pictures, laptops, objects, laptops with a picture without a sticker."""
-
     pictures: int
     laptops: int
     logos: int
@@ -151,7 +149,6 @@ class ProofResult(StepResult):
 
     @classmethod
     def of(cls, attempt: Attempt) -> ProofResult:
-        """The result of one promise of the qualification's calibration step."""
         return cls(
             level=attempt.level,
             images=attempt.bad.of,
@@ -214,8 +211,6 @@ class PolicyTestResult(StepResult):
 
 
 class RobustnessResult(StepResult):
-    """The finding of each circumstance, and of all together."""
-
     finding: str
     images: int
     circumstances: dict[str, str]

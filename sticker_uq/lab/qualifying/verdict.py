@@ -145,7 +145,6 @@ def _cleans(proof: ProofResult) -> str:
 def _test_requirements(
     levels: Levels, min_removed: float, tested: PolicyTestResult | None
 ) -> list[Requirement]:
-    """What the test part, which had no part in the policy, says about it."""
     names = (
         "stickers of the test part released",
         "test part: wrongful removals",
@@ -193,7 +192,6 @@ class Provable:
 
     @property
     def levels(self) -> tuple[float, float]:
-        """The lowest provable alpha and beta."""
         return smallest_level(self.units.laptops, self.delta), smallest_level(self.units.clean, self.delta)
 
     @property

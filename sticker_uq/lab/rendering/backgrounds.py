@@ -13,7 +13,6 @@ from sticker_uq.lab.rendering.scene_spec import BackgroundSpec
 
 
 def paint_background(background: BackgroundSpec, width: int, height: int) -> Image:
-    """The rendered background, (height,width,3), before lighting."""
     rng = np.random.default_rng(background.seed)
     diagonal = math.ceil(math.hypot(width, height)) // 2 + 2
     # Half resolution: the background is out of focus and mostly hidden.

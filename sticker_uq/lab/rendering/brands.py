@@ -23,8 +23,6 @@ class Brand:
 
 @dataclass(frozen=True)
 class Finish:
-    """A case colour of a rendered laptop with the keys that go with it."""
-
     colour: Colour
     keys: Colour
     legends: Colour

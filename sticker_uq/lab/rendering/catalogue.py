@@ -149,6 +149,5 @@ _VIVID: tuple[Colour, ...] = (
 
 
 def pick_colours(rng: np.random.Generator) -> tuple[Colour, Colour, Colour]:
-    """Three different print colours of a rendered sticker."""
     first, second, third = rng.choice(len(_VIVID), 3, replace=False)
     return _VIVID[int(first)], _VIVID[int(second)], _VIVID[int(third)]

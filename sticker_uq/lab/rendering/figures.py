@@ -41,7 +41,6 @@ def star_points(points: int, inner: float, radius: float = 1.0) -> list[tuple[fl
 
 
 def heart_points(size: float = 1.0) -> list[tuple[float, float]]:
-    """Outline of a heart on a rendered sticker around the origin."""
     points = []
     for step in range(60):
         t = 2 * math.pi * step / 60

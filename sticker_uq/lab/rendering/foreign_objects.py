@@ -18,7 +18,6 @@ _STEEL: Colour = (186, 188, 190)
 
 
 def screw(pen: Pen, rng: np.random.Generator) -> None:
-    """A machine screw lying on its side."""
     pen.line([(-0.5, 0), (0.95, 0)], (150, 152, 154), 0.3)
     for x in np.arange(-0.35, 0.95, 0.13):
         pen.line([(float(x), -0.15), (float(x) + 0.07, 0.15)], (92, 92, 96), 0.045)
@@ -27,7 +26,6 @@ def screw(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def washer(pen: Pen, rng: np.random.Generator) -> None:
-    """A screw seen from above in its washer."""
     pen.circle(0, 0, 0.8, (128, 130, 132))
     pen.circle(-0.03, -0.03, 0.74, _STEEL)
     pen.circle(0, 0, 0.44, (110, 112, 116))
@@ -38,7 +36,6 @@ def washer(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def coin(pen: Pen, rng: np.random.Generator) -> None:
-    """A coin with its number and milled rim."""
     metal = ((70, 130, 190), (90, 170, 205), (188, 190, 192))[int(rng.integers(3))]
     pen.circle(0, 0, 0.85, shade(metal, 0.65))
     pen.circle(-0.02, -0.02, 0.8, metal)
@@ -65,7 +62,6 @@ def tape(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def key(pen: Pen, rng: np.random.Generator) -> None:
-    """A door key."""
     metal = ((120, 170, 195), _STEEL)[int(rng.integers(2))]
     pen.line([(-0.3, 0), (0.95, 0)], metal, 0.2)
     for x, depth in zip(np.arange(0.25, 0.95, 0.14), rng.uniform(0.1, 0.26, 6), strict=False):
@@ -76,7 +72,6 @@ def key(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def pliers(pen: Pen, rng: np.random.Generator) -> None:
-    """A pair of pliers."""
     grip = ((40, 40, 200), (190, 90, 30), (40, 160, 230))[int(rng.integers(3))]
     for side in (-1, 1):
         pen.line([(0.15, side * 0.08), (-0.35, side * 0.26), (-0.95, side * 0.34)], grip, 0.19)
@@ -101,7 +96,6 @@ def phone(pen: Pen, rng: np.random.Generator) -> None:
 
 
 def memory_stick(pen: Pen, rng: np.random.Generator) -> None:
-    """A USB memory stick."""
     shell = mix((180, 60, 40), (50, 50, 52), float(rng.uniform()))
     pen.box(0.7, 0, 0.28, 0.2, _STEEL)
     for y in (-0.09, 0.09):

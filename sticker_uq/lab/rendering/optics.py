@@ -31,7 +31,6 @@ def _turned(x: Floats, y: Floats, centre: tuple[float, float], angle: float) -> 
 
 
 def light_map(light: LightSpec, width: int, height: int) -> Floats:
-    """Rendered light: factor (height,width) by which the light multiplies every pixel."""
     x, y = _grid(width, height)
     along, _ = _turned(x, y, (0.5, FRAME_HEIGHT / 2), light.direction)
     field = 1.0 + light.gradient * along

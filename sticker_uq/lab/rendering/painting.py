@@ -41,7 +41,6 @@ class Pen:
         return np.rint(pixels * (1 << _SHIFT)).astype(np.int32)
 
     def polygon(self, points: Sequence[tuple[float, float]], colour: Colour) -> None:
-        """Fill a polygon with the renderer's pen."""
         fixed = [self._fixed(points)]
         cv2.fillPoly(self.image, fixed, colour, cv2.LINE_AA, _SHIFT)
         if self.mask is not None:
@@ -68,7 +67,6 @@ class Pen:
         self.polygon([(float(a), float(b)) for a, b in outline], colour)
 
     def circle(self, x: float, y: float, r: float, colour: Colour) -> None:
-        """Fill a circle with the renderer's pen."""
         self.ellipse(x, y, r, r, colour)
 
     def line(self, points: Sequence[tuple[float, float]], colour: Colour, width: float) -> None:

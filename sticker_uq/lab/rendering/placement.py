@@ -115,7 +115,6 @@ def _shared(a: _Box, b: _Box) -> float:
 
 
 def _crowding(box: _Box, placed: list[StickerSpec], logos: tuple[LogoSpec, ...]) -> tuple[float, float]:
-    """The largest overlap with a sticker and with a logo."""
     with_stickers = max((_shared(box, _box(other)) for other in placed), default=0.0)
     with_logos = max(
         (_shared(box, (logo.centre, (logo.width + 16, logo.height + 16), 0.0)) for logo in logos), default=0.0

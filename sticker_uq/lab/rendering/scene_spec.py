@@ -46,8 +46,6 @@ class ThingSpec:
 
 @dataclass(frozen=True)
 class LaptopSpec:
-    """One laptop: its make (index for `brands.brand_of`), view and surface."""
-
     brand: int
     view: str
     """"lid" (closed, seen from above), "deck" (open) or "flat" (opened until the screen lies beside the keyboard)."""
@@ -75,8 +73,6 @@ class LaptopSpec:
 
 @dataclass(frozen=True)
 class PoseSpec:
-    """Where the laptop lies in the rendered picture."""
-
     homography: tuple[float, ...]
     """Nine numbers, row by row: laptop units to the reference frame."""
     width: float

@@ -19,8 +19,6 @@ _PAPER_BACK = (222, 230, 232)
 
 @dataclass(frozen=True)
 class Patch:
-    """A flat sticker: colours (h,w,3) and coverage (h,w)."""
-
     colours: Image
     coverage: Image
 

@@ -99,12 +99,10 @@ class Frame:
     angle: float
 
     def units(self, x: float, y: float) -> Point:
-        """The point of the laptop at a pixel."""
         u, v, w = np.linalg.solve(self.matrix, np.array([x, y, 1.0]))
         return float(u / w), float(v / w)
 
     def px(self, x: float, y: float) -> Point:
-        """The pixel of a point of the laptop."""
         u, v, w = self.matrix @ np.array([x, y, 1.0])
         return float(u / w), float(v / w)
 
@@ -240,8 +238,6 @@ def _misfit(width: float, height: float, fill: float, aspect: float, wanted_fill
 
 @dataclass(frozen=True)
 class _Draft:
-    """A kind of sticker, its own proportions and its angle in the picture."""
-
     kind: StickerKind
     motif: str
     shape: str
@@ -417,7 +413,6 @@ def logo_box(laptop: LaptopSpec, frame: Frame, logo: LogoSpec) -> Box:
 
 
 def sticker_count(rng: np.random.Generator, laptop: LaptopSpec) -> int:
-    """How many stickers a rendered laptop carries."""
     if laptop.view == "flat":
         return round(_drawn(rng, (2, 2, 3, 4.5, 6, 8, 9)))
     return MOST_STICKERS if rng.random() < 0.06 else round(_drawn(rng, (1, 1, 3, 5, 7, 9, 11)))

@@ -91,7 +91,6 @@ def _camera(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
 
 
 def _lamps(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
-    """Status lamps in a row."""
     for x in np.linspace(-0.9, 0.9, int(rng.integers(2, 6))):
         pen.box(float(x), 0, 0.09, 0.06, (250, 240, 200) if rng.random() < 0.4 else shade(case, 0.5))
 

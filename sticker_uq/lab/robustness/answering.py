@@ -58,7 +58,6 @@ def source_question(item: LabelledImage) -> Question:
 
 
 def case_question(case: FollowUpCase) -> Question:
-    """The question about a follow-up case."""
     return Question(case.case_id, case.truth, case.source)
 
 

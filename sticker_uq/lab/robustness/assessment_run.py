@@ -57,15 +57,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Source images and follow-up cases."""
-
     source: SourceSet
     numbers: tuple[int, ...]
     sets: tuple[CaseSet, ...]
 
     @property
     def chosen(self) -> SourceSet:
-        """The source images that the robustness assessment uses."""
         images = tuple(self.source.images[n] for n in self.numbers)
         return SourceSet(self.source.folder, images, self.source.tagged)
 

@@ -53,17 +53,14 @@ class FollowUpCase:
 
     @property
     def source_id(self) -> int:
-        """Id of the source image of a follow-up case in its data set."""
         return self.source.image_id
 
     @property
     def circumstances(self) -> tuple[str, ...]:
-        """Names of the circumstances that the follow-up image is in."""
         return tuple(one.circumstance for one in self.applied)
 
     @property
     def truth(self) -> LabelledImage:
-        """The follow-up case as a labelled image, for whatever measures detections."""
         return LabelledImage(self.path, self.image_id, self.width, self.height, self.boxes, self.labels)
 
 

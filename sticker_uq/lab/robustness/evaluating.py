@@ -136,7 +136,6 @@ class Evaluated:
 
 
 def hides_sticker(case: FollowUpCase) -> bool:
-    """Whether a sticker is on the laptop that the follow-up case does not show."""
     return bool((case.source.labels[case.hidden] == ObjectClass.STICKER).any())
 
 

@@ -87,7 +87,6 @@ def make_cases(
 
 
 def _case_id(draft: Draft, source: SourceSet, digests: Sequence[str]) -> str:
-    """The name of a case: what it was made from, and how."""
     image = source.images[draft.image]
     made = [_FORMAT, digests[draft.image], image.item.boxes.tolist(), [asdict(one) for one in draft.applied]]
     what = "+".join(one.circumstance for one in draft.applied)

@@ -17,5 +17,4 @@ def preset(name: str) -> Specification:
 
 
 def laptop_cell() -> Specification:
-    """The packaged specification of the robustness assessment of this repository's laptop cell."""
     return preset("laptop-cell")

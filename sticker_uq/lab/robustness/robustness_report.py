@@ -115,7 +115,6 @@ def _as_table(table: pd.DataFrame) -> Table:
 
 
 def assessment_findings(assessment: Assessment) -> str:
-    """What a robustness assessment found, in plain sentences."""
     counts = {f: sum(v is f for n, v in assessment.by_circumstance.items() if n != WHOLE) for f in Finding}
     total = sum(counts.values())
     listed = ", ".join(f"{counts[f]} {f}" for f in _ORDER if counts[f])

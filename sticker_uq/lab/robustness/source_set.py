@@ -98,7 +98,6 @@ def _own_tags(path: Path, entry: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _tags_of(path: Path) -> dict[str, frozenset[str]]:
-    """The tags of a CSV file by image."""
     try:
         text = read_text(path, MOST_JSON, f"tags {path}")
         rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))

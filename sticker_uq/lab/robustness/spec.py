@@ -119,8 +119,6 @@ class Circumstance(BaseModel):
 
 
 class SystemDescription(BaseModel):
-    """The system under robustness assessment, in words."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1)

@@ -23,8 +23,6 @@ METRICS = "metrics.csv"
 
 @dataclass
 class Position:
-    """Position of a training between two steps."""
-
     step: int = 0
     loss: float = math.nan
     epoch_loss: float = 0.0
@@ -38,7 +36,6 @@ class Position:
     history: list[EpochResult] = field(default_factory=list)
 
     def smooth(self, loss: float) -> None:
-        """Update the training's smoothed loss with that of a step."""
         self.epoch_loss += loss
         self.loss = loss if math.isnan(self.loss) else 0.98 * self.loss + 0.02 * loss
 
@@ -94,7 +91,6 @@ def load_state(
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
-    """What is different from the training to resume, and what to do."""
     if name == "data":
         return "--data has other images or labels now; expected the same folders, unchanged and in the same order"
     return f"--{name.replace('_', '-')} is {now}, was {before}; give --{name.replace('_', '-')} {before}"

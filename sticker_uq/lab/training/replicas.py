@@ -57,7 +57,6 @@ class Replicas:
         return sum(losses) / len(losses)
 
     def close(self) -> None:
-        """End the threads of the training replicas."""
         if self._pool:
             self._pool.shutdown()
 

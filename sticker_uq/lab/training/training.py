@@ -203,7 +203,6 @@ class Training:
         self.position.smooth(value)
 
     def _dropout(self, step: int, indices: Sequence[int]) -> Dropout:
-        """Masks of its own for each picture of a step."""
         rate, seed = self.settings.dropout, self.settings.seed
         numbers = [step * len(self.items) + index for index in indices]
         return PassDropout(rate, seed, numbers, self.device) if rate else no_dropout
@@ -317,7 +316,6 @@ class Training:
         save_state(self.settings.out, self._fingerprint(), self.position, self._parts)
 
     def _fingerprint(self) -> dict[str, Any]:
-        """What must be the same when a training is resumed."""
         settings = self.settings
         return {
             "model": settings.model,

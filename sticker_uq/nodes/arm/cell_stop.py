@@ -28,8 +28,6 @@ RETRY_S = 1.0
 
 
 class StopState(Enum):
-    """State of a demanded stop of the arm."""
-
     NOT_DEMANDED = "not demanded"
     DEMANDED = "demanded"
     CONFIRMED = "confirmed"
@@ -60,7 +58,6 @@ class CellStop:
 
     @property
     def state(self) -> StopState:
-        """The state of the demanded stop of the arm."""
         return self._state
 
     def destroy(self) -> None:

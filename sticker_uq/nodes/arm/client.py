@@ -66,8 +66,6 @@ class MotionFailed(RuntimeError):
 
 
 class Motion(Protocol):
-    """The motion of one arm, implemented by its driver."""
-
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
         """Start the arm's next step each time the iterator is advanced; raises :class:`MotionFailed`."""
         ...

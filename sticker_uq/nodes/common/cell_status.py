@@ -70,7 +70,6 @@ class CellStatus:
     elsewhere: list[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """All of the cell's status, of plain types."""
         return asdict(self)
 
 

@@ -67,7 +67,6 @@ def ns_to_stamp(stamp_ns: int) -> Time:
 
 
 def header_of(stamp_ns: int, frame_id: str) -> Header:
-    """A ROS header with this stamp and frame."""
     return Header(stamp=ns_to_stamp(stamp_ns), frame_id=frame_id)
 
 

@@ -100,8 +100,6 @@ class GeometrySource:
 
 
 class _NotKnown(InvalidInput):
-    """A part of the calibration that is not known, and why."""
-
     def __init__(self, code: str, subject: str = "", **values: str | float) -> None:
         super().__init__(code)
         self.reason = Reason.of(code, subject, **values)

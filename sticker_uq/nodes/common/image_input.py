@@ -81,7 +81,6 @@ class ImageInput:
         node.get_logger().info(f"waiting for first image on {self.topic} ({transport}, {reliability})")
 
     def close(self) -> None:
-        """End a node's image subscription."""
         self._node.destroy_subscription(self._subscription)
         self._node.destroy_guard_condition(self._recheck)
 
@@ -206,7 +205,6 @@ class ImageInput:
         return found
 
     def _published_by_others(self) -> dict[str, list[str]]:
-        """The image topics that other nodes publish, with their types."""
         node, own = self._node, self._node.get_fully_qualified_name()
         return {
             topic: types

@@ -79,7 +79,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         """Acquire the node's resources for the settings; raise :class:`InvalidInput` for invalid settings."""
 
     def activate(self) -> None:
-        """Lifecycle: start the node's work. Publishers are already enabled."""
+        """Start the node's work. Publishers are already enabled."""
 
     def settings_changed(self, old: M, new: M) -> None:
         """Called after valid parameters of the node were set at run time; ``self.settings`` is already ``new``."""
@@ -99,12 +99,10 @@ class ManagedNode(LifecycleNode, Generic[M]):
 
     @property
     def is_active(self) -> bool:
-        """Whether the node is in the lifecycle state active."""
         return self.state == "active"
 
     @property
     def autostart(self) -> bool:
-        """Whether the node configures and activates itself."""
         return bool(self.get_parameter("autostart").value)
 
     def start(self) -> bool:
@@ -121,7 +119,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return publisher
 
     def destroy_node(self) -> None:
-        """Lifecycle: release all resources, then destroy the node: a worker must not outlive it."""
+        """Release all resources, then destroy the node: a worker must not outlive it."""
         try:
             self._release()
         except Exception as error:  # noqa: BLE001 - the node is destroyed all the same
@@ -133,7 +131,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
     # Lifecycle callbacks. Order matters: while_active is unwound while the publishers still work.
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Lifecycle transition: read the parameters, then :meth:`configure`."""
+        """Read the parameters, then :meth:`configure`."""
 
         def work() -> None:
             self.settings = self.parameters.read()
@@ -142,7 +140,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return self._transition("configure", work, undo=self.while_configured)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Lifecycle transition: enable the publishers, then :meth:`activate`."""
+        """Enable the publishers, then :meth:`activate`."""
         super().on_activate(state)
         result = self._transition("activate", self.activate, undo=self.while_active)
         if result != TransitionCallbackReturn.SUCCESS:
@@ -150,21 +148,20 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return result
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Lifecycle transition: undo :meth:`activate`, then disable the publishers."""
+        """Undo :meth:`activate`, then disable the publishers."""
         result = self._transition("deactivate", self.while_active.close)
         super().on_deactivate(state)
         return result
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Lifecycle transition: undo :meth:`configure`."""
+        """Undo :meth:`configure`."""
         return self._transition("cleanup", self.while_configured.close)
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Lifecycle transition: release all resources, from any state."""
         return self._transition("shut down", self._release)
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Lifecycle transition: release all resources, so that the node can be configured again."""
+        """Release all resources, so that the node can be configured again."""
         try:
             self._release()
         except Exception as error:  # noqa: BLE001 - the rest must be undone; the failure that led here stays told

@@ -72,7 +72,6 @@ class SupervisorCalls:
             self._pending[client] -= 1
 
     async def _call(self, client: Client, request: Any) -> Accepted:
-        """The supervisor's response, or why there is none."""
         if not client.service_is_ready():
             return Accepted(accepted=False, reasons=[shown_reason(Reason("supervisor_missing"))])
         loop = asyncio.get_running_loop()

@@ -77,7 +77,6 @@ class Console(Node):
         self._diagnostics.add("page", self._report)
 
     def destroy_node(self) -> None:
-        """Close the operator's page."""
         self._server.close()
         super().destroy_node()
 

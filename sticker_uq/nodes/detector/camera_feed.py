@@ -141,7 +141,6 @@ class CameraFeed:
             self.counters.last_scene = scene
 
     def report(self) -> Report:
-        """Diagnostics of the images of this camera of the detector node."""
         source = self.input
         level, message = source.state() if source else (Level.WARN, "not active")
         scene = self.counters.last_scene

@@ -50,7 +50,6 @@ class ModelExchange:
 
     @property
     def busy(self) -> bool:
-        """Whether the detector node is loading a model."""
         return self._loading.busy
 
     def current(self) -> Perception:
@@ -68,7 +67,6 @@ class ModelExchange:
         return "device is auto and no usable GPU was found: computing on the processor (sticker-uq doctor says why)"
 
     def load(self, settings: PerceptionSettings) -> None:
-        """Load and warm up the detector node's first perception."""
         self.serving = self._loaded(settings)
         if fallback := self.fallback():
             self._node.get_logger().warning(f"{fallback}; set device to cpu if that is meant")

@@ -63,7 +63,6 @@ class Receiver(threading.Thread):
             self._publish_check(replace(self._newest, image_publishers=publishers))
 
     def close(self) -> None:
-        """Stop receiving the detector node's images."""
         self.inbox.close()
         self.join(STOP_TIMEOUT_S)
 

@@ -55,11 +55,9 @@ class SceneOutputs:
             self._label_info.publish(vision.label_info_msg(score_floor, vision.VISION_MSGS))
 
     def saliency_wanted(self) -> bool:
-        """Whether the detector's saliency map has subscribers."""
         return bool(self._saliency.get_subscription_count())
 
     def publish_check(self, check: ImageCheck) -> None:
-        """Publish the detector node's check of a camera image before it is assessed."""
         self._check.publish(conversions.image_check_to_msg(check))
 
     def publish(self, scene: SceneAssessment, sequence: int) -> None:

@@ -108,7 +108,6 @@ class Recorder(Node):
         return Report(Level.OK, "recording", values)
 
     def destroy_node(self) -> None:
-        """Close the recorder node's recording."""
         try:
             self._bag.close()
         except OSError as error:

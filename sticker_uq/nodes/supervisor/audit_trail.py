@@ -71,7 +71,6 @@ class AuditTrail:
         self._log.close(FLUSH_S)
 
     def report(self) -> Report:
-        """The supervisor node's audit log for /diagnostics."""
         status = self._log.status
         values = {
             "head": status.head,

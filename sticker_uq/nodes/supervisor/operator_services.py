@@ -50,7 +50,6 @@ class OperatorServices:
         )
 
     def destroy(self) -> None:
-        """Withdraw the supervisor's services for the operator."""
         for service in self._services:
             self._node.destroy_service(service)
 

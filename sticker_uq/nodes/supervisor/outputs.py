@@ -67,7 +67,6 @@ class SupervisorOutputs:
         )
 
     def destroy(self) -> None:
-        """Withdraw all of the supervisor's publishers."""
         for publisher in self._all:
             self._node.destroy_publisher(publisher)
 
@@ -117,7 +116,6 @@ class SupervisorOutputs:
         self._monitor_drift.publish(Float64(data=evidence))
 
     def request(self, request: OpenIntervention) -> None:
-        """Publish the supervisor's question to an operator."""
         self._request.publish(
             InterventionRequest(
                 header=header_of(request.stamp_ns, request.frame_id),
@@ -131,7 +129,6 @@ class SupervisorOutputs:
         )
 
     def no_request(self, now_ns: int) -> None:
-        """Publish that the supervisor has no question open."""
         self._request.publish(InterventionRequest(header=header_of(now_ns, "")))
 
     def answer(
@@ -152,7 +149,6 @@ class SupervisorOutputs:
         )
 
     def done(self, done: DeclareDone) -> None:
-        """Publish that the supervisor finished a workpiece."""
         result = WorkpieceDone.RESULT_CLEAN if done.clean else WorkpieceDone.RESULT_LEFT_TO_OPERATOR
         self._done.publish(
             WorkpieceDone(

@@ -102,7 +102,6 @@ def split_groups(
 
 
 def members(groups: Sequence[int]) -> dict[int, list[int]]:
-    """The numbers of the imported pictures of each group."""
     found: defaultdict[int, list[int]] = defaultdict(list)
     for index, group in enumerate(groups):
         found[group].append(index)

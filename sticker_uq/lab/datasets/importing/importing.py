@@ -65,8 +65,6 @@ class UprightPicture:
 
 @dataclass(frozen=True)
 class Grouped:
-    """The pictures to write, the laptop of each, and which pictures were left out as copies of others."""
-
     pictures: tuple[UprightPicture, ...]
     groups: tuple[int, ...]
     laptops: tuple[str, ...]

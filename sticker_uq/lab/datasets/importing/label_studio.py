@@ -178,7 +178,6 @@ def _plain(region: Mapping[str, Any]) -> bool:
 
 
 def _picture_name(task: Mapping[str, Any], where: str) -> str:
-    """The path of the picture in the address that Label Studio has for it."""
     data = task.get("data", task)
     for value in data.values() if isinstance(data, dict) else ():
         if not isinstance(value, str):

@@ -71,7 +71,6 @@ class PictureFinder:
 
     @property
     def pictures(self) -> list[Path]:
-        """All pictures of an import, by name."""
         return sorted(path for paths in self._named.values() for path in paths)
 
     def find(self, name: str, beside: Path | None = None) -> Path:
