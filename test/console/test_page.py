@@ -780,6 +780,23 @@ def test_what_comes_after_an_answer_is_not_said_during_a_fault(operator):
     expect(operator.page.locator("#message")).to_be_empty()
 
 
+@pytest.mark.parametrize(
+    ("answer", "then"),
+    [("skip_laptop", gate("blocked", "nothing_to_remove", held=True)), ("fault", gate("fault", "fault"))],
+)
+def test_what_comes_after_an_answer_stays_where_it_holds(operator, answer, then):
+    operator.see(asked(BOX))
+    operator.is_called("Ada")
+    operator.page.click(f"#scene button[data-key={answer}]")
+    operator.sends()
+    operator.state.put("answered", {"request_id": "r1", "person": "Ada", "scene": answer, "answers": []})
+    operator.state.put("request", None)
+    expect(operator.page.locator("#objects li")).to_have_count(0)
+    operator.state.put("gate", then)
+    expect(operator.page.locator("#state-name")).to_have_text("Held" if then["held"] else "Fault")
+    expect(operator.page.locator("#message")).to_contain_text("Answer taken.")
+
+
 def test_without_contact_hold_does_not_look_as_if_it_got_through(operator, monkeypatch):
     style = "(hold) => [getComputedStyle(hold).backgroundColor, getComputedStyle(hold).borderTopStyle]"
     hold = operator.page.locator("#hold")

@@ -129,7 +129,7 @@ function forget(now) {
   shown = now;
   const held = Boolean(state.gate && state.gate.held), over = told.of === "hold" ? held === told.bad : !WAITING.includes(now);
   if (over) { $("said").textContent = ""; $("said").classList.remove("bad"); }
-  if (!WAITING.includes(now)) question.forget();
+  if (!WAITING.includes(now)) question.forget(now);
 }
 
 function toggle(layer) {

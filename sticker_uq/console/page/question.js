@@ -11,7 +11,8 @@ export class Question {
   constructor(view, post) {
     this.view = view; this.post = post;
     this.request = null; this.scene = "none"; this.places = []; this.waiting = false; this.connected = true; this.held = false;
-    this.todo = this.answered = ""; // what to do apart from the question; the question that was answered here last
+    // what to do apart from the question; the question that was answered here last; what the last answer said of the picture
+    this.todo = this.answered = this.last = "";
     view.accept = (box) => this.addDrawn(box);
     view.onPick = (point) => this.pick(point);
     view.onTool = () => this.mark();
@@ -69,6 +70,7 @@ export class Question {
 
   // That an answer was taken, whose it was (empty: of who stands here), and what happens next.
   taken(scene, name) {
+    this.last = scene;
     const next = STRINGS.afterAnswer[this.held && !["skip_laptop", "fault"].includes(scene) ? "held" : scene] || "";
     return (name ? fill(STRINGS.answerTakenFrom, { name }) : STRINGS.answerTaken) + " " + next;
   }
@@ -236,8 +238,12 @@ export class Question {
     this.changed();
   }
 
-  // Drops what was said of the last answer, unless the next question is open.
-  forget() { if (!this.request && !this.waiting) this.hint(""); }
+  // Drops what was said of the last answer in the state `now`, unless the next question is open or it says what holds there:
+  // what comes after Release, or after the reset of the fault that was the answer.
+  forget(now) {
+    const holds = now === "held" || (now.startsWith("fault") && this.last === "fault");
+    if (!this.request && !this.waiting && !holds) this.hint("");
+  }
 
   hint(words, bad = false) {
     this.told = Boolean(words);
