@@ -141,11 +141,14 @@ def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
     details = [reason("image_late", seconds=3.14159), unknown]
     operator.state.put("gate", gate("blocked", "stale_scene", "arm_failed", details=details))
     page = operator.page
-    expect(page.locator("#closed")).to_have_text("What was seen last is too old. The arm is not ready")
-    expect(page.locator("#why")).to_have_text("The picture came too late. what the cell calls it")
+    expect(page.locator("#closed")).to_have_text(
+        "The arm is not ready"
+    )  # the details say more about the scene
+    late = "The picture comes too late, or the camera's clock is behind"
+    expect(page.locator("#why")).to_have_text(f"{late}. what the cell calls it")
     expect(page.locator("#gate-details p")).to_be_hidden()
     page.click("#gate-details summary")
-    expect(page.locator("#gate-details p")).to_have_text("The picture was 3.14 s old on arrival")
+    expect(page.locator("#gate-details p")).to_have_text("The time of the picture is 3.14 s behind the clock")
     operator.see(asked(BOX), asked(OTHER), reasons=[reason("objects_to_decide", count=2)])
     expect(page.locator("#reasons .why")).to_be_empty()  # the numbers of the open ones are beside Send
     expect(page.locator("#message")).to_have_text("Still to decide: 1, 2")

@@ -111,7 +111,7 @@ def test_an_unreadable_scene_closes_and_the_node_goes_on(bench: Bench) -> None:
     cell.camera.publish(broken)
     gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.FAILED_SCENE)
     assert gate.details[0].code == "scene_unreadable"
-    assert "1 probabilities" in gate.details[0].values[0].text
+    assert "1 values in probabilities" in gate.details[0].values[0].text
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
     cell.shows(STICKER)
     cell.goal(2)
