@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import platform
 from collections import deque
@@ -76,7 +75,7 @@ def side_by_side(source: ImageSource, load: Callable[[], Perception], processes:
         for done, assessment in under_way:
             yield done, assessment.result()
     except BaseException:
-        for process in multiprocessing.active_children():
+        for process in list((pool._processes or {}).values()):
             process.kill()  # they write nothing, and what they have begun may take seconds
         raise
     finally:

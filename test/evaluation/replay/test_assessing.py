@@ -61,11 +61,18 @@ class OneAlone(ScriptedPerception):
 
 
 def test_whoever_stops_does_not_wait_for_what_the_processes_have_begun(pictures):
+    context = multiprocessing.get_context("forkserver")
+    event = context.Event()
+    other = context.Process(target=event.wait)  # of whoever replays: it must go on
+    other.start()
     assessed = side_by_side(pictures, partial(OneAlone, SETTINGS), 2)
     next(assessed)
     with pytest.raises(KeyboardInterrupt):
         assessed.throw(KeyboardInterrupt())
-    assert multiprocessing.active_children() == []
+    assert multiprocessing.active_children() == [other]
+    event.set()
+    other.join()
+    assert other.exitcode == 0
 
 
 @pytest.mark.parametrize(
