@@ -120,10 +120,9 @@ def command(
 
     Writes tables of images, objects and limits (which one blocked how often), annotated pictures, report.html and summary.json.
 
-    Images that cannot be read are rows with status FAILED; exit status 1 when all of a source are, and
-    when a recording has lost images. Several sources are recordings
-    of cells, each named after the folder that it lies in: the table cells says how often each asks. One that cannot be read does
-    not stop the others.
+    Images that cannot be read are rows with status FAILED; exit status 1 when all of a source are, and when a recording has lost
+    images. Several sources are recordings of cells, each named after the folder that it lies in: the table cells says how often
+    each asks. One that cannot be read does not stop the others.
     """
     if table_format not in ("parquet", "csv"):
         raise InvalidInput(f"--format {table_format}: expected parquet or csv")

@@ -279,11 +279,10 @@ def label_counts(items: Sequence[LabelledImage], document: Mapping[str, Any], fo
     for annotation in document["annotations"]:
         identity = as_id(annotation["category_id"])
         name, label, _ = labels_of[-1 if identity is None else identity]
-        counts.ignored[f"{name}"] += label is None
+        counts.ignored[str(name)] += label is None
         counts.difficult += label is not None and is_difficult(annotation)
-    counts.read, counts.crowd = (sum(len(part) for part in parts) for parts in (
-        [item.boxes for item in items], [item.crowd for item in items]
-    ))  # fmt: skip
+    counts.read = sum(len(item.boxes) for item in items)
+    counts.crowd = sum(len(item.crowd) for item in items)
     named = {(folder / place / item.path).resolve() for item in items for place in ("", "images")}
     unlisted = [path for path in picture_files(folder, below=True) if path.resolve() not in named]
     counts.note("pictures that the annotations do not name", unlisted)
