@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 from sticker_uq.imports import import_torchvision_without_compiler
 
 if TYPE_CHECKING:
-    from sticker_uq.api import AssessedImage, Detector, draw, objects_table, packaged_policy, read_image
+    from sticker_uq.api import (
+        AssessedImage,
+        Detector,
+        JudgedImage,
+        draw,
+        objects_table,
+        packaged_policy,
+        read_image,
+    )
     from sticker_uq.gate import Policy, judge
     from sticker_uq.scene import (
         METRICS,
@@ -32,7 +40,15 @@ import_torchvision_without_compiler()
 
 # loaded when first used: a program that only wants the version, or the gate, loads neither OpenCV nor torch
 _HOMES = {
-    "sticker_uq.api": ("AssessedImage", "Detector", "draw", "objects_table", "packaged_policy", "read_image"),
+    "sticker_uq.api": (
+        "AssessedImage",
+        "Detector",
+        "JudgedImage",
+        "draw",
+        "objects_table",
+        "packaged_policy",
+        "read_image",
+    ),
     "sticker_uq.gate": ("Policy", "judge"),
     "sticker_uq.scene": (
         "METRICS",
@@ -51,6 +67,7 @@ __all__ = [
     "AssessedImage",
     "Detector",
     "InvalidInput",
+    "JudgedImage",
     "ObservedObject",
     "Outcome",
     "Policy",

@@ -3,17 +3,18 @@
 or as a table of objects.
 
 Example:
-    >>> from sticker_uq import Detector, judge, packaged_policy, read_image
-    >>> detector = Detector(passes=20)
-    >>> scene = detector.assess(read_image("lid.jpg"))
-    >>> decision = judge(scene, packaged_policy())
-    >>> for verdict in decision.verdicts:
-    ...     print(verdict.verdict.name, verdict.object.label.name, verdict.object.mutual_information)
+    >>> from sticker_uq import Detector, read_image
+    >>> judged = Detector(passes=20).judge(read_image("lid.jpg"))
+    >>> print(judged.decision.outcome.name)
+    >>> judged.save("judged.png")
 """
 
 from __future__ import annotations
 
+import html
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +33,76 @@ class AssessedImage(NamedTuple):
     name: str
     image: Picture | None
     scene: SceneAssessment
+
+
+@dataclass(frozen=True, repr=False)
+class JudgedImage:
+    """An ``image`` (H, W, 3) uint8 BGR, its assessment ``scene`` and what the cell would do, ``decision``.
+
+    As the last line of a notebook's cell it shows the picture with its objects, and their table.
+
+    Example:
+        >>> judged = Detector().judge(read_image("lid.jpg"))
+        >>> judged.save("judged.png")
+    """
+
+    image: Picture
+    scene: SceneAssessment
+    decision: SceneDecision
+
+    def draw(self) -> Picture:
+        """A copy of the image (H, W, 3) uint8 BGR with the objects, their uncertainty and the decision."""
+        return draw(self.image, self.scene, self.decision)
+
+    def show(self) -> None:
+        """Show :meth:`draw` in a window or, in a notebook, below the cell."""
+        from matplotlib import pyplot
+
+        pyplot.figure(self.decision.outcome.name)
+        pyplot.imshow(self.draw()[..., ::-1])
+        pyplot.axis("off")
+        pyplot.show()
+
+    def save(self, path: str | Path) -> None:
+        """Write :meth:`draw` to ``path``; its suffix names the format. Raises :class:`~sticker_uq.InvalidInput` if it cannot."""
+        from sticker_uq.io.files import atomic_write
+        from sticker_uq.scene import InvalidInput
+
+        with atomic_write(Path(path), "wb") as stream:
+            stream.write(
+                self._encoded(
+                    Path(path).suffix, InvalidInput(f"{path}: expected a picture's suffix, as .png")
+                )
+            )
+
+    def table(self) -> pd.DataFrame:
+        """A row for every object, with the columns of :func:`objects_table`."""
+        import pandas as pd
+
+        from sticker_uq.evaluation.replay.tables import OBJECT_SCHEMA, object_rows
+
+        return pd.DataFrame(object_rows("", self.scene, self.decision), columns=OBJECT_SCHEMA.names).drop(
+            columns="image"
+        )
+
+    def _encoded(self, suffix: str, refusal: Exception) -> bytes:
+        import cv2
+
+        try:
+            return cv2.imencode(suffix, self.draw())[1].tobytes()
+        except cv2.error:
+            raise refusal from None
+
+    def __repr__(self) -> str:
+        return repr(self.decision)
+
+    def _repr_html_(self) -> str:
+        picture = b64encode(self._encoded(".png", AssertionError())).decode()
+        shown = ["label", "verdict", "p_sticker", "detection_rate", "mutual_information"]
+        return (
+            f'<p>{html.escape(repr(self))}</p><img alt="objects and decision" src="data:image/png;base64,{picture}">'
+            f"{self.table()[shown].to_html(index=False, float_format='{:.3f}'.format)}"
+        )
 
 
 class Detector:
@@ -54,6 +125,20 @@ class Detector:
         refuse_unknown(settings, list(PerceptionSettings.model_fields))
         self.settings = validated(PerceptionSettings, settings | {"weights": str(weights)})
         self._perception = load_perception(self.settings)
+
+    def __repr__(self) -> str:
+        return f"<Detector: {self.settings.weights or 'packaged weights'}, {self.settings.passes} passes>"
+
+    def judge(self, image: Picture, policy: Policy | None = None) -> JudgedImage:
+        """What the cell would do about ``image`` (H, W, 3) uint8 BGR: its assessment, and the decision by ``policy``.
+
+        ``policy`` is :func:`packaged_policy` by default. Raises :class:`~sticker_uq.InvalidInput` for anything that is no such
+        image.
+        """
+        from sticker_uq.gate import judge
+
+        scene = self.assess(image)
+        return JudgedImage(image, scene, judge(scene, packaged_policy() if policy is None else policy))
 
     def assess(self, image: Picture) -> SceneAssessment:
         """This Detector's assessment of ``image`` (H, W, 3) uint8 BGR: objects, probabilities, uncertainty, DiL, novelty,

@@ -300,6 +300,9 @@ class ObservedObject(MetricValues):
             corner_hulls=(),
         )
 
+    def __repr__(self) -> str:
+        return f"{self.label.name} {self.score:.3f} at {[round(float(x)) for x in self.box]}"
+
     @property
     def score(self) -> float:
         """The score of a scene's object: the mean probability of its label, 0..1."""
@@ -422,6 +425,11 @@ class SceneAssessment:
     precision: str = ""
     image_publishers: tuple[str, ...] | None = None
 
+    def __repr__(self) -> str:
+        seen = ", ".join(repr(o) for o in self.objects) or "no object"
+        unstable = f", {len(self.unstable)} unstable" if self.unstable else ""
+        return f"<scene {self.status.name}, {self.image_size[0]}x{self.image_size[1]} px: {seen}{unstable}>"
+
     @property
     def device_kind(self) -> str:
         """The kind of the device that assessed the scene: "cpu" or "cuda", ``device`` without its number and name."""
@@ -524,6 +532,10 @@ class SceneDecision:
     model_hash: str
     policy_hash: str
     workpiece_id: str = ""
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{v.verdict.name} {v.object!r}" for v in self.verdicts) or "no object"
+        return f"<{self.outcome.name}: {verdicts}>"
 
     def removable(self) -> tuple[ObjectVerdict, ...]:
         """The verdicts that allow a removal, in the order of the objects."""

@@ -64,6 +64,29 @@ def test_an_image_is_assessed_judged_and_drawn(detector: Detector, folder: Path)
     assert (drawn != image).any()
 
 
+def test_one_call_gives_what_the_cell_would_do_to_read_save_and_show(
+    detector: Detector, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = read_image(folder / "1.png")
+    judged = detector.judge(image)
+    assert judged.decision == judge(judged.scene, packaged_policy())
+    assert len(judged.table()) == len(judged.scene.objects) + len(judged.scene.unstable)
+    for shown in (repr(detector), repr(judged), repr(judged.scene)):
+        assert len(shown) < 500
+        assert " object at 0x" not in shown
+    assert repr(judged).startswith(f"<{judged.decision.outcome.name}: ")
+    judged.save(tmp_path / "judged.png")
+    assert (cv2.imread(str(tmp_path / "judged.png")) == draw(image, judged.scene, judged.decision)).all()
+    with pytest.raises(InvalidInput, match=r"judged\.doc: expected a picture's suffix"):
+        judged.save(tmp_path / "judged.doc")
+    assert [path.name for path in tmp_path.iterdir()] == ["judged.png"], "nothing half-written"
+    page = judged._repr_html_()
+    assert page.count("<tr") == 1 + len(judged.table())
+    assert "data:image/png;base64," in page
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    judged.show()
+
+
 def test_a_folder_becomes_a_table_and_what_is_unreadable_is_told(detector: Detector, folder: Path) -> None:
     seen = list(detector.assess_all(folder))
     assert [one.name for one in seen] == ["1.png", "2.png", "3.png"]
