@@ -22,7 +22,7 @@ from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Assessed, Record, units_of
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import Jobs, RayAddress, output_file, settings_options
-from sticker_uq.cli.terminal import output
+from sticker_uq.cli.terminal import output, tell_of_source
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule
 from sticker_uq.gate.policy.signals import SaliencyName
@@ -40,9 +40,7 @@ def command(
     settings: PerceptionSettings,
     data: Annotated[
         list[Path],
-        typer.Option(
-            help="COCO folder, or rosbag2 folder with an annotations.json beside its metadata.yaml; may be repeated."
-        ),
+        typer.Option(help="COCO folder, or rosbag2 folder with an annotations.json in it; may be repeated."),
     ],
     out: Annotated[Path, output_file("Policy file to write.")] = Path("policy.yaml"),
     report: Annotated[Path | None, output_file("Report to write: FILE.html or FILE.md.")] = None,
@@ -122,6 +120,8 @@ def command(
             }
         )
     sources = [LabelledSource(path, topic) for path in data]
+    for source in sources:
+        tell_of_source(source.path, source.remarks, "")
     known = evidence(sources, delta, fit_share, split_seed)
     typer.echo(known.text(), err=True)
     known.check(alpha, beta)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sticker_uq.cli.options import output_folder
+from sticker_uq.cli.terminal import tell_of_source
 from sticker_uq.io.coco import IMAGE_FORMATS, encode_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import recorded_workpieces
@@ -63,8 +64,5 @@ def command(
             raise InvalidInput(f"{recording}: none of {read} frames can be read")
     left_out = f", {unreadable} cannot be read" if unreadable else ""
     typer.echo(f"{written} of {read} frames in {out}{left_out}")
-    for remark in source.remarks:
-        typer.echo(f"{recording}: {remark}", err=True)
-    if source.lost:
-        typer.echo(f"{recording}: images are lost: {source.lost}", err=True)
+    if tell_of_source(recording, source.remarks, source.lost):
         raise typer.Exit(1)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from sticker_uq.cli.options import output_folder
+from sticker_uq.cli.terminal import tell_of_source
 from sticker_uq.io.coco import EncodedScene, check_new_dataset, encode_picture, write_coco
 from sticker_uq.lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases
 from sticker_uq.scene import InvalidInput
@@ -48,8 +49,13 @@ def command(
             said.update(box.source for box in case.boxes)
             yield _encoded(number, case)
 
+    lost: list[bool] = []
+
+    def read(source: Path, remarks: Sequence[str], what: str) -> None:
+        lost.append(tell_of_source(source, remarks, what))
+
     check_new_dataset(out)
-    scenes = usable(answered_cases(audit, recording, topic))
+    scenes = usable(answered_cases(audit, recording, topic, read))
     first = next(scenes, None)  # an empty data set is not written
     written = 0 if first is None else write_coco(out, chain([first], scenes), description=_DESCRIPTION)
     for problem, count in sorted(left_out.items()):
@@ -60,6 +66,8 @@ def command(
     typer.echo(
         f"{written} pictures in {out}: {people} boxes by operators, {sum(said.values()) - people} by the policy"
     )
+    if any(lost):
+        raise typer.Exit(1)
 
 
 def _encoded(number: int, case: AnsweredCase) -> EncodedScene:

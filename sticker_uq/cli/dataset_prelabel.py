@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, loaded_bundle, output_folder
+from sticker_uq.cli.terminal import tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
 from sticker_uq.io.images import MOST_PICTURE, Picture
@@ -139,6 +140,8 @@ def command(
     typer.echo(
         f"{written} pictures in {out}: {found['logo']} logos, {found['sticker']} stickers to be corrected"
     )
+    if tell_of_source(pool, source.remarks, source.lost):
+        raise typer.Exit(1)
 
 
 def _file(item: SourceImage, image: Picture, image_format: str) -> tuple[str, bytes]:

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import output_file, settings_options
+from sticker_uq.cli.terminal import tell_of_source
 from sticker_uq.io.coco import read_coco, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.sources import open_source
@@ -90,6 +91,8 @@ def command(
         typer.echo(f"left out {printable(line)}", err=True)
     if len(failed) > _SHOWN:
         typer.echo(f"left out {len(failed) - _SHOWN} more", err=True)
+    if tell_of_source(pool, source.remarks, source.lost):
+        raise typer.Exit(1)
 
 
 def _write(stream: IO[str], chosen: Sequence[Suggestion]) -> None:

@@ -28,7 +28,7 @@ from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import RayAddress, output_folder, settings_options, supervisor_parameters
 from sticker_uq.cli.replay_job import ReplayJob, run_numbered
-from sticker_uq.cli.terminal import output
+from sticker_uq.cli.terminal import output, tell_of_source
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import process_count
 from sticker_uq.evaluation.replay.candidate import Candidate
@@ -153,12 +153,14 @@ def command(
         for source, folder in zip(sources, folders, strict=True)
     ]
     failed: dict[Path, str] = {}
+    whole = True
     if spread:
         for replay in replays:  # reports invalid input before the first process starts
             if not several or not replay.source.exists():
                 replay.open()
         replays[0].labelled()
-        missing = [replay for replay in replays if not (resume and several and replay.finished())]
+        told = {replay.out: replay.finished() for replay in replays if resume and several}
+        missing = [replay for replay in replays if not told.get(replay.out)]
         at_once = max(min(jobs or process_count(settings, MANY), len(missing)), 1)
         with progress() as bar, executor(at_once, ray_address) as execute:
             numbered = execute(run_numbered, enumerate(missing))
@@ -169,6 +171,9 @@ def command(
         ran = [(missing[i], one) for i, one in sorted(found.items()) if not isinstance(one, str)]
         if resume:
             typer.echo(f"{len(replays) - len(missing)} sources were finished before", err=as_json)
+        for one in filter(None, told.values()):
+            lost = tell_of_source(one["source"], one["remarks"], one["lost"])
+            whole &= not lost and one["failed"] < one["images"]
     else:
         with progress() as bar:
             images = replays[0].open()
@@ -184,10 +189,7 @@ def command(
             if several:
                 typer.echo(f"{replay.source}:")
             _print_summary(result.summary, replay.out)
-        for remark in result.summary.remarks:
-            typer.echo(f"{replay.source}: {remark}", err=True)
-        if result.summary.lost:
-            typer.echo(f"{replay.source}: images are lost: {result.summary.lost}", err=True)
+        tell_of_source(replay.source, result.summary.remarks, result.summary.lost)
         for line in result.differing:
             typer.echo(line, err=True)
         if result.compared:
@@ -205,8 +207,8 @@ def command(
     if len({(one.summary.model_hash, one.summary.settings_hash) for _, one in ran}) > 1:
         typer.echo("machines differ in weights or device: their summaries have different hashes", err=True)
         failed = failed or {out: "machines differ"}
-    usable = all(one.summary.failed < one.summary.images and not one.summary.lost for _, one in ran)
-    raise typer.Exit(0 if usable and not failed and all(result.agrees for _, result in ran) else 1)
+    whole &= all(one.summary.failed < one.summary.images and not one.summary.lost for _, one in ran)
+    raise typer.Exit(0 if whole and not failed and all(result.agrees for _, result in ran) else 1)
 
 
 def _print_cells(folders: list[Path], out: Path, table_format: str, quiet: bool) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sticker_uq.evaluation.replay.assessing import (
     Assessed,
@@ -83,8 +83,8 @@ class ReplayJob:
             raise InvalidInput(f"--verify: {self.source} is not a recording of a cell")
         return images
 
-    def finished(self) -> bool:
-        """Whether ``out`` has this replay already; what an interrupted one left there is removed.
+    def finished(self) -> dict[str, Any] | None:
+        """The summary of this replay where ``out`` has it already; what an interrupted one left there is removed.
 
         Raises InvalidInput for a replay by another policy or other settings, and for files of anything else.
         """
@@ -92,18 +92,19 @@ class ReplayJob:
         if not file.is_file():
             if self.out.is_dir():
                 remove_earlier_result(self.out, (".*.tmp", "*.parquet", "*.csv", "report.html", "pictures/*"))
-            return False
+            return None
         try:
-            told = json.loads(read_text(file, MOST_JSON))
+            told: dict[str, Any] = json.loads(read_text(file, MOST_JSON))
             same = (
                 told["policy_hash"] == self.policy.hash
                 and _settings(self.settings).items() <= told["environment"].items()
+                and {"source", "images", "failed", "remarks", "lost"} <= told.keys()
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             same = False
         if not same:
             raise InvalidInput(f"{self.out}: of another policy or other settings; choose another folder")
-        return True
+        return told
 
     def labelled(self) -> Mapping[str, LabelledImage] | None:
         """The labels of the images by their names without suffix; None without any. Raises InvalidInput as read_annotations."""

@@ -7,11 +7,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+import typer
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, TaskID
+
+from sticker_uq.messages import printable
 
 _WIDTH = 250
 """Columns of an output that is no terminal; rich would cut tables at 80."""
@@ -23,6 +26,15 @@ def output() -> Console:
     """A console on standard output. ``COLUMNS`` sets its width, as for rich."""
     redirected = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(width=_WIDTH if redirected else None)
+
+
+def tell_of_source(name: object, remarks: Iterable[str], lost: str) -> bool:
+    """Print on standard error what is unusual in a source and what of its images is lost; whether something is."""
+    for remark in remarks:
+        typer.echo(printable(f"{name}: {remark}"), err=True)
+    if lost:
+        typer.echo(printable(f"{name}: images are lost: {lost}"), err=True)
+    return bool(lost)
 
 
 @contextmanager

@@ -65,6 +65,7 @@ class Bag:
         self._folder: Path | None = None
         self._types = get_typestore(Stores.ROS2_JAZZY)
         self._problems: list[str] = []
+        self._lost: dict[str, str] = {}
         self._metadata = Metadata(path / _METADATA) if path.is_dir() else None
         self._files = self._opened()
         self._read_topics()
@@ -98,7 +99,12 @@ class Bag:
         lost = self.loss(topic, read)
         if lost:
             self.damage = self.damage or lost
+            self._lost[topic] = lost
             yield BagMessage(received, None, lost, lost=True)
+
+    def topics_of(self, kind: str) -> list[str]:
+        """The topics of the recording that hold messages of type ``kind``."""
+        return [topic for topic, found in self.topics.items() if found == kind]
 
     def listed(self) -> str:
         """The topics of the recording in words, with those that cannot be read and why."""
@@ -116,9 +122,11 @@ class Bag:
         return "" if read >= declared else f"{read} of {declared} messages of {topic} can be read"
 
     def loss(self, topic: str, read: int | None = None) -> str:
-        """What is lost of the messages of `topic` in the recording, of which `read` were read (default: all that were found);
-        "" when nothing is.
+        """What is lost of the messages of `topic` in the recording, of which `read` were read (default: as :meth:`messages` said,
+        before it all that were found); "" when nothing is.
         """
+        if read is None and topic in self._lost:
+            return self._lost[topic]
         problems = dict.fromkeys([*self._problems, *(text for file in self._files for text in file.problems)])
         short = self._shortage(topic, self.counts[topic] if read is None else read)
         return "; ".join([short, *problems] if short else [] if self._counted else problems)

@@ -12,7 +12,7 @@ from typing import Any
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_annotations, read_coco
 from sticker_uq.io.messages import expected_fields, stamp_to_ns
-from sticker_uq.io.sources import ImageSource, SourceImage, open_source
+from sticker_uq.io.sources import ImageSource, SourceImage, is_recording, open_source
 from sticker_uq.scene import InvalidInput
 
 _WORKPIECE = "sticker_uq_msgs/msg/Workpiece"
@@ -26,7 +26,8 @@ class LabelledSource(ImageSource):
     folder whose file names are the numbers of its images, as `sticker-uq replay` counts them ("000042.jpg"); images that it
     does not name are left out. ``workpieces`` are the (time in ns, laptop) pairs that a recording announces, in order of
     time; empty when it announces none. The field ``workpiece_id`` of an image in the annotations names its laptop too.
-    Raises :class:`InvalidInput` for a source that does not match this description.
+    Raises :class:`InvalidInput` for a source that does not match this description, and for a recording that has lost images,
+    whose numbers may be those of others.
     """
 
     continuous = False
@@ -36,9 +37,10 @@ class LabelledSource(ImageSource):
     def __init__(self, path: Path, topic: str | None = None) -> None:
         self.path = path
         self._images: ImageSource | None = None
-        if (path / "metadata.yaml").is_file():
+        if is_recording(path):
             self._images = open_source(path, topic)
-            self.recorded = True
+            self._check_whole(self._images)
+            self.recorded, self.remarks = True, self._images.remarks
             self.workpieces = recorded_workpieces(path)
             annotated = read_annotations(path)
         else:
@@ -61,9 +63,17 @@ class LabelledSource(ImageSource):
             if image.name in self.items:
                 found += 1
                 yield image
+        self._check_whole(self._images)
         if found != len(self.items):
             raise InvalidInput(
                 f"{self.path / ANNOTATIONS}: names {len(self.items)} images, but the recording has {found} of them"
+            )
+
+    def _check_whole(self, images: ImageSource) -> None:
+        if images.lost:
+            raise InvalidInput(
+                f"{self.path}: images are lost, and {ANNOTATIONS} names images by their number: {images.lost}; make it whole "
+                "again, or save what is left (mcap recover, sqlite3 .recover) and label that"
             )
 
     def workpiece_at(self, stamp_ns: int) -> str:
@@ -116,7 +126,7 @@ def recorded_workpieces(path: Path, departures: bool = False) -> tuple[tuple[int
 
 def _stamped(bag: Bag, kind: str) -> Iterator[tuple[int, Any]]:
     """The stamps and messages of ``kind`` that can be read."""
-    for topic in (topic for topic, found in bag.topics.items() if found == kind):
+    for topic in bag.topics_of(kind):
         for item in bag.messages(topic):
             with expected_fields(f"{bag.path}: {topic}"):
                 if item.message is not None:

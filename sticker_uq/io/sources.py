@@ -96,7 +96,7 @@ def open_source(path: str | Path, topic: str | None = None) -> ImageSource:
         raise InvalidInput(f"{path}: no such file or folder")
     if path.name == "metadata.yaml":
         raise InvalidInput(f"{path}: describes a recording; name its folder, {path.absolute().parent}")
-    if _is_recording(path):
+    if is_recording(path):
         return _BagSource(path, topic)
     if topic is not None:
         raise InvalidInput(f"--topic {topic}: {path} is not a recording")
@@ -109,7 +109,8 @@ def open_source(path: str | Path, topic: str | None = None) -> ImageSource:
     return _VideoSource(path)
 
 
-def _is_recording(path: Path) -> bool:
+def is_recording(path: Path) -> bool:
+    """Whether the file or folder at ``path`` is a recording, with or without metadata.yaml."""
     if path.is_dir():
         return (path / "metadata.yaml").exists() or any(is_bag_name(file) for file in path.iterdir())
     return is_bag_name(path) or (path.is_file() and is_bag_content(path))
@@ -217,7 +218,7 @@ class _PictureSource(ImageSource):
 def _instead(folder: Path) -> str:
     """What is in ``folder`` that somebody may have meant, with what to do."""
     for file in sorted(folder.iterdir(), key=natural):
-        if file.is_dir() and _is_recording(file):
+        if file.is_dir() and is_recording(file):
             return f"; {file.name} in it is a recording: name that"
         if file.is_file() and file.stat().st_size and (foreign := foreign_format(file)):
             return f"; {file.name} is {foreign}"

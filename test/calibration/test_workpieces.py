@@ -26,9 +26,10 @@ from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
-from sticker_uq.scene import SceneAssessment
+from sticker_uq.scene import InvalidInput, SceneAssessment
 from sticker_uq.testing.scenes import HERE, assessment, observed
 from sticker_uq_msgs.msg import Workpiece
+from test.helpers.recordings import declare_more
 
 IMAGES = 6
 ANNOUNCED = ((1, "a"), (3, "b"), (4, "b"), (5, "a"))
@@ -94,6 +95,17 @@ def test_a_recording_that_does_not_say_it_is_named(
     said = capsys.readouterr().err
     assert str(tmp_path / "bag") in said
     assert "does not say which laptop is in the cell" in said
+
+
+def test_a_recording_that_has_lost_images_is_not_matched_with_labels_by_number(tmp_path: Path) -> None:
+    path = recording(tmp_path / "bag", ANNOUNCED)
+    metadata = path / "metadata.yaml"
+    text = metadata.read_text()
+    metadata.unlink()
+    assert LabelledSource(path).remarks == ["no metadata.yaml; 1 file(s) read in order of time"]
+    metadata.write_text(text)
+    with pytest.raises(InvalidInput, match=r"images are lost, and annotations\.json .* 6 of 8 messages"):
+        LabelledSource(declare_more(path))
 
 
 def test_a_laptop_is_bad_when_one_of_its_images_is() -> None:

@@ -95,7 +95,7 @@ def live_scenes(bag: Bag, image_topic: str) -> Comparison:
     :func:`sticker_uq.io.topics.scene_topic_of`. Raises InvalidInput when there are none, or several of which none is
     nearer than the others.
     """
-    topics = [topic for topic, kind in bag.topics.items() if kind == SCENE_TYPE]
+    topics = bag.topics_of(SCENE_TYPE)
     if len(topics) > 1:
         images = [topic for topic, kind in bag.topics.items() if kind in IMAGE_TYPES]
         topics = scene_topic_of(image_topic, topics, images) or topics

@@ -190,7 +190,7 @@ def _words(answer: Any) -> str:
 
 
 def _topics(bag: Bag, kind: str) -> list[str]:
-    return [topic for topic, message_type in bag.topics.items() if message_type == _MESSAGES + kind]
+    return bag.topics_of(_MESSAGES + kind)
 
 
 def _messages(bag: Bag, kind: str) -> Iterator[Any]:

@@ -9,7 +9,7 @@ accepted, and every later one of that laptop: what the gate decided then followe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, SceneDecision, Verdict
 
 _MESSAGES = "sticker_uq_msgs/msg/"
+_READ = _DECISION, _SCENE = "SceneDecision", "SceneAssessment"
 BY_PERSON, BY_POLICY = "person", "policy"
 _MEANING = {
     Answer.REMOVE: ObjectClass.STICKER,
@@ -181,18 +182,23 @@ def _is_logo(verdict: ObjectVerdict) -> bool:
 
 
 def answered_cases(
-    audit_folder: Path, recordings: Sequence[Path], topic: str | None = None
+    audit_folder: Path,
+    recordings: Sequence[Path],
+    topic: str | None = None,
+    on_read: Callable[[Path, Sequence[str], str], object] = lambda *_: None,
 ) -> Iterator[AnsweredCase]:
     """One case per question answered in an audit log, with its image from the recordings, or the reason why it cannot be used.
 
-    ``recordings`` are the bags of the same time; ``topic`` is their image topic, needed when there are several. Raises
-    :class:`InvalidInput` for an altered log and for a recording that cannot be read.
+    ``recordings`` are the bags of the same time; ``topic`` is their image topic, needed when there are several; ``on_read`` is
+    called with each of them, its remarks and what of it is lost. Raises :class:`InvalidInput` for an altered log and for a
+    recording that cannot be read.
     """
     open_questions = {question.request_id: question for question in answered_questions(audit_folder)}
     for path in recordings:
-        decisions = _decisions(Bag(path), {question.decision_id for question in open_questions.values()})
+        bag, source = Bag(path), open_source(path, topic)
+        decisions = _decisions(bag, {question.decision_id for question in open_questions.values()})
         stamps = {decision.stamp_ns for decision in decisions.values()}
-        for image in open_source(path, topic):
+        for image in source:
             if image.image is None or image.stamp_ns not in stamps:
                 continue
             here = [q for q in open_questions.values() if q.image_stamp_ns == image.stamp_ns]
@@ -202,6 +208,8 @@ def answered_cases(
                     del open_questions[question.request_id]
                     boxes, problem = label_case(question, decision)
                     yield AnsweredCase(question, None if problem else image.image, boxes, problem)
+        losses = (bag.loss(name) for kind in _READ for name in bag.topics_of(_MESSAGES + kind))
+        on_read(path, source.remarks, "; ".join(filter(None, (source.lost, *losses))))
     for question in open_questions.values():
         yield AnsweredCase(question, None, (), "no recording has its decision and its image")
 
@@ -213,10 +221,10 @@ def _decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
 
 
 def _read_decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
-    messages = {m.decision_id: m for m in _messages(bag, "SceneDecision") if m.decision_id in wanted}
+    messages = {m.decision_id: m for m in _messages(bag, _DECISION) if m.decision_id in wanted}
     stamps = {stamp_to_ns(message.header.stamp): message for message in messages.values()}
     decisions = {}
-    for scene in _messages(bag, "SceneAssessment"):
+    for scene in _messages(bag, _SCENE):
         message = stamps.get(stamp_to_ns(scene.header.stamp))
         if message is not None:
             decisions[message.decision_id] = decision_from_msg(message, scene_from_msg(scene))
@@ -225,7 +233,7 @@ def _read_decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
 
 def _messages(bag: Bag, kind: str) -> Iterator[Any]:
     """All readable messages of one kind; truncated ones are missing from the cases."""
-    topics = [topic for topic, message_type in bag.topics.items() if message_type == _MESSAGES + kind]
+    topics = bag.topics_of(_MESSAGES + kind)
     if not topics:
         raise InvalidInput(f"{bag.path}: no topic of {_MESSAGES}{kind}: expected a recording of the cell")
     for topic in topics:

@@ -4,13 +4,24 @@
 import json
 
 import pytest
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import Image
 
 from sticker_uq.gate.audit import AuditLog
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
-from sticker_uq.lab.datasets.from_audit import AnsweredQuestion, answered_questions, label_case
+from sticker_uq.io.bag_writer import BagWriter
+from sticker_uq.lab.datasets.from_audit import (
+    AnsweredQuestion,
+    answered_cases,
+    answered_questions,
+    label_case,
+)
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, observed
+from sticker_uq_msgs.msg import SceneAssessment as SceneAssessmentMsg
+from sticker_uq_msgs.msg import SceneDecision as SceneDecisionMsg
+from test.helpers.recordings import declare_more
 
 STICKER, LOGO, BACKGROUND = ObjectClass.STICKER, ObjectClass.LOGO, ObjectClass.BACKGROUND
 DRAWN = (10.0, 20.0, 60.0, 70.0)
@@ -153,6 +164,29 @@ def test_answers_that_contradict_each_other_are_left_out_with_all_that_follows_f
     assert first.startswith("contradiction: an answer for the whole image")
     assert second == "an earlier answer about the laptop was a contradiction"
     assert rest == ["", ""]
+
+
+def test_what_a_recording_has_lost_of_images_and_decisions_is_told(tmp_path):
+    write_log(tmp_path / "audit", asked("r1"), answered("r1", Answer.KEEP))
+    with BagWriter(tmp_path / "bag") as bag:
+        for topic, kind in {
+            "image": Image,
+            "decision": SceneDecisionMsg,
+            "scene": SceneAssessmentMsg,
+        }.items():
+            package = "sensor_msgs" if kind is Image else "sticker_uq_msgs"
+            bag.add_topic(f"/{topic}", f"{package}/msg/{kind.__name__}")
+            bag.write(f"/{topic}", 1, serialize_message(kind()))
+    told = []
+    for change in (lambda path: path, declare_more):
+        (case,) = answered_cases(
+            tmp_path / "audit", [change(tmp_path / "bag")], on_read=lambda *one: told.append(one)
+        )
+        assert case.problem == "no recording has its decision and its image"
+    assert [lost for _, _, lost in told] == [
+        "",
+        "; ".join(f"1 of 3 messages of /{topic} can be read" for topic in ("image", "decision", "scene")),
+    ]
 
 
 def test_a_log_that_somebody_changed_teaches_nothing(tmp_path):

@@ -22,6 +22,7 @@ from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.scenes import assessment, observed
+from test.helpers.recordings import declare_more, record
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -152,6 +153,24 @@ def test_boxes_to_be_corrected_fit_the_stickers(pool: Path, tmp_path: Path) -> N
     assert strict.exit_code == 0
     fewer = sum(len(item.boxes) for item in read_coco(tmp_path / "strict"))
     assert fewer < sum(len(item.boxes) for item in items.values())
+
+
+def test_what_a_recording_has_lost_is_said_after_what_was_read(tmp_path: Path) -> None:
+    whole = record(tmp_path / "whole")
+    assert run("prelabel", whole, "--out", tmp_path / "pre", "--device", "cpu").exit_code == 0
+    declare_more(whole)
+    (whole / "other.mcap").touch()
+    for command, options in (
+        ("frames", ()),
+        ("prelabel", ("--device", "cpu")),
+        ("suggest", ("--passes", 2, "--device", "cpu", "--threads", 1)),
+    ):
+        out = tmp_path / f"{command}_short"
+        short = run(command, whole, "--out", out, *options)
+        assert short.exit_code == 1, short.output
+        assert "images are lost: 5 of 7 messages of /image/compressed can be read" in short.stderr
+        assert f"{whole}: other.mcap is empty" in short.stderr
+        assert out.exists()
 
 
 def data_set(folder: Path, pool: Path) -> Path:

@@ -11,10 +11,9 @@ from pathlib import Path
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, encode_picture, read_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.sources import is_recording
 from sticker_uq.lab.studies.detectors.study_plan import DataSet
 from sticker_uq.scene import InvalidInput
-
-_RECORDING = "metadata.yaml"
 
 
 def with_topics(datasets: Sequence[DataSet], topics: Sequence[str]) -> tuple[DataSet, ...]:
@@ -23,7 +22,7 @@ def with_topics(datasets: Sequence[DataSet], topics: Sequence[str]) -> tuple[Dat
 
     Raises InvalidInput for a NAME that is no recording, or that comes twice.
     """
-    recordings = [one.name for one in datasets if _is_recording(one)]
+    recordings = [one.name for one in datasets if is_recording(one.folder)]
     wanted: dict[str, str] = {}
     for text in topics:
         name, equals, topic = text.rpartition("=")
@@ -37,13 +36,9 @@ def with_topics(datasets: Sequence[DataSet], topics: Sequence[str]) -> tuple[Dat
         wanted[name] = topic
     common = wanted.get("", "")
     return tuple(
-        one.model_copy(update={"topic": wanted.get(one.name, common)}) if _is_recording(one) else one
+        one.model_copy(update={"topic": wanted.get(one.name, common)}) if is_recording(one.folder) else one
         for one in datasets
     )
-
-
-def _is_recording(data: DataSet) -> bool:
-    return (data.folder / _RECORDING).is_file()
 
 
 def labelled_images(data: DataSet, folder: Path) -> list[LabelledImage]:
@@ -54,12 +49,12 @@ def labelled_images(data: DataSet, folder: Path) -> list[LabelledImage]:
     process of the study finds them. Raises InvalidInput for what `read_coco` or `LabelledSource` refuses and an image that cannot
     be decoded.
     """
-    if not _is_recording(data):
+    if not is_recording(data.folder):
         return read_coco(data.folder)
     source = LabelledSource(data.folder, data.topic or None)
-    facts = b"".join((data.folder / name).read_bytes() for name in (_RECORDING, ANNOTATIONS))
-    facts += data.topic.encode()  # the images of another topic are other files
-    own = folder / "recordings" / data.name / hashlib.blake2b(facts, digest_size=8).hexdigest()
+    states = [(file.name, file.stat()) for file in sorted(data.folder.iterdir())]
+    facts = [data.topic, *((name, state.st_size, state.st_mtime_ns) for name, state in states)]
+    own = folder / "recordings" / data.name / hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
     places = {name: own / f"{name}.png" for name in source.items}
     if not all(place.is_file() for place in places.values()):
         own.mkdir(parents=True, exist_ok=True)
