@@ -19,6 +19,7 @@ from test.test_layout import ROOT, setup_arguments
 NAMED_OTHERWISE = {
     "PIL": ("python3-pil", "pillow"),
     "catkin_pkg": ("python3-catkin-pkg-modules", "catkin-pkg"),
+    "prometheus_client": ("python3-prometheus-client", "prometheus-client"),
     "cv2": ("python3-opencv", "opencv-python-headless"),
     "pytorch_grad_cam": ("python3-grad-cam", "grad-cam"),
     "skimage": ("python3-skimage", "scikit-image"),

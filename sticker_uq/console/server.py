@@ -62,6 +62,12 @@ class ConsoleSettings(BaseModel):
     answer_timeout_s: float = Field(
         5.0, ge=0.1, le=60.0, description="Time the supervisor has to take an answer, s"
     )
+    metrics_port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="TCP port of http://HOST:PORT/metrics for Prometheus, without sign-in; 0: none",
+    )
     image_transport: Transport = Field(
         "raw", description="Show image or image/compressed; the same as the detector's"
     )

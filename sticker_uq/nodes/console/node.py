@@ -17,6 +17,7 @@ from sensor_msgs.msg import Image
 from sticker_uq.cell.processes import LIFECYCLE_NODES
 from sticker_uq.console.album import Album, heat, jpeg
 from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsCommand
+from sticker_uq.console.metrics import CellMetrics
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.messages import stamp_to_ns
@@ -54,6 +55,7 @@ class Console(Node):
         declare_settings(self, ConsoleSettings)
         self._settings: ConsoleSettings = read_settings(self, ConsoleSettings)
         self.state = ConsoleState(LIFECYCLE_NODES)
+        self._metrics = CellMetrics()
         self._album = Album(lambda image: jpeg(bgr_from_msg(image)), self._settings.kept_images)
         self._maps = Album(_heat_of, _KEPT_MAPS)
         self._shown: OrderedDict[int, dict[str, Any]] = OrderedDict()
@@ -72,6 +74,8 @@ class Console(Node):
         self._pages_changed = self.create_guard_condition(self._follow_pages)
         self._server = PageServer(self.state, self, self._settings)
         self.port = self._server.port
+        if self._settings.metrics_port:
+            self._metrics.serve(self._settings.host, self._settings.metrics_port)
         self.get_logger().info(f"the page is at {self._server.address}")
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("page", self._report)
@@ -106,6 +110,7 @@ class Console(Node):
         self._album.add(stamp_to_ns(message.header.stamp), message)
 
     def _on_scene(self, message: SceneAssessment) -> None:
+        self._metrics.stages({timing.stage: timing.ms for timing in message.timings})
         if time.monotonic() - self._decided > _UNDECIDED_S:
             self._show(message, None)
             return
@@ -133,6 +138,7 @@ class Console(Node):
     def _on_gate(self, message: GateState) -> None:
         gate = shown_gate(message)
         self.state.put("gate", gate)
+        self._metrics.gate(gate["state"], [reason["code"] for reason in gate["closed"]])
         if gate["state"] != self._gate:
             self._gate = gate["state"]
             why = [*gate["closed"], *gate["details"]]
@@ -179,6 +185,7 @@ class Console(Node):
         answer = shown_answer(message)
         self.state.put("answered", answer)
         said = [*answer["answers"], *([] if answer["scene"] == "none" else [answer["scene"]])]
+        self._metrics.answered(said)
         self.state.happened(stamp_to_ns(message.header.stamp), "answered", name=message.person, answers=said)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
@@ -187,6 +194,9 @@ class Console(Node):
             node, _, part = status.name.partition(": ")
             if part and status.hardware_id == here + node:
                 self.state.report(node, part, status.level[0], status.message)
+                self._metrics.status(
+                    status.name, status.level[0], {pair.key: pair.value for pair in status.values}
+                )
 
     def _on_heat(self, message: Image) -> None:
         stamp_ns = stamp_to_ns(message.header.stamp)
