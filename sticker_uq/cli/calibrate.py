@@ -26,6 +26,7 @@ from sticker_uq.cli.terminal import output, tell_of_source
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule
 from sticker_uq.gate.policy.signals import SaliencyName
+from sticker_uq.io.coco import check_objects
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.share import share_folder
@@ -122,6 +123,7 @@ def command(
     sources = [LabelledSource(path, topic) for path in data]
     for source in sources:
         tell_of_source(source.path, source.remarks, "")
+    check_objects([item for source in sources for item in source.items.values()], ", ".join(map(str, data)))
     known = evidence(sources, delta, fit_share, split_seed)
     typer.echo(known.text(), err=True)
     known.check(alpha, beta)

@@ -18,7 +18,7 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings
 from sticker_uq.evaluation.reporting.document import as_markdown
-from sticker_uq.io.coco import read_coco
+from sticker_uq.io.coco import check_objects, read_coco
 from sticker_uq.lab.datasets.abnormal_coco import CLEAN, AbnormalImage, read_abnormal
 from sticker_uq.lab.studies.dil.dil_report import Tables, blocks, write_study
 from sticker_uq.lab.studies.dil.dil_tables import (
@@ -135,8 +135,9 @@ def learn(
     if epochs is not None and epochs < (0 if start else 1):
         raise InvalidInput(f"--epochs {epochs}: expected 1 or more, or 0 with --start")
     settings = checked(DetectorSettings, detector_values)
-    detector, seed = load_detector(settings), settings.seed
     pictures = read_coco(data)
+    check_objects(pictures, str(data))
+    detector, seed = load_detector(settings), settings.seed
     begin = None if start is None else read_network(_start_of(start))
     with stage_bars(_COLUMNS) as progress:
         model = learn_novelty_network(detector, pictures, begin, epochs, seed, progress)

@@ -21,7 +21,7 @@ from sticker_uq.detection.detector import load_members
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy
 from sticker_uq.io.annotator_votes import sticker_fractions
-from sticker_uq.io.coco import read_coco
+from sticker_uq.io.coco import check_objects, read_coco
 from sticker_uq.io.share import share_folder
 from sticker_uq.monitors.folder import PanelFile
 from sticker_uq.perception import PerceptionSettings
@@ -104,6 +104,7 @@ def command(
 
 def _labelled(folder: Path) -> Sequence[Labelled]:
     items = read_coco(folder)
+    check_objects(items, str(folder))
     shares = sticker_fractions(folder, items)
     return [(item, shares[item.image_id]) for item in items]
 

@@ -400,12 +400,19 @@ def _area(corners: Corners) -> bool:
 def _images(path: Path, document: Mapping[str, Any], faults: Faults) -> dict[int, LabelledImage | None]:
     """The images of the annotations without objects, by id; None for one with a fault, which is added to ``faults``."""
     images: dict[int, LabelledImage | None] = {}
+    named: dict[str, int] = {}
     for entry in entries_of(path, document, "images"):
         with faults.collected():
             identity = _unique("image", entry, images)
             images[identity] = None
+            name = _file_name(path, identity, entry)
+            if (first := named.setdefault(name, identity)) != identity:
+                raise InvalidInput(
+                    f"image {identity}: file_name {shown(name)} is that of image {first} too; expected one entry for each "
+                    "picture: give the annotations of both one image_id, and remove the other"
+                )
             images[identity] = LabelledImage(
-                path=Path(_file_name(path, identity, entry)),
+                path=Path(name),
                 image_id=identity,
                 width=_length(identity, entry, "width"),
                 height=_length(identity, entry, "height"),

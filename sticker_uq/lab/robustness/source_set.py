@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, load_annotations, read_coco, read_picture
+from sticker_uq.io.coco import (
+    ANNOTATIONS,
+    LabelledImage,
+    check_objects,
+    load_annotations,
+    read_coco,
+    read_picture,
+)
 from sticker_uq.io.reading import MOST_JSON, read_text
 from sticker_uq.lab.corruptions import LabelledPicture
 from sticker_uq.lab.rendering.render import RenderedScene, render
@@ -72,6 +79,7 @@ class SourceSet:
         """
         root = Path(folder)
         items = read_coco(root)
+        check_objects(items, str(root))
         entries = {entry["id"]: entry for entry in load_annotations(root)["images"]}
         written = None if tags is None else _tags_of(Path(tags))
         images, found = [], set()

@@ -20,6 +20,7 @@ from sticker_uq.evaluation.metrics.accuracy import (
 )
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.robustness import laptop_cell
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
 
 LOGO, STICKER = ObjectClass.LOGO, ObjectClass.STICKER
@@ -187,10 +188,26 @@ def test_the_command_refuses_in_one_line(scenes: Path, arguments: list[str], mes
     assert "Traceback" not in result.output
 
 
-def test_data_without_an_object_cannot_be_evaluated_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate --data DATA",
+        "calibrate --data DATA --out OUT",
+        "dil learn --data DATA --out OUT",
+        "monitors fit --data DATA --out OUT",
+        "robustness run SPECIFICATION --data DATA --out OUT",
+        "study --data lids=DATA --out OUT",
+    ],
+)
+def test_data_without_an_object_is_refused_before_the_work(command: str, tmp_path: Path) -> None:
+    laptop_cell().save(tmp_path / "spec.yaml")
+    words = {"DATA": tmp_path, "OUT": tmp_path / "out", "SPECIFICATION": tmp_path / "spec.yaml"}
     write_coco(tmp_path, [encode_scene(1, render(sample_scene(1), (160, 120)), "png")])
     annotations = tmp_path / "annotations.json"
     annotations.write_text(json.dumps(json.loads(annotations.read_text()) | {"annotations": []}))
-    result = CliRunner().invoke(app, ["evaluate", "--data", str(tmp_path)])
-    assert result.exit_code == 2
+    for word, path in words.items():
+        command = command.replace(word, str(path))
+    result = CliRunner().invoke(app, command.split())
+    assert result.exit_code == 2, result.output
+    assert not (tmp_path / "out").exists()
     assert "none of 1 pictures has a logo or sticker" in " ".join(result.output.split())

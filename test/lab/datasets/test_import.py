@@ -15,11 +15,12 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
-from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
+from sticker_uq.io.coco import LabelledImage, parse_annotations, read_coco, read_picture
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.datasets.importing.formats import FORMATS
 from sticker_uq.lab.datasets.importing.grouping import split_groups
 from sticker_uq.lab.datasets.importing.orientation import shown_box, shown_size
+from sticker_uq.scene import InvalidInput
 
 WIDTH, HEIGHT = 80, 60
 OBJECTS = {
@@ -536,6 +537,22 @@ def test_a_picture_is_found_by_its_name_without_suffix_or_with_folders_of_anothe
     assert boxes_of(read_coco(tmp_path / "out"), tmp_path / "out") == EXPECTED
 
 
+def test_a_picture_that_is_labelled_twice_is_named_with_both_places(tmp_path: Path) -> None:
+    root = source(tmp_path, "coco")
+    document = json.loads((root / "instances.json").read_text())
+    twin = document["images"][0] | {"id": 99}
+    document["images"].append(twin)
+    (root / "instances.json").write_text(json.dumps(document))
+    refused = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert refused.exit_code == 2
+    first = document["images"][0]["id"]
+    assert f"image {first} and in {root / 'instances.json'}: image 99" in " ".join(refused.output.split())
+    with pytest.raises(
+        InvalidInput, match=f"is that of image {first} too; expected one entry for each picture"
+    ):
+        parse_annotations(root / "annotations.json", document)
+
+
 def test_two_formats_in_one_folder_are_not_guessed(tmp_path: Path) -> None:
     root = source(tmp_path, "yolo")
     write_cvat(root, root / "images")
@@ -795,11 +812,20 @@ def test_files_that_hold_no_labels_of_the_format_are_said(tmp_path: Path) -> Non
     root = source(tmp_path, "yolo")
     (root / "labels" / "gone.txt").write_text("")
     (root / "images" / "new.PNG").write_bytes((root / "images" / "lid_01.png").read_bytes())
-    (root / "a.json").write_text(json.dumps({"shapes": [], "imagePath": "lid_01.png"}))
     (root / "b.csv").write_text("filename,class\n")
-    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    for name, content in {
+        "a.json": json.dumps({"shapes": [], "imagePath": "lid_01.png"}),
+        "labelTxt/lid_01.txt": "1 1 9 1 9 9 1 9 logo 0",
+    }.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(content)
+        refused = imported(root, "--out", tmp_path / "out", *MEANING)
+        assert refused.exit_code == 2
+        assert f"first {root / name}; " in " ".join(refused.output.split())
+    result = imported(root, "--out", tmp_path / "out", "--format", "yolo", *MEANING)
     assert result.exit_code == 0, result.output
     for kind in (
+        "files of oriented boxes (labelTxt of DOTA)",
         "text files that belong to no picture",
         "pictures without a label file",
         "files of labelme",

@@ -56,7 +56,7 @@ def read_coco_files(
                     else (side(given[0], f"{where}: width"), side(given[1], f"{where}: height"))
                 )
                 picture = finder.find(str(image.get("file_name")), path)
-                found.append(NamedPicture(picture, size, tuple(objects[identity])))
+                found.append(NamedPicture(picture, size, tuple(objects[identity]), where))
     return found
 
 

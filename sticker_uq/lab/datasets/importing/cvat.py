@@ -63,7 +63,7 @@ def _picture(path: Path, element: Element, finder: PictureFinder) -> NamedPictur
         objects.append(
             named_object(class_name(shape.get("label"), place), place, partial(_box, shape, place))
         )
-    return NamedPicture(finder.find(name, path), (width, height), tuple(objects))
+    return NamedPicture(finder.find(name, path), (width, height), tuple(objects), where)
 
 
 def _box(shape: Element, where: str) -> Corners:

@@ -36,6 +36,8 @@ _FOREIGN = {
     "Supervisely": ("objects", "size"),
 }
 """Keys of JSON files of tools that are named, but not read."""
+_RESULTS = "detections in COCO's format of results"
+"""No labels, so that they may lie beside some."""
 
 
 def read_source(
@@ -60,17 +62,23 @@ def read_source(
         raise InvalidInput(f"--images {images}: no such folder")
     files, others = _annotations(source)
     found = {kind: paths for kind, paths in files.items() if kind in FORMATS}
+    foreign = {kind: paths for kind, paths in files.items() if kind not in (*FORMATS, _RESULTS)}
     if wanted != "auto":
         chosen = wanted
     elif len(found) == 1:
         (chosen,) = found
+        if foreign:
+            listed = "; ".join(f"{len(paths)} of {kind}, first {paths[0]}" for kind, paths in foreign.items())
+            raise InvalidInput(
+                f"{source}: has annotations of {chosen}, and files with labels that are not read: {listed}; convert them, for "
+                f"example to COCO, or leave them out with --format {chosen}"
+            )
     elif found:
         raise InvalidInput(
             f"{source}: has annotations of {' and '.join(sorted(found))}; choose one with --format"
         )
     else:
-        known = [f"{paths[0]} is of {kind}" for kind, paths in files.items()]
-        known += [f"{paths[0]} is of {kind}" for kind, paths in others.items()]
+        known = [f"{paths[0]} is of {kind}" for kind, paths in (files | others).items()]
         convert = "; export or convert it, for example to COCO" if known else ""
         if source.is_dir() and any(path.suffix == ".txt" for path in files_in(source, below=True)):
             convert += (
@@ -99,12 +107,15 @@ def read_source(
     for kind, paths in (files | others).items():
         if kind != chosen:
             counts.note(f"files of {kind}", paths)
-    seen: dict[Path, int] = {}
+    places: defaultdict[Path, list[str]] = defaultdict(list)
     for picture in pictures:
-        seen[picture.path] = seen.get(picture.path, 0) + 1
-    for path, count in seen.items():
-        if count > 1:
-            faults.add(f"{path}: is labelled {count} times; expected every picture once")
+        places[picture.path].append(picture.where)
+    for path, (first, *again) in places.items():
+        if again:
+            faults.add(
+                f"{path}: is labelled {len(again) + 1} times, in {first} and in {again[0]}; expected every picture once: "
+                "join its labels in one entry, and remove the others"
+            )
     if refuse or not pictures:
         faults.refuse()
     if not pictures:
@@ -125,6 +136,8 @@ def _annotations(source: Path) -> tuple[dict[str, list[Path]], dict[str, list[Pa
             kind = _kind(path)
             if kind:
                 found[kind].append(path)
+            elif suffix == ".txt" and path.parent.name.lower().startswith("labeltxt"):
+                found["oriented boxes (labelTxt of DOTA)"].append(path)
             elif suffix in (".xml", ".json", ".csv", ".tfrecord", ".jsonl", ".ndjson"):
                 others[f"another kind ({suffix})"].append(path)
         named = names_files(source) if source.is_dir() else []
@@ -149,7 +162,7 @@ def _kind(path: Path) -> str:
         if tasks and all({"image", "annotations"} == set(one) for one in content):
             return "CreateML"
         if tasks and all({"image_id", "bbox"} <= set(one) for one in content):
-            return "detections in COCO's format of results"
+            return _RESULTS
         return "label-studio" if tasks else ""
     if not isinstance(content, dict):
         return ""

@@ -152,7 +152,7 @@ def _picture(
         named_object(name, place, partial(_shape, region, size or (0, 0), place))
         for place, name, region in shapes
     )
-    return NamedPicture(picture, size, objects)
+    return NamedPicture(picture, size, objects, where)
 
 
 def _shape(region: Mapping[str, Any], size: tuple[int, int], where: str) -> Corners:

@@ -46,13 +46,14 @@ def named_object(
 class NamedPicture:
     """A picture with its objects, as a labelling tool describes it.
 
-    ``size`` is its width and height in px as labelled, None when the annotations do not say it. Boxes are in pixels, or
-    ``fractions`` of width and height, 0..1.
+    ``size`` is its width and height in px as labelled, None when the annotations do not say it; ``where`` it stands in its file,
+    for messages. Boxes are in pixels, or ``fractions`` of width and height, 0..1.
     """
 
     path: Path
     size: tuple[int, int] | None
     objects: tuple[NamedObject, ...]
+    where: str
     fractions: bool = False
 
 

@@ -46,7 +46,7 @@ def _picture(path: Path, root: Element, finder: PictureFinder) -> NamedPicture:
         name = class_name(text_of(element, "name"), where)
         difficult = (text_of(element, "difficult") or "").lower() in ("1", "true")
         objects.append(named_object(name, where, partial(_box, element, where), difficult=difficult))
-    return NamedPicture(picture, _size(path, root.find("size")), tuple(objects))
+    return NamedPicture(picture, _size(path, root.find("size")), tuple(objects), str(path))
 
 
 def _size(path: Path, size: Element | None) -> tuple[int, int] | None:

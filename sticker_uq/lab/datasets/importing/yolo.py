@@ -52,7 +52,7 @@ def read_yolo(
                 objects = tuple(
                     _object(f"{labels}: line {number}", words, names, points) for number, words in lines
                 )
-                found.append(NamedPicture(picture, None, objects, fractions=True))
+                found.append(NamedPicture(picture, None, objects, str(labels), fractions=True))
     counts.pictures += len(used)
     counts.note("pictures without a label file", unlabelled)
     folders = {path.parent for path in used}

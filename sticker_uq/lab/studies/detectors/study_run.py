@@ -15,7 +15,7 @@ import pandas as pd
 
 from sticker_uq.detection.detector import resolve_device
 from sticker_uq.evaluation.executors import Executor
-from sticker_uq.io.coco import LabelledImage
+from sticker_uq.io.coco import LabelledImage, check_objects
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.json_store import JsonStore
@@ -235,6 +235,7 @@ def _key(facts: Mapping[str, Any]) -> str:
 
 def _items(dataset: str, items: Sequence[LabelledImage], most: int) -> list[LabelledImage]:
     chosen = list(items[: most or None])
+    check_objects(chosen, f"data set {dataset}")
     names: set[str] = set()
     for item in chosen:
         check_name(item, names, dataset)
