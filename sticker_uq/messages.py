@@ -352,7 +352,8 @@ MESSAGES = {
     "detector is slow",
     "stamp_since_start": "the image timestamp is {seconds} s: the camera's clock counts from its start, not from 1970, "
     "or use_sim_time is set for it alone",
-    "images_apart": "images come {seconds} s apart, and none may be older than {limit} s (max_scene_age_s)",
+    "images_apart": "the last image was {seconds} s old when the next scene came, and none may be older than {limit} s "
+    "(max_scene_age_s)",
     "image_repeats": "consecutive images with identical pixels: {count}",
     "stamp_invalid": "the image timestamp is zero or negative",
     "stamp_unchanged": "the image timestamp did not change",
@@ -417,7 +418,7 @@ MESSAGES = {
     # what outside of scenes and arm closes the gate
     "audit_write_failed": "the audit log cannot be written",
     "audit_behind": "the disk is behind: an audit entry has waited for {seconds} s",
-    "other_gate_publishers": "supervisor {names} publishes the gate, too",
+    "other_gate_publishers": "the gate is published by another supervisor: {names}",
     "gate_publishers_not_received": "other publishers of {topic} that cannot be received: {count} of {names}",
     "scene_publishers": "{count} publishers of {topic}: {names}",
     "policy_uncalibrated": "no permit on policy {policy}, which has no guarantee: make one with `sticker-uq calibrate`, or set "

@@ -150,9 +150,9 @@ def why_stale(state: GateState, settings: GateSettings) -> Reason | None:
         return Reason("clock_stands")
     if state.received_ns - scene.stamp_ns >= limit_ns:
         return lateness(scene.stamp_ns, state.received_ns)
-    if state.interval_ns >= limit_ns:
+    if state.waited_ns >= limit_ns:
         return Reason.of(
-            "images_apart", seconds=round(state.interval_ns / 1e9, 1), limit=settings.max_scene_age_s
+            "images_apart", seconds=round(state.waited_ns / 1e9, 1), limit=settings.max_scene_age_s
         )
     return None
 

@@ -36,7 +36,7 @@ def receive(context: StepContext, event: SceneReceived) -> None:
         reference=before.reference if _has(problems, BlockReason.FAILED_SCENE) else facts,
         picture=picture,
         received_ns=context.now,
-        interval_ns=facts.stamp_ns - before.scene.stamp_ns if before.scene is not None else 0,
+        waited_ns=context.now - min(before.scene.stamp_ns, before.received_ns) if before.scene else 0,
         silent_ticks=0,
         decision=decision,
         poses=event.poses,

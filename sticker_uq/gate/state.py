@@ -191,7 +191,7 @@ class GateState:
     ``impediments``: what outside of scenes, arm and operator forbids a permit, and why.
     ``now_ns``: time of the last step; ``tick_ns``, ``steady_ns``: this clock and a steady one at the last tick. ``scene``,
     ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its detail;
-    ``interval_ns``: time between its image and the one before;
+    ``waited_ns``: how old the scene before was when it came;
     ``reference``: the newest scene that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest scene.
     ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``: removals tried per place.
     ``workpieces``: those that have left; ``workpiece_ns``: images up to this time do not show the present workpiece;
@@ -214,7 +214,7 @@ class GateState:
     scene: SceneFacts | None = None
     reference: SceneFacts | None = None
     received_ns: int = 0
-    interval_ns: int = field(default=0, compare=False)
+    waited_ns: int = 0
     problems: tuple[tuple[BlockReason, Reason], ...] = ()
     picture: Picture | None = None
     silent_ticks: int = 0

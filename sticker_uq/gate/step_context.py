@@ -85,6 +85,8 @@ class StepContext:
         assert state.scene is not None
         # ticks are counted too, because a clock that stands still makes nothing old
         silent = state.silent_ticks > self.settings.max_silent_ticks
+        # a scene that came when the one before was too old promises no next one in time: a slow camera does not open and close
+        silent |= state.waited_ns >= nanoseconds(limit)
         return silent or self.passed(state.received_ns, limit) or self.passed(state.scene.stamp_ns, limit)
 
     def lease_end(self) -> int:

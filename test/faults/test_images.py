@@ -81,7 +81,11 @@ def test_camera_slower_than_the_age_limit(cell: FaultCell) -> None:
     cell.camera.rate(0.5)
     cell.camera.shows(Seen.STICKER)
     cell.until_gate(reason=BlockReason.STALE_SCENE, code="images_apart")
+    said, scenes = len(cell.gates), len(cell.scenes)
+    cell.until(lambda: len(cell.scenes) > scenes + 1, "two more scenes")
+    assert all(gate.reasons & BlockReason.STALE_SCENE for gate in cell.gates[said:])
     cell.camera.rate(CALM_HZ)
+    cell.settle()
 
 
 def test_duplicate_stamp(cell: FaultCell) -> None:

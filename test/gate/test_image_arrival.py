@@ -316,13 +316,22 @@ def test_a_camera_clock_that_is_behind_is_named_by_images_and_by_scenes() -> Non
     assert "the image timestamp is 5 s behind the clock" in texts_of(cell.state.details)
 
 
-def test_a_camera_that_is_slower_than_the_age_limit_is_named() -> None:
-    cell = running().scene(STICKER)
-    cell.wait(4.0).scene(STICKER)
-    assert not cell.state.reasons & BlockReason.STALE_SCENE
-    cell.wait(SETTINGS.max_scene_age_s).tick()
-    assert cell.state.reasons & BlockReason.STALE_SCENE
-    assert "images_apart" in cell.details
+@given(st.lists(st.tuples(st.floats(0.0, 5.0), st.floats(0.0, 0.8)), min_size=1, max_size=6))
+def test_a_camera_that_is_slower_than_the_age_limit_closes_without_a_break_and_is_named(
+    scenes: list[tuple[float, float]],
+) -> None:
+    """Of each scene: how long after the limit of the one before it comes, and how old it is then, s."""
+    cell, age = running().scene(STICKER), 0.0
+    for beyond, next_age in scenes:
+        for _ in range(2):
+            cell.wait((SETTINGS.max_scene_age_s - age + beyond) / 2).tick()
+        assert cell.state.reasons & BlockReason.STALE_SCENE
+        cell.scene(STICKER, age=next_age)
+        assert cell.state.reasons & BlockReason.STALE_SCENE
+        assert "images_apart" in cell.details
+        age = next_age
+    cell.scene(STICKER)
+    assert cell.state.phase is Phase.MONITORING, "the next one has come in time"
 
 
 def test_a_camera_that_has_only_stopped_is_not_called_slow() -> None:

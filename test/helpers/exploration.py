@@ -55,7 +55,7 @@ from sticker_uq.scene import (
     Status,
     Verdict,
 )
-from sticker_uq.testing.scenes import HERE, MS, SIZE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import HERE, MS, SECOND, SIZE, assessment, observed, rarely_seen
 from test.helpers.gate import (
     POLICY,
     SETTINGS,
@@ -261,7 +261,12 @@ def abstract(state: GateState, now: int) -> Hashable:
         (state.active, state.held, bool(state.fault), state.arm_ready, state.skipped, state.done),
         (bool(state.problems), bool(state.impediments)),
         state.picture and min(state.picture.count, SETTINGS.frozen_images),
-        scene is None or (now - scene.stamp_ns >= PAUSE // 2, scene.stamp_ns <= state.counts_after_ns),
+        scene is None
+        or (
+            now - scene.stamp_ns >= PAUSE // 2,
+            state.waited_ns >= SECOND,
+            scene.stamp_ns <= state.counts_after_ns,
+        ),
         state.reference is not None and (state.reference.source, state.reference.judges),
         (streak.outcome, streak.count, streak.target is not None and streak.target.by_operator),
         permit

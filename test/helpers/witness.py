@@ -69,6 +69,7 @@ class Witness:
         self.asked: tuple[ObjectVerdict, ...] = ()
         self.done: set[str] = set()
         self.digest = ""
+        self.late = False  # whether the newest scene came when the one before was too old
         self.refused_ns = (
             0  # when an image was last refused as it arrived: no scene of an earlier one is evidence
         )
@@ -105,6 +106,9 @@ class Witness:
         self._latches(before, event, after, effects)
         sound = self._sound(event, before, now, settings)
         if isinstance(event, SceneReceived):
+            kept = before.scene if now >= before.now_ns else None
+            shown_ns = min(kept.stamp_ns, before.received_ns) if kept is not None else now
+            self.late = now - shown_ns >= round(settings.max_scene_age_s * SECOND)
             if not sound:
                 self.history.clear()
             elif event.facts.image_digest != self.digest or not settings.frozen_images:
@@ -239,6 +243,7 @@ class Witness:
             or bool(after.impediments)
             or now - scene.stamp_ns >= limit
             or now - after.received_ns >= limit
+            or self.late
         )
 
     def _open(self, event: Event, after: GateState, now: int, settings: GateSettings) -> None:

@@ -226,7 +226,7 @@ export const STRINGS = {
     image_without_size: "The picture has the size {width} x {height} px", image_without_digest: "The picture has no digest",
     image_publishers: "{count} programs send the camera's pictures: {names}", image_publishers_unknown: "It is not known which program sends the camera's pictures",
     decision_inconsistent: "The decision is inconsistent", image_late: "The time of the picture is {seconds} s behind the clock",
-    stamp_since_start: "The time of the picture is {seconds} s: the camera's clock is not set", images_apart: "Pictures come {seconds} s apart, and none may be older than {limit} s",
+    stamp_since_start: "The time of the picture is {seconds} s: the camera's clock is not set", images_apart: "The last picture was {seconds} s old when the next came, and none may be older than {limit} s",
     clock_zero: "The clock of the machine shows 0", clock_stands: "The clock of the machine stands still",
     image_repeats: "Identical pictures in a row: {count}", stamp_invalid: "The picture has no valid timestamp",
     stamp_unchanged: "The timestamp of the pictures does not change", stamp_backwards: "The timestamps of the pictures went back by {seconds} s",
