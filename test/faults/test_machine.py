@@ -104,16 +104,16 @@ def written(bag: Path) -> int:
 
 
 def test_two_supervisors(cell: FaultCell) -> None:
-    """Whichever speaks first, both close; the arm obeys neither until one is gone."""
+    """Whichever speaks first, both close and name the other; the arm obeys neither until one is gone."""
     mine = cell.gates[-1].supervisor
     with cell.another(cell.supervisor("supervisor_2", audit="audit_2")):
 
         def closed() -> bool:
             newest = {g.supervisor: g for g in cell.gates[-20:]}
             closed = [g for g in newest.values() if g.reasons & BlockReason.SECOND_GATE_PUBLISHER]
-            return len(closed) == 2
+            return len(closed) == 2 and any("/supervisor_2" in gate.text for gate in closed)
 
-        cell.until(closed, "two closed gates")
+        cell.until(closed, "two closed gates, one of which names the other's node")
         said = len(cell.gates)
         cell.stays_closed()
         assert len({gate.supervisor for gate in cell.gates[said:]}) == 2

@@ -50,8 +50,10 @@ class GateWatch:
     def report_others(self) -> None:
         """Report other publishers of the gate to the supervisor; called with every tick."""
         active = self._publishers.besides(self._identity)
-        names = ", ".join(name[:8] or "(nameless)" for name in active)
-        others = Reason.of("other_gate_publishers", names=names) if active else None
+        others = None
+        if active:  # by their nodes; before discovery knows them, by what they call themselves
+            names = self._other_nodes() or [name[:8] or "(nameless)" for name in active]
+            others = Reason.of("other_gate_publishers", names=", ".join(names))
         self._impede(BlockReason.SECOND_GATE_PUBLISHER, others)
         self._impede(BlockReason.UNKNOWN_GATE_PUBLISHER, self._not_received())
 
@@ -63,13 +65,17 @@ class GateWatch:
         topic = self._subscription.topic_name
         count = self._publishers.never_received(self._identity, self._node.count_publishers(topic) - 1)
         if count > 0:
-            found = publishers_of(self._node, self._subscription)
-            if (own := self._node.get_fully_qualified_name()) in found:
-                found.remove(own)
-            return Reason.of("gate_publishers_not_received", count=count, topic=topic, names=", ".join(found))
+            names = ", ".join(self._other_nodes())
+            return Reason.of("gate_publishers_not_received", count=count, topic=topic, names=names)
         if time.monotonic() < self._listened_s:
             return Reason.of("listening_first", seconds=self._listen_s)
         return None
+
+    def _other_nodes(self) -> list[str]:
+        found = publishers_of(self._node, self._subscription)
+        if (own := self._node.get_fully_qualified_name()) in found:
+            found.remove(own)
+        return found
 
 
 def several_detectors(node: Node, subscriptions: Sequence[Subscription]) -> Reason | None:
