@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the simulated cell takes to work again after one of its processes was killed, and what it waits for.
+"""How long the simulated cell takes to work again after one of its processes was killed, and what it waits for; and how long
+until the gate closes when a second publisher offers images.
 
     python -m benchmarks.recovery --out FILE --repetitions 5 --load 0    rows are added to FILE
     python -m benchmarks.recovery --print FILE                           the table of docs/faults.md
 
 The packaged detector, the supervisor, and the simulated camera and arm run as `sticker-uq cell sim:=true respawn:=true` starts
 them. While the gate is open one of them is killed with SIGKILL; a person resets a fault as soon as the cell is ready for it.
-Times count from the kill. ``load`` more processes want a core all the time.
+Times count from the kill, or from the creation of the second publisher, which is destroyed once the gate is closed and sends
+nothing: discovery is part of the time. ``load`` more processes want a core all the time.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from statistics import median
 from typing import Annotated, Any
 
 import typer
+from sensor_msgs.msg import CompressedImage, Image
 from std_srvs.srv import Trigger
 
 from benchmarks.result_files import checked_file
@@ -38,7 +41,9 @@ from sticker_uq.nodes.common import qos
 from sticker_uq.testing.bench import Bench, running_bench
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 
-KILLED = ("detector", "supervisor", "cell_sim")
+SECOND = "second image publisher"
+KILLED = ("detector", "supervisor", "cell_sim", SECOND)
+IMAGES = {"sensor_msgs/msg/Image": Image, "sensor_msgs/msg/CompressedImage": CompressedImage}
 STAGES = ("closed", "started", "ready", "scene", "open")
 """Gate closed (where the supervisor lives); the new process has joined ROS; it is configured; a scene came; the gate opened."""
 PATIENCE_S = 240.0
@@ -82,6 +87,31 @@ class Cell:
                 self._reset.call_async(Trigger.Request())
             self._next_reset = now + RESET_EVERY_S
         return gate is not None and bool(gate.open)
+
+    def _images(self) -> tuple[str, type] | None:
+        """Topic and type of the images that the detector takes, once discovery knows them."""
+        for topic, kinds in self._bench.probe.get_topic_names_and_types():
+            for found in self._bench.probe.get_subscriptions_info_by_topic(topic):
+                if found.node_name == "detector" and kinds[0] in IMAGES:
+                    return topic, IMAGES[kinds[0]]
+        return None
+
+    def second_publisher(self) -> dict[str, float | None]:
+        """Offer images of the cell's camera too until the gate closes, and wait until the cell works again."""
+        self.until_open()
+        topic, kind = self._bench.until(self._images, "the camera's topic")
+        self._gates.clear()
+        begun = time.monotonic()
+        second = self._bench.publisher(kind, topic)
+        reason = GateState.REASON_SECOND_IMAGE_PUBLISHER
+        self._bench.until(
+            lambda: any(gate.reasons & reason for gate in self._gates), "a gate closed for it", PATIENCE_S
+        )
+        closed = time.monotonic() - begun
+        self._bench.probe.destroy_publisher(second)
+        self._gates.clear()
+        self.until_open()
+        return {**dict.fromkeys(STAGES), "closed": closed, "open": time.monotonic() - begun}
 
     def kill(self, name: str) -> dict[str, float | None]:
         """Kill ``name`` and wait until the cell works again."""
@@ -135,8 +165,8 @@ def busy(processes: int) -> Iterator[None]:
             process.wait()
 
 
-def measure(repetitions: int, load: int, folder: Path) -> list[Row]:
-    """Kill each process so often, in turn."""
+def measure(repetitions: int, load: int, folder: Path, faults: Sequence[str]) -> list[Row]:
+    """Cause each of ``faults`` so often, in turn."""
     os.environ |= {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_LOG_DIR": str(folder)}
     lines: list[tuple[float, str]] = []
     options: dict[str, Any] = {"sim": True, "sim_person": "ground_truth", "sim_laptops": 0, "respawn": True}
@@ -152,8 +182,8 @@ def measure(repetitions: int, load: int, folder: Path) -> list[Row]:
             threading.Thread(target=group.wait_for_exit, daemon=True).start()
             cell = Cell(bench, group, lines)
             for _ in range(repetitions):
-                for name in KILLED:
-                    times: dict[str, Any] = cell.kill(name)
+                for name in faults:
+                    times: dict[str, Any] = cell.second_publisher() if name == SECOND else cell.kill(name)
                     rows.append(Row(name, load, os.cpu_count() or 0, os.getloadavg()[0], **times))
                     print(rows[-1], flush=True)
     return rows
@@ -188,6 +218,7 @@ def main(
     ] = None,
     repetitions: Annotated[int, typer.Option(min=1, help="Kills of each process.")] = 5,
     load: Annotated[int, typer.Option(min=0, help="So many processes want a core beside.")] = 0,
+    fault: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(KILLED)}; default: all.")] = None,
     print_: Annotated[Path | None, typer.Option("--print", help="Measure nothing, print this file.")] = None,
 ) -> None:
     """Measure, or print what was measured."""
@@ -196,7 +227,7 @@ def main(
         return
     known = read(out) if out is not None and out.exists() else []
     with tempfile.TemporaryDirectory() as folder:
-        rows = measure(repetitions, load, Path(folder))
+        rows = measure(repetitions, load, Path(folder), fault or KILLED)
     print(table(rows))
     if out is not None:
         rows = [*known, *rows]
