@@ -2,6 +2,7 @@
 """Photographs labelled with other tools: the same boxes from every format, upright, and no laptop in two parts."""
 
 import json
+import re
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -553,6 +554,38 @@ def test_a_picture_that_is_labelled_twice_is_named_with_both_places(tmp_path: Pa
         parse_annotations(root / "annotations.json", document)
 
 
+@pytest.mark.parametrize(
+    "address", ["/storage-data/uploaded/?filepath=upload/3/", "/data/local-files/?d=lids%5C"]
+)
+def test_a_task_names_its_picture_by_an_address(address: str, tmp_path: Path) -> None:
+    root = source(tmp_path, "label-studio")
+    (root / "images" / "lid_01.png").rename(root / "images" / "lid+01.png")
+    text = (root / "export.json").read_text()
+    (root / "export.json").write_text(re.sub(r'"[^"]*lid_01\.png"', json.dumps(f"{address}lid+01.png"), text))
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 0, result.output
+    assert {item.source_name for item in read_coco(tmp_path / "out")} > {"images/lid+01.png"}
+
+
+def test_a_label_file_may_have_the_name_of_its_picture_as_in_an_address(tmp_path: Path) -> None:
+    root = source(tmp_path, "yolo")
+    for folder, name in (("images", "d\u00e9 1.png"), ("labels", "d%C3%A9%201.TXT")):
+        file = root / folder / f"lid_01{name[-4:].lower()}"
+        file.rename(root / folder / name)
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 0, result.output
+    assert sorted(len(item.labels) for item in read_coco(tmp_path / "out")) == [0, 1, 2]
+
+
+def test_label_files_that_are_all_empty_are_named_as_such(tmp_path: Path) -> None:
+    root = source(tmp_path, "yolo")
+    for file in (root / "labels").glob("*.txt"):
+        file.write_text("")
+    refused = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert refused.exit_code == 2
+    assert "none of 3 pictures has a label; CVAT leaves polygons" in " ".join(refused.output.split())
+
+
 def test_two_formats_in_one_folder_are_not_guessed(tmp_path: Path) -> None:
     root = source(tmp_path, "yolo")
     write_cvat(root, root / "images")
@@ -816,6 +849,7 @@ def test_files_that_hold_no_labels_of_the_format_are_said(tmp_path: Path) -> Non
     for name, content in {
         "a.json": json.dumps({"shapes": [], "imagePath": "lid_01.png"}),
         "labelTxt/lid_01.txt": "1 1 9 1 9 9 1 9 logo 0",
+        "c.csv": "filename,width,height,class,xmin,ymin,xmax,ymax\n",
     }.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(content)

@@ -42,6 +42,11 @@ def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str
     Raises InvalidInput listing classes without a meaning, with their numbers of objects, and names that do not occur.
     """
     counts = Counter(one.name for picture in pictures for one in picture.objects)
+    if not counts:
+        raise InvalidInput(
+            f"none of {len(pictures)} pictures has a label; CVAT leaves polygons and turned boxes out of YOLO and VOC files: "
+            "export CVAT for images or COCO"
+        )
     rest = REST in mapping and mapping[REST] == IGNORE and REST not in {name.lower() for name in counts}
     named = {name: mapping.get(name.lower(), IGNORE if rest else "") for name in counts}
     missing = [name for name, meaning in named.items() if not meaning]

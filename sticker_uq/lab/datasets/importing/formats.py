@@ -151,9 +151,13 @@ def _annotations(source: Path) -> tuple[dict[str, list[Path]], dict[str, list[Pa
 
 
 def _kind(path: Path) -> str:
-    """The format of an XML or JSON file, "" for another file; InvalidInput for a broken one."""
+    """The format of an XML, JSON or CSV file, "" for another file; InvalidInput for a broken one."""
     if path.suffix.lower() == ".xml":
         return _ROOTS.get(read_xml(path).tag, "")
+    if path.suffix.lower() == ".csv":
+        with path.open("rb") as stream:
+            head = stream.readline(1000)
+        return "labels in CSV" if b"xmin" in head or b"region_shape_attributes" in head else ""
     if path.suffix.lower() != ".json":
         return ""
     content = read_json(path)

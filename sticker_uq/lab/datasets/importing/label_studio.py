@@ -186,8 +186,11 @@ def _picture_name(task: Mapping[str, Any], where: str) -> str:
             address = urlsplit(value)
         except ValueError:
             continue
-        local = parse_qs(address.query).get("d", [""])[0]
-        for name in (local, unquote(address.path)):
+        query = parse_qs(address.query.replace("+", "%2B"))  # a space is never a plus there
+        local = [
+            query[key][0] for key in ("d", "filepath") if key in query
+        ]  # local files, uploads to a cloud
+        for name in (*local, unquote(address.path)):
             if name.lower().endswith(PICTURE_SUFFIXES):
                 return name
     raise InvalidInput(f"{where}: data {shown(data)}: expected the address of a picture")

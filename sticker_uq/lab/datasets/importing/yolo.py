@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import files_in
@@ -120,13 +121,15 @@ def _class_names(path: Path) -> tuple[Mapping[int, str], int]:
 
 def _labels_of(picture: Path) -> Path | None:
     """The label file of ``picture``, None without one."""
-    parts = list(picture.with_suffix(".txt").parts)
-    candidates = [picture.with_suffix(".txt")]
-    for index in reversed(range(len(parts) - 1)):
+    folders, parts = [picture.parent], picture.parent.parts
+    for index in reversed(range(len(parts))):
         if parts[index].lower() == "images":
-            candidates += [Path(*parts[:index], name, *parts[index + 1 :]) for name in ("labels", "Labels")]
+            folders += [Path(*parts[:index], name, *parts[index + 1 :]) for name in ("labels", "Labels")]
             break
-    return next((path for path in candidates if path.is_file() and path.name not in NAME_LISTS), None)
+    # Label Studio writes the name of a label file, and not that of its picture, as in an address
+    names = [f"{stem}{suffix}" for stem in (picture.stem, quote(picture.stem)) for suffix in (".txt", ".TXT")]
+    candidates = (folder / name for folder in folders for name in names if name not in NAME_LISTS)
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def _lines(path: Path) -> list[tuple[int, list[str]]]:
