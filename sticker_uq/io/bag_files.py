@@ -5,7 +5,8 @@ The readers of rosbags 0.11.9 are not used, only its decoder of messages. They g
 type hash are the same in metadata.yaml and in the file; put a path into an SQLite address as it is and read neither write-ahead
 log nor journal; refuse an mcap file whose profile is not "ros2" or whose messages lie unindexed out of order; find nothing where
 a summary does not repeat the channels or has no message index; take the order of files from metadata.yaml; and unpack without
-a limit. A file that is cut off, or a chunk that is broken, here costs what it held and no more.
+a limit. A file that is cut off, or a chunk that is broken, here costs what it held and no more. Nor is the library mcap 1.6.0
+used: of chunks with padded records, which the format allows, it loses messages without a word; lz4 it unpacks without a limit.
 """
 
 from __future__ import annotations

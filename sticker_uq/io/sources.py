@@ -34,6 +34,8 @@ _RAW = "sensor_msgs/msg/Image"
 _COMPRESSED = "sensor_msgs/msg/CompressedImage"
 _CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 IMAGE_TYPES = (_RAW, _COMPRESSED)
+_SHARE_READ = 0.95
+"""Of the frames that a video says it has: some formats tell only its duration."""
 _OWN_PICTURES = ("annotated", "saliency")  # drawn by the detector
 
 
@@ -246,7 +248,7 @@ class _VideoSource(ImageSource):
         if not capture.isOpened() or not capture.read()[0]:
             known = ", ".join((*BAG_SUFFIXES, *PICTURE_SUFFIXES))
             raise InvalidInput(
-                f"{path}: neither a recording, a picture ({known}) nor a video that OpenCV can read"
+                f"{path}: neither a recording, a picture ({known}) nor a video that OpenCV can read; convert a video with ffmpeg"
             )
         self._estimate = max(int(capture.get(cv2.CAP_PROP_FRAME_COUNT)), 0)
         capture.release()
@@ -259,12 +261,16 @@ class _VideoSource(ImageSource):
 
     def __iter__(self) -> Iterator[SourceImage]:
         capture = cv2.VideoCapture(str(self._path))
+        stamp = 0
         try:
             for index in count():
                 there, frame = capture.read()
                 if not there:
-                    return
+                    break
                 stamp = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1_000_000)
                 yield SourceImage(np.ascontiguousarray(frame), stamp, "", f"{index:06d}")
+            if index < _SHARE_READ * self._estimate:
+                self.lost = f"{index} of about {self._estimate} frames can be read; the file may be cut off"
+                yield SourceImage(None, stamp, "", f"{index:06d}", self.lost)
         finally:
             capture.release()

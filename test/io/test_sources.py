@@ -235,8 +235,15 @@ def test_a_video_gives_its_frames_with_the_time_since_its_start(tmp_path):
     assert [round(i.image.mean() / 10) for i in items] == [1, 9, 17]
     assert [i.stamp_ns for i in items] == [0, 100_000_000, 200_000_000]
     assert operator.length_hint(source) == 3
+    assert source.lost == ""
     with pytest.raises(TypeError):
         len(source)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: whole.rindex(b"00dc", 0, whole.index(b"idx1")) + 20])
+    cut = open_source(file)
+    *frames, last = cut
+    assert [frame.error for frame in frames] == ["", ""]
+    assert last.error == cut.lost == "2 of about 3 frames can be read; the file may be cut off"
 
 
 def test_nothing_there_is_said(tmp_path):
