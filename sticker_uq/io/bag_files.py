@@ -239,6 +239,8 @@ class McapFile(BagFile):
             self.channels[number] = Channel(topic, msgtype, encoding, language, text)
         for segment in self._segments:
             self.counts.update(segment.counts)
+        for number in self.counts.keys() - self.channels.keys():
+            self._problem(f"{self.name}: {self.counts.pop(number)} messages of no topic")
         if self.counts:
             self.start_ns = min(segment.start_ns for segment in self._segments if segment.counts)
             self.end_ns = max(segment.end_ns for segment in self._segments)

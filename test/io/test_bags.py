@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sqlite3
+import struct
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -535,6 +536,16 @@ def test_an_mcap_file_is_read_whatever_its_profile_summary_and_index(tmp_path, o
     assert texts(path) == sorted(times)
     assert (bag.counts["/chatter"], bag.declared["/chatter"], bag.damage, bag.remarks) == (40, 40, "", [])
     assert bag.listed() == "/chatter; not readable: /other (protobuf Text)"
+
+
+def test_messages_of_a_channel_that_an_mcap_file_does_not_describe_are_lost(tmp_path):
+    options = {"use_chunking": False, "use_statistics": False, "index_types": IndexType.NONE}
+    path = written_mcap(tmp_path / "bag.mcap", range(10, 14), **options)
+    message = struct.pack("<BQ", 5, 22 + len(TYPES.serialize_cdr(TYPES.types[TEXT]("10"), TEXT)))
+    second, other = (message + struct.pack("<H", number) for number in (2, 99))
+    path.write_bytes(path.read_bytes().replace(second, other))
+    assert Bag(path).counts["/chatter"] == 2
+    assert lost(path) == "bag.mcap: 2 messages of no topic"
 
 
 def test_a_file_without_a_message_is_a_recording_of_none(tmp_path):
