@@ -192,15 +192,18 @@ def measure(repetitions: int, load: int, folder: Path, faults: Sequence[str]) ->
 def table(rows: Sequence[Row]) -> str:
     """``rows`` in Markdown: the median of each stage, and the slowest recovery."""
     lines = [
-        "| killed | load average | n | gate closed | process started | configured | scene | gate open, median | slowest |",
+        "| fault | load average | n | gate closed | process started | configured | scene | gate open, median | slowest |",
         "|---" * 9 + "|",
     ]
     for load in sorted({row.load for row in rows}):
         for name in KILLED:
             some = [row for row in rows if (row.killed, row.load) == (name, load)]
             if some:
-                stages = [[v for row in some if (v := getattr(row, s)) is not None] for s in STAGES]
-                words = [f"{median(values):.1f}" if values else "-" for values in stages]
+                stages = {s: [v for row in some if (v := getattr(row, s)) is not None] for s in STAGES}
+                words = [
+                    f"{median(values):.{2 if stage == 'closed' else 1}f}" if values else "-"
+                    for stage, values in stages.items()
+                ]
                 slowest = max(row.open for row in some)
                 mean = sum(row.mean_load for row in some) / len(some)
                 lines.append(f"| {name} | {mean:.1f} | {len(some)} | {' | '.join(words)} | {slowest:.1f} |")
