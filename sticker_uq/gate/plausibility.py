@@ -148,7 +148,7 @@ def why_stale(state: GateState, settings: GateSettings) -> Reason | None:
         return None
     if state.silent_ticks > settings.max_silent_ticks and state.now_ns - state.received_ns < limit_ns:
         return Reason("clock_stands")
-    if state.received_ns - scene.stamp_ns >= limit_ns:
+    if 0 < scene.stamp_ns <= state.received_ns - limit_ns:
         return lateness(scene.stamp_ns, state.received_ns)
     if state.waited_ns >= limit_ns:
         return Reason.of(

@@ -184,6 +184,9 @@ def test_a_camera_without_noise_may_repeat_its_images() -> None:
 def test_an_image_at_time_zero_is_out_of_order_and_not_old() -> None:
     cell = arrives(removing(), stamp_ns=0, previous_stamp_ns=0)
     assert [reason for reason, _ in cell.state.problems] == [BlockReason.STAMP_ORDER]
+    cell = running().scene(STICKER, stamp_ns=0)
+    assert "stamp_invalid" in cell.details
+    assert "stamp_since_start" not in cell.details
 
 
 def test_an_image_from_elsewhere_is_asked_nothing_more() -> None:
