@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sticker_uq.console.state import ConsoleState
-from test.helpers.browser import FakeCell, served
+from test.helpers.browser import FakeCell, served, until
 from test.helpers.operator_page import gate
 
 RECORD = """
@@ -24,6 +24,7 @@ RECORD = """
   }
 }
 """
+RECORD_SIGN_IN = RECORD.replace('["message", "said"]', '["message"]')
 
 
 @pytest.fixture
@@ -98,10 +99,11 @@ def test_a_sign_in_to_a_stopped_process_says_so_and_can_be_sent_again(tablet, pr
     page.goto(address)
     expect(page.locator("#secret-label")).to_have_text("Token of this machine")
     page.fill("#secret", token)
+    page.evaluate(RECORD_SIGN_IN)
     os.kill(process.pid, signal.SIGSTOP)
     page.click("#send")
-    expect(page.locator("#message")).to_have_text("Sign in: sent ...")
     expect(page.locator("#message")).to_have_text("Sign in: NOT done: no reply within 2 s.")
+    assert page.evaluate("window.lines") == ["Sign in: sent ...", "Sign in: NOT done: no reply within 2 s."]
     os.kill(process.pid, signal.SIGCONT)
     page.click("#send")  # the secret is still there
     expect(page.locator("#state-name")).to_have_text("Held")
@@ -134,7 +136,12 @@ class MutedCell:
         """A message that the cell sent at this time of its clock."""
         told = {**self.state.snapshot(), "sent_s": sent_s, "connected": True, "workpiece": f"at {sent_s}"}
         told["operator"] = {"name": "", "checked": False, "signed_in": False}
+        self.until_connected(1)
         self.sockets[-1].send(json.dumps(told))
+
+    def until_connected(self, times):
+        """Wait until the page has connected so often."""
+        until(self.page, lambda: len(self.sockets) >= times, f"connection {times}")
 
     def send_and_see(self, sent_s):
         """The same, and wait until the page shows it."""
@@ -163,8 +170,10 @@ def test_three_seconds_without_a_message_cover_everything_and_it_tries_again(mut
     expect(page.locator("#held")).to_be_hidden()  # it may have been released meanwhile
     assert page.locator("#panel, #foot, #left").evaluate_all("(all) => all.every((part) => part.inert)")
     expect(page.locator("#stale")).to_contain_text("Last message 3 s ago")
+    muted.until_connected(2)
     assert len(muted.sockets) == 2
     page.clock.run_for(4000)
+    muted.until_connected(3)
     assert len(muted.sockets) == 3
     muted.send_and_see(107.3)
     expect(stale).to_be_hidden()

@@ -3,6 +3,7 @@
 
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from playwright.sync_api import expect
@@ -377,12 +378,14 @@ def test_who_holds_is_known_from_the_command_or_not_at_all():
         assert state.snapshot()["hold"] is None
 
 
-def test_a_picture_is_as_old_as_the_last_new_one():
+def test_a_picture_is_as_old_as_the_last_new_one(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("sticker_uq.console.state.time", SimpleNamespace(monotonic=lambda: now[0]))
     state = ConsoleState()
     assert state.snapshot()["scene_age_s"] is None
     state.put("scene", {"stamp": "1"})
-    time.sleep(0.05)
+    now[0] += 5.0
     state.put("scene", {"stamp": "1", "outcome": "work"})  # the same picture, judged
-    assert state.snapshot()["scene_age_s"] >= 0.05
+    assert state.snapshot()["scene_age_s"] == 5.0
     state.put("scene", {"stamp": "2"})
-    assert state.snapshot()["scene_age_s"] < 0.05
+    assert state.snapshot()["scene_age_s"] == 0.0

@@ -42,7 +42,7 @@ def test_nothing_is_clipped_and_state_picture_and_answers_are_on_the_screen(brow
         for always in ("#state", "#hold"):
             assert in_view(page, always), always
         if scene == "two-objects":
-            page.wait_for_function("document.querySelectorAll('#objects > li').length === 2")
+            expect(page.locator("#objects > li")).to_have_count(2)
             for button in page.locator("#objects > li:first-child .row button").all():
                 expect(button).to_be_in_viewport(ratio=1)
         if scene == "fault":

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ import cv2
 import numpy as np
 import pytest
 from fastapi import FastAPI
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from sticker_uq.console.app import Accepted, Person, in_time, make_app
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 
 TABLET = {"width": 1024, "height": 768}
+PATIENCE_S = 60.0
 _ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -35,9 +37,8 @@ _ARGUMENTS = [
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A running browser: the system's, or the one that ``playwright install chromium`` brought; skips where there is none."""
-    expect.set_options(
-        timeout=60_000
-    )  # how soon a page shows something depends on what else the machine does
+    # how soon a page shows something depends on what else the machine does
+    expect.set_options(timeout=1000 * PATIENCE_S)
     with sync_playwright() as playwright:
         names = ("chromium", "chromium-browser", "google-chrome")
         path = next((found for name in names if (found := shutil.which(name))), None)
@@ -48,6 +49,14 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def until(page: Page, condition: Callable[[], Any], what: str) -> None:
+    """Let ``page`` go on until ``condition()`` is true, which the page itself does not show."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"did not happen within {PATIENCE_S:g} s: {what}"
+        page.wait_for_timeout(20)
 
 
 class FakeCell:
@@ -88,7 +97,10 @@ class FakeCell:
 
 @contextmanager
 def served(state: ConsoleState, cell: FakeCell, punctual: bool = False, **settings: Any) -> Iterator[str]:
-    """The address of the page with ``cell`` behind it. ``punctual``: what comes too late is refused, also on a busy machine."""
+    """The address of the page with ``cell`` behind it. ``punctual``: what comes too late is refused, also on a busy machine.
+
+    A gate that was put once stays in contact, however slow the machine is.
+    """
 
     def patient(*arguments: Any) -> FastAPI:
         app = make_app(*arguments)
@@ -98,6 +110,7 @@ def served(state: ConsoleState, cell: FakeCell, punctual: bool = False, **settin
     with patch("sticker_uq.console.server.make_app", make_app if punctual else patient):
         server = PageServer(state, cell, ConsoleSettings(**{"port": 0} | settings))
     try:
-        yield server.address
+        with patch("sticker_uq.console.state.FRESH_S", 600.0):
+            yield server.address
     finally:
         server.close()

@@ -132,13 +132,16 @@ def test_half_an_answer_is_refused(client, cell, change):
     assert cell.answers == []
 
 
-def test_the_page_hears_of_changes_and_of_silence(cell):
+def test_the_page_hears_of_changes_and_of_silence(cell, monkeypatch):
+    monkeypatch.setattr("sticker_uq.console.state.FRESH_S", 600.0)
     state = ConsoleState()
     client = TestClient(make_app(state, cell, Access(), ADDRESSES), base_url=PAGE)
     with client.websocket_connect("ws://127.0.0.1:8780/live", headers=HERE) as socket:
         assert socket.receive_json()["connected"] is False
         state.put("gate", {"state": "blocked", "details": ["<b>why</b>"]})
         message = socket.receive_json()
+        while "gate" not in message:  # one without news may be under way
+            message = socket.receive_json()
         assert (message["connected"], message["gate"]["details"]) == (True, ["<b>why</b>"])
         assert cell.watching == [(1, 0)]
         socket.send_json({"heat": True})
@@ -182,7 +185,7 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
         return response
 
     bench.probe.create_service(ResolveIntervention, "intervention/resolve", resolve)
-    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    console = bench.add(Console(parameter_overrides=overrides(port=0, answer_timeout_s=60.0)))
     address = f"127.0.0.1:{console.port}"
     reports = bench.diagnostics()
     bench.until(lambda: reports.value("console: page", "port") == str(console.port), "the page's diagnostics")
@@ -197,6 +200,7 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
             details=[Reason(code="objects_to_decide", values=[ReasonValue(name="count", number=1.0)])],
         )
     )
+    bench.until(lambda: "gate" in console.state.snapshot(), "the gate arrives")
     requests = bench.publisher_matched(InterventionRequest, "intervention/request", LATCHED)
     verdict = Verdict(
         object_id=3,
@@ -263,7 +267,8 @@ def test_health_has_the_nodes_of_this_cell(bench: Bench):
     }  # fmt: skip
 
 
-def test_a_scene_is_shown_with_its_decision_and_its_picture(bench: Bench):
+def test_a_scene_is_shown_with_its_decision_and_its_picture(bench: Bench, monkeypatch):
+    monkeypatch.setattr("sticker_uq.nodes.console.node._UNDECIDED_S", 600.0)
     console = bench.add(Console(parameter_overrides=overrides(port=0)))
     images, scenes = bench.image_publisher(), bench.publisher_matched(SceneAssessment, "scene", RELIABLE)
     decisions = bench.publisher_matched(SceneDecision, "decision", RELIABLE)
@@ -364,7 +369,7 @@ def test_a_flood_of_commands_is_refused_at_once_and_hold_gets_through(bench: Ben
         return response
 
     bench.probe.create_service(OperateGate, "operate", operate)
-    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    console = bench.add(Console(parameter_overrides=overrides(port=0, answer_timeout_s=60.0)))
     bench.until(console.supervisor.operations.service_is_ready, "the service is found")
 
     async def flood():
@@ -391,7 +396,7 @@ def test_hold_and_reset_reach_the_supervisor(bench: Bench):
         return response
 
     service = bench.probe.create_service(OperateGate, "operate", operate)
-    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    console = bench.add(Console(parameter_overrides=overrides(port=0, answer_timeout_s=60.0)))
     bench.until(console.supervisor.operations.service_is_ready, "the service is found")
     for command in ("hold", "release", "reset"):
         replies = []
