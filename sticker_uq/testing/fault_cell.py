@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.testing.bench import PATIENCE_S, Bench
 from sticker_uq.testing.camera import ScriptedCamera
-from sticker_uq.testing.scripted_detector import Seen
+from sticker_uq.testing.scripted_detector import HANGS, Seen
 from sticker_uq_msgs.msg import GateState, ImageCheck, InterventionRequest, SceneAssessment
 from sticker_uq_msgs.srv import ResolveIntervention
 
@@ -94,6 +95,7 @@ class FaultCell:
         **parameters: Any,
     ) -> None:
         runner.RESPAWN_PAUSE_S = 0.05
+        runner.STOP_TIMEOUT_S = 60.0  # busy machines end processes slowly
         self._namespace = namespace
         self._prefix = prefix = f"/{namespace}/" if namespace else "/"
         self.bench = bench
@@ -279,7 +281,9 @@ class FaultCell:
         It is killed at the end, whatever happens: no other test could use it.
         """
         try:
+            said = len(self.lines)
             self.camera.shows(Seen.HANG)
+            self.until(lambda: any(HANGS in line for line in self.lines[said:]), "a detector that hangs")
             self.until_no_scene_comes()
             yield
         finally:
@@ -356,12 +360,14 @@ class FaultCell:
     def _call(self, client: Any, request: Any) -> Any:
         """Call until somebody answers: a server that was killed does not, and is forgotten only after a while."""
         futures: list[Any] = []
-        tries = itertools.count()
+        again_s = 0.0
 
         def answered() -> Any:
+            nonlocal again_s
             done = [future for future in futures if future.done()]
-            if not done and next(tries) % 40 == 0 and client.service_is_ready():
+            if not done and time.monotonic() >= again_s and client.service_is_ready():
                 futures.append(client.call_async(request))
+                again_s = time.monotonic() + 2.0
             return done and done[0].result()
 
         return self.until(answered, f"answer of {client.srv_name}")

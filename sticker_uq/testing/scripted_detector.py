@@ -23,6 +23,8 @@ from sticker_uq.scene import DeviceFailed, SceneAssessment, Status
 from sticker_uq.testing.scenes import assessment, observed
 
 STICKER = observed()
+HANGS = "an assessment hangs"
+"""The line of output of a detector that hangs from now on."""
 
 
 class Seen(IntEnum):
@@ -64,6 +66,7 @@ class ScriptedPerception:
         """
         seen = Seen(image[0, 0, 0])
         if seen is Seen.HANG:
+            print(HANGS, flush=True)
             threading.Event().wait()
         if seen is Seen.CRASH:
             raise RuntimeError("the image said so")

@@ -107,7 +107,7 @@ def test_a_respawned_process_comes_back(programs, monkeypatch):
     spec = replace(programs("again", "print('up', flush=True); raise SystemExit(3)"), respawn=True)
     lines = Lines()
     with ProcessGroup([spec], lines) as group:
-        waiter = threading.Thread(target=group.wait_for_exit, args=[10.0], daemon=True)
+        waiter = threading.Thread(target=group.wait_for_exit, args=[PATIENCE_S], daemon=True)
         waiter.start()
         lines.wait_for("[again] up", count=2)
 

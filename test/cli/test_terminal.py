@@ -4,6 +4,7 @@
 import io
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -16,10 +17,11 @@ _COLUMNS = (TextColumn("{task.description}"),)
 
 def test_a_log_gets_lines_also_while_a_stage_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "LOG_EVERY", 0.05)
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: 0.0))
     log = io.StringIO()
     with terminal.stage_bars(_COLUMNS, Console(file=log), transient=True) as advance:
         advance("learning", 3, 400)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 90
         while log.getvalue().count("learning: 3 of 400 after") < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         advance("measuring", 1, 9)

@@ -56,9 +56,10 @@ def test_a_persons_answer_comes_late_or_twice(cell: FaultCell) -> None:
     def told_of_first() -> list[Any]:
         return [e.data for e in cell.check_audit() if e.kind == "answer" and e.data["request_id"] == first]
 
-    cell.until(lambda: len(told_of_first()) == 3, "three entries on the disk")
-    told = told_of_first()
-    assert [(t["accepted"], t["person"]) for t in told] == [(True, "Ada"), (False, "Ada"), (False, "Ada")]
+    # more where a busy supervisor was asked again
+    cell.until(lambda: len(told_of_first()) >= 3, "three entries on the disk")
+    first_told, *more = [(t["accepted"], t["person"]) for t in told_of_first()]
+    assert (first_told, set(more)) == ((True, "Ada"), {(False, "Ada")})
     assert cell.answer(Request.SCENE_RESCAN).accepted
     cell.quiet()
     cell.hold(False)

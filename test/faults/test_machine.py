@@ -116,7 +116,7 @@ def test_two_supervisors(cell: FaultCell) -> None:
         cell.until(closed, "two closed gates, one of which names the other's node")
         said = len(cell.gates)
         cell.stays_closed()
-        assert len({gate.supervisor for gate in cell.gates[said:]}) == 2
+        cell.until(lambda: len({gate.supervisor for gate in cell.gates[said:]}) == 2, "both go on")
     cell.works()
     assert cell.gates[-1].supervisor == mine
 

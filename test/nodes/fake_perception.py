@@ -37,7 +37,7 @@ class Script:
 
     def factory(self, settings: PerceptionSettings) -> FakePerception:
         if self.hold_load:
-            assert self.load_go.wait(60)
+            assert self.load_go.wait(300)
         if self.load_error is not None:
             raise self.load_error
         if settings.weights:
@@ -78,7 +78,7 @@ class FakePerception:
         script.busy.set()
         if script.hold:
             print("an assessment waits", flush=True)
-            assert script.go.wait(60)
+            assert script.go.wait(300)
         script.assessed.append(stamp_ns)
         script.saliency_asked.append(keep_saliency)
         grey = float(image.mean())

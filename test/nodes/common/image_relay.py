@@ -2,7 +2,7 @@
 """Processes for test_transport: `receive RELIABILITY` answers every image it gets, `send SIZE COUNT RELIABILITY` counts the
 answers, `flood SIZE COUNT` sends without waiting for anything and stays until it is ended.
 
-The next image of `send` is sent when the last one was answered or after a second, so that the count does not depend on
+The next image of `send` is sent when the last one was answered or after 10 s, so that the count does not depend on
 how busy the machine is.
 """
 
@@ -73,7 +73,8 @@ def send(node: Node, size: str, count: int, reliability: str) -> int:
 
     def note(answer: UInt32) -> None:
         seen.add(answer.data)
-        waiting[-1].set_result(None)
+        if answer.data == len(waiting) - 1:
+            waiting[-1].set_result(None)
 
     node.create_subscription(UInt32, "seen", note, 10)
     while not images.get_subscription_count() or not node.count_publishers("seen"):
@@ -82,7 +83,7 @@ def send(node: Node, size: str, count: int, reliability: str) -> int:
         waiting.append(Future())
         image.header.frame_id = str(number)
         images.publish(image)
-        rclpy.spin_until_future_complete(node, waiting[-1], timeout_sec=1.0)
+        rclpy.spin_until_future_complete(node, waiting[-1], timeout_sec=10.0)
     return len(seen)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import rclpy
 from rclpy.context import Context
+from rclpy.duration import Duration
 from rclpy.node import Node
 
 from sticker_uq.nodes.common import liveliness, qos
@@ -39,7 +40,12 @@ class Watched:
 
 
 @pytest.fixture
-def watched(bench: Bench) -> Watched:
+def watched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    for profile in (
+        qos.GATE,
+        qos.GATE_SUBSCRIPTION,
+    ):  # a busy machine stands still for longer than their leases
+        monkeypatch.setattr(profile, "liveliness_lease_duration", Duration(seconds=60))
     return Watched(bench)
 
 

@@ -52,6 +52,7 @@ def test_a_broken_gpu_ends_the_process_after_a_failed_scene(bench: Bench) -> Non
     parameters = {"autostart": "true", "passes": "1", "device": "cpu", "novelty": "false"}
     with NodeProcess("test.nodes.detector.broken_gpu", parameters) as process:
         process.wait_for("activate: done")
+        bench.until_hears("detector: images")
         bench.image_publisher().publish(bgr_to_image(pixels, Time(sec=1), "camera"))
         bench.until(lambda: scenes, "the failed scene")
         assert process.wait() == 1

@@ -139,6 +139,7 @@ def test_a_real_detector_is_exchanged_while_it_works_and_the_gate_notices(
         NodeProcess("sticker_uq.nodes.detector.node", own) as detector,
     ):
         camera.append(bench.image_publisher())
+        bench.until_hears("detector: images")
         camera[0].publish(picture(1))
         bench.until(lambda: len(scenes) >= 2 and gates, "scenes and a gate")
         old = scenes[-1].model_hash
