@@ -9,20 +9,15 @@ from sticker_uq.gate import BlockReason, GateState, Phase, Policy
 from sticker_uq.gate.events import (
     AssumptionBroken,
     CloseIntervention,
-    DeclareDone,
-    Fault,
     Hold,
     Impediment,
     Log,
-    PublishDecision,
-    Release,
     Reset,
-    SceneReceived,
     Severity,
     WorkpieceChanged,
 )
 from sticker_uq.gate.step_context import StepContext
-from sticker_uq.scene import Localization, Outcome, Reason
+from sticker_uq.scene import Localization, Reason
 from test.helpers.gate import SETTINGS, STICKER, UNSURE, Cell, K, asking, codes, permitted, running
 
 DRIFT = Reason.of("drift", "sharpness", count=9, rate=0.01)
@@ -74,21 +69,6 @@ def test_the_first_reason_why_the_policy_does_not_hold_stands_and_is_told_once()
     ]
 
 
-def test_a_policy_that_refuses_a_scene_says_why() -> None:
-    cell = running()
-    cell.scene(STICKER)
-    refusal = Reason.of("policy_other_weights", expected="a", found="b")
-    decision = cell.sent(PublishDecision)[-1].decision
-    refused = replace(decision, outcome=Outcome.BLOCKED, reasons=(refusal,))
-    scene = cell.state.scene
-    assert scene is not None
-    cell.wait(0.1)
-    facts = replace(scene, stamp_ns=cell.now, image_digest="another")
-    cell.core.handle(SceneReceived(refused, facts), cell.now)
-    assert cell.state.reasons & BlockReason.ASSUMPTION
-    assert refusal in cell.state.details
-
-
 def test_a_reset_ends_the_question_about_the_policy_and_says_nothing_of_a_fault() -> None:
     cell = running().scene(STICKER)
     cell.send(BROKEN)
@@ -109,14 +89,6 @@ def test_a_reset_leaves_a_question_that_was_asked_before_the_policy_failed() -> 
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------------
-
-
-def test_a_finished_workpiece_has_nothing_to_remove_whatever_interrupts_the_count() -> None:
-    cell = running().scene(times=K)
-    assert cell.sent(DeclareDone)
-    cell.send(Hold())
-    cell.send(Release())
-    assert cell.scene(STICKER).state.reasons == BlockReason.NOTHING_TO_REMOVE
 
 
 def test_a_question_says_what_it_is_about() -> None:
@@ -183,9 +155,3 @@ def test_the_log_names_the_workpiece_that_came(workpiece: str, name: str) -> Non
     cell = running()
     cell.send(WorkpieceChanged(workpiece, cell.now))
     assert cell.sent(Log)[-1].reasons == (Reason.of("workpiece_arrived", workpiece=name),)
-
-
-def test_a_fault_without_a_reason_has_one() -> None:
-    cell = running()
-    cell.send(Fault())
-    assert cell.details == ["internal_error"]

@@ -321,12 +321,6 @@ def test_a_scene_that_cannot_be_judged_is_a_fault() -> None:
 # --- at the limits of each rule ---------------------------------------------------------------------------------------------
 
 
-def test_an_arm_that_is_still_ready_interrupts_no_count() -> None:
-    cell = running().scene(STICKER, times=K - 1)
-    cell.send(ArmReady(True))
-    assert cell.scene(STICKER).phase is Phase.PERMITTED
-
-
 def test_a_goal_rejected_after_a_hold_is_no_failed_attempt() -> None:
     cell = permitted()
     cell.send(Hold())
@@ -350,13 +344,6 @@ def test_a_lease_ends_to_the_nanosecond() -> None:
     cell.send(Tick())
     assert not cell.state.open
     assert cell.logged[-2] == ["permit_revoked", "permit_not_renewed"]
-
-
-def test_the_end_of_another_goal_is_not_the_end_of_this_one() -> None:
-    cell = removing()
-    for event in (RemovalFinished(99, RemovalCode.NONE), GoalRejected(99), GoalAccepted(99)):
-        cell.send(event)
-        assert cell.phase is Phase.REMOVING
 
 
 def test_the_log_names_what_closed_the_gate_and_nothing_else() -> None:

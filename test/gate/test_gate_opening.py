@@ -2,7 +2,6 @@
 """When the gate opens, for what, and for how long: the count of agreeing scenes and the lease."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,12 +16,10 @@ from sticker_uq.gate.events import (
     Hold,
     PublishGate,
     Release,
-    SceneReceived,
     SendGoal,
-    Tick,
     WorkpieceChanged,
 )
-from sticker_uq.scene import Outcome, Status
+from sticker_uq.scene import Status
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, THERE, assessment, observed
 from test.helpers.gate import (
     NEARBY,
@@ -32,7 +29,6 @@ from test.helpers.gate import (
     Cell,
     K,
     permitted,
-    removing,
     running,
 )
 
@@ -152,28 +148,12 @@ def test_a_permit_that_was_not_renewed_in_time_cannot_come_back() -> None:
     assert cell.sent(CancelGoal) == [CancelGoal(1)]
 
 
-def test_a_clock_that_stands_still_does_not_keep_the_gate_open() -> None:
-    cell = removing()
-    ticks = 0
-    while cell.state.open:
-        cell.send(Tick())
-        ticks += 1
-        assert ticks < 20
-    assert cell.state.reasons & BlockReason.STALE_SCENE
-
-
 def test_an_image_stamped_ahead_of_the_clock_is_fresh_no_longer_than_any_other() -> None:
     cell = running().scene(STICKER, age=-0.04)
     cell.tick(9)
     assert not cell.state.reasons & BlockReason.STALE_SCENE
     cell.tick()
     assert cell.state.reasons & BlockReason.STALE_SCENE
-
-
-def test_images_without_a_size_open_nothing_however_many_agree() -> None:
-    cell = running().scene(STICKER, times=K + 2, image_size=(0, 0))
-    assert cell.state.reasons & BlockReason.IMPLAUSIBLE_SCENE
-    assert not cell.sent(SendGoal)
 
 
 def test_a_clock_at_zero_opens_nothing_even_for_images_that_seem_fresh() -> None:
@@ -185,17 +165,3 @@ def test_a_clock_at_zero_opens_nothing_even_for_images_that_seem_fresh() -> None
         cell.assess(assessment(STICKER, stamp_ns=stamp * 1000))
     assert cell.state.reasons & BlockReason.CLOCK
     assert not cell.sent(SendGoal)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "usable"),
-    [(Outcome.WORK, False), (Outcome.CLEAN, False), (Outcome.BLOCKED, True), (Outcome.UNKNOWN, True)],
-)
-def test_a_scene_fails_by_its_status_or_by_its_decision(outcome: Outcome, usable: bool) -> None:
-    cell = permitted()
-    scene, decision = cell.state.scene, cell.state.decision
-    assert scene is not None
-    assert decision is not None
-    facts = replace(scene, stamp_ns=scene.stamp_ns + 1, usable=usable)
-    cell.send(SceneReceived(replace(decision, outcome=outcome), facts))
-    assert cell.state.reasons & BlockReason.FAILED_SCENE

@@ -219,16 +219,6 @@ def test_a_decision_to_remove_a_logo_beside_a_sticker_is_not_believed() -> None:
     assert cell.phase is Phase.BLOCKED
 
 
-def test_a_decision_to_work_on_nothing_is_not_believed() -> None:
-    cell = running().scene(STICKER)
-    scene, decision = cell.state.scene, cell.state.decision
-    assert scene is not None
-    assert decision is not None
-    newer = replace(scene, stamp_ns=scene.stamp_ns + 1, image_digest="a" * 32)
-    cell.send(SceneReceived(replace(decision, verdicts=()), newer))
-    assert cell.state.reasons & BlockReason.IMPLAUSIBLE_SCENE
-
-
 def test_pixels_need_not_be_told_where_no_frozen_picture_is_looked_for() -> None:
     settings = GateSettings(**{**SETTINGS.model_dump(), "frozen_images": 0})
     assert running(settings).scene(STICKER, times=K, image_digest="").phase is Phase.PERMITTED
@@ -241,10 +231,3 @@ def test_pixels_need_not_be_told_where_no_frozen_picture_is_looked_for() -> None
 def test_the_log_names_the_workpiece_that_is_done(workpiece: str, name: str) -> None:
     lines = [e.reasons for e in running(workpiece=workpiece).scene(times=K).sent(Log)]
     assert (Reason.of("workpiece_done", workpiece=name), Reason("no_sticker_left")) in lines
-
-
-def test_a_failed_scene_is_told_in_the_words_of_perception() -> None:
-    cell = running().scene(STICKER, status=Status.FAILED, status_text="the model is missing")
-    assert cell.state.problems == (
-        (BlockReason.FAILED_SCENE, Reason.of("perception_failed", detail="the model is missing")),
-    )

@@ -4,7 +4,7 @@
 from dataclasses import replace
 from typing import Any
 
-from sticker_uq.gate import BlockReason, GateSettings, Phase, SceneAnswer
+from sticker_uq.gate import BlockReason, Phase, SceneAnswer
 from sticker_uq.gate.events import (
     AssumptionBroken,
     CancelGoal,
@@ -14,19 +14,14 @@ from sticker_uq.gate.events import (
     Log,
     OpenIntervention,
     RemovalCode,
-    SendGoal,
     Tick,
     WorkpieceChanged,
 )
 from sticker_uq.scene import Reason, Status
 from sticker_uq.testing.scenes import HERE, THERE, observed
-from test.helpers.gate import SETTINGS, STICKER, Cell, K, answer, finish, removing, running, verifying
+from test.helpers.gate import SETTINGS, STICKER, Cell, K, answer, finish, removing, running, set_to
 
 BROKEN = AssumptionBroken(Reason.of("drift", "sharpness", count=9, rate=0.01))
-
-
-def set_to(**changes: Any) -> GateSettings:
-    return GateSettings(**{**SETTINGS.model_dump(), **changes})
 
 
 # --- the clock --------------------------------------------------------------------------------------------------------------
@@ -70,32 +65,6 @@ def test_a_clock_that_goes_back_between_two_ticks_is_told_by_how_much() -> None:
     cell.scene(STICKER)
     assert cell.state.reasons & BlockReason.CLOCK
     assert (Reason.of("clock_back", seconds=4.9),) in [e.reasons for e in cell.sent(Log)]
-
-
-def test_a_clock_that_stands_still_closes_after_the_ticks_of_one_scene_age() -> None:
-    cell = removing()
-    for _ in range(SETTINGS.max_silent_ticks):
-        cell.send(Tick())
-        assert cell.state.open
-    cell.send(Tick())
-    assert cell.state.reasons & BlockReason.STALE_SCENE
-
-
-def test_an_image_of_the_moment_in_which_the_arm_stopped_does_not_count() -> None:
-    cell = verifying()
-    end = cell.now
-    cell.scene(stamp_ns=end)
-    assert cell.state.verification is not None
-    assert cell.state.verification.gone == 0
-    cell.scene()
-    assert cell.state.verification.gone == 1
-
-
-def test_images_of_the_workpiece_before_send_no_goal() -> None:
-    cell = running()
-    cell.send(WorkpieceChanged("laptop-2", cell.now))
-    cell.scene(STICKER, times=3, age=0.4)
-    assert not cell.sent(SendGoal)
 
 
 # --- the assumption ---------------------------------------------------------------------------------------------------------

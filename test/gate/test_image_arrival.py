@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from sticker_uq.testing.scenes import MS, SECOND, SIZE
 from test.helpers.exploration import DETECTORS
 from test.helpers.gate import (
     CANCELLED,
+    LIT,
     SETTINGS,
     STICKER,
     Cell,
@@ -40,85 +40,12 @@ from test.helpers.gate import (
     verifying,
 )
 
-LIT = Exposure(120.0, 0.0, 0.0)
-
-
-def arrives(cell: Cell, age: float = 0.01, **changes: Any) -> Cell:
-    """Let an image arrive that was taken ``age`` seconds ago and follows the one before."""
-    stamp = cell.now - round(age * SECOND)
-    values = {"image_size": SIZE, "exposure": LIT, "previous_stamp_ns": stamp - 50 * MS, **changes}
-    cell.send(
-        ImageArrived(ImageCheck(values.pop("stamp_ns", stamp), values.pop("frame_id", "camera"), **values))
-    )
-    return cell
-
-
-IMPLAUSIBLE: dict[str, tuple[Callable[[Cell], dict[str, Any]], BlockReason, str]] = {
-    "unusable": (
-        lambda _: {"problem": "image data is empty"},
-        BlockReason.FAILED_SCENE,
-        "image_unusable",
-    ),
-    "black": (
-        lambda _: {"exposure": Exposure(2.0, 1.0, 0.0)},
-        BlockReason.EXPOSURE,
-        "below_limit",
-    ),
-    "overexposed": (
-        lambda _: {"exposure": Exposure(250.0, 0.0, 0.9)},
-        BlockReason.EXPOSURE,
-        "above_limit",
-    ),
-    "brightness unknown": (lambda _: {"exposure": None}, BlockReason.EXPOSURE, "not_measured"),
-    "frozen": (lambda _: {"repeats": SETTINGS.frozen_images}, BlockReason.FROZEN_IMAGE, "image_repeats"),
-    "stamp is zero": (lambda _: {"stamp_ns": 0}, BlockReason.STAMP_ORDER, "stamp_invalid"),
-    "stamp stands still": (
-        lambda cell: {"previous_stamp_ns": cell.now - 10 * MS},
-        BlockReason.STAMP_ORDER,
-        "stamp_unchanged",
-    ),
-    "stamps go back": (
-        lambda cell: {"previous_stamp_ns": cell.now + 10 * MS},
-        BlockReason.STAMP_ORDER,
-        "stamp_backwards",
-    ),
-    "in the future": (lambda _: {"age": -0.06}, BlockReason.CLOCK, "stamp_in_future"),
-    "old": (lambda _: {"age": 1.0}, BlockReason.STALE_SCENE, "image_late"),
-    "other size": (
-        lambda _: {"image_size": (320, 240)},
-        BlockReason.SOURCE_CHANGED,
-        "image_source_changed",
-    ),
-    "of two cameras": (
-        lambda _: {"image_publishers": ("/camera", "/usb_cam")},
-        BlockReason.SECOND_IMAGE_PUBLISHER,
-        "image_publishers",
-    ),
-    "of nobody knows whom": (
-        lambda _: {"image_publishers": ()},
-        BlockReason.SECOND_IMAGE_PUBLISHER,
-        "image_publishers_unknown",
-    ),
-    "other frame": (lambda _: {"frame_id": "lid"}, BlockReason.SOURCE_CHANGED, "image_source_changed"),
-}
-
-
-@pytest.mark.parametrize("name", IMPLAUSIBLE)
-@pytest.mark.parametrize("make", [permitted, removing])
-def test_an_implausible_image_closes_at_once_and_stops_the_arm(make: Make, name: str) -> None:
-    changes, reason, code = IMPLAUSIBLE[name]
-    cell = make()
-    arrives(cell, **changes(cell))
-    assert cell.state.reasons & reason, cell.details
-    assert code in cell.details
-    assert cell.sent(CancelGoal) == [CancelGoal(1)]
-
 
 @pytest.mark.parametrize("make", [permitted, removing, verifying, asking])
 def test_a_plausible_image_changes_nothing(make: Make) -> None:
     cell = make()
     before = cell.state
-    arrives(cell)
+    cell.image()
     for name in ("problems", "counts_after_ns", "phase", "reasons", "permit", "scene", "silent_ticks"):
         assert getattr(cell.state, name) == getattr(before, name), name
 
@@ -134,12 +61,12 @@ def test_a_plausible_image_changes_nothing(make: Make) -> None:
     ],
 )
 def test_at_the_limits_an_image_is_believed(name: str, changes: dict[str, Any]) -> None:
-    assert arrives(removing(), **changes).state.open, name
+    assert removing().image(**changes).state.open, name
 
 
 def test_scenes_of_images_from_before_it_are_no_evidence() -> None:
     """The detector may still be busy with a good image of the time before."""
-    cell = arrives(running().scene(STICKER), exposure=Exposure(2.0, 1.0, 0.0))
+    cell = running().scene(STICKER).image(exposure=Exposure(2.0, 1.0, 0.0))
     assert cell.phase is Phase.BLOCKED
     refused = cell.now
     for late in range(1, K + 3):
@@ -154,23 +81,13 @@ def test_scenes_of_images_from_before_it_are_no_evidence() -> None:
 
 def test_after_a_clock_that_went_back_scenes_count_from_its_new_time() -> None:
     cell = running()
-    arrives(cell, problem="encoding 'rgb16'")
+    cell.image(problem="encoding 'rgb16'")
     cell.wait(-1000.0).scene(STICKER, times=K + 1)
     assert cell.sent(SendGoal)
 
 
-def test_it_stays_closed_until_a_good_scene_has_come() -> None:
-    cell = arrives(removing(), problem="image data is empty")
-    finish(cell)
-    for _ in range(3):
-        arrives(cell.wait(0.1))
-        assert cell.state.reasons & BlockReason.FAILED_SCENE
-    cell.scene(STICKER)
-    assert not cell.state.reasons & BlockReason.FAILED_SCENE
-
-
 def test_without_a_scene_no_size_is_known_to_have_changed() -> None:
-    cell = arrives(running(), image_size=(320, 240), frame_id="lid")
+    cell = running().image(image_size=(320, 240), frame_id="lid")
     assert cell.state.reasons == BlockReason.NO_SCENE
     assert not cell.state.problems
 
@@ -178,20 +95,12 @@ def test_without_a_scene_no_size_is_known_to_have_changed() -> None:
 def test_a_camera_without_noise_may_repeat_its_images() -> None:
     settings = GateSettings(**{**SETTINGS.model_dump(), "frozen_images": 0})
     cell = running(settings).scene(STICKER, times=K)
-    assert arrives(cell, repeats=100).state.open
-
-
-def test_an_image_at_time_zero_is_out_of_order_and_not_old() -> None:
-    cell = arrives(removing(), stamp_ns=0, previous_stamp_ns=0)
-    assert [reason for reason, _ in cell.state.problems] == [BlockReason.STAMP_ORDER]
-    cell = running().scene(STICKER, stamp_ns=0)
-    assert "stamp_invalid" in cell.details
-    assert "stamp_since_start" not in cell.details
+    assert cell.image(repeats=100).state.open
 
 
 def test_an_image_from_elsewhere_is_asked_nothing_more() -> None:
     """It may not have been decoded yet: nobody knows how bright it is."""
-    cell = arrives(removing(), image_size=(6000, 4000), exposure=None)
+    cell = removing().image(image_size=(6000, 4000), exposure=None)
     assert [reason for reason, _ in cell.state.problems] == [BlockReason.SOURCE_CHANGED]
 
 
@@ -212,18 +121,18 @@ def test_while_two_publish_nothing_is_permitted_and_no_laptop_is_done(
 ) -> None:
     """Whatever the two show, in whatever order and at whatever rate, and whichever of check and scene comes first."""
     cell = make()
-    arrives(cell, image_publishers=found)
+    cell.image(image_publishers=found)
     assert not cell.state.open
     before = len(cell.effects)
     for shown, pause, check_first in images:
         cell.wait(pause)
         if check_first:
-            arrives(cell, image_publishers=found)
+            cell.image(image_publishers=found)
         cell.scene(*SHOWN[shown], image_publishers=found)
         assert cell.state.reasons & BlockReason.SECOND_IMAGE_PUBLISHER
         assert all(name in texts_of(cell.state.details) for name in found)
         if not check_first:
-            arrives(cell, image_publishers=found)
+            cell.image(image_publishers=found)
     assert not any(isinstance(effect, SendGoal | DeclareDone) for effect in cell.effects[before:])
     assert cell.state.verification is None or not cell.state.verification.gone
 
@@ -231,24 +140,15 @@ def test_while_two_publish_nothing_is_permitted_and_no_laptop_is_done(
 def test_when_one_of_two_cameras_has_gone_the_gate_counts_the_other_ones_scenes_anew() -> None:
     """One camera after the other is a driver that was restarted: nothing latches."""
     cell = running().scene(STICKER, times=K - 1)
-    arrives(cell, image_publishers=(CAMERA, OTHER))
+    cell.image(image_publishers=(CAMERA, OTHER))
     under_way = cell.now - 15 * MS
     for late in range(1, K + 2):
         cell.scene(STICKER, stamp_ns=under_way + late, image_publishers=(CAMERA,))
         assert cell.state.streak.count == 0
     for _ in range(K):
         assert not cell.sent(SendGoal)
-        arrives(cell.wait(0.1), image_publishers=(OTHER,)).scene(STICKER, image_publishers=(OTHER,))
+        cell.wait(0.1).image(image_publishers=(OTHER,)).scene(STICKER, image_publishers=(OTHER,))
     assert cell.phase is Phase.PERMITTED
-
-
-def test_a_scene_under_way_does_not_hide_that_two_publish_now() -> None:
-    cell = running().scene(STICKER)
-    arrives(cell, image_publishers=(CAMERA, OTHER))
-    cell.scene(STICKER, image_publishers=(CAMERA, OTHER))
-    assert cell.state.problem == BlockReason.SECOND_IMAGE_PUBLISHER
-    arrives(cell, image_publishers=(CAMERA,))
-    assert cell.state.problem == BlockReason.SECOND_IMAGE_PUBLISHER, "only a scene opens"
 
 
 def test_two_cameras_are_named_whatever_else_is_wrong() -> None:
@@ -257,20 +157,10 @@ def test_two_cameras_are_named_whatever_else_is_wrong() -> None:
         {"image_size": (320, 240)},
         {"exposure": Exposure(2.0, 1.0, 0.0)},
     ):
-        cell = arrives(removing(), image_publishers=(CAMERA, OTHER), **changes)
+        cell = removing().image(image_publishers=(CAMERA, OTHER), **changes)
         assert "image_publishers" in cell.details, changes
     cell = removing().scene(STICKER, status=Status.FAILED, image_publishers=(CAMERA, OTHER))
     assert "image_publishers" in cell.details
-
-
-def test_images_of_two_cameras_are_named_before_the_first_scene() -> None:
-    cell = arrives(running(), image_publishers=(CAMERA, OTHER))
-    assert cell.state.reasons == BlockReason.NO_SCENE | BlockReason.SECOND_IMAGE_PUBLISHER
-
-
-def test_an_image_that_no_node_published_needs_no_publisher() -> None:
-    """A recording that is replayed."""
-    assert running().scene(STICKER, times=K, image_publishers=None).sent(SendGoal)
 
 
 def test_scenes_of_two_detectors_open_nothing_and_those_under_way_do_not_count() -> None:
@@ -304,19 +194,6 @@ def test_an_image_that_is_too_old_tells_by_how_much_its_stamp_is_behind_the_cloc
     stamp_ns: int, now_ns: int, reason: Reason
 ) -> None:
     assert lateness(stamp_ns, now_ns) == reason
-
-
-def test_a_camera_clock_that_is_behind_is_named_by_images_and_by_scenes() -> None:
-    cell = arrives(running(), age=5.0)
-    late = Reason.of("image_late", seconds=5.0)
-    assert (cell.state.reasons & BlockReason.STALE_SCENE, late in cell.state.details) == (
-        BlockReason.STALE_SCENE,
-        True,
-    )
-    cell = running().scene(STICKER, age=5.0)
-    assert cell.state.reasons & BlockReason.STALE_SCENE
-    assert late in cell.state.details
-    assert "the image timestamp is 5 s behind the clock" in texts_of(cell.state.details)
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 5.0), st.floats(0.0, 0.8)), min_size=1, max_size=6))

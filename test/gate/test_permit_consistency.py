@@ -353,11 +353,6 @@ def test_a_verdict_without_reasons_contradicts_without_details() -> None:
     assert said.contradiction == (Reason("object_not_removable"),)
 
 
-def test_a_restricted_scene_is_no_doubt_about_it() -> None:
-    cell = permitted().scene(SLIGHTLY_UNSURE, status=Status.DEGRADED, status_text="no DiL")
-    assert cell.state.open
-
-
 def test_a_doubt_about_the_scene_does_not_count_once_the_arm_works() -> None:
     assert removing().scene(SLIGHTLY_UNSURE, dil=0.99).state.open
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a scene cannot truthfully be closes the gate, each for a reason of its own; and the clock is not believed blindly."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from pydantic import ValidationError
 from sticker_uq.gate import (
     Answer,
     BlockReason,
-    GateSettings,
     OperatorAnswer,
     Phase,
     SceneAnswer,
@@ -29,12 +27,11 @@ from sticker_uq.gate.events import (
     RemovalVerified,
     SceneReceived,
     SendGoal,
-    Tick,
 )
 from sticker_uq.gate.plausibility import may_be_removed
 from sticker_uq.gate.state import NOT_CALIBRATED
 from sticker_uq.geometry import Camera, CellGeometry, Plane, ScenePoses, Transform, locate
-from sticker_uq.scene import Exposure, InvalidInput, ObjectVerdict, Outcome, Reason, Status, Verdict
+from sticker_uq.scene import Exposure, ObjectVerdict, Reason, Status, Verdict
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, assessment, observed
 from test.helpers.gate import (
     SETTINGS,
@@ -46,17 +43,13 @@ from test.helpers.gate import (
     asking,
     codes,
     finish,
-    permitted,
     removing,
     running,
+    set_to,
     verifying,
 )
 
 SAME = {"image_digest": "f" * 32}
-
-
-def set_to(**changes: Any) -> GateSettings:
-    return GateSettings(**{**SETTINGS.model_dump(), **changes})
 
 
 def stays_closed(cell: Cell, reason: BlockReason) -> None:
@@ -116,35 +109,9 @@ def test_a_simulated_camera_without_noise_can_be_told() -> None:
         set_to(frozen_images=1)
 
 
-def test_a_scene_that_does_not_tell_its_image_is_implausible() -> None:
-    stays_closed(running().scene(STICKER, times=K, image_digest=""), BlockReason.IMPLAUSIBLE_SCENE)
-
-
 # --- exposure ---------------------------------------------------------------------------------------------------------------
 
 NAN = float("nan")
-DAZZLED = {
-    "black": (Exposure(9.0, 0.5, 0.0), Reason("below_limit", "mean_level", 9.0, 10.0)),
-    "white": (Exposure(246.0, 0.0, 0.4), Reason("above_limit", "mean_level", 246.0, 245.0)),
-    "mostly dark": (Exposure(30.0, 0.91, 0.0), Reason("above_limit", "dark_share", 0.91, 0.9)),
-    "glare": (Exposure(150.0, 0.0, 0.51), Reason("above_limit", "saturated_share", 0.51, 0.5)),
-    "not measured": (None, Reason("not_measured", "mean_level")),
-    "level is NaN": (Exposure(NAN, 0.0, 0.0), Reason("not_measured", "mean_level", limit=10.0)),
-    "dark share is NaN": (Exposure(90.0, NAN, 0.0), Reason("not_measured", "dark_share", limit=0.9)),
-    "saturated share is NaN": (
-        Exposure(90.0, 0.0, NAN),
-        Reason("not_measured", "saturated_share", limit=0.5),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DAZZLED)
-@pytest.mark.parametrize("make", [running, removing])
-def test_a_picture_that_shows_nothing_closes(make: Callable[[], Cell], name: str) -> None:
-    exposure, reason = DAZZLED[name]
-    cell = make().scene(STICKER, times=K, exposure=exposure)
-    stays_closed(cell, BlockReason.EXPOSURE)
-    assert repr(reason) in map(repr, cell.state.details), "a NaN equals no other"
 
 
 @pytest.mark.parametrize("exposure", [Exposure(10.0, 0.9, 0.5), Exposure(245.0, 0.0, 0.0)])
@@ -175,19 +142,6 @@ def test_every_thing_that_is_wrong_is_told_at_once() -> None:
     assert cell.state.reasons & expected == expected
     source = Reason.of("image_source_changed", before="'camera' 640 x 480 px", after="'x' 640 x 480 px")
     assert {Reason("stamp_invalid"), source, Reason("weights_changed")} <= {*cell.state.details}
-
-
-def test_what_has_changed_is_named() -> None:
-    cell = running().scene(STICKER).scene(STICKER, settings_hash="x", model_hash="y")
-    assert cell.details == ["weights_changed", "settings_changed"]
-
-
-def test_two_cameras_on_one_topic_open_nothing() -> None:
-    cell = running()
-    for _ in range(10):
-        cell.scene(STICKER).scene(STICKER, frame_id="other")
-    stays_closed(cell, BlockReason.SOURCE_CHANGED)
-    assert cell.goal == 0
 
 
 def test_answers_about_places_do_not_outlive_the_camera_they_were_seen_with() -> None:
@@ -232,33 +186,9 @@ def test_an_answer_about_the_picture_of_another_camera_is_refused() -> None:
 # --- the clock --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_clock_that_leaps_ahead_stops_the_arm_in_the_same_step() -> None:
-    cell = removing().tick().leap(SETTINGS.max_clock_jump_s).tick()
-    stays_closed(cell, BlockReason.CLOCK)
-    assert cell.sent(CancelGoal) == [CancelGoal(1)]
-    assert Reason.of("clock_ahead", seconds=0.2) in cell.state.details
-    finish(cell).tick()
-    assert cell.phase is Phase.BLOCKED
-    assert cell.state.reasons == BlockReason.NO_SCENE
-
-
 def test_a_clock_that_is_corrected_a_little_is_no_jump() -> None:
     cell = removing().tick().leap(SETTINGS.max_clock_jump_s - 0.01).tick()
     assert cell.state.open
-
-
-def test_without_a_steady_clock_a_leap_is_still_no_permit() -> None:
-    cell = removing().leap(100.0)
-    cell.send(Tick())
-    stays_closed(cell, BlockReason.STALE_SCENE)
-
-
-def test_a_clock_that_runs_too_slowly_is_a_jump_back() -> None:
-    cell = removing().tick()
-    cell.steady += SECOND
-    cell.tick()
-    stays_closed(cell, BlockReason.CLOCK)
-    assert Reason.of("clock_back", seconds=1.0) in cell.state.details
 
 
 def test_after_a_leap_all_waiting_goes_on_from_the_new_time() -> None:
@@ -276,46 +206,12 @@ def test_after_a_leap_all_waiting_goes_on_from_the_new_time() -> None:
     assert cell.state.verification is not None
 
 
-def test_images_from_before_a_leap_do_not_count_for_the_new_workpiece() -> None:
-    cell = running().tick().leap(100.0).tick()
-    assert cell.state.workpiece_ns == cell.now - SECOND // 10 - SECOND // 10
-    assert cell.state.counts_after_ns == cell.state.workpiece_ns
-
-
 def test_after_a_jump_scenes_are_counted_anew() -> None:
     for seconds in (100.0, -5.0):
         cell = running().tick().scene(STICKER, times=K - 1)
         cell.leap(seconds).tick().scene(STICKER, times=K - 1)
         assert not cell.state.open
         assert cell.scene(STICKER).phase is Phase.PERMITTED
-
-
-# --- settings ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("make", [permitted, removing])
-def test_no_setting_of_the_gate_changes_while_a_permit_is_out(make: Callable[[], Cell]) -> None:
-    cell = make()
-    for name in ("doubt_margin", "frozen_images", "max_scene_age_s", "lease_s"):
-        with pytest.raises(InvalidInput, match="cannot change while permit 1 is out"):
-            cell.core.configure(cell.core.policy, set_to(**{name: 0.5 if name != "frozen_images" else 5}))
-    cell.send(Hold())
-    with pytest.raises(InvalidInput, match="cannot change while permit 1 is out"):
-        cell.core.configure(cell.core.policy, set_to(lease_s=1.0))
-    assert cell.core.settings == SETTINGS
-
-
-def test_a_permit_under_other_settings_than_the_present_ones_is_void() -> None:
-    cell = removing()
-    cell.core._settings = set_to(lease_s=0.5)  # past the lock, as a mistake in the program would
-    cell.tick()
-    assert not cell.state.open
-    assert cell.state.reasons & BlockReason.CONTRADICTED
-
-
-def test_an_observed_object_is_not_needed_to_see_a_dark_picture() -> None:
-    stays_closed(running().scene(times=K, exposure=Exposure(1.0, 1.0, 0.0)), BlockReason.EXPOSURE)
-    stays_closed(running().scene(observed(), times=K, exposure=Exposure(1.0, 1.0, 0.0)), BlockReason.EXPOSURE)
 
 
 # --- poses ------------------------------------------------------------------------------------------------------------------
@@ -403,42 +299,6 @@ def test_an_image_may_be_stamped_ahead_by_exactly_the_skew() -> None:
     cell = running()
     cell.scene(STICKER, stamp_ns=cell.now + SECOND // 10 + round(SETTINGS.max_clock_skew_s * SECOND) + 1)
     stays_closed(cell, BlockReason.CLOCK)
-
-
-def test_stamps_that_stand_still_and_stamps_that_go_back_are_told_apart() -> None:
-    cell = running().scene(STICKER)
-    stamp = cell.now - SECOND // 50
-    assert cell.scene(STICKER, stamp_ns=stamp).state.problems == (
-        (BlockReason.STAMP_ORDER, Reason("stamp_unchanged")),
-    )
-    cell.scene(STICKER, stamp_ns=stamp - SECOND // 10)
-    assert cell.state.problems == ((BlockReason.STAMP_ORDER, Reason.of("stamp_backwards", seconds=0.1)),)
-
-
-def test_a_scene_without_its_pixels_is_not_called_frozen() -> None:
-    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age_s).scene(STICKER, image_digest="")
-    stays_closed(cell, BlockReason.IMPLAUSIBLE_SCENE)
-    assert not cell.state.reasons & BlockReason.FROZEN_IMAGE
-
-
-def test_only_what_has_changed_is_named() -> None:
-    cell = running().scene(STICKER).scene(STICKER, settings_hash="x")
-    assert cell.state.problems == ((BlockReason.MODEL_CHANGED, Reason("settings_changed")),)
-
-
-def test_a_refusal_of_the_policy_is_told() -> None:
-    cell = permitted()
-    scene, decision = cell.state.scene, cell.state.decision
-    assert scene is not None
-    assert decision is not None
-    refusal = Reason.of("policy_other_weights", expected="a", found="b")
-    refused = replace(decision, outcome=Outcome.BLOCKED, reasons=(refusal,))
-    newer = replace(scene, stamp_ns=scene.stamp_ns + 1, image_digest="a" * 32)
-    cell.send(SceneReceived(refused, newer))
-    assert cell.state.problems == ((BlockReason.ASSUMPTION, refusal),)
-    unjudged = replace(refused, reasons=())
-    cell.send(SceneReceived(unjudged, replace(newer, stamp_ns=newer.stamp_ns + 1, usable=False)))
-    assert cell.state.problems == ((BlockReason.FAILED_SCENE, Reason("scene_not_judged")),)
 
 
 @pytest.mark.parametrize("box", [(9.0, 9.0, 9.0, 20.0), (9.0, 9.0, 20.0, NAN)])

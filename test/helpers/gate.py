@@ -25,6 +25,7 @@ from sticker_uq.gate.events import (
     Event,
     Fault,
     GoalAccepted,
+    ImageArrived,
     Log,
     PublishDecision,
     RemovalCode,
@@ -34,8 +35,8 @@ from sticker_uq.gate.events import (
     Tick,
     WorkpieceChanged,
 )
-from sticker_uq.scene import ObjectClass, ObservedObject, Reason, SceneAssessment
-from sticker_uq.testing.scenes import SECOND, START, assessment, observed
+from sticker_uq.scene import Exposure, ImageCheck, ObjectClass, ObservedObject, Reason, SceneAssessment
+from sticker_uq.testing.scenes import MS, SECOND, SIZE, START, assessment, observed
 from test.helpers.witness import POLICY, SETTINGS, K, Witness
 
 STICKER = observed()
@@ -44,11 +45,17 @@ SLIGHTLY_UNSURE = observed(shannon_entropy=1.2)
 LOGO = observed(label=ObjectClass.LOGO)
 NEARBY = observed((105.0, 103.0, 185.0, 163.0))
 CANCELLED = RemovalCode.OPERATOR_ABORT
+LIT = Exposure(120.0, 0.0, 0.0)
 
 
 def codes(reasons: Iterable[Reason]) -> list[str]:
     """The codes of ``reasons``."""
     return [reason.code for reason in reasons]
+
+
+def set_to(**changes: Any) -> GateSettings:
+    """The settings of the tests but for ``changes``."""
+    return GateSettings(**{**SETTINGS.model_dump(), **changes})
 
 
 Make = Callable[[], "Cell"]
@@ -138,6 +145,14 @@ class Cell:
         self.witness.see(before, event, self.now, self.state, effects, self.core.settings)
         self.last = effects
         return effects
+
+    def image(self, age: float = 0.01, **changes: Any) -> Cell:
+        """Let an image arrive that was taken ``age`` seconds ago and follows the one before."""
+        stamp = self.now - round(age * SECOND)
+        values = {"image_size": SIZE, "exposure": LIT, "previous_stamp_ns": stamp - 50 * MS, **changes}
+        check = ImageCheck(values.pop("stamp_ns", stamp), values.pop("frame_id", "camera"), **values)
+        self.send(ImageArrived(check))
+        return self
 
     def sent(self, kind: type) -> list[Any]:
         """All effects of this kind so far."""

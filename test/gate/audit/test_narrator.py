@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -146,35 +145,6 @@ def test_hold_release_reset_and_faults_are_told() -> None:
     assert [k for k in story.kinds() if k != "gate"] == ["hold", "release", "fault", "reset"]
     assert story.only("fault") == {"reasons": []}
     assert story.only("reset")["accepted"] is True
-
-
-@pytest.mark.parametrize("start", [removing, asking, running])
-def test_an_impediment_closes_at_once_and_nothing_opens_before_it_ends(start: Callable[[], Cell]) -> None:
-    cell = start()
-    cell.send(Impediment(BlockReason.AUDIT, FULL))
-    assert not cell.state.open
-    assert cell.state.reasons & BlockReason.AUDIT
-    assert FULL in cell.state.details
-    cell.scene(observed(), times=K + 2)
-    assert not cell.state.open
-    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, OTHER))
-    cell.send(Impediment(BlockReason.AUDIT, None))
-    assert (
-        cell.state.reasons & (BlockReason.AUDIT | BlockReason.SECOND_GATE_PUBLISHER)
-        == BlockReason.SECOND_GATE_PUBLISHER
-    )
-    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, None))
-    assert not cell.state.reasons & (BlockReason.AUDIT | BlockReason.SECOND_GATE_PUBLISHER)
-
-
-def test_a_stop_for_an_impediment_is_no_failed_attempt() -> None:
-    cell = removing()
-    cell.send(Impediment(BlockReason.AUDIT, FULL))
-    cell.send(RemovalFinished(cell.goal, RemovalCode.PERMIT_REVOKED))
-    assert cell.state.attempts == ()
-    cell.send(Impediment(BlockReason.AUDIT, None))
-    cell.scene(observed(), times=K)
-    assert cell.state.open
 
 
 def test_nothing_is_told_when_nothing_happens() -> None:

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Phase, SceneAnswer
+from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.gate.box_overlap import same_place
 from sticker_uq.gate.events import AnswerGiven, DeclareDone
 from sticker_uq.gate.operator.answers import contradiction, unmentioned
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE
-from test.helpers.gate import UNSURE, K, answer, asking, codes, running
+from test.helpers.gate import UNSURE, K, running
 
 NEAR_HERE = (104.0, 102.0, 184.0, 162.0)
 REMOVE, KEEP, NOT_THERE, MISSED = Answer.REMOVE, Answer.KEEP, Answer.NOT_THERE, Answer.MISSED
@@ -51,19 +51,6 @@ def test_what_excludes_what(answers, scene, code):
     found = contradiction(answers, scene)
     assert (found and found.code) == code
     assert found is None or found.box in [given.box for given in answers]
-
-
-def test_a_contradiction_is_refused_and_the_question_stays_open():
-    cell = asking()
-    before = cell.state
-    assert not answer(
-        cell, OperatorAnswer(REMOVE, HERE), OperatorAnswer(MISSED, ELSEWHERE), scene=SceneAnswer.CLEAN
-    )
-    assert codes(cell.reply().reasons) == ["scene_answer_with_removal"]
-    assert cell.state == before
-    assert not answer(cell, OperatorAnswer(REMOVE, HERE), OperatorAnswer(NOT_THERE, NEAR_HERE))
-    assert codes(cell.reply().reasons) == ["answers_differ"]
-    assert cell.phase is Phase.INTERVENTION
 
 
 def test_a_removal_that_is_answered_later_ends_that_no_sticker_is_left():

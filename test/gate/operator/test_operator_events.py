@@ -7,20 +7,17 @@ from typing import Any
 import pytest
 
 from sticker_uq.gate import Answer, BlockReason, GateController, OperatorAnswer, Phase, Policy, SceneAnswer
-from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.events import (
     Activated,
     AnswerGiven,
     CloseIntervention,
     Deactivated,
     DeclareDone,
-    Fault,
     GoalAccepted,
     Hold,
     OpenIntervention,
     Release,
     RemovalVerified,
-    Reset,
     SendGoal,
     WorkpieceChanged,
 )
@@ -228,16 +225,6 @@ def test_scenes_that_never_agree_become_a_question() -> None:
     assert "scenes_disagree" in codes(request.reasons)
 
 
-def test_a_hold_closes_until_it_is_released() -> None:
-    cell = running()
-    cell.send(Hold())
-    cell.scene(STICKER, times=5)
-    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.HELD)
-    cell.send(Release())
-    cell.scene(STICKER, times=K)
-    assert cell.phase is Phase.PERMITTED
-
-
 def test_a_clean_workpiece_is_declared_once_and_left_alone() -> None:
     cell = running().scene(times=K - 1)
     assert cell.state.reasons == BlockReason.INCONSISTENT | BlockReason.NOTHING_TO_REMOVE
@@ -261,13 +248,6 @@ def test_another_workpiece_begins_anew() -> None:
     cell.send(WorkpieceChanged("laptop-2", cell.now))
     cell.scene(UNSURE, times=K + 1)
     assert cell.phase is Phase.INTERVENTION
-
-
-def test_the_same_workpiece_said_again_changes_nothing() -> None:
-    cell = asking()
-    before = cell.state
-    cell.send(WorkpieceChanged("laptop-1", cell.now))
-    assert cell.state == before
 
 
 def test_without_names_a_clean_lid_is_declared_each_time_something_new_came() -> None:
@@ -324,22 +304,6 @@ def test_to_look_again_is_not_to_have_looked_over_the_whole_picture() -> None:
     assert not cell.state.memory.scene_checked, "only one object was in question"
 
 
-@pytest.mark.parametrize(
-    ("box", "accepted"),
-    [
-        ((0.0, 0.0, 640.0, 480.0), True),
-        ((-1.0, 0.0, 640.0, 480.0), False),
-        ((0.0, -1.0, 640.0, 480.0), False),
-        ((0.0, 0.0, 641.0, 480.0), False),
-        ((0.0, 0.0, 640.0, 481.0), False),
-    ],
-)
-def test_a_drawn_box_may_reach_to_the_edges_of_the_image(box: Box, accepted: bool) -> None:
-    cell = asking()
-    given = (OperatorAnswer(Answer.KEEP, HERE), OperatorAnswer(Answer.MISSED, box))
-    assert answer(cell, *given) is accepted
-
-
 def test_only_a_hold_can_be_released() -> None:
     cell = running(workpiece="").scene(UNSURE, times=K)
     cell.send(Release())
@@ -349,13 +313,6 @@ def test_only_a_hold_can_be_released() -> None:
     cell.send(Hold())
     cell.send(Release())
     assert cell.state.memory.approvals, "the cell says which workpiece it holds: it is still the same"
-
-
-def test_a_reset_says_what_it_did() -> None:
-    cell = running()
-    cell.send(Fault())
-    cell.send(Reset())
-    assert codes(cell.reply().reasons) == ["fault_reset"]
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(-SECOND, -SECOND), (0, 0), (SECOND, 0)])
