@@ -39,6 +39,7 @@ setup(
     maintainer_email="sticker-uq@users.noreply.github.com",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
     package_data={
+        NAME: ["words_*.json"],
         f"{NAME}.console": ["page/*"],
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation.reporting": ["templates/*"],

@@ -55,7 +55,6 @@ class Mailbox(Generic[T]):
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` of the mailbox was called."""
         with self._condition:
             return self._closed
 
@@ -65,6 +64,5 @@ class Mailbox(Generic[T]):
             return self._dropped.total()
 
     def dropped_of(self, sender: str) -> int:
-        """Items of ``sender`` that were replaced in the mailbox before they were taken."""
         with self._condition:
             return self._dropped[sender]

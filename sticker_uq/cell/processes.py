@@ -153,7 +153,6 @@ class ProcessSpec:
     rights: str = ""
 
     def log_arguments(self) -> list[str]:
-        """The ROS arguments that set the log level of a cell's process, but not that of the middleware at debug."""
         logger = ".".join(part for part in [*self.namespace.split("/"), self.name] if part)
         levels = [f"{name}:={self.log_level}" for name in (logger, PACKAGE)]
         return [argument for level in levels for argument in ("--log-level", level)]
@@ -183,7 +182,6 @@ class ProcessSpec:
         return arguments
 
     def command(self, own_parameters: Path | None) -> list[str]:
-        """The command line that runs a cell's node with the current Python interpreter."""
         return [
             sys.executable,
             "-m",
@@ -221,7 +219,6 @@ def check_parameter_file(path: Path, own: Collection[str] = ()) -> None:
 
 
 def absolute_namespace(namespace: str) -> str:
-    """A cell's ``namespace`` with exactly one leading slash and none at the end."""
     return "/" + namespace.strip("/")
 
 
@@ -276,7 +273,6 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
 
 
 def detector_process(options: CellOptions) -> ProcessSpec:
-    """The process of the detector alone; raises as :func:`cell_processes`."""
     return _detector_process(options, _bundle(options))
 
 

@@ -25,7 +25,7 @@ _FILE_BYTES = 16_000_000
 _DISK_S = 5.0
 
 
-class Release(NamedTuple):
+class ActiveBundle(NamedTuple):
     """A bundle that was active or is: where it lies, and the SHA-256 of its manifest."""
 
     folder: Path
@@ -38,22 +38,21 @@ class History(NamedTuple):
     """
 
     entries: tuple[Entry, ...]
-    standing: tuple[Release, ...]
+    standing: tuple[ActiveBundle, ...]
     findings: tuple[str, ...]
 
 
-def promote(cell: Path, candidate: Bundle, person: str = "", reason: str = "") -> Release:
+def promote(cell: Path, candidate: Bundle, person: str = "", reason: str = "") -> ActiveBundle:
     """Make ``candidate`` the active bundle of ``cell``, a folder that is made when it is missing; returns what was made active.
 
     Raises :class:`InvalidInput` when it is active already, ``active`` is no link, or the log is damaged or in use; OSError when
     the disk refuses. Nothing has changed then.
     """
     check_output_folder(cell, f"--cell {cell}")
-    return _change(cell, PROMOTE, Release(candidate.folder, candidate.hash), person, reason)
+    return _change(cell, PROMOTE, ActiveBundle(candidate.folder, candidate.hash), person, reason)
 
 
-def previous(cell: Path) -> Release:
-    """The bundle that was active before the present one. :class:`InvalidInput` for none, or a log that does not hold."""
+def previous(cell: Path) -> ActiveBundle:
     found = history(cell)
     if found.findings:
         raise InvalidInput(
@@ -66,7 +65,7 @@ def previous(cell: Path) -> Release:
     return found.standing[-2]
 
 
-def rollback(cell: Path, bundle: Bundle, person: str = "", reason: str = "") -> Release:
+def rollback(cell: Path, bundle: Bundle, person: str = "", reason: str = "") -> ActiveBundle:
     """Make ``bundle`` active again, the one that :func:`previous` names; returns it.
 
     Raises :class:`InvalidInput` when it is not the bundle that was active then, and as :func:`previous` and :func:`promote` do.
@@ -80,7 +79,6 @@ def rollback(cell: Path, bundle: Bundle, person: str = "", reason: str = "") -> 
 
 
 def history(cell: Path) -> History:
-    """The log of the bundles promoted and rolled back in ``cell``, checked; raises :class:`InvalidInput` when there is none."""
     if not (cell / LOG).is_dir():
         raise InvalidInput(f"{cell}: no log of releases; `sticker-uq bundle promote` begins one")
     findings = [str(finding) for finding in verify(cell / LOG).findings]
@@ -92,10 +90,9 @@ def history(cell: Path) -> History:
     return History(found, standing, tuple(findings))
 
 
-def _standing(told: Iterable[Entry]) -> tuple[Release, ...]:
-    """The releases that were promoted and not rolled back, oldest first."""
-    standing: list[Release] = []
-    before: list[Release] = []
+def _standing(told: Iterable[Entry]) -> tuple[ActiveBundle, ...]:
+    standing: list[ActiveBundle] = []
+    before: list[ActiveBundle] = []
     for entry in told:
         if entry.kind == FAILED:  # the change before it did not happen
             standing = before
@@ -106,20 +103,20 @@ def _standing(told: Iterable[Entry]) -> tuple[Release, ...]:
             # what the link did not lead to then was never active, or not any more
             standing = [
                 *standing[: max(kept, default=0)],
-                Release(Path(entry.data["to"]), entry.data["to_hash"]),
+                ActiveBundle(Path(entry.data["to"]), entry.data["to_hash"]),
             ]
         elif entry.kind == ROLLBACK:
             standing = standing[:-1]
     return tuple(standing)
 
 
-def _change(cell: Path, kind: str, release: Release, person: str, reason: str) -> Release:
+def _change(cell: Path, kind: str, release: ActiveBundle, person: str, reason: str) -> ActiveBundle:
     present = _linked(cell)
     log = AuditLog(cell / LOG, _FILE_BYTES)
     try:
         before = _standing(entries(cell / LOG))[-1:]
         active = before[0].hash if before and before[0].folder == present else ""
-        if kind == PROMOTE and release == Release(present or Path(), active):
+        if kind == PROMOTE and release == ActiveBundle(present or Path(), active):
             raise InvalidInput(f"{release.folder} is the active bundle of {cell} already")
         places = {
             "from": str(present or ""),
@@ -146,7 +143,6 @@ def _write(log: AuditLog, kind: str, told: dict[str, str]) -> None:
 
 
 def _linked(cell: Path) -> Path | None:
-    """Where the link leads; None when there is none. Raises :class:`InvalidInput` when something else has its name."""
     link = cell / ACTIVE
     if not os.path.lexists(link):
         return None
@@ -156,7 +152,6 @@ def _linked(cell: Path) -> Path | None:
 
 
 def _link(cell: Path, folder: Path) -> None:
-    """Let the link lead to ``folder``; a reader finds the one before or this one. Below ``cell`` it is relative."""
     cell = cell.resolve()
     target = folder.relative_to(cell) if folder.is_relative_to(cell) else folder
     new = cell / f".{ACTIVE}.new"

@@ -72,7 +72,6 @@ class ProcessGroup:
             _on_stop_signals(self._previous)
 
     def pid(self, name: str) -> int:
-        """The process id of the cell's node ``name``."""
         return self._processes[name].pid
 
     def wait_for_exit(self, timeout: float | None = None) -> tuple[str, int] | None:

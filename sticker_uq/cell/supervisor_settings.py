@@ -127,7 +127,6 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
     )
 
     def part(self, model: type[M]) -> M:
-        """The settings of ``model`` among these parameters."""
         return model(**{name: getattr(self, name) for name in model.model_fields})
 
     def load_policy(self) -> Policy:

@@ -112,7 +112,7 @@ def history(cell: Cell) -> None:
     raise typer.Exit(1 if found.findings else 0)
 
 
-def _tell(release: releases.Release, cell: Path) -> None:
+def _tell(release: releases.ActiveBundle, cell: Path) -> None:
     typer.echo(f"{cell / releases.ACTIVE} leads to {release.folder}, manifest {release.hash[:12]}")
     typer.echo("a cell that runs goes on with the bundle that it was started from: restart it")
 

@@ -159,7 +159,6 @@ class Access:
         return self._operators_file is not None
 
     def session(self, cookie: str) -> Session | None:
-        """The operator's session of a cookie; None when there is none."""
         if not self._token and not self.named:
             return OPEN
         return self._sessions.get(_digest(cookie))
@@ -242,7 +241,6 @@ class Attempts:
         return max(0.0, since + wait_s - self._clock())
 
     def count(self, client: str) -> None:
-        """One more sign-in attempt of ``client``."""
         count, since = self._counted.pop(client, (0, 0.0))
         now = self._clock()
         self._counted[client] = (1 if now - since > _FORGIVEN_S else count + 1, now)

@@ -41,7 +41,6 @@ class Album:
         self._files: OrderedDict[int, bytes] = OrderedDict()
 
     def add(self, stamp_ns: int, image: Any) -> None:
-        """Keep a picture for the operator's page until ``capacity`` newer ones have come."""
         with self._lock:
             self._images[stamp_ns] = image
             while len(self._images) > self._capacity:
@@ -59,18 +58,15 @@ class Album:
             return True
 
     def unpin(self, purpose: str) -> None:
-        """Let go of the operator's page's picture that was kept for ``purpose``."""
         with self._lock:
             self._pinned.pop(purpose, None)
 
     @property
     def newest(self) -> int | None:
-        """Stamp of the newest picture for the operator's page, ns."""
         with self._lock:
             return next(reversed(self._images), None)
 
     def file(self, stamp_ns: int) -> bytes:
-        """The operator's page's picture of ``stamp_ns`` as a file; empty when it is not kept or cannot be encoded."""
         with self._lock:
             if stamp_ns in self._files:
                 return self._files[stamp_ns]
@@ -94,7 +90,6 @@ class Album:
 
 
 def jpeg(pixels: NDArray[np.uint8]) -> bytes:
-    """A picture (H, W, 3) BGR as JPEG for the operator's page."""
     return cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])[1].tobytes()
 
 

@@ -23,6 +23,7 @@ from sticker_uq.console.access import OPEN, Access, Addresses, Session, SignInRe
 from sticker_uq.console.guard import COOKIE, SESSION, Guard, client_of
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.setting_fields import words
+from sticker_uq.messages import PAGE_WORDS
 
 PAGE = Path(__file__).parent / "page"
 HEARTBEAT_S = 1.0
@@ -45,8 +46,6 @@ Text = Annotated[str, AfterValidator(_printable)]
 
 
 class Place(BaseModel):
-    """One place on the operator's page, px of the image."""
-
     model_config = ConfigDict(extra="forbid")
 
     x1: float = Coordinate
@@ -56,8 +55,6 @@ class Place(BaseModel):
 
 
 class BoxAnswer(Place):
-    """What a person answered on the operator's page about one place."""
-
     answer: Literal["remove", "keep", "not_there", "missed"]
 
 
@@ -131,7 +128,6 @@ class Cell(Protocol):
 def make_app(
     state: ConsoleState, cell: Cell, access: Access, addresses: Addresses, cookie: str = "sticker_uq"
 ) -> FastAPI:
-    """The web application of the operator's page. ``cookie``: its name; pages at other ports of the same host get it too."""
     app = FastAPI(
         title="sticker_uq console",
         docs_url=None,
@@ -167,7 +163,9 @@ def make_app(
         return FileResponse(PAGE / "index.html")
 
     @app.get("/static/{name}")
-    def static(name: str) -> FileResponse:
+    def static(name: str) -> Response:
+        if name == "words.json":
+            return JSONResponse(PAGE_WORDS)
         if name not in _STATIC:
             raise HTTPException(404, "there is no such file")
         return FileResponse(PAGE / name)

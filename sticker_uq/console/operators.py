@@ -33,7 +33,6 @@ class HashedSecret(BaseModel):
 
     @classmethod
     def of(cls, secret: str) -> HashedSecret:
-        """The hash of an operator's ``secret`` with a salt of its own."""
         salt = secrets.token_bytes(16)
         return cls(salt=salt.hex(), hash=_scrypt(secret, salt).hex())
 

@@ -39,13 +39,11 @@ def arm_ready(context: StepContext, event: ArmReady) -> None:
 
 
 def arm_lost(context: StepContext, _: ArmLost) -> None:
-    """The arm's server is gone, and with it the end of its goal."""
     permit = context.state.permit
     context.set(arm_ready=False, streak=NO_STREAK, permit=permit and replace(permit, lost=True))
 
 
 def goal_accepted(context: StepContext, event: GoalAccepted) -> None:
-    """The arm starts; a goal that was given up meanwhile is cancelled."""
     permit = _awaited(context, event.goal_id)
     if permit is None or not permit.open:
         context.emit(CancelGoal(event.goal_id))
@@ -54,7 +52,6 @@ def goal_accepted(context: StepContext, event: GoalAccepted) -> None:
 
 
 def goal_rejected(context: StepContext, event: GoalRejected) -> None:
-    """The arm rejected the goal and does not start."""
     permit = _awaited(context, event.goal_id)
     if permit is None:
         return
@@ -115,7 +112,6 @@ def _demand_stop(context: StepContext, reason: Reason) -> None:
 
 
 def _lost_ground(context: StepContext, permit: Permit) -> tuple[BlockReason, tuple[Reason, ...]]:
-    """Why an open permit must end now: the block reasons and their details; none when it may go on."""
     settings = context.settings
     if closing := context.blocking_reasons():
         return closing, tuple(map(Reason, closing.codes))

@@ -21,7 +21,6 @@ SAME_PLACE_IOU = 0.5
 
 
 def as_box(values: FloatArray | tuple[float, ...]) -> Box:
-    """``values`` (4,) as a box of the gate, a tuple of floats; raises :class:`InvalidInput` when there are not four."""
     if len(values) != 4:
         raise InvalidInput(f"a box has 4 coordinates, got {len(values)}")
     x1, y1, x2, y2 = (float(value) for value in values)
@@ -29,12 +28,10 @@ def as_box(values: FloatArray | tuple[float, ...]) -> Box:
 
 
 def is_proper(box: Box) -> bool:
-    """Whether all coordinates of the gate's ``box`` are finite and it has an area."""
     return all(math.isfinite(value) for value in box) and box[2] > box[0] and box[3] > box[1]
 
 
 def area(box: Box) -> float:
-    """Area of a ``box`` in the gate, px^2; 0 when it is not a proper box."""
     return (box[2] - box[0]) * (box[3] - box[1]) if is_proper(box) else 0.0
 
 
@@ -48,7 +45,6 @@ def intersection(first: Box, second: Box) -> float:
 
 
 def iou(first: Box, second: Box) -> float:
-    """Intersection over union of two boxes in the gate, 0..1; 0 when one of them is not a proper box."""
     shared = intersection(first, second)
     return shared / (area(first) + area(second) - shared) if shared > 0.0 else 0.0
 

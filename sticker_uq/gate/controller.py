@@ -12,7 +12,6 @@ from sticker_uq.gate.assumptions.assumption_monitor import (
     AssumptionSettings,
     assumption_monitor_of,
 )
-from sticker_uq.gate.clock_events import jump_since_tick
 from sticker_uq.gate.events import (
     AnswerGiven,
     AssumptionBroken,
@@ -25,12 +24,12 @@ from sticker_uq.gate.events import (
     Tick,
 )
 from sticker_uq.gate.judge import judge
+from sticker_uq.gate.plausibility import range_problem
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_sound
-from sticker_uq.gate.ranges import range_problem
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import NO_STREAK, NOT_CALIBRATED, GateState, SceneFacts
-from sticker_uq.gate.state_machine import step
+from sticker_uq.gate.state_machine import jump_since_tick, step
 from sticker_uq.geometry import CellGeometry, locate_all
 from sticker_uq.scene import (
     METRICS,
@@ -59,22 +58,18 @@ class GateController:
 
     @property
     def state(self) -> GateState:
-        """The state of the gate."""
         return self._state
 
     @property
     def policy(self) -> Policy:
-        """The policy that the gate judges by."""
         return self._policy
 
     @property
     def settings(self) -> GateSettings:
-        """The settings of the gate in force."""
         return self._settings
 
     @property
     def watch(self) -> AssumptionMonitor:
-        """What monitors, for the gate, the assumptions that its policy rests on."""
         return self._watch
 
     def configure(
@@ -136,14 +131,12 @@ class GateController:
         )
 
     def handle(self, event: Event, now_ns: int) -> tuple[Effect, ...]:
-        """Step the gate by any other event."""
         before = self._state
         self._state, effects = step(before, event, now_ns, self._settings)
         alarm = self._let_watch_know(event, before, effects)
         return (*effects, *self._alarmed(alarm, now_ns))
 
     def _judge(self, assessment: SceneAssessment) -> tuple[SceneDecision, Alarm | None]:
-        """The decision about a scene, and the alarm that it raises."""
         state = self._state
         # an image from before the change shows another workpiece, of unknown name
         present = assessment.stamp_ns > state.workpiece_ns

@@ -56,8 +56,6 @@ class Tick(Event):
 
 @dataclass(frozen=True)
 class SceneReceived(Event):
-    """A scene was judged, and its objects were located as far as the calibration of the cell is known."""
-
     decision: SceneDecision
     facts: SceneFacts
     poses: ScenePoses = NO_POSES
@@ -72,8 +70,6 @@ class SceneUnreadable(Event):
 
 @dataclass(frozen=True)
 class ImageArrived(Event):
-    """An image has arrived at the detector, which has not looked at it yet."""
-
     check: ImageCheck
 
 
@@ -91,8 +87,6 @@ class ArmLost(Event):
 
 @dataclass(frozen=True)
 class GoalAccepted(Event):
-    """The arm accepted the goal and starts."""
-
     goal_id: int
 
 
@@ -183,8 +177,6 @@ class Impediment(Event):
 
 @dataclass(frozen=True)
 class AssumptionBroken(Event):
-    """What the policy rests on does not hold any more, and what of it."""
-
     reason: Reason
 
 
@@ -204,30 +196,23 @@ class PublishGate(Effect):
 
     @property
     def open(self) -> bool:
-        """Whether the published gate lets the arm move."""
         return self.target is not None
 
 
 @dataclass(frozen=True)
 class PublishDecision(Effect):
-    """Publish what was decided about a scene, and where its objects lie."""
-
     decision: SceneDecision
     poses: ScenePoses = NO_POSES
 
 
 @dataclass(frozen=True)
 class SendGoal(Effect):
-    """Ask the arm to remove one object."""
-
     goal_id: int
     target: Target
 
 
 @dataclass(frozen=True)
 class CancelGoal(Effect):
-    """Ask the arm to stop."""
-
     goal_id: int
 
 
@@ -246,8 +231,6 @@ class OpenIntervention(Effect):
 
 @dataclass(frozen=True)
 class CloseIntervention(Effect):
-    """The request to the operator is open no longer."""
-
     request_id: str
 
 
@@ -265,8 +248,6 @@ class DeclareDone(Effect):
 
 @dataclass(frozen=True)
 class RemovalVerified(Effect):
-    """The object is gone from the scenes after its removal."""
-
     target: Target
 
 

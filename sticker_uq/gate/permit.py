@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sticker_uq.gate.gate_publishers import GatePublishers
+from sticker_uq.gate.presence import GatePublishers
 
 
 @dataclass(frozen=True)
-class Permit:
+class Lease:
     """An open gate as last received: for one object of one decision, until ``valid_until_ns`` of the node's clock.
 
     ``lease_s``: how long it was valid when it was sent. It is no longer valid after that time on a steady clock either, so
@@ -47,11 +47,11 @@ class PermitWatch:
         self._steady_s = steady_s
         self._received_s = 0.0
         self._changed = threading.Condition()
-        self._permit: Permit | None = None
+        self._permit: Lease | None = None
         self._publishers = GatePublishers()
         self._losses = 0
 
-    def update(self, permit: Permit | None, supervisor: str = "", active: bool = True) -> None:
+    def update(self, permit: Lease | None, supervisor: str = "", active: bool = True) -> None:
         """Take over the newest state of the gate; ``None``: closed. It came from ``supervisor``, ``active`` or
         not.
         """
@@ -74,7 +74,6 @@ class PermitWatch:
 
     @property
     def losses(self) -> int:
-        """How often the arm lost the gate's permit by :meth:`lose`; a motion that began before it must end."""
         with self._changed:
             return self._losses
 
@@ -112,7 +111,6 @@ class PermitWatch:
             return self._refusal(decision_id, object_id)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait ``timeout_s`` seconds, less when the arm's permit or goal changes."""
         with self._changed:
             self._changed.wait(timeout_s)
 

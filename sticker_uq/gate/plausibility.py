@@ -3,22 +3,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from sticker_uq.gate.box_overlap import as_box, is_proper
+from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.policy_schema import POLICY_REFUSALS
 from sticker_uq.gate.policy.rules import at_least, within
+from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
 from sticker_uq.gate.settings import GateSettings, nanoseconds
-from sticker_uq.gate.state import BlockReason, GateState, Picture, SceneFacts
+from sticker_uq.gate.state import BlockReason, GateState, SceneFacts, SeenPixels
 from sticker_uq.geometry import ScenePoses
 from sticker_uq.scene import (
+    METRICS,
     Exposure,
     ImageCheck,
+    Localization,
     ObjectClass,
     ObjectVerdict,
+    ObservedObject,
     Outcome,
     Reason,
+    SceneAssessment,
     SceneDecision,
     Verdict,
 )
@@ -30,7 +37,6 @@ Problem = tuple[BlockReason, Reason]
 
 
 def may_be_removed(verdict: ObjectVerdict) -> bool:
-    """Whether the gate may permit an arm to touch this object: a stable sticker, or one that an operator approved."""
     observed = verdict.object
     sticker = observed.label is ObjectClass.STICKER and not observed.unstable
     return (
@@ -40,7 +46,7 @@ def may_be_removed(verdict: ObjectVerdict) -> bool:
     )
 
 
-def picture_of(facts: SceneFacts, before: Picture | None) -> Picture | None:
+def picture_of(facts: SceneFacts, before: SeenPixels | None) -> SeenPixels | None:
     """The pixels that the gate saw last, once the image of ``facts`` has come after ``before``.
 
     A scene without pixels changes nothing.
@@ -48,7 +54,7 @@ def picture_of(facts: SceneFacts, before: Picture | None) -> Picture | None:
     if not facts.image_digest:
         return before
     if before is None or before.digest != facts.image_digest:
-        return Picture(facts.image_digest, facts.stamp_ns)
+        return SeenPixels(facts.image_digest, facts.stamp_ns)
     return replace(before, count=before.count + 1)
 
 
@@ -56,7 +62,7 @@ def problems_of(
     facts: SceneFacts,
     decision: SceneDecision,
     poses: ScenePoses,
-    picture: Picture | None,
+    picture: SeenPixels | None,
     before: GateState,
     now_ns: int,
     settings: GateSettings,
@@ -175,7 +181,7 @@ def _time(
         yield BlockReason.CLOCK, Reason.of("stamp_in_future", seconds=(stamp_ns - now_ns) / 1e9)
 
 
-def _pixels(facts: SceneFacts, picture: Picture | None, settings: GateSettings) -> Iterator[Problem]:
+def _pixels(facts: SceneFacts, picture: SeenPixels | None, settings: GateSettings) -> Iterator[Problem]:
     if settings.frozen_images and picture is not None and picture.count > 1:
         age_ns = facts.stamp_ns - picture.since_ns
         if picture.count >= settings.frozen_images or age_ns >= nanoseconds(settings.max_scene_age_s):
@@ -234,3 +240,85 @@ def _places(decision: SceneDecision, poses: ScenePoses, settings: GateSettings) 
 def _another_source(before: tuple[str, tuple[int, int]], after: tuple[str, tuple[int, int]]) -> Reason:
     old, new = (f"{frame_id!r} {width} x {height} px" for frame_id, (width, height) in (before, after))
     return Reason.of("image_source_changed", before=old, after=new)
+
+
+_ROUNDING = 1e-3
+"""By so much a share may leave its range through the rounding of sums in float32."""
+_SHARE = (0.0, 1.0)
+_AMOUNT = (0.0, math.inf)
+_GREY_LEVEL = (0.0, 255.0)
+_LOCALIZATION = {
+    "complete_localization": _AMOUNT,
+    "background_localization": _AMOUNT,
+    "dil": _SHARE,
+    "decision_threshold": _SHARE,
+    UNEXPLAINED: _SHARE,
+    NOVELTY: _SHARE,
+    MISSED: _SHARE,
+}
+_EXPOSURE = {
+    "mean_level": _GREY_LEVEL,
+    "dark_share": _SHARE,
+    "saturated_share": _SHARE,
+    "noise": _AMOUNT,
+    "sharpness": _AMOUNT,
+}
+_OBJECT = {
+    "detection_rate": _SHARE,
+    "novelty": _SHARE,
+    **{name: (0.0, metric.highest) for name, metric in METRICS.items()},
+}
+_Value = tuple[str, float, tuple[float, float]]
+
+
+def range_problem(assessment: SceneAssessment, policy: Policy | None = None) -> Reason | None:
+    """The first value of ``assessment`` outside of its range, as a reason of the gate; None when there is none.
+
+    NaN means "not measured" and is none, except for a signal of the scene that ``policy`` limits: a detector that measures it
+    has a number for every image, and without one the limit would be passed over where an object is removed.
+    """
+    for name, value, (low, high) in _values(assessment):
+        if value < low - _ROUNDING or value > high + _ROUNDING or math.isinf(value):
+            return Reason.of("value_out_of_range", name, measured=value, low=low, high=high)
+    localization = assessment.localization
+    if policy is None or localization is None or math.isnan(localization.dil):
+        return None  # without saliency or localization the policy asks anyway
+    missing = (name for name in _limited(policy) if math.isnan(getattr(localization, name)))
+    return next((Reason("not_measured", name) for name in missing), None)
+
+
+def _limited(policy: Policy) -> Iterator[str]:
+    """The signals of a scene that ``policy`` has a limit for; a limit of 1 is none."""
+    for name in (UNEXPLAINED, NOVELTY, MISSED):
+        if getattr(policy, f"max_{name}") < 1.0:
+            yield name
+    if policy.saliency is not None and policy.saliency.signal == UNEXPLAINED:
+        yield UNEXPLAINED
+
+
+def _values(assessment: SceneAssessment) -> Iterator[_Value]:
+    for observed in (*assessment.objects, *assessment.unstable):
+        yield from _of_object(observed)
+    if assessment.localization is not None:
+        yield from _of_localization(assessment.localization)
+    if assessment.exposure is not None:
+        yield from _of_exposure(assessment.exposure)
+
+
+def _of_object(observed: ObservedObject) -> Iterator[_Value]:
+    for probability in observed.probabilities:
+        yield "probability", float(probability), _SHARE
+    for name, limits in _OBJECT.items():
+        yield name, getattr(observed, name), limits
+
+
+def _of_localization(localization: Localization) -> Iterator[_Value]:
+    for name, limits in _LOCALIZATION.items():
+        yield name, getattr(localization, name), limits
+    for region in localization.unexplained:
+        yield UNEXPLAINED, region.objectness, _SHARE
+
+
+def _of_exposure(exposure: Exposure) -> Iterator[_Value]:
+    for name, limits in _EXPOSURE.items():
+        yield name, getattr(exposure, name), limits

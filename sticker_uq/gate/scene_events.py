@@ -50,7 +50,6 @@ def receive(context: StepContext, event: SceneReceived) -> None:
 
 
 def receive_unreadable(context: StepContext, event: SceneUnreadable) -> None:
-    """Close until a scene comes that can be read."""
     context.set(problems=((BlockReason.FAILED_SCENE, event.reason),))
 
 

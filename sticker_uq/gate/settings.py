@@ -147,5 +147,4 @@ class GateSettings(BaseModel):
 
 
 def nanoseconds(seconds: float) -> int:
-    """``seconds`` of a gate setting as a whole number of nanoseconds."""
     return round(seconds * SECOND)

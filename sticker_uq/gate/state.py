@@ -66,7 +66,7 @@ class SceneFacts:
 
 
 @dataclass(frozen=True)
-class Picture:
+class SeenPixels:
     """The pixels that the gate saw last: ``count`` images in a row had exactly these, the first of them at ``since_ns``."""
 
     digest: str
@@ -76,8 +76,6 @@ class Picture:
 
 @dataclass(frozen=True)
 class Target:
-    """The object that the gate's permit is for: of one decision, on one image, from one model under one policy."""
-
     decision_id: str
     object_id: int
     label: ObjectClass
@@ -92,7 +90,6 @@ class Target:
 
     @classmethod
     def of(cls, verdict: ObjectVerdict, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> Target:
-        """The target of the gate's permit: the object of ``verdict`` within ``decision``."""
         return cls(
             decision_id=decision.decision_id,
             object_id=verdict.object.id,
@@ -135,7 +132,6 @@ class Permit:
 
     @property
     def open(self) -> bool:
-        """Whether the gate's permit lets the arm move."""
         return self.revoked_ns is None
 
 
@@ -216,7 +212,7 @@ class GateState:
     received_ns: int = 0
     waited_ns: int = 0
     problems: tuple[tuple[BlockReason, Reason], ...] = ()
-    picture: Picture | None = None
+    picture: SeenPixels | None = None
     silent_ticks: int = 0
     decision: SceneDecision | None = field(default=None, compare=False)
     poses: ScenePoses = field(default=NO_POSES, compare=False)
@@ -242,10 +238,8 @@ class GateState:
 
     @property
     def problem(self) -> BlockReason:
-        """Why the gate cannot use the newest scene."""
         return reduce(or_, (problem for problem, _ in self.problems), BlockReason.NONE)
 
     @property
     def open(self) -> bool:
-        """Whether the gate lets the arm move."""
         return self.phase in (Phase.PERMITTED, Phase.REMOVING)

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from sticker_uq.gate import arm_events as arm
-from sticker_uq.gate import clock_events as timekeeping
 from sticker_uq.gate import scene_events as scenes
 from sticker_uq.gate.events import (
     Activated,
@@ -43,7 +42,7 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.operator import operator_events as operator
 from sticker_uq.gate.plausibility import why_stale
-from sticker_uq.gate.settings import GateSettings
+from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Phase
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Outcome, Reason
@@ -58,7 +57,7 @@ def step(
     it closes before anything else happens and a goal finds its permit.
     """
     context = StepContext(state, now_ns, settings)
-    timekeeping.keep_time(context, event)
+    keep_time(context, event)
     _HANDLERS[type(event)](context, event)
     arm.watch_permit(context)
     _watch(context)
@@ -85,7 +84,6 @@ def step(
 
 
 def gate_publication(state: GateState) -> PublishGate:
-    """The gate's state as it is published."""
     frame_id = state.scene.frame_id if state.scene is not None else ""
     permit = state.permit if state.open else None
     if permit is None:
@@ -127,7 +125,6 @@ def _watch(context: StepContext) -> None:
 
 
 def _describe(context: StepContext) -> None:
-    """Derive the phase, the reasons and their details from the rest of the state."""
     state = context.state
     reasons = context.blocking_reasons()
     if reasons & BlockReason.FAULT:
@@ -238,3 +235,49 @@ _HANDLERS: dict[type, Callable[[StepContext, Any], None]] = {
     Impediment: _impeded,
     AssumptionBroken: _assumption_broken,
 }
+
+
+def keep_time(context: StepContext, event: Event) -> None:
+    """Take over its time. After a jump the scenes are forgotten and all waiting goes on from the new time.
+
+    A clock that goes back is noticed by itself, one that leaps ahead by a steady clock that the ticks bring along.
+    """
+    state, now = context.state, context.now
+    jump_ns = jump_since_tick(state, now, event.steady_ns) if isinstance(event, Tick) else 0
+    if now < state.now_ns or abs(jump_ns) >= nanoseconds(context.settings.max_clock_jump_s):
+        _start_anew(context, jump_ns or now - state.now_ns)
+    context.set(now_ns=now)
+    if isinstance(event, Tick):
+        context.set(tick_ns=now, steady_ns=event.steady_ns)
+
+
+def jump_since_tick(state: GateState, now_ns: int, steady_ns: int) -> int:
+    if not steady_ns or not state.steady_ns:
+        return 0
+    return (now_ns - state.tick_ns) - (steady_ns - state.steady_ns)
+
+
+def _start_anew(context: StepContext, jump_ns: int) -> None:
+    state, now = context.state, context.now
+    jumped = Reason.of("clock_ahead" if jump_ns > 0 else "clock_back", seconds=abs(jump_ns) / 1e9)
+    context.clock_jumped = True
+    context.revoke(BlockReason.CLOCK, jumped)
+    context.log(Severity.WARNING, jumped)
+    ahead = max(jump_ns, 0)
+
+    def moved(then_ns: int) -> int:
+        return min(then_ns + ahead, now)
+
+    permit, check, request = context.state.permit, state.verification, state.request
+    context.set(
+        scene=None,
+        picture=None,
+        streak=NO_STREAK,
+        undecided_ns=0,
+        workpiece_ns=moved(state.workpiece_ns),
+        counts_after_ns=moved(state.counts_after_ns),
+        permit=permit
+        and replace(permit, revoked_ns=now if permit.revoked_ns is None else moved(permit.revoked_ns)),
+        verification=check and replace(check, since_ns=now, seen=0, gone=0),
+        request=request and replace(request, opened_ns=moved(request.opened_ns)),
+    )

@@ -31,7 +31,6 @@ class Vae(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, size))
 
     def reconstruct(self, crops: Tensor) -> Tensor:
-        """The autoencoder monitor's reconstruction of the latent mean, without noise."""
         return torch.sigmoid(self.decoder(self.mean(self.encoder(crops)))).view_as(crops)
 
     def loss(self, crops: Tensor, noise: Tensor) -> Tensor:
@@ -99,7 +98,6 @@ class Autoencoder(Monitor):
         return torch.cat(parts).numpy()
 
     def drawer(self) -> Vae:
-        """The autoencoder that the monitor learned, for gradients through it."""
         shape = tuple(self._learned["shape"].tolist())
         vae = Vae(shape, self._options["hidden"], self._options["latent"])
         vae.load_state_dict(

@@ -74,7 +74,6 @@ class CropClassifier(nn.Module):
         self.last = nn.Linear(FEATURES, classes)
 
     def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
-        """The crop classifier's outputs of the convolutions and of the hidden layer, which monitors read."""
         maps: list[Tensor] = []
         at = crops
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
@@ -86,7 +85,6 @@ class CropClassifier(nn.Module):
         return (*maps, hidden)
 
     def forward(self, crops: Tensor, dropout: bool = False) -> Tensor:
-        """The crop classifier's logits (N, K) of crops (N, C, h, w)."""
         hidden = self.activations(crops, dropout)[-1]
         return self.last(F.dropout(hidden, 0.5, dropout))
 
@@ -94,7 +92,6 @@ class CropClassifier(nn.Module):
 def train_classifier(
     crops: FloatArray, vectors: FloatArray, seed: int, training: Training | None = None
 ) -> CropClassifier:
-    """A crop classifier of ``crops`` (N, C, h, w) trained on probabilistic labels ``vectors`` (N, K) by cross entropy."""
     training = Training() if training is None else training
     return train_network(
         lambda shape, classes: CropClassifier(shape[0], classes, training.deep),
@@ -159,7 +156,6 @@ def _varied(crops: Tensor) -> Tensor:
 @single_thread()
 @torch.no_grad()
 def class_vectors(model: CropNetwork, crops: FloatArray) -> FloatArray:
-    """The crop classifier's class vectors (N, K) of one pass without dropout."""
     return np.concatenate([torch.softmax(model(part), dim=1).double().numpy() for part in parts_of(crops)])
 
 

@@ -36,11 +36,9 @@ class Probe:
 
     @classmethod
     def fit(cls, features: FloatArray, labels: IntArray) -> Probe:
-        """The monitors' probe of objects with ``features`` (N, F) and true classes ``labels`` (N,)."""
         return cls(*perceptron(features, labels, CLASS_COUNT))
 
     def logits(self, features: FloatArray) -> FloatArray:
-        """The monitors' logits (N, 3) of ``features`` (N, F) of detected objects."""
         return features @ self.weight.T + self.bias
 
 

@@ -78,7 +78,6 @@ def load_monitor(folder: str | os.PathLike[str], name: str) -> Monitor:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """What the JSON file of a monitor says about it; InvalidInput when it is missing or none."""
     if not path.is_file():
         fitted = ", ".join(sorted(p.stem for p in path.parent.glob("*.json"))) or "none"
         raise InvalidInput(f"{path}: no such file; fitted there: {fitted}")

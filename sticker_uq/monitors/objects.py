@@ -65,7 +65,6 @@ class Objects:
         return self.probabilities.argmax(axis=1)
 
     def __getitem__(self, rows: slice | IntArray | NDArray[np.bool_]) -> Objects:
-        """The objects in ``rows``."""
         found: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)

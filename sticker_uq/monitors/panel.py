@@ -37,7 +37,6 @@ class PanelMember:
 
     @property
     def name(self) -> str:
-        """The monitor's name."""
         return self.monitor.name
 
 

@@ -122,7 +122,6 @@ class TaskCascade(Monitor):
         return made
 
     def restore(self, arrays: Arrays) -> None:
-        """Take over ``arrays``, which another such monitor, a cascade of task networks with these settings, has learned."""
         super().restore(arrays)
         for role, network in self._networks.items():
             own = {n.removeprefix(f"{role}."): a for n, a in arrays.items() if n.startswith(f"{role}.")}

@@ -24,7 +24,6 @@ _MODULES = {
 
 
 def run_executable(name: str) -> None:
-    """Run the executable of the ROS node ``name`` until it ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         # an exception must not unwind half-imported libraries
         signal.signal(number, lambda *_: os._exit(0))
@@ -32,32 +31,26 @@ def run_executable(name: str) -> None:
 
 
 def detector() -> None:
-    """Entry point of the executable ``detector``: imports that node and runs it."""
     run_executable("detector")
 
 
 def supervisor() -> None:
-    """Entry point of the executable ``supervisor``: imports that node and runs it."""
     run_executable("supervisor")
 
 
 def cell_sim() -> None:
-    """Entry point of the executable ``cell_sim``: imports that node and runs it."""
     run_executable("cell_sim")
 
 
 def image_source() -> None:
-    """Entry point of the executable ``image_source``: imports that node and runs it."""
     run_executable("image_source")
 
 
 def recorder() -> None:
-    """Entry point of the executable ``recorder``: imports that node and runs it."""
     run_executable("recorder")
 
 
 def console() -> None:
-    """Entry point of the executable ``console``: imports that node and runs it."""
     run_executable("console")
 
 

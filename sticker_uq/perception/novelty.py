@@ -96,7 +96,6 @@ def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | 
 
 
 def novelty_from_network(network: NoveltyNetwork, image: NDArray[np.uint8]) -> ImageNovelty:
-    """Perception's novelty of ``image`` (H, W, 3) uint8 BGR by ``network``."""
     maps = novelty_maps(network, image)
     return ImageNovelty(maps.foreign, maps.cell, scene_novelty(maps), maps.distance, maps)
 
@@ -118,7 +117,6 @@ class ImageNovelty:
         self._cells_per_px = 1 / np.array([*cell, *cell])
 
     def at(self, box: FloatArray) -> float:
-        """In perception, the mean novelty of the cells of an image that ``box`` (4,) px touches."""
         if self._cells is None or not np.isfinite(box).all():
             return math.nan
         rows, columns = self._cells.shape

@@ -60,7 +60,6 @@ class PerceptionSettings(DetectorSettings):
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """Of perception's settings, the monitors with a vote in the panel: the names in ``monitors``."""
         return tuple(name.strip() for name in self.monitors.split(",") if name.strip())
 
     @property

@@ -85,7 +85,7 @@ class LaptopRecord:
 
 
 @dataclass(frozen=True)
-class OperatorAnswer:
+class TrueAnswer:
     """Answer of the simulated operator about a box: its true class, BACKGROUND for nothing."""
 
     box: FloatArray
@@ -132,7 +132,6 @@ class SimulatedCell:
         return Touch.LID, -1
 
     def motion_fails(self) -> bool:
-        """Whether the simulated arm's next motion fails, drawn at random."""
         return bool(self._random.random() < self.settings.failure_rate)
 
     def peel(self, box: FloatArray) -> Touch:
@@ -147,8 +146,7 @@ class SimulatedCell:
             self.record.lid_touched += 1
         return kind
 
-    def answers_for(self, boxes: Sequence[FloatArray]) -> list[OperatorAnswer]:
-        """The simulated operator's answers: the true class in each of ``boxes``."""
+    def answers_for(self, boxes: Sequence[FloatArray]) -> list[TrueAnswer]:
         answers = []
         for box in boxes:
             kind, _ = self.touched_by(box)
@@ -157,7 +155,7 @@ class SimulatedCell:
                 Touch.LOGO: ObjectClass.LOGO,
                 Touch.LID: ObjectClass.BACKGROUND,
             }[kind]
-            answers.append(OperatorAnswer(np.asarray(box, np.float32), truth))
+            answers.append(TrueAnswer(np.asarray(box, np.float32), truth))
         return answers
 
     def missed(self, boxes: Sequence[FloatArray]) -> list[FloatArray]:
@@ -169,7 +167,6 @@ class SimulatedCell:
         return list(stickers[overlap.max(axis=1) < TOUCH_IOU])
 
     def write_record(self) -> None:
-        """Write what became of all laptops of the simulated cell to ``settings.record_file``, if there is one."""
         if self.settings.record_file:
             with atomic_write(Path(self.settings.record_file), "w") as file:
                 json.dump([asdict(record) for record in self.records], file, indent=1)

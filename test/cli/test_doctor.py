@@ -9,24 +9,24 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from sticker_uq.cli import app, doctor_checks
-from sticker_uq.cli.doctor_checks import CHECKS, Check, Level, run_checks
+from sticker_uq.cli import app, doctor
+from sticker_uq.cli.doctor import CHECKS, Check, CheckLevel, run_checks
 from test.helpers.simulated_gpu import simulated_gpu
 
 
 def only(monkeypatch, name: str) -> Check:
-    monkeypatch.setattr(doctor_checks, "CHECKS", {name: CHECKS[name]})
+    monkeypatch.setattr(doctor, "CHECKS", {name: CHECKS[name]})
     (check,) = run_checks()
     return check
 
 
 def test_the_table_and_the_json_tell_the_same_and_fail_together(monkeypatch):
     findings = {
-        "one": (Level.OK, "fine", ""),
-        "two": (Level.WARN, "so [so]", "do that"),
-        "three": (Level.FAIL, "bad", "do this"),
+        "one": (CheckLevel.OK, "fine", ""),
+        "two": (CheckLevel.WARN, "so [so]", "do that"),
+        "three": (CheckLevel.FAIL, "bad", "do this"),
     }
-    monkeypatch.setattr(doctor_checks, "CHECKS", {name: lambda f=f: f for name, f in findings.items()})
+    monkeypatch.setattr(doctor, "CHECKS", {name: lambda f=f: f for name, f in findings.items()})
     table = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "120"})
     as_json = CliRunner().invoke(app, ["doctor", "--json"])
     assert table.exit_code == as_json.exit_code == 1
@@ -41,7 +41,7 @@ def test_the_table_and_the_json_tell_the_same_and_fail_together(monkeypatch):
 
 
 def test_a_machine_with_nothing_broken_is_exit_status_0(monkeypatch):
-    monkeypatch.setattr(doctor_checks, "CHECKS", {"one": lambda: (Level.WARN, "so so", "do that")})
+    monkeypatch.setattr(doctor, "CHECKS", {"one": lambda: (CheckLevel.WARN, "so so", "do that")})
     assert CliRunner().invoke(app, ["doctor"]).exit_code == 0
 
 
@@ -49,10 +49,12 @@ def test_a_check_that_breaks_is_a_finding_and_the_next_is_made(monkeypatch):
     def broken():
         raise ImportError("libGL.so.1:\n cannot open")
 
-    monkeypatch.setattr(doctor_checks, "CHECKS", {"broken": broken, "next": lambda: (Level.OK, "here", "")})
+    monkeypatch.setattr(doctor, "CHECKS", {"broken": broken, "next": lambda: (CheckLevel.OK, "here", "")})
     first, second = run_checks()
-    assert first == Check("broken", Level.FAIL, "ImportError: libGL.so.1: cannot open", "run scripts/setup")
-    assert second.level is Level.OK
+    assert first == Check(
+        "broken", CheckLevel.FAIL, "ImportError: libGL.so.1: cannot open", "run scripts/setup"
+    )
+    assert second.level is CheckLevel.OK
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_a_check_that_breaks_is_a_finding_and_the_next_is_made(monkeypatch):
 )
 def test_the_environment_of_the_tests_is_sound(monkeypatch, name):
     check = only(monkeypatch, name)
-    assert check.level is Level.OK, check
+    assert check.level is CheckLevel.OK, check
 
 
 @pytest.mark.parametrize(
@@ -78,11 +80,11 @@ def test_a_processor_in_place_of_a_gpu_is_a_restriction_with_its_reason(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", cuda)
     file = tmp_path / "version"
-    monkeypatch.setattr(doctor_checks, "NVIDIA_DRIVER", file)
+    monkeypatch.setattr(doctor, "NVIDIA_DRIVER", file)
     if driver:
         file.touch()
     check = only(monkeypatch, "device")
-    assert check.level is Level.WARN
+    assert check.level is CheckLevel.WARN
     assert check.found.startswith("cpu in float32, ")
     assert advice in check.advice
 
@@ -92,7 +94,7 @@ def test_a_gpu_is_named_with_its_precision(monkeypatch):
     with simulated_gpu():
         check = only(monkeypatch, "device")
     assert (check.level, check.found) == (
-        Level.OK,
+        CheckLevel.OK,
         "cuda:0 Simulated in float32 (IEEE), 8192 of 16384 MiB free",
     )
 
@@ -115,14 +117,20 @@ def test_a_gpu_that_cannot_compute_is_a_failure(monkeypatch, error, found):
     with simulated_gpu():
         monkeypatch.setattr(torch, "ones", fails)
         check = only(monkeypatch, "device")
-    assert check.level is Level.FAIL
+    assert check.level is CheckLevel.FAIL
     assert found in check.found
     assert ("docs/gpu.md" in check.advice) is ("no kernel image" in error)
 
 
 @pytest.mark.parametrize(
     ("domain", "level"),
-    [("0", Level.OK), ("101", Level.OK), ("102", Level.WARN), ("233", Level.FAIL), ("x", Level.FAIL)],
+    [
+        ("0", CheckLevel.OK),
+        ("101", CheckLevel.OK),
+        ("102", CheckLevel.WARN),
+        ("233", CheckLevel.FAIL),
+        ("x", CheckLevel.FAIL),
+    ],
 )
 def test_domains(monkeypatch, domain, level):
     monkeypatch.setenv("ROS_DOMAIN_ID", domain)
@@ -132,10 +140,10 @@ def test_domains(monkeypatch, domain, level):
 @pytest.mark.parametrize(
     ("profile", "level", "words"),
     [
-        (None, Level.OK, "config/fastdds.xml"),
-        ("nowhere.xml", Level.FAIL, "does not exist"),
-        ("<type>UDPv4</type>", Level.OK, "profile.xml"),
-        ("<type> SHM </type>", Level.WARN, "shared-memory transport"),
+        (None, CheckLevel.OK, "config/fastdds.xml"),
+        ("nowhere.xml", CheckLevel.FAIL, "does not exist"),
+        ("<type>UDPv4</type>", CheckLevel.OK, "profile.xml"),
+        ("<type> SHM </type>", CheckLevel.WARN, "shared-memory transport"),
     ],
 )
 def test_image_transport(monkeypatch, tmp_path, profile, level, words):
@@ -152,13 +160,14 @@ def test_image_transport(monkeypatch, tmp_path, profile, level, words):
 
 
 @pytest.mark.parametrize(
-    ("content", "level"), [("4194304\n", Level.OK), ("212992\n", Level.WARN), (None, Level.WARN)]
+    ("content", "level"),
+    [("4194304\n", CheckLevel.OK), ("212992\n", CheckLevel.WARN), (None, CheckLevel.WARN)],
 )
 def test_socket_buffers(monkeypatch, tmp_path, content, level):
     file = tmp_path / "rmem_max"
     if content is not None:
         file.write_text(content)
-    monkeypatch.setattr(doctor_checks, "RMEM_MAX", file)
+    monkeypatch.setattr(doctor, "RMEM_MAX", file)
     assert only(monkeypatch, "socket buffers").level is level
 
 
@@ -170,7 +179,7 @@ def test_torch_and_torchvision_of_different_builds(monkeypatch):
 
     monkeypatch.setattr(torchvision.ops, "nms", refuse)
     check = only(monkeypatch, "PyTorch")
-    assert check.level is Level.FAIL
+    assert check.level is CheckLevel.FAIL
     assert "operator torchvision::nms does not exist" in check.found
 
 
@@ -178,7 +187,7 @@ def test_torchvision_of_another_release_is_a_warning(monkeypatch):
     import torchvision
 
     monkeypatch.setattr(torchvision, "__version__", "0.11.0")
-    assert only(monkeypatch, "PyTorch").level is Level.WARN
+    assert only(monkeypatch, "PyTorch").level is CheckLevel.WARN
 
 
 def test_damaged_weights_are_found(monkeypatch, tmp_path):
@@ -188,12 +197,12 @@ def test_damaged_weights_are_found(monkeypatch, tmp_path):
     file.write_bytes(b"not weights")
     monkeypatch.setattr(weights, "packaged_weights", lambda name: file if name in file.name else None)
     check = only(monkeypatch, "weights")
-    assert check.level is Level.FAIL
+    assert check.level is CheckLevel.FAIL
     assert file.name in check.found
 
 
 def test_what_only_a_ros_installation_has_is_no_fault(monkeypatch):
-    monkeypatch.setattr(doctor_checks, "find_spec", lambda _: None)
+    monkeypatch.setattr(doctor, "find_spec", lambda _: None)
     check = only(monkeypatch, "optional")
-    assert (check.level, check.found) == (Level.OK, "without launch_ros, cv_bridge, vision_msgs")
+    assert (check.level, check.found) == (CheckLevel.OK, "without launch_ros, cv_bridge, vision_msgs")
     assert "sticker-uq cell" in check.advice

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, expect
 from test.helpers.browser import TABLET, chromium
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with chromium() as running:
         yield running

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is fuzzed: the readers of what comes from outside of a cell, each with examples and with what it does to an input.
 
-A target returns or raises :class:`sticker_uq.scene.InvalidInput`. Anything else is a finding, and so is what takes longer or
-more memory than `python -m test.fuzz` allows. What was found before lies in `seeds/TARGET/` and is tried first.
+A target returns or raises :class:`sticker_uq.scene.InvalidInput`. Anything else is a finding. What was found before
+lies in `seeds/TARGET/` and is tried first.
 """
 
 from __future__ import annotations

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
+
 import hypothesis
 import pytest
 
 from test.fuzz.targets import TARGETS, kept, tried
 
-EXAMPLES = 60
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -32,7 +34,9 @@ def test_it_takes_or_refuses_whatever_comes(name, tmp_path):
     target = TARGETS[name]
 
     @hypothesis.given(target.inputs())
-    @hypothesis.settings(max_examples=round(EXAMPLES * target.share), database=None)
+    @hypothesis.settings(
+        max_examples=round(EXAMPLES * target.share), database=None, derandomize=EXAMPLES == 60
+    )
     def run(data):
         tried(target, data, tmp_path / "input")
 

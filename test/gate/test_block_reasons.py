@@ -30,7 +30,7 @@ EVERYTHING_IN_DOUBT = Localization(100.0, 95.0, 0.95, 0.46, None, 0.02, scene_di
 
 
 def test_a_misspelt_field_of_the_state_is_an_error() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'hold'"):
+    with pytest.raises(TypeError, match="the gate's state has no hold"):
         StepContext(GateState(), 0, SETTINGS).set(hold=True)
 
 

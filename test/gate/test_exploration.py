@@ -76,7 +76,7 @@ def test_noise_does_not_close_what_a_clear_contradiction_closes(reached: list[No
 def test_only_a_person_ends_a_stop_that_called_one(reached: list[Node]) -> None:
     """No event but a person's own, or another workpiece, opens the gate or the question after a call or a fault."""
     persons = ("person:", "reset", "release", "workpiece")
-    for node in reached[::7]:
+    for node in reached[::13]:
         if node.state.request is None and not node.state.fault:
             continue
         for name, (make, duration) in ALPHABET.items():
@@ -106,7 +106,7 @@ def test_every_open_state_closes_when_nothing_more_is_heard(reached: list[Node])
 
 def test_no_state_is_a_dead_end(reached: list[Node]) -> None:
     """People, an arm that answers and a new workpiece bring the gate back to a permit from everywhere."""
-    for node in reached[::5]:
+    for node in reached[::11]:
         state, now = node.state, node.now
         events: list[Event] = [Activated(), Release(), ArmReady(True)]
         events += [Impediment(BlockReason.SECOND_SCENE_PUBLISHER, None)]

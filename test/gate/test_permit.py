@@ -6,13 +6,13 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.gate.permit import Permit, PermitWatch
+from sticker_uq.gate.permit import Lease, PermitWatch
 
 
 def test_closed_until_the_gate_speaks():
     watch = PermitWatch(lambda: 100)
     assert watch.refusal("d", 1) == "the gate is closed"
-    watch.update(Permit("d", 1, 200))
+    watch.update(Lease("d", 1, 200))
     assert watch.refusal("d", 1) == ""
     watch.update(None)
     assert watch.refusal("d", 1) == "the gate is closed"
@@ -20,7 +20,7 @@ def test_closed_until_the_gate_speaks():
 
 def test_a_permit_is_for_one_object_of_one_decision():
     watch = PermitWatch(lambda: 100)
-    watch.update(Permit("d", 1, 200))
+    watch.update(Lease("d", 1, 200))
     assert "object 1" in watch.refusal("d", 2)
     assert "decision d" in watch.refusal("e", 1)
     assert not watch.expired("d", 2)
@@ -29,7 +29,7 @@ def test_a_permit_is_for_one_object_of_one_decision():
 def test_a_permit_that_nobody_renews_expires():
     now = [100]
     watch = PermitWatch(lambda: now[0])
-    watch.update(Permit("d", 1, 200))
+    watch.update(Lease("d", 1, 200))
     now[0] = 200
     assert "expired" in watch.refusal("d", 1)
     assert watch.expired("d", 1)
@@ -37,13 +37,13 @@ def test_a_permit_that_nobody_renews_expires():
 
 @given(until=st.integers(-5, 5), now=st.integers(-5, 5), decision=st.sampled_from(["", "d"]))
 def test_no_clock_no_name_no_permit(until, now, decision):
-    allowed = Permit(decision, 0, until).allows(decision, 0, now)
+    allowed = Lease(decision, 0, until).allows(decision, 0, now)
     assert allowed == (decision != "" and 0 < now < until)
 
 
 def test_waiting_ends_when_the_permit_arrives_and_when_it_does_not():
     watch = PermitWatch(lambda: 100)
-    arrives = threading.Timer(0.05, watch.update, [Permit("d", 1, 200)])
+    arrives = threading.Timer(0.05, watch.update, [Lease("d", 1, 200)])
     arrives.start()
     assert watch.wait_until_allowed("d", 1, timeout_s=30.0) == ""
     arrives.join()
@@ -53,7 +53,7 @@ def test_waiting_ends_when_the_permit_arrives_and_when_it_does_not():
 def test_a_clock_that_is_put_back_makes_no_permit_longer() -> None:
     clock, steady = [1_000], [50.0]
     watch = PermitWatch(lambda: clock[0], lambda: steady[0])
-    watch.update(Permit("d", 1, 2_000, lease_s=0.5))
+    watch.update(Lease("d", 1, 2_000, lease_s=0.5))
     assert watch.refusal("d", 1) == ""
     clock[0], steady[0] = 1, 50.4
     assert watch.refusal("d", 1) == ""
@@ -64,10 +64,10 @@ def test_a_clock_that_is_put_back_makes_no_permit_longer() -> None:
 
 def test_a_loss_voids_the_permit_and_is_counted() -> None:
     watch = PermitWatch(lambda: 100)
-    watch.update(Permit("d", 1, 200))
+    watch.update(Lease("d", 1, 200))
     assert watch.losses == 0
     watch.lose()
     assert watch.refusal("d", 1) == "the gate is closed"
     assert watch.losses == 1
-    watch.update(Permit("d", 1, 200))
+    watch.update(Lease("d", 1, 200))
     assert watch.refusal("d", 1) == ""

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.gate import BlockReason, Policy
+from sticker_uq.gate.plausibility import range_problem
 from sticker_uq.gate.policy.policy_schema import SaliencyLimit
-from sticker_uq.gate.ranges import range_problem
 from sticker_uq.scene import METRICS, Exposure, SceneAssessment
 from sticker_uq.testing.scenes import assessment, observed
 from test.helpers.gate import K, running

@@ -72,7 +72,6 @@ class FakeCell:
         self._picture = cv2.imencode(".jpg", canvas)[1].tobytes()
 
     async def answer(self, said: Any, person: Person) -> Accepted:
-        """Take an answer, or refuse it with ``refusal``."""
         if self.refusal is not None:
             return Accepted(accepted=False, reasons=[self.refusal])
         self.answers.append(said)
@@ -80,7 +79,6 @@ class FakeCell:
         return Accepted(accepted=True, reasons=[])
 
     async def command(self, wanted: Any, person: Person) -> Accepted:
-        """Take a command."""
         self.commands.append((wanted.command, person.name))
         self.people.append(person)
         return Accepted(accepted=True, reasons=[])

@@ -44,13 +44,13 @@ from sticker_uq.gate.events import (
     Tick,
     WorkpieceChanged,
 )
+from sticker_uq.gate.state import SceneFacts
 from sticker_uq.scene import (
     Exposure,
     ImageCheck,
     ObjectClass,
     Outcome,
     Reason,
-    SceneAssessment,
     SceneDecision,
     Status,
     Verdict,
@@ -78,7 +78,7 @@ DETECTORS = Reason.of("scene_publishers", topic="/scene", count=2, names="/detec
 APPROVED = OperatorAnswers().remember([OperatorAnswer(Answer.REMOVE, HERE)])
 
 Make = Callable[[GateState, int], Event | None]
-Template = tuple[SceneAssessment, SceneDecision]
+Template = tuple[SceneDecision, SceneFacts]
 
 
 @cache
@@ -108,15 +108,16 @@ def template(name: str) -> Template:
     if name.startswith("forged"):
         verdicts = tuple(replace(v, verdict=Verdict.REMOVE) for v in decision.verdicts)
         decision = replace(decision, verdicts=verdicts, outcome=Outcome.WORK)
-    return seen, decision
+    return decision, facts_of(seen, decision)
 
 
 def scene(name: str, age: int = MOMENT) -> Make:
     def make(state: GateState, now: int) -> Event:
-        seen, decision = template(name)
+        decision, facts = template(name)
         stamp = now - age
-        picture = replace(seen, stamp_ns=stamp, image_digest=f"{stamp:032x}")
-        return SceneReceived(replace(decision, stamp_ns=stamp), facts_of(picture, decision))
+        return SceneReceived(
+            replace(decision, stamp_ns=stamp), replace(facts, stamp_ns=stamp, image_digest=f"{stamp:032x}")
+        )
 
     return make
 
@@ -131,7 +132,6 @@ def image(problem: str = "", exposure: Exposure = LIT, publishers: tuple[str, ..
 
 
 def again(state: GateState, now: int) -> Event | None:
-    """The newest image once more."""
     if state.scene is None or state.decision is None:
         return None
     return SceneReceived(state.decision, state.scene)

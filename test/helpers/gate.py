@@ -49,12 +49,10 @@ LIT = Exposure(120.0, 0.0, 0.0)
 
 
 def codes(reasons: Iterable[Reason]) -> list[str]:
-    """The codes of ``reasons``."""
     return [reason.code for reason in reasons]
 
 
 def set_to(**changes: Any) -> GateSettings:
-    """The settings of the tests but for ``changes``."""
     return GateSettings(**{**SETTINGS.model_dump(), **changes})
 
 
@@ -74,12 +72,10 @@ class Cell:
 
     @property
     def state(self) -> GateState:
-        """The state of the gate."""
         return self.core.state
 
     @property
     def phase(self) -> Phase:
-        """The phase of the gate."""
         return self.state.phase
 
     @property
@@ -89,12 +85,10 @@ class Cell:
 
     @property
     def logged(self) -> list[list[str]]:
-        """The codes of each line of the log."""
         return [codes(line.reasons) for line in self.sent(Log)]
 
     @property
     def goal(self) -> int:
-        """The number of the last goal."""
         return self.state.goals
 
     def wait(self, seconds: float) -> Cell:
@@ -109,7 +103,6 @@ class Cell:
         return self
 
     def send(self, event: Event) -> tuple[Effect, ...]:
-        """Let ``event`` happen now."""
         before = self.state
         self.last = self.core.handle(event, self.now)
         self.effects += self.last
@@ -117,7 +110,6 @@ class Cell:
         return self.last
 
     def tick(self, times: int = 1) -> Cell:
-        """Let time pass in ticks."""
         for _ in range(times):
             self.wait(self.core.settings.tick_period_s)
             self.send(Tick(self.steady))
@@ -132,7 +124,6 @@ class Cell:
         return self
 
     def assess(self, scene: SceneAssessment) -> tuple[Effect, ...]:
-        """Let this assessment come now."""
         before = self.state
         effects = self.core.on_scene(scene, self.now)
         self.effects += effects
@@ -155,11 +146,9 @@ class Cell:
         return self
 
     def sent(self, kind: type) -> list[Any]:
-        """All effects of this kind so far."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def reply(self) -> Reply:
-        """The reply in the last effects."""
         (reply,) = [effect for effect in self.last if isinstance(effect, Reply)]
         return reply
 
@@ -175,14 +164,12 @@ def running(settings: GateSettings = SETTINGS, workpiece: str = "laptop-1", poli
 
 
 def permitted(settings: GateSettings = SETTINGS) -> Cell:
-    """A cell that holds a permit for the sticker at HERE; the arm has not answered."""
     cell = running(settings).scene(observed(), times=K)
     assert cell.phase is Phase.PERMITTED
     return cell
 
 
 def removing(settings: GateSettings = SETTINGS) -> Cell:
-    """A cell whose arm works on the sticker at HERE."""
     cell = permitted(settings)
     cell.send(GoalAccepted(cell.goal))
     assert cell.phase is Phase.REMOVING
@@ -198,14 +185,12 @@ def verifying(settings: GateSettings = SETTINGS) -> Cell:
 
 
 def asking(settings: GateSettings = SETTINGS) -> Cell:
-    """A cell that asks about an uncertain object at HERE."""
     cell = running(settings).scene(observed(shannon_entropy=1.5), times=K)
     assert cell.phase is Phase.INTERVENTION
     return cell
 
 
 def faulted(settings: GateSettings = SETTINGS) -> Cell:
-    """A cell with an internal error while the arm works."""
     cell = removing(settings)
     cell.send(Fault())
     assert cell.phase is Phase.FAULT
@@ -213,7 +198,6 @@ def faulted(settings: GateSettings = SETTINGS) -> Cell:
 
 
 def finish(cell: Cell, code: RemovalCode = RemovalCode.NONE) -> Cell:
-    """The arm reports the end of the newest goal."""
     cell.send(RemovalFinished(cell.goal, code))
     return cell
 

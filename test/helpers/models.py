@@ -65,7 +65,6 @@ def picture(seed: int = 0, width: int = 224, height: int = 168) -> NDArray[np.ui
 
 @cache
 def tiny_model(name: str) -> nn.Module:
-    """The torchvision model ``name`` with tuned random weights, in evaluation mode; shared, so not to be changed."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(MODEL_NAMES.index(name))
         model: Any = _half_ssd300() if name == "ssd300_vgg16" else build_model(name, min_size=MIN_SIZE)

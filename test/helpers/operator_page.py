@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,8 @@ from sticker_uq.console.album import jpeg
 from sticker_uq.console.app import Accepted, Person
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.lab.rendering import RenderedScene, render, sample_scene
+from sticker_uq.messages import text_of
+from sticker_uq.scene import Reason
 from test.helpers.browser import FakeCell, chromium, served
 
 SIZES = {"1024x768": (1024, 768), "1280x800": (1280, 800), "768x1024": (768, 1024)}
@@ -48,7 +51,9 @@ def reason(
     text: str = "",
     **values: Any,
 ) -> dict[str, Any]:
-    """A reason as the node shows it to the page."""
+    """A reason as the node shows it to the page; without a ``text`` in the words of the cell."""
+    numbers = [math.nan if number is None else number for number in (value, limit)]
+    known = Reason(code, subject, *numbers, tuple(values.items()), tuple(box.values()) if box else None)
     return {
         "code": code,
         "subject": subject,
@@ -56,30 +61,27 @@ def reason(
         "limit": limit,
         "values": values,
         "box": box,
-        "text": text,
+        "text": text or text_of(known),
     }
 
 
 def gate(state: str, *closed: str, details: Sequence[Any] = (), held: bool = False) -> dict[str, Any]:
-    """The state of the gate as the node shows it to the page."""
     codes = (*closed, "held") if held and "held" not in closed else closed
     return {
         "state": state,
-        "closed": [reason(code) for code in codes],
+        "closed": [reason(code, "", None, None) for code in codes],
         "details": list(details),
         "held": held,
     }
 
 
 def asked(box: Box, *reasons: dict[str, Any], label: int = STICKER) -> dict[str, Any]:
-    """An object in question."""
     return {"id": 0, "label": label, "box": box, "reasons": list(reasons) or [reason()]}
 
 
 def request(
     *objects: dict[str, Any], identity: str = "r1", reasons: Sequence[Any] = (), **rest: Any
 ) -> dict[str, Any]:
-    """An open question."""
     return {
         "request_id": identity, "stamp": "1000", "picture": True, "heat": False, "scene": None, **rest,
         "reasons": list(reasons), "objects": list(objects),
@@ -116,7 +118,6 @@ class PreparedCell(FakeCell):
         self.silent = False
 
     def box(self, label: int, number: int = 0) -> Box:
-        """Where the laptop has an object of that class."""
         return [box for box, each in zip(self.boxes, self.labels, strict=True) if each == label][number]
 
     def scene(self, *verdicts: str, stamp: str = "1000", **rest: Any) -> dict[str, Any]:
@@ -135,7 +136,6 @@ class PreparedCell(FakeCell):
         }  # fmt: skip
 
     async def answer(self, said: Any, person: Person) -> Accepted:
-        """Take an answer and close the question."""
         reply = await super().answer(said, person)
         if reply.accepted:
             self.state.put(
@@ -330,7 +330,6 @@ def _half_answered(page: Page) -> None:
 
 
 def main() -> None:
-    """Serve the scenes, or save pictures of them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -36,7 +36,6 @@ OPEN = Policy(
 
 
 def settings(folder: Path, **changes: object) -> PerceptionSettings:
-    """Perception with the tiny detector, whose weights are written to ``folder``."""
     values: dict[str, object] = {
         "model": MODEL,
         "weights": str(tiny_weights(MODEL, folder)),

@@ -14,7 +14,6 @@ Row = tuple[int, Sequence[float], Sequence[float]]
 
 
 def samples(rows: Iterable[Row], passes: int) -> StochasticSamples:
-    """``rows`` of (pass, box, probabilities) as the samples of ``passes`` passes."""
     listed = list(rows)
     return StochasticSamples(
         boxes=np.array([box for _, box, _ in listed], np.float32).reshape(-1, 4),

@@ -108,7 +108,6 @@ class Simulation(TorchDispatchMode):
 
     @contextmanager
     def into(self, stream: Stream) -> Iterator[None]:
-        """As ``torch.cuda.stream``."""
         before, self._current = self._current, stream
         try:
             yield
@@ -116,7 +115,6 @@ class Simulation(TorchDispatchMode):
             self._current = before
 
     def current(self, device: object = None) -> Stream:
-        """As ``torch.cuda.current_stream``."""
         return self._current
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -98,16 +98,8 @@ class Arm:
     def finish(self, code: int = Result.ERROR_NONE) -> None:
         self._end.set_result(code)
 
-    def dies(self) -> None:
-        """As far as the middleware can tell: what says that it lives is gone."""
-        self.falls_silent()
-        self._bench.probe.destroy_publisher(self._status)
-
-    def falls_silent(self) -> None:
-        self._bench.probe.destroy_timer(self._timer)
-
     def close(self) -> None:
-        self.falls_silent()
+        self._bench.probe.destroy_timer(self._timer)
         self._server.destroy()
 
 

@@ -76,7 +76,6 @@ class Witness:
         self.doubts = 0  # scenes in a row that showed the permitted object a little beyond a limit
 
     def copy(self) -> Witness:
-        """A witness who has seen the same."""
         twin = Witness()
         twin.__dict__.update(self.__dict__)
         twin.history = list(self.history)
@@ -92,7 +91,6 @@ class Witness:
         effects: Sequence[Effect],
         settings: GateSettings = SETTINGS,
     ) -> None:
-        """Check one step."""
         self.refused_ns = min(self.refused_ns, now)  # a clock that went back goes on from its new time
         if (
             isinstance(event, RemovalFinished)

@@ -45,16 +45,6 @@ def test_a_signal_while_libraries_are_loaded_ends_the_process_quietly(number):
     assert (process.returncode, rest) == (0, "")
 
 
-def test_a_node_that_cannot_start_ends_with_a_status_other_than_0(ros_domain, tmp_path):
-    process = subprocess.run(
-        [sys.executable, "-m", "sticker_uq.nodes", "cell_sim", "--ros-args", "-p", "rate:=0.0"],
-        capture_output=True, text=True, timeout=150,
-    )  # fmt: skip
-    assert process.returncode == 1
-    assert "rate" in process.stderr
-    assert "Traceback" not in process.stderr
-
-
 def test_a_signal_after_the_node_is_destroyed_is_ignored(bench):
     """Ctrl-C at a terminal reaches a node twice: from the terminal and from launch."""
     node = rclpy.create_node("leaves")

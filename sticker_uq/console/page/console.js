@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The operator's page. Everything that comes from the cell is written with textContent: nothing of it can become markup.
-import { STRINGS, fill, sayAll } from "./strings.js";
+import { STRINGS, fill, plain } from "./strings.js";
 import { View } from "./view.js";
 import { Question } from "./question.js";
 import { acts, askRestart, showGate, showHealth, showHistory, showStale, toDo } from "./panels.js";
@@ -188,7 +188,7 @@ async function post(where, what, body, line, done) {
     const reply = await response.json();
     accepted = reply.accepted === true;
     if (accepted) where === "answer" ? show(done(), false) : tell(done());
-    else tell(STRINGS.notDone + (response.ok ? sayAll(reply.reasons) : STRINGS.replies[response.status] || String(response.status)) + (holds ? ". " + STRINGS.holdUnsure : ""), true);
+    else tell(STRINGS.notDone + (response.ok ? plain(reply.reasons) : STRINGS.replies[response.status] || String(response.status)) + (holds ? ". " + STRINGS.holdUnsure : ""), true);
   } catch {
     tell(STRINGS.notDone + fill(holds ? STRINGS.noReplyToHold : STRINGS.noReply, { seconds: ANSWER_MS / 1000 }), true);
     holdAgain = holdAgain || holds;

@@ -71,7 +71,6 @@ class AssumptionMonitor:
         self.restart()
 
     def restart(self) -> None:
-        """Forget all evidence against the policy's assumption; the present workpiece counts as not seen yet."""
         self._drift = DriftTest(self._reference) if self._reference is not None else None
         self._risks = {name: RiskTest(limit) for name, limit in self._limits.items()}
         tests = (len(self._drift) if self._drift is not None else 0) + len(self._risks)
@@ -87,7 +86,6 @@ class AssumptionMonitor:
 
     @property
     def active(self) -> bool:
-        """Whether any assumption of the policy is monitored."""
         return self._drift is not None or bool(self._risks)
 
     @property
@@ -141,7 +139,6 @@ class AssumptionMonitor:
         return replace(decision, outcome=Outcome.ASK, reasons=(*decision.reasons, reason))
 
     def asked(self) -> None:
-        """An operator is asked about the scene that assumption monitoring saw last."""
         self._asked = self._own
 
     def answered(self, event: AnswerGiven) -> Alarm | None:
@@ -182,7 +179,6 @@ def _wrong_removal(own: SceneDecision, event: AnswerGiven) -> bool:
 
 
 def assumption_monitor_of(policy: Policy, settings: AssumptionSettings) -> AssumptionMonitor:
-    """The monitor of the assumptions that the guarantee of ``policy`` rests on."""
     promised = (
         {}
         if policy.guarantee is None

@@ -86,7 +86,6 @@ class Reference(BaseModel):
 
     @property
     def scenes(self) -> int:
-        """How many scenes the policy's drift reference was made of."""
         return len(next(iter(self.signals.values())))
 
 
@@ -103,7 +102,6 @@ class RankTest:
 
     @property
     def observed(self) -> int:
-        """Values that the drift test has seen beyond the reference."""
         return self._capital.rounds
 
     @property
@@ -142,7 +140,6 @@ class DriftTest:
 
     @property
     def observed(self) -> int:
-        """Scenes that the drift test has seen."""
         return next(iter(self._tests.values())).observed
 
     def observe(self, scene: SceneAssessment) -> None:
@@ -150,7 +147,6 @@ class DriftTest:
         self.observe_signals({name: signal_value(name, scene) for name in self._tests}, scene.image_digest)
 
     def observe_signals(self, signals: Mapping[str, float], image_digest: str) -> None:
-        """Test a scene for drift of which only the values of its signals are known."""
         for name, test in self._tests.items():
             test.observe(signals[name], uniform(image_digest, name))
 

@@ -178,7 +178,6 @@ class Familiarity(Section):
         return far[name], name
 
     def doubts(self, scene: SceneAssessment) -> list[Reason]:
-        """Why ``scene`` is too unfamiliar to be judged by the policy; empty when it is familiar enough."""
         value, name = self.distance(scene)
         if value <= self.max_distance:
             return []

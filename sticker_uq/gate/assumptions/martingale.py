@@ -31,7 +31,6 @@ class EProcess:
 
     @property
     def log(self) -> float:
-        """Natural logarithm of the test martingale's capital; 0 at the start."""
         return float(np.logaddexp(self._idle, np.logaddexp.reduce(self._active)))
 
     def bet(self, factors: FloatArray) -> None:
@@ -67,12 +66,10 @@ class RiskTest:
 
     @property
     def observed(self) -> int:
-        """Losses that the test martingale has seen."""
         return self._capital.rounds
 
     @property
     def log_evidence(self) -> float:
-        """Natural logarithm of the test martingale's capital, won against the claim that the risk is within its limit."""
         return self._capital.log
 
     def observe(self, loss: float) -> None:

@@ -5,7 +5,7 @@ One JSON object per line, each with the hash of the one before it. :class:`Audit
 :func:`verify` and :func:`entries` read, :class:`Narrator` selects the steps of the gate that become entries.
 """
 
-from sticker_uq.gate.audit.chain import FORMAT, GENESIS, Entry, Finding, Verification, entries, verify
+from sticker_uq.gate.audit.chain import FORMAT, GENESIS, ChainCheck, ChainFinding, Entry, entries, verify
 from sticker_uq.gate.audit.log import AuditLog, AuditStatus
 from sticker_uq.gate.audit.narrator import Narrator
 
@@ -14,10 +14,10 @@ __all__ = [
     "GENESIS",
     "AuditLog",
     "AuditStatus",
+    "ChainCheck",
+    "ChainFinding",
     "Entry",
-    "Finding",
     "Narrator",
-    "Verification",
     "entries",
     "verify",
 ]

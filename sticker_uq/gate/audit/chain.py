@@ -54,7 +54,6 @@ class Entry:
         return cls(**content, hash=_digest(content))
 
     def line(self) -> bytes:
-        """The entry as the one line it is in the audit log's file, with its line feed."""
         return _canonical({name: getattr(self, name) for name in _FIELDS}) + b"\n"
 
     @classmethod
@@ -81,9 +80,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Where the hash chain of the audit log does not hold, and how."""
-
+class ChainFinding:
     file: str
     line: int
     text: str
@@ -93,7 +90,7 @@ class Finding:
 
 
 @dataclass
-class Verification:
+class ChainCheck:
     """What verifying the audit log found. ``head``: hash of the last good entry; ``seals`` torn lines that a restart vouched for;
     ``gaps`` entries about times in which nothing could be written; ``ended``: the last entry is the orderly end of a supervisor.
     """
@@ -105,11 +102,10 @@ class Verification:
     seals: int = 0
     gaps: int = 0
     ended: bool = False
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ChainFinding] = field(default_factory=list)
 
     @property
     def whole(self) -> bool:
-        """Whether verifying the audit log found nothing."""
         return not self.findings
 
 
@@ -147,7 +143,6 @@ def log_files(folder: Path) -> list[Path]:
 
 
 def file_number(path: Path) -> int:
-    """The number in the name of an audit log file; raises :class:`InvalidInput` when it has none."""
     digits = path.stem.removeprefix("audit-")
     if not (digits.isascii() and digits.isdecimal()):
         raise InvalidInput(f"{path}: expected a name such as audit-000001.jsonl")
@@ -165,7 +160,7 @@ def seal_of(torn: bytes) -> dict[str, Any]:
     return {"torn_bytes": len(torn), "torn_sha256": hashlib.sha256(torn).hexdigest()}
 
 
-def verify(folder: Path, head: str = "", since: str = GENESIS) -> Verification:
+def verify(folder: Path, head: str = "", since: str = GENESIS) -> ChainCheck:
     """Verification of the audit log in ``folder``, every line: one that was changed, removed, added or exchanged is found.
 
     ``since`` is the hash of the last entry of older files that were taken away, if any were. What was cut off at the very end
@@ -188,7 +183,7 @@ def verify(folder: Path, head: str = "", since: str = GENESIS) -> Verification:
 
 class _Check:
     def __init__(self, since: str, head: str) -> None:
-        self._found = Verification()
+        self._found = ChainCheck()
         self._previous = since
         self._first = since == GENESIS
         self._head = head
@@ -197,7 +192,7 @@ class _Check:
         self._last_line = 0
 
     def find(self, path: Path, line: int, text: str) -> None:
-        self._found.findings.append(Finding(path.name, line, text))
+        self._found.findings.append(ChainFinding(path.name, line, text))
 
     def file(self, path: Path) -> None:
         self._found.files += 1
@@ -250,7 +245,7 @@ class _Check:
         found.gaps += entry.kind == "gap"
         found.ended = entry.kind == "stop"
 
-    def result(self, files: Sequence[Path]) -> Verification:
+    def result(self, files: Sequence[Path]) -> ChainCheck:
         if not self._found.entries and self._found.whole:
             self.find(files[0], 1, "no entry: a supervisor writes one when it starts, so the log was emptied")
         if not self._head_seen:

@@ -102,7 +102,6 @@ class AuditLog:
 
     @property
     def status(self) -> AuditStatus:
-        """The audit log's present state."""
         with self._changed:
             waited = time.monotonic() - self._queue[0][3] if self._queue else 0.0
             problem = Reason.of("audit_write_failed", detail=self._error) if self._error else None

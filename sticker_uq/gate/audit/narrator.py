@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit.chain import finite
 from sticker_uq.gate.box_overlap import as_box
-from sticker_uq.gate.state import GateState, Permit, Target
+from sticker_uq.gate.operator.answers import OperatorAnswer
+from sticker_uq.gate.state import GateState, Permit
 from sticker_uq.scene import ObjectVerdict, Reason, SceneDecision
 
 AuditRecord = tuple[str, Mapping[str, Any]]
@@ -25,7 +27,6 @@ class Narrator:
     def entries_of_step(
         self, event: ev.Event | None, before: GateState, after: GateState, effects: Sequence[ev.Effect]
     ) -> list[AuditRecord]:
-        """The audit log entries of one step of the gate. ``event`` is None for a scene, whose entries come from the effects."""
         told: list[AuditRecord] = [("model", model) for model in self._new_model(after)]
         if event is not None:
             told += _happened(event, effects)
@@ -51,87 +52,83 @@ class Narrator:
         }
 
     def _follows(self, effect: ev.Effect) -> Iterator[AuditRecord]:
-        match effect:
-            case ev.PublishDecision(decision):
-                # the numbers of the objects and their boxes change with every image, the decision does not
-                same = _essence(decision)
-                if same != self._decision:
-                    self._decision = same
-                    yield "decision", _decision(decision)
-            case ev.SendGoal(goal_id, target):
-                yield "permit", {"goal_id": goal_id, **_target(target)}
-            case ev.CancelGoal(goal_id):
-                yield "cancel", {"goal_id": goal_id}
-            case ev.OpenIntervention():
-                yield (
-                    "request",
-                    {
-                        "request_id": effect.request_id,
-                        "decision_id": effect.decision_id,
-                        "workpiece_id": effect.workpiece_id,
-                        "image_stamp_ns": effect.stamp_ns,
-                        "objects": [_verdict(verdict) for verdict in effect.objects],
-                        "reasons": _plain(effect.reasons),
-                    },
-                )
-            case ev.CloseIntervention(request_id):
-                yield "request_closed", {"request_id": request_id}
-            case ev.DeclareDone():
-                yield (
-                    "done",
-                    {
-                        "workpiece_id": effect.workpiece_id,
-                        "clean": effect.clean,
-                        "reasons": _plain((effect.reason,)),
-                        "decision_id": effect.decision_id,
-                    },
-                )
-            case ev.RemovalVerified(target):
-                yield "verified", _target(target)
-            case ev.Escalate(reason):
-                yield "escalation", {"reasons": _plain((reason,))}
+        if isinstance(effect, ev.PublishDecision):
+            # the numbers of the objects and their boxes change with every image, the decision does not
+            same = _essence(effect.decision)
+            if same != self._decision:
+                self._decision = same
+                yield "decision", _fields(effect.decision, DECISION)
+        elif type(effect) in EFFECTS:
+            kind, names = EFFECTS[type(effect)]
+            target = getattr(effect, "target", None)
+            yield kind, _fields(effect, names) | ({} if target is None else _fields(target, TARGET))
+
+
+DECISION = "decision_id outcome workpiece_id image_stamp_ns=stamp_ns verdicts reasons model_hash policy_hash"
+TARGET = "decision_id object_id label box image_stamp_ns by_operator model_hash policy_hash"
+EFFECTS = {
+    ev.SendGoal: ("permit", "goal_id"),
+    ev.CancelGoal: ("cancel", "goal_id"),
+    ev.OpenIntervention: (
+        "request",
+        "request_id decision_id workpiece_id image_stamp_ns=stamp_ns objects reasons",
+    ),
+    ev.CloseIntervention: ("request_closed", "request_id"),
+    ev.DeclareDone: ("done", "workpiece_id clean reasons=reason decision_id"),
+    ev.RemovalVerified: ("verified", ""),
+    ev.Escalate: ("escalation", "reasons=reason"),
+}
+"""Kind and fields of the entry about each effect; ``name=field``: under another name."""
+EVENTS: dict[type[ev.Event], tuple[str, str, dict[str, bool]]] = {
+    ev.AnswerGiven: ("answer", "request_id scene_answer answers not_stickers", {}),
+    ev.Hold: ("hold", "", {}),
+    ev.Release: ("release", "", {}),
+    ev.Reset: ("reset", "", {}),
+    ev.Fault: ("fault", "reasons", {}),
+    ev.WorkpieceChanged: ("workpiece", "workpiece_id stamp_ns", {}),
+    ev.GoalAccepted: ("goal", "goal_id", {"accepted": True}),
+    ev.GoalRejected: ("goal", "goal_id detail", {"accepted": False}),
+    ev.RemovalFinished: ("result", "goal_id code detail", {}),
+    ev.ArmReady: ("arm", "ready", {"lost": False}),
+    ev.ArmLost: ("arm", "", {"ready": False, "lost": True}),
+}
+"""The same of each event, with what the entry says besides. Of others there is none."""
 
 
 def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRecord]:
-    reply = next((effect for effect in effects if isinstance(effect, ev.Reply)), None)
-    replied = {} if reply is None else {"accepted": reply.accepted, "reasons": _plain(reply.reasons)}
-    match event:
-        case ev.AnswerGiven():
-            yield (
-                "answer",
-                {
-                    "request_id": event.request_id,
-                    **_person(event),
-                    "scene_answer": event.scene_answer.name,
-                    "answers": [{"answer": a.answer.name, "box": list(a.box)} for a in event.answers],
-                    "not_stickers": [list(box) for box in event.not_stickers],
-                    **replied,
-                },
-            )
-        case ev.Hold():
-            yield "hold", _person(event)
-        case ev.Release():
-            yield "release", _person(event)
-        case ev.Reset():
-            yield "reset", {**_person(event), **replied}
-        case ev.Fault(reasons):
-            yield "fault", {"reasons": _plain(reasons)}
-        case ev.WorkpieceChanged(workpiece_id, stamp_ns):
-            yield "workpiece", {"workpiece_id": workpiece_id, "stamp_ns": stamp_ns}
-        case ev.GoalAccepted(goal_id):
-            yield "goal", {"goal_id": goal_id, "accepted": True}
-        case ev.GoalRejected(goal_id, detail):
-            yield "goal", {"goal_id": goal_id, "accepted": False, "detail": detail}
-        case ev.RemovalFinished(goal_id, code, detail):
-            yield "result", {"goal_id": goal_id, "code": code.name, "detail": detail}
-        case ev.ArmReady(ready):
-            yield "arm", {"ready": ready, "lost": False}
-        case ev.ArmLost():
-            yield "arm", {"ready": False, "lost": True}
+    if type(event) not in EVENTS:
+        return
+    kind, names, more = EVENTS[type(event)]
+    data = _fields(event, names) | more
+    if isinstance(event, ev.AnswerGiven | ev.Hold | ev.Release | ev.Reset):
+        data |= {"person": event.person, "person_check": "checked" if event.checked else "unchecked"}
+        for reply in effects:
+            if isinstance(reply, ev.Reply):
+                data |= _fields(reply, "accepted reasons")
+    yield kind, data
 
 
-def _person(event: ev.AnswerGiven | ev.Hold | ev.Release | ev.Reset) -> dict[str, str]:
-    return {"person": event.person, "person_check": "checked" if event.checked else "unchecked"}
+def _fields(value: object, names: str) -> dict[str, Any]:
+    pairs = (name.partition("=") for name in names.split())
+    return {name: _plain(getattr(value, field or name), name) for name, _, field in pairs}
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    """``value`` for JSON: enumerations by name; what is one under a name in the plural, as a list."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Reason):
+        return [value.to_dict()] if name else value.to_dict()
+    if isinstance(value, OperatorAnswer):
+        return _fields(value, "answer box")
+    if isinstance(value, ObjectVerdict):
+        seen = {
+            "object_id": value.object.id,
+            "label": value.object.label.name,
+            "box": as_box(value.object.box),
+        }
+        return _fields(value, "verdict by_operator reasons") | seen
+    return value.name if isinstance(value, Enum) else value
 
 
 def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[AuditRecord]:
@@ -166,44 +163,3 @@ def _essence(decision: SceneDecision) -> object:
     verdicts = sorted((v.object.label.name, v.verdict.name, v.by_operator) for v in decision.verdicts)
     hashes = (decision.model_hash, decision.policy_hash, decision.workpiece_id)
     return decision.outcome, tuple(verdicts), tuple((r.code, r.subject) for r in decision.reasons), hashes
-
-
-def _decision(decision: SceneDecision) -> dict[str, Any]:
-    return {
-        "decision_id": decision.decision_id,
-        "outcome": decision.outcome.name,
-        "workpiece_id": decision.workpiece_id,
-        "image_stamp_ns": decision.stamp_ns,
-        "verdicts": [_verdict(verdict) for verdict in decision.verdicts],
-        "reasons": _plain(decision.reasons),
-        "model_hash": decision.model_hash,
-        "policy_hash": decision.policy_hash,
-    }
-
-
-def _verdict(verdict: ObjectVerdict) -> dict[str, Any]:
-    return {
-        "object_id": verdict.object.id,
-        "label": verdict.object.label.name,
-        "verdict": verdict.verdict.name,
-        "by_operator": verdict.by_operator,
-        "box": list(as_box(verdict.object.box)),
-        "reasons": _plain(verdict.reasons),
-    }
-
-
-def _plain(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
-    return [reason.to_dict() for reason in reasons]
-
-
-def _target(target: Target) -> dict[str, Any]:
-    return {
-        "decision_id": target.decision_id,
-        "object_id": target.object_id,
-        "label": target.label.name,
-        "box": list(target.box),
-        "image_stamp_ns": target.image_stamp_ns,
-        "by_operator": target.by_operator,
-        "model_hash": target.model_hash,
-        "policy_hash": target.policy_hash,
-    }

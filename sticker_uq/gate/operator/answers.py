@@ -39,14 +39,11 @@ class SceneAnswer(IntEnum):
 
 @dataclass(frozen=True)
 class OperatorAnswer:
-    """An operator's answer about the place ``box``."""
-
     answer: Answer
     box: Box
 
     @property
     def removes(self) -> bool:
-        """Whether the operator's answer is to remove something there."""
         return self.answer in (Answer.REMOVE, Answer.MISSED)
 
 
@@ -74,7 +71,6 @@ class OperatorAnswers:
         return replace(self, answers=tuple(kept), scene_clean=clean)
 
     def checked(self) -> OperatorAnswers:
-        """The operator's answers as the gate keeps them after the whole picture was checked."""
         return replace(self, scene_checked=True)
 
     def clean(self) -> OperatorAnswers:
@@ -90,16 +86,13 @@ class OperatorAnswers:
         return replace(self, answers=kept)
 
     def without_approvals(self) -> OperatorAnswers:
-        """The operator's answers without any approval of a removal."""
         return replace(self, answers=tuple(answer for answer in self.answers if not answer.removes))
 
     def against(self, box: Box) -> OperatorAnswer | None:
-        """The operator's answer not to remove the object at ``box``, if there is one."""
         return next((a for a in self.answers if not a.removes and same_place(a.box, box)), None)
 
     @property
     def approvals(self) -> tuple[OperatorAnswer, ...]:
-        """The operator's answers that want something removed, oldest first."""
         return tuple(answer for answer in self.answers if answer.removes)
 
 

@@ -30,7 +30,6 @@ from sticker_uq.scene import Reason
 
 
 def answer_given(context: StepContext, event: AnswerGiven) -> None:
-    """Take the operator's answer to the open request, or refuse it and change nothing."""
     request = context.state.request
     refusal = _refusal(context.state, request, event)
     if request is None or refusal is not None:
@@ -56,7 +55,6 @@ def answer_given(context: StepContext, event: AnswerGiven) -> None:
 
 
 def _refusal(state: GateState, request: Request | None, event: AnswerGiven) -> Reason | None:
-    """Why an answer is not accepted; None when it is."""
     if request is None or event.request_id != request.request_id:
         return Reason.of("request_not_open", request=event.request_id)
     if not event.person.strip():
@@ -99,7 +97,6 @@ def _said(event: AnswerGiven) -> str:
 
 
 def hold(context: StepContext, _: Hold) -> None:
-    """The operator closes the gate until it is released."""
     context.set(held=True)
 
 

@@ -61,14 +61,12 @@ class CellStop:
         return self._state
 
     def destroy(self) -> None:
-        """Destroy client and publisher of the arm stop; a pending call is dropped."""
         if self._client is not None:
             self._node.destroy_client(self._client)
         if self._publisher is not None:
             self._node.destroy_publisher(self._publisher)
 
     def tick(self, demanded: bool) -> None:
-        """Set whether the arm's stop is demanded; called every tick_period_s and on every change."""
         if not demanded:
             self._state = StopState.NOT_DEMANDED
             self._drop_call()

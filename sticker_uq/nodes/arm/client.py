@@ -24,7 +24,7 @@ from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.time import Time
 
-from sticker_uq.gate.permit import Permit, PermitWatch
+from sticker_uq.gate.permit import Lease, PermitWatch
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
 from sticker_uq.nodes.common.qos import ARM_STATUS, GATE_SUBSCRIPTION
 from sticker_uq_msgs.action import RemoveSticker
@@ -127,7 +127,6 @@ class ArmClient:
         )
 
     def destroy(self) -> None:
-        """Destroy the arm's action server and stop its heartbeat."""
         self._feedback.shutdown(cancel_futures=True)
         self._node.destroy_timer(self._status_timer)
         self._node.destroy_publisher(self._status)
@@ -144,7 +143,7 @@ class ArmClient:
         if message.open and active and message.state in open_states:
             valid_until = Time.from_msg(message.valid_until).nanoseconds
             lease_s = (valid_until - Time.from_msg(message.header.stamp).nanoseconds) / 1e9
-            permit = Permit(message.decision_id, message.object_id, valid_until, lease_s)
+            permit = Lease(message.decision_id, message.object_id, valid_until, lease_s)
             self._watch.update(permit, message.supervisor, active)
         else:
             self._watch.update(None, message.supervisor, active)

@@ -30,7 +30,6 @@ class BackgroundTask(Generic[R]):
 
     @property
     def busy(self) -> bool:
-        """Whether a task in the background of any node runs or its result is not yet delivered."""
         return self._thread is not None
 
     def start(self, work: Callable[[], R], done: Callable[[R | None, str], None]) -> None:

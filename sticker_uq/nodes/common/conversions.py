@@ -71,13 +71,11 @@ def header_of(stamp_ns: int, frame_id: str) -> Header:
 
 
 def box_to_msg(box: sc.FloatArray) -> m.Box:
-    """``box`` (4,) px as a ROS message."""
     x1, y1, x2, y2 = (float(value) for value in box)
     return m.Box(x1=x1, y1=y1, x2=x2, y2=y2)
 
 
 def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessment:
-    """``scene`` as one ROS message; ``sequence`` counts the assessments of a detector. The saliency map is not included."""
     header = header_of(scene.stamp_ns, scene.frame_id)
     return m.SceneAssessment(
         header=header,
@@ -127,7 +125,6 @@ def _exposure_to_msg(exposure: sc.Exposure | None) -> m.Exposure:
 
 
 def detections_to_msg(scene: sc.SceneAssessment) -> m.StickerDetectionArray:
-    """The clustered objects of ``scene`` without their uncertainty, as a ROS message."""
     detections = [
         m.StickerDetection(id=o.id, label=int(o.label), score=o.score, box=box_to_msg(o.box))
         for o in scene.objects
@@ -136,7 +133,6 @@ def detections_to_msg(scene: sc.SceneAssessment) -> m.StickerDetectionArray:
 
 
 def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
-    """The image means of the uncertainty of ``scene``, as a ROS message."""
     uncertainty = scene.uncertainty
     return m.ImageUncertainty(
         header=header_of(scene.stamp_ns, scene.frame_id),
@@ -172,7 +168,6 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
 
 
 def reason_to_msg(reason: sc.Reason) -> m.Reason:
-    """``reason`` as a ROS message that any node sends, with its words."""
     message = m.Reason(
         code=reason.code,
         subject=reason.subject,
@@ -208,7 +203,6 @@ def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) ->
 
 
 def pose_to_msg(pose: ObjectPose | None) -> PoseWithCovariance:
-    """``pose`` as a ROS message; all zero, which is no valid pose, for None."""
     message = PoseWithCovariance()
     if pose is None:
         message.pose.orientation.w = 0.0

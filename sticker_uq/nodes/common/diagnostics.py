@@ -31,7 +31,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True)
-class Report:
+class PartReport:
     """Diagnostics of one part of a node: ``values`` map a constant set of keys to numbers or strings; ``None`` becomes n/a."""
 
     level: Level
@@ -44,16 +44,14 @@ class Diagnostics:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._parts: dict[str, Callable[[], Report]] = {}
+        self._parts: dict[str, Callable[[], PartReport]] = {}
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
         node.create_timer(PERIOD_S, self.publish, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
-    def add(self, part: str, report: Callable[[], Report]) -> None:
-        """Register ``report`` as the diagnostics of a node's ``part``, which is published as ``<node>: <part>``."""
+    def add(self, part: str, report: Callable[[], PartReport]) -> None:
         self._parts[part] = report
 
     def remove(self, part: str) -> None:
-        """Stop the diagnostics of a node's ``part``."""
         self._parts.pop(part, None)
 
     def publish(self) -> None:
@@ -63,11 +61,11 @@ class Diagnostics:
         message.status = [self._status(part, report) for part, report in list(self._parts.items())]
         self._publisher.publish(message)
 
-    def _status(self, part: str, report: Callable[[], Report]) -> DiagnosticStatus:
+    def _status(self, part: str, report: Callable[[], PartReport]) -> DiagnosticStatus:
         try:
             result = report()
         except Exception as error:  # noqa: BLE001 - a broken report must not end the node
-            result = Report(Level.ERROR, f"the report itself failed: {type(error).__name__}: {error}")
+            result = PartReport(Level.ERROR, f"the report itself failed: {type(error).__name__}: {error}")
         return DiagnosticStatus(
             level=bytes([result.level]),
             name=f"{self._node.get_name()}: {part}",

@@ -39,7 +39,6 @@ class GeometrySource:
         self._tf = None if settings.camera_pose and settings.lid_plane else _TransformTree.if_installed(node)
 
     def destroy(self) -> None:
-        """Destroy any node's subscriptions to the cell's calibration."""
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
         if self._tf is not None:
@@ -124,7 +123,6 @@ class _TransformTree:
         self._listener.unregister()
 
     def look_up(self, target: str, source: str, stamp_ns: int) -> Transform:
-        """A node's calibration from ROS tf2: the transform from ``source`` to ``target`` at that time; does not wait for it."""
         try:
             found = self._buffer.lookup_transform(target, source, Time(nanoseconds=stamp_ns))
         except self._tf2.TransformException as error:
@@ -155,7 +153,6 @@ def camera_from_msg(message: CameraInfo, rectified: bool = False) -> Camera:
 
 
 def camera_to_msg(camera: Camera, header: Header) -> CameraInfo:
-    """``camera``, without lens distortion, as a ROS ``CameraInfo``."""
     matrix = np.asarray(camera.matrix, float)
     message = CameraInfo(header=header, width=camera.image_size[0], height=camera.image_size[1])
     message.distortion_model = "plumb_bob"

@@ -18,12 +18,48 @@ from rclpy.subscription import Subscription
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 from sensor_msgs.msg import CompressedImage, Image
 
-from sticker_uq.cell.message_loss import MessageLossCounter
 from sticker_uq.io.images import Transport
 from sticker_uq.io.topics import COMPRESSED, IMAGE_TYPES, images_elsewhere
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import Level
 from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name
+
+
+class MessageLossCounter:
+    """Counts lost messages: gaps in the sequence numbers of received messages.
+
+    Sequence numbers are per publisher, and a message does not identify its publisher. With several publishers gaps cannot be
+    counted, and the gap after a publisher was replaced or restarted is not a loss: call :meth:`publishers_changed` for every
+    change. A gap counts only when the next message arrives without such a change, because the event may come after the first
+    message of the new publisher.
+    """
+
+    def __init__(self) -> None:
+        self._missing = 0
+        self._jump = 0
+        self._last: int | None = None
+        self._alone = True
+        self._numbered = True
+
+    @property
+    def missing(self) -> int | None:
+        """Messages lost between the cell's processes; None when it is unknown."""
+        return self._missing if self._alone and self._numbered else None
+
+    def publishers_changed(self, count: int) -> None:
+        self._alone = count <= 1
+        self._last, self._jump = None, 0
+
+    def received(self, number: int | None) -> None:
+        """Count messages lost in the cell up to one with this sequence number; None where the middleware has none."""
+        self._numbered = number is not None
+        self._missing += self._jump
+        self._jump = 0
+        # a smaller number: the publisher restarted
+        if number is not None and self._last is not None and number > self._last:
+            self._jump = number - self._last - 1
+        self._last = number
+
 
 Reliability = Literal["auto", "reliable", "best_effort"]
 
@@ -150,7 +186,6 @@ class ImageInput:
         return (len(self._arrivals) - 1) / max(self._arrivals[-1] - self._arrivals[0], 1e-9)
 
     def publisher_count(self) -> int:
-        """Publishers that the node's image subscription finds, matched or not."""
         return len(self._publishers())
 
     @property
@@ -231,7 +266,6 @@ class ImageInput:
         return qos.NEWEST_IMAGE_RELIABLE if reliable else qos.NEWEST_IMAGE_BEST_EFFORT
 
     def _mismatch(self, publishers: Sequence[TopicEndpointInfo]) -> str:
-        """Why none of ``publishers`` can reach this subscription; empty when one can."""
         reasons = [self._obstacle(publisher) for publisher in publishers]
         return (
             f"incompatible publishers of {self.topic}: {'; '.join(reasons)}"

@@ -87,12 +87,10 @@ def cv_bridge() -> tuple[Any, str]:
 
 
 def bgr_to_image(image: Picture, stamp: Time, frame_id: str) -> Image:
-    """``image`` (H, W, 3) BGR as a bgr8 ROS message."""
     return _to_image(image, "bgr8", stamp, frame_id)
 
 
 def map_to_image(values: NDArray[np.floating[Any]], stamp: Time, frame_id: str) -> Image:
-    """``values`` (H, W) as a 32FC1 ROS message, e.g. a saliency map."""
     return _to_image(np.asarray(values, np.float32), "32FC1", stamp, frame_id)
 
 

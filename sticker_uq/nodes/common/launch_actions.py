@@ -93,8 +93,6 @@ def _node(spec: ProcessSpec) -> Node:
 
 
 def _on_exit_of(spec: ProcessSpec) -> Callable[[ProcessExited, LaunchContext], list[EmitEvent] | None]:
-    """Stop all nodes when one exits; the launch fails if it died."""
-
     def on_exit(event: ProcessExited, context: LaunchContext) -> list[EmitEvent] | None:
         if context.is_shutdown:
             return None

@@ -28,7 +28,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from sticker_uq.cell.stop_signals import stop_signals
 from sticker_uq.cell.transport import transport_environment
-from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.parameters import declare_settings, note_parameter_files
 from sticker_uq.scene import InvalidInput
 
@@ -131,8 +131,6 @@ class ManagedNode(LifecycleNode, Generic[M]):
     # Lifecycle callbacks. Order matters: while_active is unwound while the publishers still work.
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Read the parameters, then :meth:`configure`."""
-
         def work() -> None:
             self.settings = self.parameters.read()
             self.configure()
@@ -140,7 +138,6 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return self._transition("configure", work, undo=self.while_configured)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Enable the publishers, then :meth:`activate`."""
         super().on_activate(state)
         result = self._transition("activate", self.activate, undo=self.while_active)
         if result != TransitionCallbackReturn.SUCCESS:
@@ -148,13 +145,11 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return result
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Undo :meth:`activate`, then disable the publishers."""
         result = self._transition("deactivate", self.while_active.close)
         super().on_deactivate(state)
         return result
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Undo :meth:`configure`."""
         return self._transition("cleanup", self.while_configured.close)
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -205,10 +200,10 @@ class ManagedNode(LifecycleNode, Generic[M]):
             self.get_logger().debug(traceback.format_exc())
             self.get_logger().error(f"changed parameters could not be applied: {_named(error)}")
 
-    def _report_lifecycle(self) -> Report:
+    def _report_lifecycle(self) -> PartReport:
         level = Level.ERROR if self.last_failure else Level.OK if self.is_active else Level.WARN
         values = {"state": self.state, "last_failure": self.last_failure or None}
-        return Report(level, self.last_failure or self.state, values)
+        return PartReport(level, self.last_failure or self.state, values)
 
     def _answer_impossible_transitions(self) -> None:
         """Refuse a transition that is invalid in the current state; in rclpy the exception would end the process."""

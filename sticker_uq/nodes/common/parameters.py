@@ -92,7 +92,6 @@ class SettingsParameters(Generic[M]):
         node.add_post_set_parameters_callback(self._apply)
 
     def read(self) -> M:
-        """The node's settings from its parameters: see :func:`read_settings`."""
         problems = [*self._bad_overrides.values(), *unknown_overrides(self._node), *_misplaced(self._node)]
         if problems:
             raise InvalidInput("; ".join(problems))

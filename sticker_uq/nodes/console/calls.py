@@ -11,7 +11,8 @@ from rclpy.client import Client
 from rclpy.node import Node
 
 from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsCommand
-from sticker_uq.nodes.console.scene import ANSWERS, SCENE_ANSWERS, shown_reason, shown_reasons
+from sticker_uq.messages import ANSWERS, SCENE_ANSWERS
+from sticker_uq.nodes.console.scene import shown_reason, shown_reasons
 from sticker_uq.scene import Reason
 from sticker_uq_msgs.msg import Box, ObjectAnswer
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
@@ -37,23 +38,21 @@ class SupervisorCalls:
         self._pending: Counter[Client] = Counter()
 
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
-        """Hand an operator's answer from the page to the supervisor, in the name of ``person``."""
         answers = [
-            ObjectAnswer(answer=ANSWERS.index(a.answer), box=Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2))
+            ObjectAnswer(answer=list(ANSWERS).index(a.answer), box=Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2))
             for a in said.answers
         ]
         request = ResolveIntervention.Request(
             request_id=said.request_id,
             person=person.name,
             person_checked=person.checked,
-            scene_answer=SCENE_ANSWERS.index(said.scene),
+            scene_answer=list(SCENE_ANSWERS).index(said.scene),
             answers=answers,
             not_stickers=[Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2) for a in said.not_stickers],
         )
         return await self._in_turn(self._answers, request)
 
     async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
-        """Ask the supervisor to hold, release or reset the gate, for the operator's page."""
         request = OperateGate.Request(
             command=_COMMANDS[wanted.command], person=person.name, person_checked=person.checked
         )

@@ -21,7 +21,7 @@ from sticker_uq.console.metrics import CellMetrics
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.messages import stamp_to_ns
-from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.image_input import ImageInput
 from sticker_uq.nodes.common.images import bgr_from_msg
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
@@ -97,12 +97,12 @@ class Console(Node):
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(_IMAGE_CHECK_S, self._images.check, clock=steady)
 
-    def _report(self) -> Report:
+    def _report(self) -> PartReport:
         level, message = self._images.state()
         if level == Level.OK:
             message = "the page is served"
         values = {"pages": self._pages, "port": self.port, "scenes_without_picture": self._without_picture}
-        return Report(level, message, values)
+        return PartReport(level, message, values)
 
     # subscriptions
 
@@ -217,7 +217,6 @@ class Console(Node):
         return self._maps.file(stamp_ns)
 
     def watched(self, pages: int, heat: int) -> None:
-        """The console node learns that so many pages are open, and so many of them show the saliency."""
         self._pages = pages
         self._heat_wanted = heat > 0
         self._pages_changed.trigger()
@@ -231,11 +230,9 @@ class Console(Node):
             self._heats = None
 
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
-        """Hand an answer from the operator's page to the supervisor; called in the web server's thread."""
         return await self.supervisor.answer(said, person)
 
     async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
-        """Hold, release or reset the gate for the operator's page; called in the web server's thread."""
         self.get_logger().info(f"{wanted.command} by {person.name or 'somebody without a name'}")
         reply = await self.supervisor.command(wanted, person)
         if reply.accepted:
@@ -248,7 +245,6 @@ def _heat_of(message: Image) -> bytes:
 
 
 def main() -> None:
-    """Run the ROS node ``console`` and end the process with its exit status."""
     exit_process(run_node(Console))
 
 

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sticker_uq.evaluation.replay.recording import GATE_STATES
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
-from sticker_uq.messages import text_of
+from sticker_uq.messages import ANSWERS, OUTCOMES, SCENE_ANSWERS, VERDICTS, text_of
 from sticker_uq.scene import Reason
 from sticker_uq_msgs.msg import (
     Box,
@@ -23,11 +23,6 @@ from sticker_uq_msgs.msg import (
     Verdict,
 )
 
-VERDICTS = ("unknown", "remove", "keep", "ask")
-OUTCOMES = ("unknown", "work", "ask", "clean", "blocked")
-ANSWERS = ("unknown", "remove", "keep", "not_there", "missed")
-SCENE_ANSWERS = ("none", "rescan", "skip_laptop", "fault", "clean")
-
 
 def shown_scene(scene: SceneAssessment, decision: SceneDecision | None) -> dict[str, Any]:
     """One scene's messages and its decision as the operator's page shows them. Stamps are text: JavaScript has no integers of
@@ -35,7 +30,7 @@ def shown_scene(scene: SceneAssessment, decision: SceneDecision | None) -> dict[
     """
     verdicts = {} if decision is None else {verdict.object_id: verdict for verdict in decision.verdicts}
     objects = [_shown_object(seen, verdicts.pop(seen.id, None)) for seen in (*scene.objects, *scene.unstable)]
-    objects += [_drawn_object(verdict) for verdict in verdicts.values()]
+    objects += [_shown_object(None, verdict) for verdict in verdicts.values()]
     return {
         "stamp": str(stamp_to_ns(scene.header.stamp)),
         "width": scene.image_width,
@@ -107,12 +102,10 @@ def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
 
 
 def shown_reasons(messages: Iterable[Any]) -> list[dict[str, Any]]:
-    """The reasons in ``messages`` as the operator's page shows them."""
     return [shown_reason(reason_from_msg(message), message.text) for message in messages]
 
 
 def shown_answer(message: InterventionAnswer) -> dict[str, Any]:
-    """The message of a person's answer as the operator's page shows it."""
     return {
         "request_id": message.request_id,
         "person": message.person,
@@ -121,33 +114,21 @@ def shown_answer(message: InterventionAnswer) -> dict[str, Any]:
     }
 
 
-def _shown_object(seen: ObservedObject, verdict: Verdict | None) -> dict[str, Any]:
+def _shown_object(seen: ObservedObject | None, verdict: Verdict | None) -> dict[str, Any]:
+    """An object and what was decided about it; what an operator drew is not ``seen``."""
+    known: Any = verdict if seen is None else seen
+    hulls = () if seen is None else seen.corner_hulls
+    probabilities = () if seen is None else seen.probabilities
     return {
-        "id": seen.id,
-        "label": seen.label,
-        "box": _box(seen.box),
-        "hulls": [list(zip(hull.x, hull.y, strict=True)) for hull in seen.corner_hulls],
-        "probability": _number(seen.probabilities[seen.label])
-        if len(seen.probabilities) > seen.label
-        else None,
-        "seen_in": seen.passes,
-        "unstable": seen.unstable,
+        "id": known.object_id if seen is None else known.id,
+        "label": known.label,
+        "box": _box(known.box),
+        "hulls": [list(zip(hull.x, hull.y, strict=True)) for hull in hulls],
+        "probability": _number(probabilities[known.label]) if len(probabilities) > known.label else None,
+        "seen_in": 0 if seen is None else seen.passes,
+        "unstable": seen is not None and seen.unstable,
         "verdict": "unknown" if verdict is None else _name(VERDICTS, verdict.verdict),
         "by_operator": verdict is not None and verdict.by_operator,
-    }
-
-
-def _drawn_object(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "id": verdict.object_id,
-        "label": verdict.label,
-        "box": _box(verdict.box),
-        "hulls": [],
-        "probability": None,
-        "seen_in": 0,
-        "unstable": False,
-        "verdict": _name(VERDICTS, verdict.verdict),
-        "by_operator": verdict.by_operator,
     }
 
 
@@ -156,9 +137,9 @@ def _box(box: Box) -> dict[str, float]:
 
 
 def _number(value: float) -> float | None:
-    """JSON has no NaN and no infinity."""
     return float(value) if math.isfinite(value) else None
 
 
-def _name(names: tuple[str, ...], value: int) -> str:
+def _name(words: Mapping[str, str], value: int) -> str:
+    names = list(words)
     return names[value] if value < len(names) else names[0]

@@ -55,7 +55,6 @@ class Worker(threading.Thread):
         self._give_up = give_up
 
     def run(self) -> None:
-        """Assess the detector node's images until the mailbox is closed."""
         while (arrival := self._mailbox.take()) is not None:
             with self._computing:
                 try:

@@ -18,7 +18,7 @@ from sticker_uq.cell.detector_settings import DetectorNodeSettings
 from sticker_uq.cell.mailbox import Mailbox
 from sticker_uq.io.images import Picture
 from sticker_uq.io.topics import folder_of
-from sticker_uq.nodes.common.diagnostics import Level, Report
+from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.image_input import ImageInput
 from sticker_uq.nodes.detector.receiver import Receiver
 from sticker_uq.nodes.detector.scene_outputs import SceneOutputs
@@ -39,7 +39,7 @@ _KEYS = (
     "last_image_age_s",
 )
 #: The report of a camera before activation.
-NOT_CONFIGURED = Report(Level.WARN, "not active", dict.fromkeys(_KEYS))
+NOT_CONFIGURED = PartReport(Level.WARN, "not active", dict.fromkeys(_KEYS))
 
 
 class Arrival(NamedTuple):
@@ -63,7 +63,6 @@ class Counters:
     overheads_ms: list[float] = field(default_factory=list)
 
     def finished(self, scene: SceneAssessment, busy_ms: float) -> None:
-        """Count ``scene`` in the detector node, published now after ``busy_ms`` of computation."""
         self.last_scene = scene
         self.finished_at = [*self.finished_at[-19:], time.monotonic()]
         model_ms = sum(scene.timings.get(stage, 0.0) for stage in MODEL_STAGES)
@@ -74,7 +73,6 @@ class Counters:
         return median(self.overheads_ms) if self.overheads_ms else None
 
     def rate(self) -> float:
-        """Rate of the detector node's last scenes, Hz; 0 before the second one."""
         times = self.finished_at
         return (len(times) - 1) / max(times[-1] - times[0], 1e-9) if len(times) > 1 else 0.0
 
@@ -140,7 +138,7 @@ class CameraFeed:
             self.outputs.publish(scene, self._sequence)
             self.counters.last_scene = scene
 
-    def report(self) -> Report:
+    def report(self) -> PartReport:
         source = self.input
         level, message = source.state() if source else (Level.WARN, "not active")
         scene = self.counters.last_scene
@@ -158,4 +156,4 @@ class CameraFeed:
             "unusable": self.counters.unusable,
             "last_image_age_s": (now_ns - stamp_ns) * 1e-9 if now_ns and stamp_ns else None,
         }
-        return Report(level, message, values)
+        return PartReport(level, message, values)

@@ -53,7 +53,6 @@ class ModelExchange:
         return self._loading.busy
 
     def current(self) -> Perception:
-        """The detector node's current perception, from any thread; raises RuntimeError without one."""
         serving = self.serving
         if serving is None:
             raise RuntimeError("no model is loaded")
@@ -72,7 +71,6 @@ class ModelExchange:
             self._node.get_logger().warning(f"{fallback}; set device to cpu if that is meant")
 
     def clear(self) -> None:
-        """Release the detector node's current perception."""
         self.serving = None
 
     def exchange(

@@ -15,7 +15,7 @@ import psutil
 from sticker_uq.cell.detector_settings import LOCKED, LOCKED_SINCE_CONFIGURE, DetectorNodeSettings
 from sticker_uq.cell.mailbox import Mailbox
 from sticker_uq.io.topics import folder_of, more_topics
-from sticker_uq.nodes.common.diagnostics import Level, Report
+from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, request_exit, run_node
 from sticker_uq.nodes.detector.assessor import Worker
 from sticker_uq.nodes.detector.camera_feed import NOT_CONFIGURED, Arrival, CameraFeed, Counters
@@ -46,7 +46,6 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         self.diagnostics.add("perception", self._report_perception)
 
     def configure(self) -> None:
-        """Load and warm up the detector's model, create the publishers."""
         topics = ("image", *more_topics(self.settings.more_image_topics))
         self._check_scene_topics(topics)
         self.models.load(self.settings.perception())
@@ -58,7 +57,6 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             self.while_configured.callback(self.diagnostics.remove, f"images of {feed.topic}")
 
     def activate(self) -> None:
-        """Start the detector's worker, then subscribe to images."""
         self._counters = Counters()
         mailbox: Mailbox[Arrival] = Mailbox()
         worker = Worker(
@@ -101,7 +99,6 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
                 )
 
     def _served(self, settings: PerceptionSettings) -> None:
-        """Set the parameters to those of the current model."""
         self.settings = self.settings.model_copy(update=settings.model_dump())
         self.parameters.store(self.settings)
         if self.is_active:
@@ -118,10 +115,10 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
 
     # Diagnostics
 
-    def _report_images(self) -> Report:
+    def _report_images(self) -> PartReport:
         return self.feeds[0].report() if self.feeds else NOT_CONFIGURED
 
-    def _report_perception(self) -> Report:
+    def _report_perception(self) -> PartReport:
         counters, serving = self._counters, self.models.serving
         scene = counters.last_scene
         timings = scene.timings if scene else {}
@@ -144,22 +141,21 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             "last_error": counters.last_error or None,
         }
         if serving is None:
-            return Report(Level.WARN, "no model is loaded", values)
+            return PartReport(Level.WARN, "no model is loaded", values)
         if serving.shortage and (scene is None or scene.status is Status.OK):
-            return Report(Level.WARN, serving.shortage, values)
+            return PartReport(Level.WARN, serving.shortage, values)
         if scene is None and (fallback := self.models.fallback()):
-            return Report(Level.WARN, fallback, values)
+            return PartReport(Level.WARN, fallback, values)
         if scene is None:
-            return Report(Level.OK, f"{serving.settings.model} is ready", values)
+            return PartReport(Level.OK, f"{serving.settings.model} is ready", values)
         if scene.status is not Status.OK:
             level = Level.WARN if scene.status is Status.DEGRADED else Level.ERROR
-            return Report(level, f"last scene {scene.status.name}: {scene.status_text}", values)
+            return PartReport(level, f"last scene {scene.status.name}: {scene.status_text}", values)
         total = timings.get("total")
-        return Report(Level.OK, f"{total:.0f} ms per image" if total is not None else "working", values)
+        return PartReport(Level.OK, f"{total:.0f} ms per image" if total is not None else "working", values)
 
 
 def main() -> None:
-    """Run the ROS node ``detector`` and end the process with its exit status."""
     exit_process(run_node(DetectorNode))
 
 

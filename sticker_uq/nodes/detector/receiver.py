@@ -46,7 +46,6 @@ class Receiver(threading.Thread):
         self._formats: set[str] = set()
 
     def run(self) -> None:
-        """Decode the detector node's images until the inbox is closed."""
         while (arrived := self.inbox.take()) is not None:
             try:
                 self._receive(*arrived)

@@ -50,7 +50,6 @@ class SceneOutputs:
         ]
 
     def publish_labels(self, score_floor: float) -> None:
-        """Publish the detector's class names and lowest score, latched."""
         if self._label_info is not None and vision.VISION_MSGS is not None:
             self._label_info.publish(vision.label_info_msg(score_floor, vision.VISION_MSGS))
 

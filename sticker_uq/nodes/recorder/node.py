@@ -10,22 +10,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rclpy.clock import Clock, ClockType
+from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
+from rclpy.subscription import Subscription
 
 from sticker_uq.cell.recorder_settings import RecorderSettings
+from sticker_uq.io.images import Transport
 from sticker_uq.io.split_bag import SplitBag
 from sticker_uq.io.topics import folder_of, more_topics
 from sticker_uq.nodes.common import qos
-from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
+from sticker_uq.nodes.common.image_input import TRANSPORTS
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
-from sticker_uq.nodes.recorder.recorded_images import RecordedImages
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs.msg import (
     GateState,
@@ -36,6 +40,49 @@ from sticker_uq_msgs.msg import (
     Workpiece,
     WorkpieceDone,
 )
+
+
+class RecordedImages:
+    """The recorder passes every serialised image of ``topic`` to the callback that ``writing(topic, type)`` returns.
+
+    Requests reliable delivery, or best effort once a publisher does not offer it. ``name``: the resolved topic.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        topic: str,
+        transport: Transport,
+        writing: Callable[[str, str], Callable[[bytes], None]],
+    ) -> None:
+        self._node = node
+        self._class, suffix, type_name = TRANSPORTS[transport]
+        self._topic = topic + suffix
+        self.name = node.resolve_topic_name(self._topic)
+        self._write = writing(self._topic, type_name)
+        # a subscription must not be replaced in its own event callback
+        self._refused = node.create_guard_condition(self._take_best_effort)
+        self._best_effort = False
+        self._subscription = self._subscribe(qos.RECORDED_IMAGE_RELIABLE)
+
+    def _subscribe(self, profile: QoSProfile) -> Subscription:
+        events = SubscriptionEventCallbacks(incompatible_qos=self._on_incompatible)
+        return self._node.create_subscription(
+            self._class, self._topic, self._write, profile, event_callbacks=events, raw=True
+        )
+
+    def _on_incompatible(self, _: Any) -> None:
+        self._refused.trigger()
+
+    def _take_best_effort(self) -> None:
+        """Switch to best effort, because a publisher does not offer reliable delivery."""
+        if self._best_effort:
+            return
+        self._best_effort = True
+        self._node.get_logger().info(f"{self.name}: requesting best effort, as offered by the publishers")
+        self._node.destroy_subscription(self._subscription)
+        self._subscription = self._subscribe(qos.RECORDED_IMAGE_BEST_EFFORT)
+
 
 #: Time after the start at which scenes without a recorded image are reported, s.
 NO_IMAGE_S = 10.0
@@ -98,14 +145,14 @@ class Recorder(Node):
         self._diagnostics.add("recording", self._report)
         self.get_logger().info(f"recording {topics} topics to {self._bag.folder}, images from {listed}")
 
-    def _report(self) -> Report:
+    def _report(self) -> PartReport:
         folder = str(self._bag.folder)
         values = {"recorded": sum(self.recorded.values()), "lost": self.lost, "folder": folder}
         if self.problem:
-            return Report(Level.ERROR, f"messages are lost: {self.problem}; {REMEDY}", values)
+            return PartReport(Level.ERROR, f"messages are lost: {self.problem}; {REMEDY}", values)
         if self.lost:
-            return Report(Level.WARN, f"recording into {folder}; a part before it is missing", values)
-        return Report(Level.OK, "recording", values)
+            return PartReport(Level.WARN, f"recording into {folder}; a part before it is missing", values)
+        return PartReport(Level.OK, "recording", values)
 
     def destroy_node(self) -> None:
         try:
@@ -170,7 +217,6 @@ class Recorder(Node):
 
 
 def main() -> None:
-    """Run the ROS node ``recorder`` and end the process with its exit status."""
     nodes: list[Recorder] = []
 
     def make() -> Recorder:

@@ -21,7 +21,7 @@ from sticker_uq.geometry.simulated_cell import ARM_FRAME, project_to_image, sim_
 from sticker_uq.nodes.arm.client import ArmClient, MotionFailed, MotionStep
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common.conversions import box_from_msg
-from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
 from sticker_uq.nodes.common.lifecycle import exit_process, request_exit, run_node
@@ -113,8 +113,6 @@ class SimulatedMotion:
 
 
 class CellSim(Node):
-    """The ROS node ``cell_sim``; see the module's docstring."""
-
     def __init__(self, **arguments: Any) -> None:
         super().__init__("cell_sim", **arguments)
         declare_settings(self, SimulationSettings)
@@ -146,7 +144,7 @@ class CellSim(Node):
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("cell", self._report)
 
-    def _report(self) -> Report:
+    def _report(self) -> PartReport:
         with self._lock:
             record, laptops = self._cell.record, len(self._cell.records)
             values = {
@@ -157,7 +155,7 @@ class CellSim(Node):
             }
             wrong = record.logos_touched + record.lid_touched
         values["wrongly_touched"] = wrong
-        return Report(Level.ERROR if wrong else Level.OK, "a laptop lies in the cell", values)
+        return PartReport(Level.ERROR if wrong else Level.OK, "a laptop lies in the cell", values)
 
     def _publish_picture(self) -> None:
         raw, compressed = self._images.get_subscription_count(), self._compressed.get_subscription_count()
@@ -204,7 +202,6 @@ class CellSim(Node):
 
 
 def main() -> None:
-    """Run the ROS node ``cell_sim`` and end the process with its exit status."""
     exit_process(run_node(CellSim, executor=ArmExecutor))
 
 

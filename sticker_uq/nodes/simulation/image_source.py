@@ -20,7 +20,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
 from sticker_uq.cell.image_source_settings import ImageSourceSettings
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.nodes.common import qos
-from sticker_uq.nodes.common.diagnostics import Level, Report
+from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, request_exit, run_node
 from sticker_uq.scene import InvalidInput
@@ -31,8 +31,6 @@ _POLL_S = 0.05
 
 
 class ImageSourceNode(ManagedNode[ImageSourceSettings]):
-    """The ROS node ``image_source``; see the module's docstring."""
-
     def __init__(self, **arguments: Any) -> None:
         fixed = frozenset(ImageSourceSettings.model_fields) - {"rate", "frame_id", "jpeg_quality"}
         super().__init__("image_source", ImageSourceSettings, locked_while_active=fixed, **arguments)
@@ -41,7 +39,6 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         self._progress = "not started"
 
     def configure(self) -> None:
-        """Open the recording, folder, video or camera that the node plays."""
         settings = self.settings
         if not settings.source:
             raise InvalidInput(
@@ -142,7 +139,7 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         publishers = (self._raw, self._compressed)
         return any(p is not None and p.get_subscription_count() for p in publishers)
 
-    def _report_source(self) -> Report:
+    def _report_source(self) -> PartReport:
         level = (
             Level.ERROR if self._progress.startswith("failed") else Level.OK if self.is_active else Level.WARN
         )
@@ -152,7 +149,7 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
             "unreadable": self._unreadable,
             "rate": self.settings.rate,
         }
-        return Report(level, self._progress, values)
+        return PartReport(level, self._progress, values)
 
 
 def _camera_info(recorded: Any) -> CameraInfo:
@@ -178,7 +175,6 @@ def _camera_info(recorded: Any) -> CameraInfo:
 
 
 def main() -> None:
-    """Run the ROS node ``image_source`` and end the process with its exit status."""
     exit_process(run_node(ImageSourceNode))
 
 

@@ -4,19 +4,28 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rclpy.logging import get_logging_directory
 from rclpy.node import Node
 
 from sticker_uq.gate.audit import AuditLog, Entry, Narrator, entries
 from sticker_uq.gate.events import Effect, Event
 from sticker_uq.gate.state import GateState, Phase
 from sticker_uq.messages import text_of, texts_of
-from sticker_uq.nodes.common.diagnostics import Level, Report
-from sticker_uq.nodes.common.log_folder import default_folder
+from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.scene import InvalidInput, Reason
+
+
+def default_folder(node: Node, kind: str) -> Path:
+    """The folder for ``kind`` (audit) inside ROS's folder of logs; each node of this machine and person has its own."""
+    domain = os.environ.get("ROS_DOMAIN_ID") or "0"
+    name = node.get_fully_qualified_name().strip("/").replace("/", ".")
+    return Path(str(get_logging_directory())) / kind / f"domain_{domain}.{name}"
+
 
 MEGABYTE = 1_000_000
 _STANDING = {
@@ -47,12 +56,10 @@ class AuditTrail:
     def step(
         self, event: Event | None, before: GateState, after: GateState, effects: Sequence[Effect]
     ) -> None:
-        """Enter what one step of the gate did into the supervisor node's audit log; ``event`` is None for a scene."""
         for kind, data in self._narrator.entries_of_step(event, before, after, effects):
             self._log.add(kind, data)
 
     def note(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Enter what the supervisor node did besides steps of the gate into its audit log."""
         self._log.add(kind, data)
 
     @property
@@ -62,15 +69,13 @@ class AuditTrail:
 
     @property
     def problem(self) -> Reason | None:
-        """Why the supervisor node's audit log does not reach the disk, which closes the gate; None when it does."""
         return self._log.status.problem
 
     def close(self) -> None:
-        """Bring the supervisor node's audit log to the disk and end."""
         self._log.flush(FLUSH_S)
         self._log.close(FLUSH_S)
 
-    def report(self) -> Report:
+    def report(self) -> PartReport:
         status = self._log.status
         values = {
             "head": status.head,
@@ -81,7 +86,7 @@ class AuditTrail:
             "file": str(self.folder / status.file),
         }
         level = Level.ERROR if status.problem else Level.OK
-        return Report(
+        return PartReport(
             level, text_of(status.problem) if status.problem else "every entry reaches the disk", values
         )
 

@@ -13,7 +13,7 @@ from rclpy.node import Node
 from rclpy.subscription import Subscription
 
 from sticker_uq.gate import BlockReason
-from sticker_uq.gate.gate_publishers import GatePublishers
+from sticker_uq.gate.presence import GatePublishers
 from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name
 from sticker_uq.nodes.common.qos import GATE_WATCH
 from sticker_uq.scene import Reason
@@ -39,7 +39,6 @@ class GateWatch:
         self._subscription = node.create_subscription(GateState, "gate", self._on_gate, GATE_WATCH)
 
     def destroy(self) -> None:
-        """End the supervisor's subscription to other publishers of the gate."""
         self._node.destroy_subscription(self._subscription)
 
     def _on_gate(self, message: GateState) -> None:
@@ -48,7 +47,6 @@ class GateWatch:
         self.report_others()
 
     def report_others(self) -> None:
-        """Report other publishers of the gate to the supervisor; called with every tick."""
         active = self._publishers.besides(self._identity)
         others = None
         if active:  # by their nodes; before discovery knows them, by what they call themselves

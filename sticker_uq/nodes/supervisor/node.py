@@ -33,7 +33,7 @@ from sticker_uq.io.whereabouts import whereabouts
 from sticker_uq.messages import log_line, text_of
 from sticker_uq.nodes.arm.cell_stop import CellStop
 from sticker_uq.nodes.common.conversions import image_check_from_msg, scene_from_msg, stamp_to_ns
-from sticker_uq.nodes.common.diagnostics import Report
+from sticker_uq.nodes.common.diagnostics import PartReport
 from sticker_uq.nodes.common.geometry_source import GeometrySource
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
@@ -56,8 +56,6 @@ from sticker_uq_msgs.srv import ResolveIntervention
 
 
 class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
-    """The ROS node ``supervisor``; see the module's docstring."""
-
     def __init__(self, **arguments: Any) -> None:
         super().__init__(
             "supervisor", SupervisorNodeSettings, locked_while_active=LOCKED_WHILE_ACTIVE, **arguments
@@ -67,7 +65,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.diagnostics.add("gate", self._report_gate)
 
     def configure(self) -> None:
-        """Read the policy; create what the supervisor subscribes and publishes in every state."""
         settings = self.settings
         self._core = core = GateController(
             settings.load_policy(), settings.part(GateSettings), settings.part(AssumptionSettings)
@@ -110,7 +107,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.get_logger().info(f"audit log in {self._audit.folder}")
 
     def activate(self) -> None:
-        """Start the supervisor's gate and let scenes in."""
         assert self._core is not None
         self._apply(self.settings)
         self._out.restart_sequence()
@@ -159,7 +155,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self.get_logger().warning(f"allow_uncalibrated: the gate may open on a policy {lack}")
 
     def _about(self) -> dict[str, Any]:
-        """Who supervises, with which model and policy; no model before the first scene."""
         assert self._core is not None
         scene = self._core.state.scene
         return {
@@ -174,7 +169,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     # subscriptions
 
     def _impede(self, reason: BlockReason, detail: Reason | None) -> None:
-        """Close the gate for ``reason``; no detail ends that."""
         assert self._core is not None
         if detail != dict(self._core.state.impediments).get(reason):
             self._happen(ev.Impediment(reason, detail))
@@ -310,14 +304,13 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def _now(self) -> int:
         return int(self.get_clock().now().nanoseconds)
 
-    def _report_gate(self) -> Report:
+    def _report_gate(self) -> PartReport:
         if self._core is None:
             return unconfigured_report()
         return gate_report(self._core, self._stop.state, self._counts)
 
 
 def main() -> None:
-    """Run the ROS node ``supervisor`` and end the process with its exit status."""
     exit_process(run_node(SupervisorNode))
 
 

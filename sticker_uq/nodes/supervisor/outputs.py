@@ -71,11 +71,9 @@ class SupervisorOutputs:
             self._node.destroy_publisher(publisher)
 
     def restart_sequence(self) -> None:
-        """The supervisor's next gate message is number 1: it was activated."""
         self._sequence = 0
 
     def gate(self, gate: PublishGate, policy_hash: str, now_ns: int) -> None:
-        """Publish the gate's state, under the policy with ``policy_hash``."""
         self._sequence += 1
         message = GateState(
             header=header_of(now_ns, gate.frame_id),
@@ -102,7 +100,6 @@ class SupervisorOutputs:
         self._monitor_state.publish(String(data=gate.phase.name))
 
     def decision(self, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> None:
-        """Publish the supervisor's decision about a scene on its topics, and where its objects lie as far as that is known."""
         self._decision.publish(decision_to_msg(decision, poses))
 
     def numbers(self, scene: SceneAssessment) -> None:
@@ -134,7 +131,6 @@ class SupervisorOutputs:
     def answer(
         self, given: ResolveIntervention.Request, workpiece_id: str, frame_id: str, now_ns: int
     ) -> None:
-        """Publish an operator's answer on the supervisor's topic, which it accepted."""
         self._answer.publish(
             InterventionAnswer(
                 header=Header(stamp=ns_to_stamp(now_ns), frame_id=frame_id),

@@ -23,7 +23,7 @@ from sticker_uq.gate.events import (
     RemovalCode,
     RemovalFinished,
 )
-from sticker_uq.gate.heartbeat import Heartbeat
+from sticker_uq.gate.presence import Heartbeat
 from sticker_uq.gate.state import Target
 from sticker_uq.nodes.common.conversions import box_to_msg, ns_to_stamp, pose_to_msg
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
@@ -62,14 +62,12 @@ class RemovalClient:
         )
 
     def destroy(self) -> None:
-        """Withdraw the supervisor's client of the arm; nothing is reported any more."""
         self._happened = lambda event: None
         self._node.destroy_timer(self._timer)
         self._node.destroy_subscription(self._subscription)
         self._client.destroy()
 
     def discover(self) -> None:
-        """Look for the arm's action servers for the supervisor; called with every tick."""
         found = self._node.get_publishers_info_by_topic(self._status_topic)
         before, self._servers = self._servers, frozenset(bytes(info.endpoint_gid) for info in found)
         self._served = len(self._servers) == 1 and bool(self._client.server_is_ready())

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from sticker_uq.gate import GateController, Phase, Policy
 from sticker_uq.messages import gate_text, text_of
 from sticker_uq.nodes.arm.cell_stop import StopState
-from sticker_uq.nodes.common.diagnostics import Level, Report
+from sticker_uq.nodes.common.diagnostics import Level, PartReport
 
 COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests")
 """What is counted from configuration on."""
@@ -24,7 +24,7 @@ _KEYS = (
 _LEVELS = {Phase.FAULT: Level.ERROR, Phase.BLOCKED: Level.WARN, Phase.INTERVENTION: Level.WARN}
 
 
-def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]) -> Report:
+def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]) -> PartReport:
     """Diagnostics of a configured supervisor: phase, policy, its monitoring and ``counts``."""
     state, policy, watch = core.state, core.policy, core.watch
     age_ms = (state.now_ns - state.scene.stamp_ns) / 1e6 if state.scene is not None else None
@@ -47,10 +47,10 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
         **counts,
     }
     text = gate_text(state.reasons.codes, state.details)
-    return Report(_LEVELS.get(state.phase, Level.OK), text or state.phase.name, values)
+    return PartReport(_LEVELS.get(state.phase, Level.OK), text or state.phase.name, values)
 
 
-def policy_report(policy: Policy) -> Report:
+def policy_report(policy: Policy) -> PartReport:
     """Diagnostics of the supervisor's policy: what it promises, and what it was made for; a warning where it promises nothing."""
     made_for = policy.validity
     values = {
@@ -60,23 +60,21 @@ def policy_report(policy: Policy) -> Report:
         "valid_until": made_for.until if made_for else None,
     }
     if policy.guarantee is None:
-        return Report(Level.WARN, "the policy has no guarantee: `sticker-uq calibrate` makes one", values)
+        return PartReport(Level.WARN, "the policy has no guarantee: `sticker-uq calibrate` makes one", values)
     if policy.unmeasured_novelty == "release":
-        return Report(
+        return PartReport(
             Level.WARN,
             f"{policy.guarantee}; also releases in unfamiliar scenes: novelty is not measured",
             values,
         )
-    return Report(Level.OK, str(policy.guarantee), values)
+    return PartReport(Level.OK, str(policy.guarantee), values)
 
 
-def unconfigured_report() -> Report:
-    """Diagnostics of the supervisor, the same values while there are none."""
-    return Report(Level.WARN, "not configured", dict.fromkeys(_KEYS))
+def unconfigured_report() -> PartReport:
+    return PartReport(Level.WARN, "not configured", dict.fromkeys(_KEYS))
 
 
 def policy_line(policy: Policy) -> str:
-    """The supervisor's log line about the gate's policy: hash, guarantee and validity."""
     parts = [policy.hash[:12], str(policy.guarantee or "no guarantee")]
     if policy.validity is not None:
         parts.append(f"for weights {policy.validity.model_hash[:12] or 'of any kind'}")

@@ -60,7 +60,7 @@ def head_of(files: list[list[bytes]]) -> str:
 
 
 @given(FILES)
-@hypothesis_settings(max_examples=50)
+@hypothesis_settings(max_examples=25)
 def test_an_untouched_log_is_whole_and_tells_its_contents(place: Path, contents: Any) -> None:
     files = chain(contents)
     folder = written(place, files)
@@ -73,7 +73,7 @@ def test_an_untouched_log_is_whole_and_tells_its_contents(place: Path, contents:
 
 
 @given(FILES, st.data())
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=80)
 def test_any_change_is_found(place: Path, contents: Any, data: st.DataObject) -> None:
     files = chain(contents)
     flat = [line for lines in files for line in lines]
@@ -106,7 +106,7 @@ def test_any_change_is_found(place: Path, contents: Any, data: st.DataObject) ->
 
 
 @given(FILES, st.data())
-@hypothesis_settings(max_examples=50)
+@hypothesis_settings(max_examples=25)
 def test_a_missing_file_is_found(place: Path, contents: Any, data: st.DataObject) -> None:
     files = chain(contents)
     assume(len(files) > 1)
@@ -119,7 +119,7 @@ def test_a_missing_file_is_found(place: Path, contents: Any, data: st.DataObject
 
 
 @given(FILES, st.data())
-@hypothesis_settings(max_examples=50)
+@hypothesis_settings(max_examples=25)
 def test_an_end_that_was_cut_off_is_found_with_the_published_head_only(
     place: Path, contents: Any, data: st.DataObject
 ) -> None:

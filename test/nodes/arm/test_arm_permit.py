@@ -10,7 +10,7 @@ import pytest
 from action_msgs.msg import GoalStatus
 from rclpy.action.server import ServerGoalHandle
 
-from sticker_uq.gate.permit import Permit
+from sticker_uq.gate.permit import Lease
 from sticker_uq.testing.arm import APPROACH, RETREAT, UNTIL_STOPPED, ArmBench, Result
 from sticker_uq.testing.bench import PATIENCE_S
 from sticker_uq.testing.gate import DECISION, OBJECT
@@ -38,7 +38,7 @@ def test_what_a_dead_supervisor_said_last_does_not_let_the_arm_go_on(
 
     def lose_and_hear() -> None:
         lose()
-        rig.arm._watch.update(Permit(DECISION, OBJECT, 2**62))
+        rig.arm._watch.update(Lease(DECISION, OBJECT, 2**62))
 
     monkeypatch.setattr(rig.arm._watch, "lose", lose_and_hear)
     rig.gate.disappear()

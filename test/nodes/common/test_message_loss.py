@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
-from sticker_uq.cell.message_loss import MessageLossCounter
+from sticker_uq.nodes.common.image_input import MessageLossCounter
 from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.testing.bench import Bench, NodeProcess
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sticker_uq.cell.transport import PROFILE_VARIABLES, transport_environment
-from sticker_uq.cli.doctor_checks import MIB, RMEM_MAX
+from sticker_uq.cli.doctor import MIB, RMEM_MAX
 from sticker_uq.io.share import share_folder
 from sticker_uq.testing.bench import Bench, NodeProcess
 

@@ -224,14 +224,6 @@ def test_pictures_only_for_who_looks(bench: Bench, script: Script) -> None:
     assert set(np.frombuffer(saliency[0].data, np.float32)) == {0.5}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_process_cleanly(ros_domain: int, number: signal.Signals) -> None:
-    with NodeProcess(PROCESS, {"autostart": "true"}) as process:
-        process.wait_for("waiting for first image on /image")
-        assert process.stop(number) == 0
-        assert "Traceback" not in process.output
-
-
 def test_a_process_whose_worker_is_stuck_ends_cleanly_too(bench: Bench) -> None:
     with NodeProcess(PROCESS, {"autostart": "true"}, ["--", "endless"]) as process:
         process.wait_for("waiting for first image on /image")
@@ -242,10 +234,3 @@ def test_a_process_whose_worker_is_stuck_ends_cleanly_too(bench: Bench) -> None:
         assert process.stop(signal.SIGINT) == 0
         assert "its result will be dropped" in process.output
         assert not scenes
-
-
-def test_bad_weights_end_an_autostarted_process(ros_domain: int) -> None:
-    with NodeProcess(PROCESS, {"autostart": "true", "weights": "/nowhere.safetensors"}) as process:
-        assert process.wait() == 1
-        assert "weights file '/nowhere.safetensors': no such file" in process.output
-        assert "Traceback" not in process.output

@@ -48,8 +48,9 @@ def test_auto_reliability_follows_the_publishers(bench: Bench, script: Script) -
     )
 
 
-@pytest.mark.parametrize("depth", [1, 50])
-@pytest.mark.parametrize("durability", [DurabilityPolicy.VOLATILE, DurabilityPolicy.TRANSIENT_LOCAL])
+@pytest.mark.parametrize(
+    ("depth", "durability"), [(1, DurabilityPolicy.VOLATILE), (50, DurabilityPolicy.TRANSIENT_LOCAL)]
+)
 @pytest.mark.parametrize("reliability", [ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT])
 def test_images_arrive_whatever_the_camera_offers(
     bench: Bench, script: Script, reliability: ReliabilityPolicy, durability: DurabilityPolicy, depth: int

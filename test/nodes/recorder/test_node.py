@@ -75,7 +75,7 @@ def test_messages_are_read_again_byte_for_byte(bench: Bench, tmp_path, transport
     assert _bytes(tmp_path / "bag", "/scene") == [scene_bytes]
 
 
-@pytest.mark.parametrize("name", ["mit Leerzeichen", "笔记本 №1", "a#b?c%20d"])
+@pytest.mark.parametrize("name", ["mit Leerzeichen 笔记本 №1 a#b?c%20d"])
 def test_any_name_that_a_file_system_allows_is_recorded_to(bench: Bench, tmp_path, name):
     with _recording(bench, tmp_path / name) as node:
         bench.publisher_matched(Image, "image").publish(RAW_BYTES)

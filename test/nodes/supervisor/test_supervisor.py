@@ -12,15 +12,12 @@ from std_msgs.msg import Header
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.geometry.simulated_cell import sim_camera
-from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq.testing.bench import Bench
 from sticker_uq.testing.scenes import THERE, observed
 from sticker_uq_msgs.msg import (
-    Exposure,
     GateState,
-    ImageCheck,
     WorkpieceDone,
 )
 from test.helpers.gate import codes
@@ -115,47 +112,6 @@ def test_an_unreadable_scene_closes_and_the_node_goes_on(bench: Bench) -> None:
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
     cell.shows(STICKER)
     cell.goal(2)
-
-
-def test_an_image_that_shows_nothing_closes_before_any_scene_of_it_comes(bench: Bench) -> None:
-    cell = Cell(bench)
-    images = bench.publisher_matched(ImageCheck, "image_check", qos.IMAGE_CHECKS)
-    cell.shows(STICKER)
-    cell.goal(1)
-    before = len(cell.gates)
-    header = cell.camera.message().header
-    cell.camera.objects = None
-    dark = Exposure(valid=True, mean_level=1.0, dark_share=1.0)
-    images.publish(ImageCheck(header=header, image_width=640, image_height=480, exposure=dark, repeats=1))
-    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.EXPOSURE)
-    closed = next(gate for gate in cell.gates[before:] if not gate.open)
-    assert closed.reasons & BlockReason.EXPOSURE, closed.text
-    assert ("below_limit", "mean_level", 1.0) in [(r.code, r.subject, r.value) for r in closed.details]
-
-
-def test_a_detector_that_dies_closes_before_its_last_scene_is_old(bench: Bench) -> None:
-    cell = Cell(bench, max_scene_age_s=20.0)  # longer than a death is unnoticed on a busy machine
-    images = bench.publisher_matched(ImageCheck, "image_check", qos.IMAGE_CHECKS)
-    cell.shows(STICKER)
-    cell.goal(1)
-    cell.camera.objects = None
-    bench.probe.destroy_publisher(images)
-    gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.FAILED_SCENE)
-    assert "detector_lost" in codes(gate.details)
-    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
-    cell.shows(STICKER)
-    cell.goal(2)
-
-
-def test_unknown_enumerations_close(bench: Bench) -> None:
-    cell = Cell(bench)
-    cell.shows(STICKER)
-    cell.goal(1)
-    odd = cell.camera.message()
-    odd.status = 200
-    cell.camera.objects = None
-    cell.camera.publish(odd)
-    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.FAILED_SCENE)
 
 
 def test_an_effect_that_fails_is_a_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.nodes.supervisor.removal_client import removal_code
 from sticker_uq.testing.bench import Bench, overrides, values_of
 from sticker_uq_msgs.msg import (
-    ArmStatus,
     GateState,
 )
 from test.helpers.gate import codes
@@ -123,44 +122,6 @@ def test_without_an_arm_nothing_opens_and_diagnostics_say_so(bench: Bench) -> No
     assert values_of(status)["arm_ready"] == "False"
     cell.arm = Arm(bench)
     cell.goal(1)
-
-
-def test_an_arm_that_goes_away_closes_the_gate(bench: Bench) -> None:
-    cell = Cell(bench, cancel_timeout_s=0.3)
-    cell.shows(STICKER)
-    cell.goal(1)
-    cell.arm.close()  # type: ignore[union-attr]
-    cell.until_gate(GateState.STATE_FAULT, BlockReason.FAULT)
-
-
-def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(bench: Bench) -> None:
-    cell = Cell(bench, arm_heartbeat_timeout_s=3.0, cancel_timeout_s=30.0)
-    cell.shows(STICKER)
-    cell.goal(1)
-    cell.arm.falls_silent()  # type: ignore[union-attr]
-    closed = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ARM_FAILED)
-    assert codes(closed.details) == ["arm_stopping", "arm_silent"]
-    cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
-
-
-def test_an_arm_whose_process_dies_closes_the_gate_before_its_silence_does(bench: Bench) -> None:
-    cell = Cell(bench, cancel_timeout_s=30.0)
-    cell.shows(STICKER)
-    cell.goal(1)
-    cell.node._arm._node.destroy_timer(cell.node._arm._timer)  # nobody counts its silence
-    cell.arm.dies()  # type: ignore[union-attr]
-    closed = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ARM_FAILED)
-    assert codes(closed.details) == ["arm_stopping", "arm_silent"]
-    cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
-
-
-def test_a_second_arm_that_speaks_closes_the_gate(bench: Bench) -> None:
-    cell = Cell(bench, cancel_timeout_s=30.0)
-    cell.shows(STICKER)
-    cell.goal(1)
-    other = bench.publisher_matched(ArmStatus, "arm/status", qos.ARM_STATUS)
-    other.publish(ArmStatus(arm="another"))
-    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ARM_FAILED)
 
 
 def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench: Bench) -> None:

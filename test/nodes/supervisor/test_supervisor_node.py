@@ -15,35 +15,13 @@ from rclpy.parameter import Parameter
 from std_msgs.msg import Bool, Float64, String
 
 from sticker_uq.gate import BlockReason
-from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.testing.bench import Bench, NodeProcess, overrides
 from sticker_uq_msgs.msg import (
     GateState,
 )
 from test.helpers.gate import codes
-from test.helpers.supervised import STICKER, Arm, Camera, Cell, Result
-
-
-def test_nothing_is_permitted_while_a_publisher_of_the_gate_is_not_heard(bench: Bench) -> None:
-    """One whose quality of service does not fit is there and never heard; one that speaks is a second supervisor."""
-    cell = Cell(bench)
-    best_effort = bench.publisher(GateState, "gate", qos.NEWEST_IMAGE_BEST_EFFORT)
-    cell.shows(STICKER)
-    gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNKNOWN_GATE_PUBLISHER)
-    cell.until(lambda: "gate_publishers_not_received" in codes(cell.gates[-1].details), "the reason")
-    assert not gate.open
-    assert cell.arm.goals == []  # type: ignore[union-attr]
-    bench.probe.destroy_publisher(best_effort)
-    cell.goal(1)
-    silent = bench.publisher(GateState, "gate", qos.GATE)
-    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNKNOWN_GATE_PUBLISHER)
-    silent.publish(GateState(supervisor="other", reasons=int(BlockReason.NOT_ACTIVE)))
-    cell.until(
-        lambda: not cell.gates[-1].reasons & BlockReason.UNKNOWN_GATE_PUBLISHER, "one that stands by is heard"
-    )
-    silent.publish(GateState(supervisor="other"))
-    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.SECOND_GATE_PUBLISHER)
+from test.helpers.supervised import STICKER, Cell, Result
 
 
 def test_it_is_listened_for_other_supervisors_before_anything_is_permitted(bench: Bench) -> None:
@@ -102,19 +80,6 @@ def test_monitors_mirror_gate_and_numbers_in_plain_types(bench: Bench) -> None:
     bench.until(lambda: dil and uncertainty, "numbers")
     assert dil[-1].data == pytest.approx(0.1)
     assert np.isnan(uncertainty[-1].data)
-
-
-def test_a_simulated_clock_that_has_not_started_keeps_the_gate_closed(bench: Bench) -> None:
-    node: SupervisorNode = bench.add(SupervisorNode(parameter_overrides=overrides(use_sim_time=True)))
-    gates = bench.collect(GateState, "gate", qos.LATCHED)
-    assert node.start()
-    arm = Arm(bench)
-    camera = Camera(bench)
-    camera.objects = [STICKER]
-    bench.until(lambda: len(gates) > 15 and node._core.state.arm_ready, "gate messages")  # type: ignore[union-attr]
-    assert not any(gate.open for gate in gates)
-    assert gates[-1].reasons & BlockReason.CLOCK
-    assert arm.goals == []
 
 
 def test_a_policy_without_guarantee_opens_the_gate_only_where_that_is_allowed(bench: Bench) -> None:

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from sticker_uq.gate.gate_publishers import QUIET_S, GatePublishers
-from sticker_uq.gate.permit import Permit, PermitWatch
+from sticker_uq.gate.permit import Lease, PermitWatch
+from sticker_uq.gate.presence import QUIET_S, GatePublishers, Heartbeat
 
 
 class Clock:
@@ -32,7 +32,7 @@ def test_a_speaker_is_forgotten_when_it_falls_silent_or_stands_by() -> None:
 
 def test_an_arm_obeys_neither_of_two_supervisors() -> None:
     watch = PermitWatch(lambda: 1)
-    permit = Permit("decision", 1, 10)
+    permit = Lease("decision", 1, 10)
     watch.update(permit, "a")
     assert watch.refusal("decision", 1) == ""
     watch.update(permit, "b")
@@ -41,7 +41,7 @@ def test_an_arm_obeys_neither_of_two_supervisors() -> None:
 
 def test_a_supervisor_that_stands_by_does_not_disturb() -> None:
     watch = PermitWatch(lambda: 1)
-    watch.update(Permit("decision", 1, 10), "a")
+    watch.update(Lease("decision", 1, 10), "a")
     watch.update(None, "b", active=False)
     assert watch.refusal("decision", 1) == ""
     watch.update(None, "a", active=False)
@@ -75,3 +75,41 @@ def test_one_that_stands_by_need_not_speak_again_until_it_has_gone() -> None:
     assert publishers.never_received("own", 1) == 1
     publishers.received("own", active=True)
     assert publishers.never_received("own", 1) == 1
+
+
+def test_silence_is_counted_in_looks() -> None:
+    pulse = Heartbeat(patience=3)
+    assert not pulse.alone
+    assert not pulse.beat("a")
+    pulse.tick()
+    pulse.tick()
+    assert pulse.alone
+    assert not pulse.beat("a")
+    pulse.tick()
+    pulse.tick()
+    assert pulse.alone
+    pulse.tick()
+    assert not pulse.alone
+    assert not pulse.beat("a")
+    assert pulse.alone
+
+
+def test_after_a_death_each_must_speak_anew() -> None:
+    pulse = Heartbeat(patience=3)
+    pulse.beat("a")
+    pulse.lost()
+    assert not pulse.alone
+    assert not pulse.beat("a")
+    assert pulse.alone
+
+
+def test_another_arm_is_told_from_the_one_before_and_two_are_too_many() -> None:
+    pulse = Heartbeat(patience=2)
+    pulse.beat("a")
+    assert pulse.beat("b")
+    assert not pulse.alone
+    pulse.tick()
+    assert not pulse.beat("b")
+    pulse.tick()
+    assert pulse.alone
+    assert pulse.beat("a")
