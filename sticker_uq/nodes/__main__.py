@@ -11,6 +11,7 @@ import importlib
 import os
 import signal
 import sys
+from functools import partial
 
 _MODULES = {
     "detector": "detector.node",
@@ -30,28 +31,12 @@ def run_executable(name: str) -> None:
     sys.exit(importlib.import_module(f"sticker_uq.nodes.{_MODULES[name]}").main())
 
 
-def detector() -> None:
-    run_executable("detector")
-
-
-def supervisor() -> None:
-    run_executable("supervisor")
-
-
-def cell_sim() -> None:
-    run_executable("cell_sim")
-
-
-def image_source() -> None:
-    run_executable("image_source")
-
-
-def recorder() -> None:
-    run_executable("recorder")
-
-
-def console() -> None:
-    run_executable("console")
+detector = partial(run_executable, "detector")
+supervisor = partial(run_executable, "supervisor")
+cell_sim = partial(run_executable, "cell_sim")
+image_source = partial(run_executable, "image_source")
+recorder = partial(run_executable, "recorder")
+console = partial(run_executable, "console")
 
 
 if __name__ == "__main__":
