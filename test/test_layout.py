@@ -64,7 +64,9 @@ def test_every_executable_has_its_function(monkeypatch: pytest.MonkeyPatch) -> N
         found = importlib.util.find_spec(module)
         assert found is not None, f"{executable}: {module} does not exist"
         source = Path(str(found.origin)).read_text()
-        assert re.search(rf"^def {function}\(", source, re.M), f"{executable}: {module} has no {function}()"
+        assert re.search(rf"^(def {function}\(|{function} = )", source, re.M), (
+            f"{executable}: {module} has no {function}"
+        )
 
 
 def test_manifests_are_valid_and_agree() -> None:
