@@ -109,18 +109,6 @@ def test_a_sign_in_to_a_stopped_process_says_so_and_can_be_sent_again(tablet, pr
     expect(page.locator("#state-name")).to_have_text("Held")
 
 
-def test_the_form_asks_a_stopped_process_again_what_it_wants(tablet, protected_process):
-    address, process, _ = protected_process
-    page = tablet.new_page()
-    page.route("**/session", lambda route: (os.kill(process.pid, signal.SIGSTOP), route.continue_()))
-    page.goto(address)
-    expect(page.locator("#message")).to_have_text("Sign in: NOT done: no reply within 2 s.")
-    page.unroute("**/session")
-    os.kill(process.pid, signal.SIGCONT)
-    expect(page.locator("#secret-label")).to_have_text("Token of this machine")
-    expect(page.locator("#message")).to_be_empty()
-
-
 class MutedCell:
     """The live data of a page, sent by the test, on a page whose clock the test moves."""
 

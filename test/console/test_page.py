@@ -372,25 +372,6 @@ def test_a_reload_loses_nothing(operator):
     assert [a.answer for a in operator.cell.answers[0].answers] == ["keep", "remove", "missed"]
 
 
-def test_an_old_answer_does_not_stick_to_a_new_question(operator):
-    operator.see(asked(BOX))
-    operator.says(0, "Peel it")
-    operator.see(asked(BOX), identity="r2")
-    expect(operator.page.locator("#objects li.open")).to_have_count(1)
-    assert operator.page.locator('#objects button[aria-pressed="true"]').count() == 0
-
-
-def test_the_question_keeps_its_picture_until_the_live_one_is_wanted(operator):
-    operator.see(asked(BOX))
-    picture = operator.page.locator("#picture")
-    expect(picture).to_have_attribute("src", "picture/1000.jpg")
-    operator.state.put("scene", {**SCENE, "stamp": "3000"})
-    operator.page.click("#layer-live")
-    expect(picture).to_have_attribute("src", "picture/3000.jpg")
-    operator.page.click("#layer-live")
-    expect(picture).to_have_attribute("src", "picture/1000.jpg")
-
-
 def test_a_question_marks_what_was_missed_on_its_own_picture(operator):
     question_scene = {**SCENE, "stamp": "1000", "unexplained": [{"box": ELSEWHERE}]}
     missed = reason("missed_place", "unexplained_objectness", 0.4, 0.1, box=BOX)

@@ -11,7 +11,6 @@ from sticker_uq.gate.events import (
     ArmReady,
     CancelGoal,
     Escalate,
-    Fault,
     GoalAccepted,
     GoalRejected,
     Hold,
@@ -29,7 +28,6 @@ from sticker_uq.scene import Reason
 from sticker_uq.testing.scenes import HERE, assessment
 from test.helpers.gate import (
     CANCELLED,
-    LOGO,
     NEARBY,
     SETTINGS,
     STICKER,
@@ -69,11 +67,6 @@ def test_scenes_must_agree_in_a_row_that_it_is_gone() -> None:
     cell.scene(NEARBY)
     assert cell.phase is Phase.MONITORING
     assert cell.state.attempts == ((HERE, 1),)
-
-
-def test_a_logo_under_the_sticker_means_that_the_sticker_is_gone() -> None:
-    cell = verifying().scene(LOGO, times=K)
-    assert len(cell.sent(RemovalVerified)) == 1
 
 
 def test_a_sticker_that_stays_is_tried_again_and_then_a_person_is_called() -> None:
@@ -139,17 +132,6 @@ def test_a_rejected_goal_is_a_failed_attempt() -> None:
     cell.send(GoalRejected(cell.goal, "busy"))
     assert cell.phase is Phase.MONITORING
     assert cell.state.attempts == ((HERE, 1),)
-
-
-def test_an_arm_that_stops_in_time_is_no_fault() -> None:
-    cell = removing()
-    cell.send(Hold())
-    assert cell.details == ["arm_stopping", "held"]
-    cell.tick(5)
-    finish(cell, CANCELLED).send(Release())
-    cell.scene(STICKER, times=K + 1)
-    assert cell.phase is Phase.PERMITTED
-    assert not cell.sent(Escalate)
 
 
 def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once() -> None:
@@ -224,19 +206,6 @@ def test_a_goal_of_the_workpiece_before_counts_for_nothing() -> None:
         assert cell.state.attempts == ()
 
 
-def test_a_fault_latches_until_reset() -> None:
-    cell = running().scene(STICKER)
-    cell.send(Fault((Reason.of("internal_error", detail="judge broke"),)))
-    cell.scene(STICKER, times=5)
-    assert cell.phase is Phase.FAULT
-    assert cell.details == ["internal_error"]
-    cell.send(Reset())
-    assert cell.reply().accepted
-    assert not cell.state.open
-    cell.scene(STICKER, times=K)
-    assert cell.phase is Phase.PERMITTED
-
-
 def test_reset_leaves_nothing_but_a_fault() -> None:
     for make in (running, permitted, removing, verifying, asking):
         cell = make()
@@ -279,18 +248,6 @@ def test_a_goal_that_was_lost_with_the_arm_is_given_up_by_a_reset() -> None:
     assert cell.goal == 2
 
 
-def test_an_arm_that_falls_silent_may_still_report_the_end() -> None:
-    cell = removing()
-    cell.send(ArmReady(False))
-    assert cell.sent(CancelGoal) == [CancelGoal(1)]
-    assert cell.logged[-2] == ["permit_revoked", "arm_silent"]
-    cell.send(ArmReady(True))
-    finish(cell, CANCELLED)
-    assert cell.state.attempts == ((HERE, 1),)
-    cell.scene(STICKER, times=K + 1)
-    assert cell.phase is Phase.PERMITTED
-
-
 def test_a_reset_waits_for_an_arm_that_fell_silent() -> None:
     cell = removing()
     cell.send(ArmReady(False))
@@ -299,14 +256,6 @@ def test_a_reset_waits_for_an_arm_that_fell_silent() -> None:
     assert codes(cell.reply().reasons) == ["fault_reset", "goal_awaited"]
     cell.send(ArmReady(True))
     assert cell.scene(STICKER, times=K + 1).phase is Phase.BLOCKED
-
-
-def test_an_arm_that_is_lost_while_nothing_is_permitted_ends_the_count() -> None:
-    cell = running().scene(STICKER, times=K - 1)
-    cell.send(ArmLost())
-    cell.send(ArmReady(True))
-    assert cell.scene(STICKER).phase is Phase.MONITORING
-    assert cell.scene(STICKER, times=K - 1).phase is Phase.PERMITTED
 
 
 def test_a_scene_that_cannot_be_judged_is_a_fault() -> None:

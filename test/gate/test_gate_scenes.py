@@ -8,7 +8,6 @@ import pytest
 from sticker_uq.gate import (
     Answer,
     BlockReason,
-    GateSettings,
     OperatorAnswer,
     Phase,
     SceneAnswer,
@@ -25,7 +24,6 @@ from sticker_uq.gate.events import (
 from sticker_uq.gate.policy.signals import UNEXPLAINED
 from sticker_uq.gate.scene_events import unexplained
 from sticker_uq.scene import (
-    Exposure,
     ObjectClass,
     ObjectVerdict,
     ObservedObject,
@@ -36,8 +34,6 @@ from sticker_uq.scene import (
 )
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, observed
 from test.helpers.gate import (
-    LOGO,
-    SETTINGS,
     STICKER,
     UNSURE,
     Cell,
@@ -45,13 +41,11 @@ from test.helpers.gate import (
     answer,
     asking,
     codes,
-    removing,
     running,
     verifying,
 )
 
 HALF = (100.0, 100.0, 140.0, 160.0)  # the left half of HERE: they overlap by exactly match_iou
-DARK = Exposure(1.0, 1.0, 0.0)
 
 
 def asked(cell: Cell) -> OpenIntervention:
@@ -72,11 +66,6 @@ def test_objects_that_overlap_by_exactly_the_limit_are_the_same() -> None:
 def test_a_sticker_at_another_place_says_nothing_about_a_removal() -> None:
     cell = verifying().scene(observed(ELSEWHERE), times=K)
     assert [e.target.box for e in cell.sent(RemovalVerified)] == [HERE]
-
-
-def test_of_several_objects_at_a_place_the_nearest_is_the_same() -> None:
-    cell = running().scene(STICKER).scene(observed(HALF), STICKER)
-    assert [goal.target.box for goal in cell.sent(SendGoal)] == [HERE]
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------------
@@ -186,13 +175,6 @@ def test_only_a_decision_that_asks_leaves_something_unexplained() -> None:
 # --- what a bad scene may say -----------------------------------------------------------------------------------------------
 
 
-def test_a_scene_that_is_not_believed_contradicts_nothing() -> None:
-    cell = removing().scene(LOGO, exposure=DARK)
-    assert not cell.state.reasons & BlockReason.CONTRADICTED
-    assert cell.state.reasons & BlockReason.EXPOSURE
-    assert ["permit_revoked", "exposure"] in cell.logged
-
-
 def test_a_failed_scene_is_no_measure_for_the_next_one() -> None:
     cell = running().scene(STICKER)
     cell.scene(status=Status.FAILED, frame_id="", image_size=(0, 0)).scene(STICKER)
@@ -217,11 +199,6 @@ def test_a_decision_to_remove_a_logo_beside_a_sticker_is_not_believed() -> None:
     assert cell.state.reasons & BlockReason.IMPLAUSIBLE_SCENE
     assert cell.details == ["decision_inconsistent"]
     assert cell.phase is Phase.BLOCKED
-
-
-def test_pixels_need_not_be_told_where_no_frozen_picture_is_looked_for() -> None:
-    settings = GateSettings(**{**SETTINGS.model_dump(), "frozen_images": 0})
-    assert running(settings).scene(STICKER, times=K, image_digest="").phase is Phase.PERMITTED
 
 
 # --- what is logged ---------------------------------------------------------------------------------------------------------

@@ -70,16 +70,6 @@ def test_a_clock_that_goes_back_between_two_ticks_is_told_by_how_much() -> None:
 # --- the assumption ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_broken_assumption_closes_though_its_request_was_answered() -> None:
-    cell = running().scene(STICKER)
-    cell.send(BROKEN)
-    assert cell.phase is Phase.INTERVENTION
-    assert cell.state.reasons & BlockReason.ASSUMPTION
-    assert answer(cell, scene=SceneAnswer.RESCAN)
-    cell.scene(STICKER, times=K + 1)
-    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.ASSUMPTION)
-
-
 def test_before_anything_was_seen_nobody_can_be_asked() -> None:
     cell = running()
     cell.send(BROKEN)

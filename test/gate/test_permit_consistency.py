@@ -71,26 +71,6 @@ def test_a_value_just_beyond_its_limit_stops_the_arm_only_when_it_stays_there(ma
     revoked(cell, "above_limit", "shannon_entropy")
 
 
-@pytest.mark.parametrize("make", [permitted, removing])
-def test_what_a_pass_sees_twice_stops_the_arm_only_when_it_stays_so(make: Make) -> None:
-    cell, twice = make(), observed(duplicated=True)
-    for _ in range(4):
-        cell.scene(twice, times=K - 1)
-        assert cell.state.open
-        cell.scene(STICKER)
-        if cell.phase is Phase.PERMITTED:
-            cell.send(GoalAccepted(cell.goal))
-    cell.scene(twice, times=K)
-    revoked(cell, "detected_twice")
-
-
-def test_what_a_pass_sees_twice_opens_nothing() -> None:
-    cell = running()
-    for _ in range(4):
-        cell.scene(STICKER, times=K - 1).scene(observed(duplicated=True))
-    assert cell.goal == 0
-
-
 @given(
     st.lists(
         st.sampled_from([STICKER, SLIGHTLY_UNSURE, observed(duplicated=True), TWO_IN_ONE, UNSURE]),
@@ -119,19 +99,6 @@ def test_two_things_in_one_box_are_told_by_its_size(drawn: tuple[float, ...], ma
     box = (x, y, x + width, y + height)
     (verdict,) = judge(assessment(observed(box, duplicated=True)), POLICY).verdicts
     assert is_slight(verdict, margin, HERE) is (margin > 0.0 and iou(as_box(verdict.object.box), HERE) >= 0.7)
-
-
-def test_what_the_arm_hides_in_between_does_not_make_a_doubt_smaller() -> None:
-    cell = removing().scene(SLIGHTLY_UNSURE)
-    cell.scene(times=3).scene(SLIGHTLY_UNSURE)
-    revoked(cell, "above_limit", "shannon_entropy")
-
-
-def test_a_doubtful_object_opens_nothing_however_slight_the_doubt() -> None:
-    cell = running()
-    for _ in range(4):
-        cell.scene(STICKER, times=K - 1).scene(SLIGHTLY_UNSURE, times=K - 1)
-    assert cell.goal == 0
 
 
 def test_without_a_margin_every_doubt_contradicts() -> None:
@@ -351,10 +318,6 @@ def test_a_verdict_without_reasons_contradicts_without_details() -> None:
     asked = replace(cell.state.decision, verdicts=(verdict_with(),))
     said = check_permit(cell.state.permit, asked, SETTINGS)
     assert said.contradiction == (Reason("object_not_removable"),)
-
-
-def test_a_doubt_about_the_scene_does_not_count_once_the_arm_works() -> None:
-    assert removing().scene(SLIGHTLY_UNSURE, dil=0.99).state.open
 
 
 def test_what_overlaps_by_exactly_the_limit_is_at_the_place() -> None:

@@ -24,7 +24,6 @@ from sticker_uq.gate.events import (
     Escalate,
     Hold,
     PublishDecision,
-    RemovalVerified,
     SceneReceived,
     SendGoal,
 )
@@ -71,33 +70,10 @@ def test_identical_pictures_stop_the_arm_however_new_their_stamps() -> None:
     stays_closed(cell, BlockReason.FROZEN_IMAGE)
 
 
-def test_the_same_picture_again_is_no_further_evidence() -> None:
-    cell = running().scene(STICKER, times=2, **SAME)
-    assert cell.state.streak.count == 1
-    cell.scene(STICKER)
-    assert cell.phase is Phase.PERMITTED
-    cell = verifying().scene(times=2, **SAME)
-    assert not cell.sent(RemovalVerified)
-    cell.scene()
-    assert cell.sent(RemovalVerified)
-
-
-def test_two_identical_pictures_far_apart_are_a_frozen_camera_too() -> None:
-    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age_s - 0.1).scene(STICKER, **SAME)
-    stays_closed(cell, BlockReason.FROZEN_IMAGE)
-    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age_s - 0.2).scene(STICKER, **SAME)
-    assert cell.state.reasons == BlockReason.INCONSISTENT
-
-
 def test_a_failed_scene_between_them_does_not_hide_a_frozen_camera() -> None:
     cell = running().scene(STICKER, times=2, **SAME)
     cell.scene(status=Status.FAILED, image_digest="").scene(STICKER, **SAME)
     stays_closed(cell, BlockReason.FROZEN_IMAGE)
-
-
-def test_a_camera_that_moves_on_is_believed_again() -> None:
-    cell = running().scene(STICKER, times=4, **SAME).scene(STICKER, times=K)
-    assert cell.phase is Phase.PERMITTED
 
 
 def test_a_simulated_camera_without_noise_can_be_told() -> None:
@@ -204,14 +180,6 @@ def test_after_a_leap_all_waiting_goes_on_from_the_new_time() -> None:
     assert cell.state.request.opened_ns == cell.now - SECOND // 10 - SECOND // 10
     cell = verifying().tick().leap(100.0).tick()
     assert cell.state.verification is not None
-
-
-def test_after_a_jump_scenes_are_counted_anew() -> None:
-    for seconds in (100.0, -5.0):
-        cell = running().tick().scene(STICKER, times=K - 1)
-        cell.leap(seconds).tick().scene(STICKER, times=K - 1)
-        assert not cell.state.open
-        assert cell.scene(STICKER).phase is Phase.PERMITTED
 
 
 # --- poses ------------------------------------------------------------------------------------------------------------------

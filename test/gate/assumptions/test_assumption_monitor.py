@@ -24,7 +24,6 @@ from sticker_uq.gate.events import (
     Activated,
     AnswerGiven,
     ArmReady,
-    AssumptionBroken,
     CancelGoal,
     CloseIntervention,
     Effect,
@@ -39,9 +38,9 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
-from sticker_uq.scene import Outcome, Reason, SceneAssessment
+from sticker_uq.scene import Outcome, SceneAssessment
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, MS, START, THERE, assessment, observed
-from test.helpers.gate import SETTINGS, codes, permitted
+from test.helpers.gate import SETTINGS, codes
 
 
 def look(rng: np.random.Generator, number: int, dil: float = 0.0, **changes: Any) -> SceneAssessment:
@@ -164,14 +163,6 @@ def test_a_question_that_left_with_its_workpiece_is_asked_again(broken: Line) ->
     broken.see()
     told = [r for r in broken.sent(OpenIntervention) if r.reasons[0].code == "assumption"]
     assert len(told) == 2
-
-
-def test_an_open_permit_is_revoked() -> None:
-    cell = permitted()
-    cell.send(AssumptionBroken(Reason.of("drift", "mean_level", count=9, rate=0.01)))
-    assert [cancelled.goal_id for cancelled in cell.sent(CancelGoal)] == [cell.goal]
-    assert cell.phase is Phase.INTERVENTION
-    assert cell.state.reasons & BlockReason.ASSUMPTION
 
 
 def test_it_latches_until_reset_and_then_begins_anew(broken: Line) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gate and people: questions, answers, holds, and the workpieces they are about."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,17 +150,6 @@ def test_a_bad_answer_is_refused_and_changes_nothing(given: dict[str, Any], code
     assert cell.state == before
 
 
-def test_a_second_answer_comes_too_late() -> None:
-    cell = asking()
-    assert cell.state.request is not None
-    event = AnswerGiven(cell.state.request.request_id, "Ada", answers=(OperatorAnswer(Answer.KEEP, HERE),))
-    cell.send(event)
-    assert cell.reply().accepted
-    cell.send(replace(event, answers=(OperatorAnswer(Answer.REMOVE, HERE),)))
-    assert not cell.reply().accepted
-    assert cell.state.memory.approvals == ()
-
-
 def test_look_again_asks_again() -> None:
     cell = asking()
     assert answer(cell, scene=SceneAnswer.RESCAN)
@@ -236,18 +224,6 @@ def test_a_clean_workpiece_is_declared_once_and_left_alone() -> None:
     cell.scene(STICKER, times=5).scene(UNSURE, times=5)
     assert cell.phase is Phase.MONITORING
     assert len(cell.sent(SendGoal)) == len(cell.sent(OpenIntervention)) == 0
-
-
-def test_another_workpiece_begins_anew() -> None:
-    cell = asking()
-    cell.send(WorkpieceChanged("laptop-2", cell.now))
-    assert len(cell.sent(CloseIntervention)) == 1
-    assert cell.phase is Phase.MONITORING
-    cell = asking()
-    answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
-    cell.send(WorkpieceChanged("laptop-2", cell.now))
-    cell.scene(UNSURE, times=K + 1)
-    assert cell.phase is Phase.INTERVENTION
 
 
 def test_without_names_a_clean_lid_is_declared_each_time_something_new_came() -> None:
