@@ -35,7 +35,7 @@ _COMPRESSED = "sensor_msgs/msg/CompressedImage"
 _CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 IMAGE_TYPES = (_RAW, _COMPRESSED)
 _SHARE_READ = 0.95
-"""Of the frames that a video says it has: some formats tell only its duration."""
+"""Of the duration that a video says it has."""
 _OWN_PICTURES = ("annotated", "saliency")  # drawn by the detector
 
 
@@ -251,6 +251,7 @@ class _VideoSource(ImageSource):
                 f"{path}: neither a recording, a picture ({known}) nor a video that OpenCV can read; convert a video with ffmpeg"
             )
         self._estimate = max(int(capture.get(cv2.CAP_PROP_FRAME_COUNT)), 0)
+        self._period_ns = 1e9 / max(capture.get(cv2.CAP_PROP_FPS), 1e-3)
         capture.release()
 
     def __len__(self) -> int:
@@ -269,8 +270,12 @@ class _VideoSource(ImageSource):
                     break
                 stamp = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1_000_000)
                 yield SourceImage(np.ascontiguousarray(frame), stamp, "", f"{index:06d}")
-            if index < _SHARE_READ * self._estimate:
-                self.lost = f"{index} of about {self._estimate} frames can be read; the file may be cut off"
+            # of a format that tells no number of frames it comes from the duration, and frames may be irregular
+            end, duration = stamp + self._period_ns, self._estimate * self._period_ns
+            if index < self._estimate and end < _SHARE_READ * duration:
+                self.lost = (
+                    f"it ends after {end / 1e9:.1f} of {duration / 1e9:.1f} s; the file may be cut off"
+                )
                 yield SourceImage(None, stamp, "", f"{index:06d}", self.lost)
         finally:
             capture.release()

@@ -243,7 +243,7 @@ def test_a_video_gives_its_frames_with_the_time_since_its_start(tmp_path):
     cut = open_source(file)
     *frames, last = cut
     assert [frame.error for frame in frames] == ["", ""]
-    assert last.error == cut.lost == "2 of about 3 frames can be read; the file may be cut off"
+    assert last.error == cut.lost == "it ends after 0.2 of 0.3 s; the file may be cut off"
 
 
 def test_nothing_there_is_said(tmp_path):
