@@ -398,9 +398,9 @@ class SceneAssessment:
     ``stamp_ns`` and ``frame_id`` are those of the image; ``image_digest`` identifies its pixels; ``image_size`` is (width,
     height) px; ``model_hash`` and ``settings_hash`` say what made it; ``timings`` maps a stage to milliseconds and is not part
     of the identity of the assessment; ``exposure`` is None when it was not measured; ``panel_hash`` says which monitors had
-    a vote, empty where none had; ``device``: what computed it, "cpu" or as in "cuda:0 NVIDIA H200", and ``precision``: in which
-    numbers, both empty where that is unknown. ``image_publishers``: the nodes that published the camera's images then, one for
-    each publisher; None for an image that no node published.
+    a vote, empty where none had; ``device``: what computed it, as in "cpu, engine 1" or "cuda:0 NVIDIA H200, engine 1", and
+    ``precision``: in which numbers, both empty where that is unknown. ``image_publishers``: the nodes that published the camera's
+    images then, one for each publisher; None for an image that no node published.
     """
 
     stamp_ns: int
@@ -432,8 +432,8 @@ class SceneAssessment:
 
     @property
     def device_kind(self) -> str:
-        """The kind of the device that assessed the scene: "cpu" or "cuda", ``device`` without its number and name."""
-        return self.device.partition(":")[0]
+        """The kind of the device that assessed the scene: "cpu" or "cuda", ``device`` without its number, name and engine."""
+        return self.device.partition(",")[0].partition(":")[0]
 
     def to_bytes(self) -> bytes:
         """The plain bytes of a scene's assessment for its digest: all but timings, saliency map, image publishers, device

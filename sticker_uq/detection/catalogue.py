@@ -107,8 +107,8 @@ def _pyramid_entry(family: str, name: str, reference: Any, fast: Any = None, **o
     return DetectorEntry(family, partial(_pyramid_model, name, **options), reference, fast)
 
 
-def _ssd_entry(family: str, name: str, passes: int) -> DetectorEntry:
-    return DetectorEntry(family, partial(_ssd_model, name), Ssd, FastSsd, passes, fixed_input_size=True)
+def _ssd_entry(family: str, name: str) -> DetectorEntry:
+    return DetectorEntry(family, partial(_ssd_model, name), Ssd, FastSsd, 20, fixed_input_size=True)
 
 
 # the six register themselves as detectors of other packages do: each is an entry named like its detector
@@ -120,5 +120,5 @@ retinanet_resnet50_fpn, retinanet_resnet50_fpn_v2 = (
     _pyramid_entry("retinanet", name, RetinaNet, FastRetinaNet)
     for name in ("retinanet_resnet50_fpn", "retinanet_resnet50_fpn_v2")
 )
-ssd300_vgg16 = _ssd_entry("ssd", "ssd300_vgg16", 5)
-ssdlite320_mobilenet_v3_large = _ssd_entry("ssdlite", "ssdlite320_mobilenet_v3_large", 10)
+ssd300_vgg16 = _ssd_entry("ssd", "ssd300_vgg16")
+ssdlite320_mobilenet_v3_large = _ssd_entry("ssdlite", "ssdlite320_mobilenet_v3_large")

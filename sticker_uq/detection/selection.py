@@ -155,12 +155,15 @@ def keep_best(rows: Rows, size: tuple[int, int], nms_threshold: float, max_detec
     groups = np.where(smallest >= np.float32(_SMALLEST_SIDE), passes * probabilities.shape[1] + labels, -1)
     # one call per pass and class: shifting the groups apart, as batched_nms does, would round the boxes of later
     # passes more than those of earlier ones
-    kept = np.zeros(len(boxes), np.bool_)
-    for group in set(groups.tolist()) - {-1}:
-        members = np.flatnonzero(groups == group)
-        of_group = torch.from_numpy(boxes[members]), torch.from_numpy(scores[members])
-        kept[members[nms(*of_group, nms_threshold).numpy()]] = True
-    places = np.flatnonzero(kept)
+    order = np.argsort(groups, kind="stable")
+    numbers, sizes = np.unique(groups, return_counts=True)
+    sorted_by_group = (order, boxes[order], scores[order])
+    columns = (torch.from_numpy(values).split(sizes.tolist()) for values in sorted_by_group)
+    kept = [torch.empty(0, dtype=torch.int64)]
+    for number, members, of_boxes, of_scores in zip(numbers, *columns, strict=True):
+        if number >= 0:
+            kept.append(members[nms(of_boxes, of_scores, nms_threshold)])
+    places = torch.cat(kept).sort().values.numpy()
     places = places[np.arange(len(places)) - np.searchsorted(passes[places], passes[places]) < max_detections]
     return Rows(*(torch.from_numpy(values[places]) for values in (boxes, probabilities, passes)))
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.detection import NonFiniteOutput, StochasticDetector, load_detector
+from sticker_uq.detection.detector import ENGINE
 from sticker_uq.detection.deterministic_pass import DeterministicPass
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.device_errors import device_broken, out_of_memory
@@ -229,7 +230,7 @@ class Perception:
             localization=None,
             timings={},
             panel_hash=self.panel_hash,
-            device=self.device,
+            device=f"{self.device}, engine {ENGINE}",
             precision=self.settings.precision,
         )
 

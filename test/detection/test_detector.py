@@ -173,6 +173,19 @@ def test_outputs_that_are_not_finite_are_no_empty_list(name: str) -> None:
         detector.sample(features, passes=1, seed=0)
 
 
+def test_a_box_that_no_pass_wants_need_not_be_finite() -> None:
+    model = copy.deepcopy(tiny_model(SSDLITE))
+    for level in model.head.regression_head.module_list:
+        level[1].weight.fill_(float("nan"))
+    features = tiny_detector(SSDLITE).encode(picture())
+    with pytest.raises(NonFiniteOutput):
+        StochasticDetector(model, tiny_detector(SSDLITE).settings, "").sample(features, passes=2, seed=0)
+    for level in model.head.classification_head.module_list:
+        level[1].bias.unflatten(0, (-1, 3))[:, 0] += 40
+    detector = StochasticDetector(model, tiny_detector(SSDLITE).settings, "")
+    assert len(detector.sample(features, passes=2, seed=0)) == 0
+
+
 def test_needs_a_pass() -> None:
     detector = tiny_detector(SSDLITE)
     with pytest.raises(InvalidInput, match="passes is 0"):

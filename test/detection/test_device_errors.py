@@ -82,4 +82,4 @@ def test_other_errors_are_not_taken_for_lack_of_memory(monkeypatch: pytest.Monke
     monkeypatch.setattr(detector, "_pass_rows", broken)
     with pytest.raises(torch.AcceleratorError, match="device-side assert"):
         detector.sample(features, passes=4, seed=1)
-    assert detector.chunk == 10
+    assert detector.chunk == 20

@@ -90,7 +90,7 @@ def test_a_precision_is_what_is_computed_in_every_stage_and_in_them_alone(
         assert simulation.products == set()
         if inside:
             scene = perception.assess(picture())
-            assert (scene.device, scene.precision) == ("cuda:0 Simulated", precision)
+            assert (scene.device, scene.precision) == ("cuda:0 Simulated, engine 1", precision)
         else:
             detector = perception.detector
             features = detector.encode(picture())
@@ -137,7 +137,7 @@ def test_passes_at_once_are_as_many_as_configured() -> None:
     with on_gpu(SSDLITE, passes=12, passes_at_once=5) as detector:
         assert detector.chunk == 5
         assert detector.sample(detector.encode(picture()), 12, seed=1).passes == 12
-    assert tiny_detector(SSDLITE, passes=12).chunk == 10
+    assert tiny_detector(SSDLITE, passes=12).chunk == 20
 
 
 @pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"])

@@ -12,7 +12,7 @@ from torchvision.models.detection.ssd import SSDClassificationHead, SSDRegressio
 from torchvision.models.detection.ssdlite import SSDLiteClassificationHead, SSDLiteRegressionHead
 
 from sticker_uq.detection.kernels.fast_retinanet import LazyDeltas
-from sticker_uq.detection.kernels.fast_ssd import ClassScores, Level, SsdDeltas, levels_of
+from sticker_uq.detection.kernels.fast_ssd import ClassScores, Dropped, Level, SsdDeltas, levels_of
 from sticker_uq.detection.kernels.frozen import frozen
 from sticker_uq.detection.selection import NonFiniteOutput
 
@@ -91,6 +91,10 @@ def test_a_slope_is_exact_where_the_background_is_nearly_certain() -> None:
         assert (gradient.double() - expected).norm() < 1e-4 * expected.norm()
 
 
+def whole(levels: list[Tensor]) -> list[Dropped]:
+    return [Dropped(m, None, n) for n, m in enumerate(levels)]
+
+
 def counts() -> list[int]:
     return [h * w * BOXES for h, w in SIDES]
 
@@ -98,11 +102,16 @@ def counts() -> list[int]:
 @pytest.mark.parametrize("kind", ["ssd300", "ssdlite"])
 @pytest.mark.parametrize("wanted", [4, 4000])
 def test_wanted_boxes_are_those_of_the_whole_branch(kind: str, wanted: int) -> None:
-    outputs = branch(kind, classes=False).requires_grad_(False)(maps(2))
     generator = torch.Generator().manual_seed(7)
+    shared, kept = maps(1), [(torch.rand(2, *m.shape[1:], generator=generator) < 0.8) for m in maps(1)]
+    outputs = branch(kind, classes=False).requires_grad_(False)(
+        [m * k for m, k in zip(shared, kept, strict=True)]
+    )
     rows = torch.randint(sum(counts()), (wanted,), generator=generator)
     images = torch.randint(2, (wanted,), generator=generator)
-    found = SsdDeltas(levels(kind, classes=False), maps(2), counts())
+    bytes_ = [k.to(torch.uint8).contiguous(memory_format=torch.channels_last) for k in kept]
+    dropped = [Dropped(*pair, n) for n, pair in enumerate(zip(shared, bytes_, strict=True))]
+    found = SsdDeltas(levels(kind, classes=False), dropped, counts())
     for _ in range(2):  # what was computed is kept
         torch.testing.assert_close(found(images, rows), outputs[images, rows], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(found(1, rows[:3]), outputs[1, rows[:3]], rtol=1e-4, atol=1e-4)
@@ -112,7 +121,7 @@ def test_wanted_boxes_are_those_of_the_whole_branch(kind: str, wanted: int) -> N
 def test_every_place_has_its_own_neighbours() -> None:
     outputs = branch("ssdlite", classes=False).requires_grad_(False)(maps(1))
     for row in range(sum(counts())):
-        found = SsdDeltas(levels_once(), maps(1), counts())
+        found = SsdDeltas(levels_once(), whole(maps(1)), counts())
         torch.testing.assert_close(found(0, torch.tensor([row])), outputs[0, [row]], rtol=1e-4, atol=1e-4)
 
 
@@ -124,7 +133,7 @@ def levels_once() -> list[Level]:
 def test_boxes_that_are_not_finite_are_refused() -> None:
     broken = maps(1)
     broken[4][0, 0, 2, 2] = float("nan")
-    found = SsdDeltas(levels_once(), broken, counts())
+    found = SsdDeltas(levels_once(), whole(broken), counts())
     start = sum(counts()[:4])
     with pytest.raises(NonFiniteOutput):
         found(0, torch.tensor([start + 12 * BOXES]))

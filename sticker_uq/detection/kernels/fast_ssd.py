@@ -16,16 +16,16 @@ from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.onednn import convolved, gradient_filters
 from sticker_uq.detection.models.family import HeadOutputs, anchor_outputs, anchors_of
 from sticker_uq.detection.models.ssd import Ssd
-from sticker_uq.detection.selection import all_finite, check_finite, softmax_distribution
+from sticker_uq.detection.selection import Rows, all_finite, check_finite, softmax_distribution
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import FloatArray, IntArray
 
 _MANY_PLACES = 256
 """From here on a 3x3 convolution with few outputs is faster as one product for all nine places, which then are shifted."""
-_FEW_PLACES = 9
-"""Up to here a depthwise convolution is faster as a table of every place's share in every other."""
-_SMALL_PRODUCT = 128
-"""Up to so many places MKL's product is faster than oneDNN's."""
+_TOGETHER = (5, 10, 20)
+"""Passes computed at once on the finest map, the next, and all others: as many as the caches hold. Constants, as another number
+rounds differently in the last bits.
+"""
 
 
 class Level(Protocol):
@@ -36,7 +36,7 @@ class Level(Protocol):
         """A fast SSD head's gradient (n, C, h, w) to the map from that to the outputs, ``outer`` (n, h * w, O)."""
 
     def at(self, patches: Tensor) -> Tensor:
-        """A fast SSD head's outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C)."""
+        """A fast SSD head's outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C), which it may change."""
 
 
 def levels_of(branch: Any) -> list[Level]:
@@ -109,50 +109,31 @@ class Separable:
     def __init__(self, depthwise: nn.Conv2d, pointwise: nn.Conv2d) -> None:
         self._filters, self._shift = depthwise.weight.detach(), depthwise.bias
         self._weight, self._bias = pointwise.weight.detach(), pointwise.bias
-        self._matrix = self._weight[:, :, 0, 0].contiguous()
-        self._tables: dict[tuple[int, int, bool], Tensor] = {}
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs, as of :class:`Level`."""
-        hidden = self._filtered(x, self._shift, False).clamp_(0.0, 6.0)
         n, channels, height, width = x.shape
-        if n * height * width <= _SMALL_PRODUCT:
-            flat = hidden.permute(0, 2, 3, 1).reshape(-1, channels)
-            made = flat @ self._matrix.T
-            if self._bias is not None:
-                made += self._bias
-        else:
-            made = convolved(hidden, self._weight, self._bias, 0).permute(0, 2, 3, 1)
+        hidden = convolved(x, self._filters, self._shift, 1, channels).clamp_(0.0, 6.0)
+        made = convolved(hidden, self._weight, self._bias, 0).permute(0, 2, 3, 1)
         return made.reshape(n, height * width, -1), hidden
 
     def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
         """Gradient, as of :class:`Level`."""
-        if outer.shape[0] * outer.shape[1] <= _SMALL_PRODUCT:
-            inner = _as_map(outer @ self._matrix, kept)
-        else:
-            inner = convolved(_as_map(outer, kept), self._turned, None, 0)
-        return self._filtered(torch.ops.aten.hardtanh_backward(inner, kept, 0.0, 6.0), None, True)
+        inner = convolved(_as_map(outer, kept), self._turned, None, 0)
+        inner = torch.ops.aten.hardtanh_backward(inner, kept, 0.0, 6.0)
+        return convolved(inner, self._turned_filters, None, 1, inner.shape[1])
 
     def at(self, patches: Tensor) -> Tensor:
         """Outputs of places, as of :class:`Level`."""
-        hidden = (patches * self._by_place).sum(dim=1)
+        hidden = patches.mul_(self._by_place).sum(dim=1)
         if self._shift is not None:
             hidden += self._shift
-        made = hidden.clamp_(0.0, 6.0) @ self._matrix.T
+        made = hidden.clamp_(0.0, 6.0) @ self._matrix
         return made if self._bias is None else made + self._bias
 
-    def _filtered(self, x: Tensor, bias: Tensor | None, turn: bool) -> Tensor:
-        """The depthwise convolution of ``x``, or that with its filters turned round."""
-        n, channels, height, width = x.shape
-        if height * width > _FEW_PLACES:
-            filters = self._turned_filters if turn else self._filters
-            return convolved(x, filters, bias, 1, channels)
-        key = (height, width, turn)
-        if key not in self._tables:
-            self._tables[key] = _table(self._turned_filters if turn else self._filters, height, width)
-        places = x.permute(0, 2, 3, 1).reshape(n, 1, height * width, channels)
-        made = (self._tables[key] * places).sum(dim=2)
-        return _as_map(made if bias is None else made.add_(bias), x)
+    @cached_property
+    def _matrix(self) -> Tensor:
+        return self._weight[:, :, 0, 0].T.contiguous()
 
     @cached_property
     def _by_place(self) -> Tensor:
@@ -172,12 +153,6 @@ def _as_map(rows: Tensor, like: Tensor) -> Tensor:
     """``rows`` (n, h * w, C) as maps (n, C, h, w) of the size of ``like``."""
     height, width = like.shape[2:]
     return rows.reshape(len(rows), height, width, -1).permute(0, 3, 1, 2)
-
-
-def _table(filters: Tensor, height: int, width: int) -> Tensor:
-    """Share (h * w, h * w, C) of every place (second) in every place (first) of depthwise ``filters`` (C, 1, 3, 3)."""
-    ones = torch.eye(height * width).view(-1, 1, height, width).expand(-1, len(filters), -1, -1)
-    return convolved(ones, filters, None, 1, len(filters)).flatten(2).permute(2, 0, 1).contiguous()
 
 
 class ClassScores:
@@ -213,13 +188,60 @@ class ClassScores:
 
 _FEW = 6
 """Up to one place in so many of a level is computed by itself, from there on the whole level."""
+_PLACES_AT_ONCE = 64
+"""Neighbourhoods that are gathered together: as many as the caches hold."""
+
+
+class Dropped:
+    """Maps (n, C, h, w) of n passes, multiplied where somebody asks: ``shared`` (1, C, h, w) by bytes ``kept`` (n, C, h, w)."""
+
+    def __init__(self, shared: Tensor, kept: Tensor | None, level: int) -> None:
+        """``kept``: None keeps everything; ``level``: 0 for the finest map."""
+        self._shared, self._kept = shared, kept
+        self._together = _TOGETHER[min(level, len(_TOGETHER) - 1)]
+        count = 1 if kept is None else len(kept)
+        self.shape = (count, *shared.shape[1:])
+
+    def rows(self, level: Level) -> Tensor:
+        """A fast SSD head's outputs (n, h * w, O) of all places."""
+        if self._kept is None:
+            return level.rows(self._shared)[0]
+        groups = self._kept.split(self._together)
+        return torch.cat([level.rows(kept.to(self._shared.dtype).mul_(self._shared))[0] for kept in groups])
+
+    def at(self, level: Level, places: IntArray) -> Tensor:
+        """A fast SSD head's outputs (K, O) of ``places`` (K,), counted over passes, rows and columns."""
+        some = range(0, len(places), _PLACES_AT_ONCE)
+        return torch.cat([level.at(self._patches(places[start : start + _PLACES_AT_ONCE])) for start in some])
+
+    def _patches(self, places: IntArray) -> Tensor:
+        """The neighbourhoods (K, 9, C) of ``places`` (K,), zeros beyond the edges."""
+        _, channels, height, width = self.shape
+        row, column = places // width % height, places % width
+        step = np.arange(-1, 2)
+        down, across = row[:, None, None] + step[:, None], column[:, None, None] + step
+        inside = (down >= 0) & (down < height) & (across >= 0) & (across < width)
+        index = np.where(inside, places[:, None, None] + step[:, None] * width + step, 0).ravel()
+        of_shared = np.where(inside.ravel(), index % (height * width), height * width)
+        found = self._table.index_select(0, torch.from_numpy(of_shared))
+        if self._kept is not None:
+            kept = self._kept.permute(0, 2, 3, 1).view(-1, channels).index_select(0, torch.from_numpy(index))
+            found = kept.to(found.dtype).mul_(found)
+        return found.view(len(places), 9, channels)
+
+    @cached_property
+    def _table(self) -> Tensor:
+        """The places (h * w + 1, C) of what the passes share, and one of zeros."""
+        channels = self.shape[1]
+        rows = self._shared.permute(0, 2, 3, 1).reshape(-1, channels)
+        return torch.cat([rows, rows.new_zeros(1, channels)])
 
 
 class SsdDeltas:
     """Box deltas (n, N, 4) of the maps of n images, on a processor, computed where somebody asks."""
 
-    def __init__(self, levels: Sequence[Level], maps: Sequence[Tensor], counts: Sequence[int]) -> None:
-        """``levels``: of the regression head; ``maps``: (n, C, h, w) per level; ``counts``: default boxes per level."""
+    def __init__(self, levels: Sequence[Level], maps: Sequence[Dropped], counts: Sequence[int]) -> None:
+        """``levels``: of the regression head; ``counts``: default boxes per level of ``maps``."""
         self._levels, self._maps, self._ends = levels, maps, np.cumsum(counts)
         self._counts = counts
         self._outputs: dict[int, Tensor] = {}
@@ -239,36 +261,18 @@ class SsdDeltas:
         return found
 
     def _of_level(self, level: int, images: IntArray, rows: IntArray) -> FloatArray:
-        x = self._maps[level]
-        n, _, height, width = x.shape
+        maps = self._maps[level]
+        n, _, height, width = maps.shape
         boxes = self._counts[level] // (height * width)
         place, box = images * (height * width) + rows // boxes, rows % boxes
         outputs = self._outputs.get(level)
         if outputs is None:
             places, place_of = np.unique(place, return_inverse=True)
             if _FEW * len(places) <= n * height * width:
-                outputs, place = self._levels[level].at(_patches(x, places)), place_of
+                outputs, place = maps.at(self._levels[level], places), place_of
             else:
-                outputs = self._outputs[level] = self._levels[level].rows(x)[0]
-        return np.asarray(outputs.view(-1, boxes, 4).numpy()[place, box])
-
-
-def _patches(x: Tensor, places: IntArray) -> Tensor:
-    """The neighbourhoods (K, 9, C) of ``places`` (K,), counted over images, rows and columns of ``x`` (n, C, h, w).
-
-    Zeros beyond the edges.
-    """
-    n, channels, height, width = x.shape
-    row, column = places // width % height, places % width
-    step = np.arange(-1, 2)
-    down, across = row[:, None, None] + step[:, None], column[:, None, None] + step
-    inside = (down >= 0) & (down < height) & (across >= 0) & (across < width)
-    index = places[:, None, None] + step[:, None] * width + step
-    table = x.permute(0, 2, 3, 1).reshape(n * height * width, channels)
-    found = table.index_select(0, torch.from_numpy(np.where(inside, index, 0).ravel()))
-    if not inside.all():
-        found *= torch.from_numpy(inside.reshape(-1, 1))
-    return found.view(len(places), 9, channels)
+                outputs = self._outputs[level] = maps.rows(self._levels[level])
+        return np.asarray(outputs.float().view(-1, boxes, 4).numpy()[place, box])
 
 
 class FastSsd(Ssd):
@@ -277,29 +281,51 @@ class FastSsd(Ssd):
     def __init__(self, model: Any, settings: DetectorSettings) -> None:
         super().__init__(model, settings)
         self._keep = 1.0 - settings.dropout_rate
+        self._columns = model.head.classification_head.num_columns
         self._classes = levels_of(model.head.classification_head)
         self._boxes = levels_of(model.head.regression_head)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+        """As of :class:`Ssd`, but of stochastic passes on a processor only their masks, of bytes."""
         if dropout is no_dropout or self._site == "out":
             return super().head_maps(features, dropout)
-        scaled = features.derive("scaled", lambda: [m / self._keep for m in features.maps])
-        return [dropout.masks(m).mul_(m) for m in scaled]
+        scaled = self._scaled(features)
+        if scaled[0].device.type != "cpu":
+            return [dropout.masks(m).mul_(m) for m in scaled]
+        return [dropout.masks(torch.empty_like(m, dtype=torch.uint8)) for m in scaled]
+
+    def candidates(
+        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
+    ) -> Rows:
+        """The SSD's default boxes above the floor with their softmax vectors."""
+        if maps[0].dtype != torch.uint8:
+            return super().candidates(features, maps, dropout, score_floor)
+        dropped = [Dropped(*pair, n) for n, pair in enumerate(zip(self._scaled(features), maps, strict=True))]
+        # a small picture has fewer maps than the head has levels
+        outputs = [d.rows(level) for level, d in zip(self._classes, dropped, strict=False)]
+        logits = [rows.reshape(len(rows), -1, self._columns) for rows in outputs]
+        probabilities = softmax_distribution(torch.cat(logits, dim=1))
+        deltas = SsdDeltas(self._boxes, dropped, [part.shape[1] for part in logits])
+        anchors, finite = anchors_of(self._model, features, maps), all_finite(probabilities)
+        return anchor_outputs(self._model, (), anchors, probabilities, deltas, finite, score_floor).rows
 
     def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Head outputs; objectness is the probability of a default box that it is not background."""
         if maps[0].device.type != "cpu":
             return super().head_outputs(features, maps, score_floor)
         plain = [m.detach() for m in maps]
-        scores = ClassScores(self._classes, self._model.head.classification_head.num_columns, plain)
+        scores = ClassScores(self._classes, self._columns, plain)
         counts = [level[0].numel() for level in scores.objectness]
         outputs = anchor_outputs(
             self._model,
             scores.objectness,
             anchors_of(self._model, features, maps),
             scores.probabilities,
-            SsdDeltas(self._boxes, plain, counts),
+            SsdDeltas(self._boxes, [Dropped(m, None, n) for n, m in enumerate(plain)], counts),
             all_finite(scores.probabilities),
             score_floor,
         )
         return outputs._replace(gradients=scores.gradients)
+
+    def _scaled(self, features: Features) -> list[Tensor]:
+        return features.derive("scaled", lambda: [m / self._keep for m in features.maps])

@@ -14,6 +14,7 @@ from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.transfer import to_device
+from sticker_uq.scene import FloatArray, IntArray
 
 _PROCESSOR = torch.device("cpu")
 
@@ -27,15 +28,11 @@ def network_input(transform: Any, image: NDArray[np.uint8], device: torch.device
     floats would be, without waiting for it.
     """
     height, width = resized_size(transform, image.shape[0], image.shape[1])
-    rows, row_share = _samples(image.shape[0], height)
-    columns, column_share = _samples(image.shape[1], width)
-    # NumPy takes the rows: an image may be read-only, which torch does not know
-    part = torch.from_numpy(image[rows.numpy()]).index_select(1, columns)
-    taken = to_device(part, device).to(torch.float32)
-    upper, lower = taken.view(height, 2, 2 * width, 3).unbind(1)
-    mixed = torch.lerp(upper, lower, to_device(row_share, device)[:, None, None])
-    left, right = mixed.view(height, width, 2, 3).unbind(2)
-    rgb = torch.lerp(left, right, to_device(column_share, device)[:, None]).flip(-1)
+    corners, row_share, column_share = _samples(image.shape[:2], (height, width))
+    part = torch.from_numpy(np.take(np.ascontiguousarray(image).reshape(-1, 3), corners, axis=0))
+    upper, lower = to_device(part, device).to(torch.float32)
+    left, right = upper.lerp_(lower, to_device(row_share, device))
+    rgb = left.lerp_(right, to_device(column_share, device)).flip(-1)
     mean, deviation = (
         to_device(torch.tensor(v, dtype=torch.float32), device)
         for v in (transform.image_mean, transform.image_std)
@@ -68,10 +65,19 @@ def resized_size(transform: Any, height: int, width: int) -> tuple[int, int]:
     return int(height * scale), int(width * scale)
 
 
-@lru_cache(maxsize=64)
-def _samples(source: int, target: int) -> tuple[Tensor, Tensor]:
-    """Pairs of source indices (2 * target,) and the share of the second of each pair (target,), as torch interpolates."""
-    position = ((torch.arange(target, dtype=torch.float64) + 0.5) * (source / target) - 0.5).clamp_min(0)
-    first = position.to(torch.int64).clamp_max(source - 1)
-    second = (first + 1).clamp_max(source - 1)
-    return torch.stack([first, second], dim=1).flatten(), (position - first).to(torch.float32)
+@lru_cache(maxsize=4)
+def _samples(source: tuple[int, int], target: tuple[int, int]) -> tuple[IntArray, Tensor, Tensor]:
+    """As torch interpolates from ``source`` to ``target`` (height, width): the numbers (2, 2, height, width) of the pixels left
+    and right of each place, in the upper and the lower row; the shares (height, 1, 1) of the lower row and (width, 1) of the
+    right column.
+    """
+    (first, second, down), (left, right, across) = map(_along, source, target)
+    rows, columns = np.stack([first, second]), np.stack([left, right])
+    corners = rows[:, None, :, None] * source[1] + columns[None, :, None]
+    return corners, torch.from_numpy(down)[:, None, None], torch.from_numpy(across)[:, None]
+
+
+def _along(source: int, target: int) -> tuple[IntArray, IntArray, FloatArray]:
+    position = ((np.arange(target) + 0.5) * (source / target) - 0.5).clip(min=0)
+    first = position.astype(np.int64).clip(max=source - 1)
+    return first, (first + 1).clip(max=source - 1), (position - first).astype(np.float32)
