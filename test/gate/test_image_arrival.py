@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from sticker_uq.gate import BlockReason, Phase
@@ -96,6 +97,7 @@ SHOWN = {"laptop": (STICKER,), "clean lid": ()}
 one_image = st.tuples(st.sampled_from(list(SHOWN)), st.floats(0.02, 0.4), st.booleans())
 
 
+@hypothesis_settings(max_examples=40)
 @given(
     images=st.lists(one_image, max_size=40),
     make=st.sampled_from([running, permitted, removing, verifying]),

@@ -131,23 +131,6 @@ def test_an_existing_folder_ends_the_process_with_one_line(ros_domain, tmp_path)
     assert "Traceback" not in process.output
 
 
-def test_a_full_disk_ends_the_recording_but_not_the_node(bench: Bench, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(BagWriter, "write", BagWriter.write)  # restores it afterwards
-    fill_disk_after(1)
-    newest = bench.diagnostics()
-    with _recording(bench, tmp_path / "bag") as node:
-        publisher = bench.publisher_matched(Image, "image")
-        for lost in range(3):
-            publisher.publish(RAW_BYTES)
-            bench.until(lambda lost=lost: node.lost == lost and node.recorded["/image"] == 1, "it goes on")
-        words = f"messages are lost: {tmp_path / 'bag'}: No space left on device; free space on the disk"
-        bench.until(lambda: words in said(newest), "the cause in /diagnostics")
-    log = capfd.readouterr().err
-    assert log.count(f"recording stopped, {words}") == 1
-    assert log.count("2 messages were not recorded") == 1
-    assert not list(tmp_path.glob("bag_*"))
-
-
 def test_a_disk_that_gets_space_again_is_recorded_to_in_a_new_folder(
     bench: Bench, tmp_path, monkeypatch, capfd
 ):
