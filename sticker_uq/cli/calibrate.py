@@ -11,8 +11,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sticker_uq.calibration.calibration_report import calibration_report
@@ -22,7 +20,7 @@ from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Assessed, Record, units_of
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import Jobs, RayAddress, output_file, settings_options
-from sticker_uq.cli.terminal import output, tell_of_source
+from sticker_uq.cli.terminal import counting, output, tell_of_source
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule
 from sticker_uq.gate.policy.signals import SaliencyName
@@ -154,9 +152,8 @@ def _assess(
     ray_address: str,
     need_novelty: bool,
 ) -> list[Assessed]:
-    columns = (TextColumn("assessing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=sum(map(len, sources)))
+    with counting() as bar:
+        task = bar.add_task("assessing", total=sum(map(len, sources)))
         return assess_sources(
             sources, settings, cache, lambda: bar.advance(task), jobs, ray_address, need_novelty
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sticker_uq.cli import (
     dataset_attack,
@@ -24,6 +24,7 @@ from sticker_uq.cli import (
     dataset_suggest,
 )
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
+from sticker_uq.cli.terminal import counting
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.io.coco import (
@@ -104,10 +105,9 @@ def render(
         image_format=image_format,
         profile=cast(Profile, profile),
     )
-    columns = (TextColumn("rendering"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     scenes = mapped(make, range(seed, seed + count), jobs, chunksize=4)
-    with Progress(*columns) as bar, closing(scenes):
-        task = bar.add_task("", total=count)
+    with counting() as bar, closing(scenes):
+        task = bar.add_task("rendering", total=count)
         write_coco(out, scenes, progress=lambda done: bar.update(task, completed=done))
     typer.echo(f"{count} scenes in {out}")
 

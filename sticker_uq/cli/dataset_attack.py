@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
 from sticker_uq.cli.options import checked, field_options, output_folder
+from sticker_uq.cli.terminal import counting
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import (
     EncodedScene,
@@ -96,10 +95,9 @@ def command(
     for folder in folders:
         check_new_dataset(folder)
     detector = load_detector(settings)
-    columns = (TextColumn("attacking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     made: list[Adversarial] = []
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=variants * len(items))
+    with counting() as bar:
+        task = bar.add_task("attacking", total=variants * len(items))
 
         def done(result: Adversarial) -> None:
             made.append(result)

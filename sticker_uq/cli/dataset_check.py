@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from sticker_uq.cli.options import checked, field_options, output_file
-from sticker_uq.cli.terminal import output
+from sticker_uq.cli.terminal import counting, output
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, label_counts, load_annotations, read_coco
 from sticker_uq.io.files import atomic_write
@@ -79,9 +77,8 @@ def command(
     settings = checked(DetectorSettings, detector_values)
     items = read_coco(data, crowd=True)
     others = read_coco(against, crowd=True) if against is not None else []
-    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=len(items) + len(others))
+    with counting(transient=True) as bar:
+        task = bar.add_task("reading", total=len(items) + len(others))
         seen, known = (picture_statistics(part, lambda: bar.advance(task)) for part in (items, others))
     console = output()
     counts = label_counts(items, load_annotations(data), data)

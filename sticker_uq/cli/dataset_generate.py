@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import output_folder
+from sticker_uq.cli.terminal import counting
 from sticker_uq.lab.datasets.prompts import read_prompts
 from sticker_uq.scene import InvalidInput
 
@@ -67,9 +66,8 @@ def command(
             "stability": (services.STABILITY_URL, services.stability),
         }[generator]
         generate = client(services.Service(base_url or url, key, timeout), **given)
-    columns = (TextColumn("generating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=number)
+    with counting() as bar:
+        task = bar.add_task("generating", total=number)
         name = f"{generator}:{model or 'default'}"
         refused = services.generate_pictures(out, asked, name, generate, count, lambda: bar.advance(task))
     typer.echo(f"{number - refused} pictures in {out}; {refused} prompts refused")

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from sticker_uq.cli.options import output_file, output_folder
-from sticker_uq.cli.terminal import output
+from sticker_uq.cli.terminal import counting, output
 from sticker_uq.io.categories import IGNORE
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import atomic_write
@@ -202,9 +200,8 @@ def _record(
 
 @contextmanager
 def _progress(what: str, total: int) -> Iterator[Any]:
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
+    with counting(transient=True) as bar:
+        task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)
 
 

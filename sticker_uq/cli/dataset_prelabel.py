@@ -11,11 +11,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, loaded_bundle, output_folder
-from sticker_uq.cli.terminal import tell_of_source
+from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
 from sticker_uq.io.images import MOST_PICTURE, Picture
@@ -125,9 +123,8 @@ def command(
                 yield encoded(item, number)
             bar.advance(task)
 
-    columns = (TextColumn("detecting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar, whole_folder(out) as folder:
-        task = bar.add_task("", total=operator.length_hint(source, 0) or None)
+    with counting() as bar, whole_folder(out) as folder:
+        task = bar.add_task("detecting", total=operator.length_hint(source, 0) or None)
         written = write_coco(folder, scenes(), description=_DESCRIPTION)
         if not written and left_out and not failed:
             raise InvalidInput(f"{pool}: all its {left_out['labelled']} pictures are labelled already")

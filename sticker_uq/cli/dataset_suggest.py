@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import output_file, settings_options
-from sticker_uq.cli.terminal import tell_of_source
+from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.io.coco import read_coco, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.sources import open_source
@@ -64,8 +62,7 @@ def command(
     perception = load_perception(settings)
     already = LabelledAlready()
     left_out = Counter[str]()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with counting() as bar:
         covered = []
         for item in bar.track(known, description="labelled"):
             image = read_picture(item)

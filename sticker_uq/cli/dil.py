@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import pandas as pd
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
-from sticker_uq.cli.terminal import stage_bars
+from sticker_uq.cli.terminal import counting, stage_bars
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
@@ -43,7 +42,6 @@ from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _PACKAGED = "packaged"
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 @app.callback()
@@ -139,7 +137,7 @@ def learn(
     check_objects(pictures, str(data))
     detector, seed = load_detector(settings), settings.seed
     begin = None if start is None else read_network(_start_of(start))
-    with stage_bars(_COLUMNS) as progress:
+    with stage_bars() as progress:
         model = learn_novelty_network(detector, pictures, begin, epochs, seed, progress)
     save_network(model, detector, out)
     quality = model.quality
@@ -185,7 +183,7 @@ def _tables(
     detector = load_detector(settings)
     network = load_network(network_file, detector.device) if network_file else packaged_network(detector)
     records = {}
-    with Progress(*_COLUMNS) as bar:
+    with counting() as bar:
         task = bar.add_task(settings.model, total=sum(map(len, cases.values())))
         for case, images in cases.items():
             cache = out / f"{settings.model}_{case}.json"

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sticker_uq.cli.options import checked, field_options, output_file
-from sticker_uq.cli.terminal import output
+from sticker_uq.cli.terminal import counting, output
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.accuracy import (
@@ -61,9 +60,8 @@ def command(
     items = read_coco(data, crowd=True)
     check_objects(items, str(data))
     sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     measured: StochasticAccuracy | None = None
-    with Progress(*columns, transient=True) as bar:
+    with counting(transient=True) as bar:
         task = bar.add_task("one pass", total=len(items))
         accuracy = evaluate_detector(sharp, items, lambda: bar.advance(task))
         if passes:

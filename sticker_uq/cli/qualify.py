@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import Bundle, create_bundle
@@ -46,7 +44,6 @@ from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 _TRAINING = ("epochs", "batch_size", "learning_rate", "start", "freeze")
 _ARGUMENTS = "arguments"
 _DRAFT = "uncalibrated.yaml"
@@ -160,7 +157,7 @@ def command(
     settings.check()
     _check_out(out, work, arguments_digest(settings))
     steps = Steps(work, _say, f"--work {work}", _note)
-    with stop_on_signal() as stop, stage_bars(_COLUMNS, Console(stderr=True), transient=True) as shown:
+    with stop_on_signal() as stop, stage_bars(transient=True) as shown:
 
         def progress(stage: str, done: int, total: int) -> None:
             shown(stage, done, total)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.markdown import Markdown
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from sticker_uq.cli.options import checked, field_options, output_folder
-from sticker_uq.cli.terminal import output
+from sticker_uq.cli.terminal import counting, output
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.probability_quality import BINS, CODE, PAPER, Sampling
@@ -152,8 +151,7 @@ def _measured(
     check_objects(items, str(data))
     notes.append(f"{len(items)} pictures of {data.name}.")
     found = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with counting(transient=True) as bar:
         for number, settings in enumerate(detectors, 1):
             detector = load_detector(settings)
             prefix = "" if len(detectors) == 1 else f"{number} {settings.model}, "

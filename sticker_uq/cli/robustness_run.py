@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
@@ -38,7 +36,6 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 SPECIFICATION = "specification.yaml"
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 _SYSTEMS = ("cell", "detector", "results")
 
 
@@ -107,7 +104,7 @@ def run(
     source = SourceSet.load(data, tags)
     default = bundle.policy if bundle is not None else share_folder() / "config" / "policy.yaml"
     limits = Policy.load(policy or default)
-    with stage_bars(_COLUMNS, Console(stderr=True)) as advance:
+    with stage_bars() as advance:
         prepared = prepare(spec, source, out, Plan(images, target, sweep), jobs, advance)
         if not (out / SPECIFICATION).exists() or not specification.samefile(out / SPECIFICATION):
             spec.save(out / SPECIFICATION)  # without the comments of the user's file

@@ -7,12 +7,19 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, TaskID
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from sticker_uq.messages import printable
 
@@ -37,19 +44,22 @@ def tell_of_source(name: object, remarks: Iterable[str], lost: str) -> bool:
     return bool(lost)
 
 
+def counting(transient: bool = False, console: Console | None = None) -> Progress:
+    """A bar for each task, by default on standard error: its description, how many of how many, and the time left."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console or Console(stderr=True), transient=transient)
+
+
 @contextmanager
 def stage_bars(
-    columns: Sequence[ProgressColumn], console: Console | None = None, transient: bool = False
+    transient: bool = False, console: Console | None = None
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """A callback (stage, done, total) that shows one progress bar per stage on ``console``, by default standard output.
+    """A callback (stage, done, total) that shows one progress bar per stage on ``console``, by default standard error.
 
     Where that is no terminal, it prints a line every half minute, also while the stage does not advance.
     """
-    console = console or Console()
-    with (
-        Progress(*columns, console=console, transient=transient) as bar,
-        _lines(console) as log,
-    ):
+    console = console or Console(stderr=True)
+    with counting(transient, console) as bar, _lines(console) as log:
         tasks: dict[str, TaskID] = {}
 
         def advance(stage: str, done: int, total: int) -> None:

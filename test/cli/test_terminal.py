@@ -8,18 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
-from rich.progress import TextColumn
 
 from sticker_uq.cli import terminal
-
-_COLUMNS = (TextColumn("{task.description}"),)
 
 
 def test_a_log_gets_lines_also_while_a_stage_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "LOG_EVERY", 0.05)
     monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: 0.0))
     log = io.StringIO()
-    with terminal.stage_bars(_COLUMNS, Console(file=log), transient=True) as advance:
+    with terminal.stage_bars(True, Console(file=log)) as advance:
         advance("learning", 3, 400)
         deadline = time.monotonic() + 90
         while log.getvalue().count("learning: 3 of 400 after") < 2 and time.monotonic() < deadline:
@@ -37,7 +34,7 @@ def test_a_log_gets_lines_also_while_a_stage_stands_still(monkeypatch: pytest.Mo
 def test_a_terminal_gets_bars_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "LOG_EVERY", 0.01)
     screen = io.StringIO()
-    with terminal.stage_bars(_COLUMNS, Console(file=screen, force_terminal=True)) as advance:
+    with terminal.stage_bars(False, Console(file=screen, force_terminal=True)) as advance:
         advance("learning", 3, 400)
         time.sleep(0.1)
     assert "learning" in screen.getvalue()
