@@ -27,7 +27,7 @@ def test_a_network_starts_as_told_and_a_weak_one_says_what_to_do(
         begun.append(begin)
         return SimpleNamespace(quality=weak)
 
-    monkeypatch.setattr(command, "read_coco", lambda data: [])
+    monkeypatch.setattr(command, "read_coco", lambda data: [SimpleNamespace(labels=[1])])
     monkeypatch.setattr(command, "learn_novelty_network", learn)
     monkeypatch.setattr(command, "save_network", lambda *_: None)
     out = str(tmp_path / "mine_novelty.safetensors")
