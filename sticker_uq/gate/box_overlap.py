@@ -36,7 +36,7 @@ def area(box: Box) -> float:
 
 
 def intersection(first: Box, second: Box) -> float:
-    """Area that two boxes in the gate both cover, px^2; 0 when one of them is not a proper box."""
+    """Area that two boxes both cover, px^2; 0 when one of them is not a proper box."""
     if not (is_proper(first) and is_proper(second)):
         return 0.0
     width = min(first[2], second[2]) - max(first[0], second[0])
@@ -50,13 +50,13 @@ def iou(first: Box, second: Box) -> float:
 
 
 def cover(first: Box, second: Box) -> float:
-    """Share of the smaller of two boxes in the gate that the other one covers, 0..1: 1 when one lies inside the other."""
+    """Share of the smaller of two boxes that the other one covers, 0..1: 1 when one lies inside the other."""
     shared = intersection(first, second)
     return shared / min(area(first), area(second)) if shared > 0.0 else 0.0
 
 
 def covered(box: Box, others: Iterable[Box]) -> float:
-    """Share of the gate's ``box`` that lies in at least one of ``others``, 0..1; 0 when it is not a proper box."""
+    """Share of ``box`` that lies in at least one of ``others``, 0..1; 0 when it is not a proper box."""
     parts = [
         (max(x1, box[0]), max(y1, box[1]), min(x2, box[2]), min(y2, box[3]))
         for x1, y1, x2, y2 in filter(is_proper, others)
@@ -75,5 +75,5 @@ def covered(box: Box, others: Iterable[Box]) -> float:
 
 
 def same_place(first: Box, second: Box) -> bool:
-    """Whether two boxes mean the same place to the gate (IoU of at least :data:`SAME_PLACE_IOU`)."""
+    """Whether two boxes mean the same place (IoU of at least :data:`SAME_PLACE_IOU`)."""
     return iou(first, second) >= SAME_PLACE_IOU

@@ -117,15 +117,11 @@ class GateController:
         return (PublishDecision(decision, poses), *alarmed, *effects)
 
     def on_tick(self, now_ns: int, steady_ns: int = 0) -> tuple[Effect, ...]:
-        """Gate step by the clock: time has passed; the gate is published. ``steady_ns``: a clock that never jumps, to notice
-        jumps by.
-        """
+        """Time has passed; the gate is published. ``steady_ns``: a clock that never jumps, to notice jumps by."""
         return self.handle(Tick(steady_ns), now_ns)
 
     def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
-        """Whether the clock has jumped since the last step of the gate's state machine, so that a tick must come before
-        anything else.
-        """
+        """Whether the clock has jumped since the last step, so that a tick must come before anything else."""
         return abs(jump_since_tick(self._state, now_ns, steady_ns)) >= nanoseconds(
             self._settings.max_clock_jump_s
         )

@@ -47,9 +47,7 @@ class Deactivated(Event):
 
 @dataclass(frozen=True)
 class Tick(Event):
-    """Time has passed; sent every ``tick_period_s``. ``steady_ns``: a clock that never jumps;
-    0 when there is none.
-    """
+    """Time has passed; sent every ``tick_period_s``. ``steady_ns``: a clock that never jumps; 0 when there is none."""
 
     steady_ns: int = 0
 
@@ -124,9 +122,7 @@ class AnswerGiven(Event):
 
 @dataclass(frozen=True)
 class Hold(Event):
-    """The operator holds the gate closed. ``person``: the name, empty when not given; ``checked``:
-    as of an answer.
-    """
+    """The operator holds the gate closed. ``person``: the name, empty when not given; ``checked``: as of an answer."""
 
     person: str = ""
     checked: bool = False

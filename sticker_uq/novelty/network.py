@@ -100,7 +100,7 @@ class NoveltyNetwork(nn.Module):
         return self.decode(self.encode(pictures))
 
     def encode(self, pictures: Tensor) -> list[Tensor]:
-        """The novelty network's encoder maps that the decoder reads, fine to coarse."""
+        """The encoder's maps that the decoder reads, fine to coarse."""
         maps = pictures
         tapped = []
         for number, block in enumerate(self.encoder):

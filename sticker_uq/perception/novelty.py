@@ -126,7 +126,7 @@ class ImageNovelty:
         return float(self._cells[top : max(bottom, top + 1), left : max(right, left + 1)].mean())
 
     def on(self, objects: Iterable[ObservedObject]) -> tuple[ObservedObject, ...]:
-        """Perception's clustered ``objects`` of an image with the novelty of their boxes."""
+        """The clustered ``objects`` of an image with the novelty of their boxes."""
         if self._cells is None:
             return tuple(objects)
         return tuple(replace(o, novelty=self.at(o.box)) for o in objects)

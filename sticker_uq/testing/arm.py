@@ -37,7 +37,7 @@ class ScriptedMotion:
         self.stop_error: Exception | None = None
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """The scripted driver's steps of ``script``; ``started`` grows by the phase of each."""
+        """The steps of ``script``; ``started`` grows by the phase of each."""
         assert goal.decision_id == DECISION
         for step in self.script:
             if isinstance(step, Exception):
@@ -46,7 +46,7 @@ class ScriptedMotion:
             yield step
 
     def stop(self) -> None:
-        """Count the stop of the scripted arm's driver; raises ``stop_error`` if that is set."""
+        """Count the stop; raises ``stop_error`` if that is set."""
         self.stops += 1
         if self.stop_error is not None:
             raise self.stop_error
@@ -85,7 +85,7 @@ class ArmBench:
         self.close()
 
     def close(self) -> None:
-        """End the tested arm's motion that is under way, withdraw the action server and destroy the node."""
+        """End the motion that is under way, withdraw the action server and destroy the node."""
         self.arm._watch.update(None)
         self._client.destroy()
         self._executor.shutdown()
@@ -94,7 +94,7 @@ class ArmBench:
         self.node.destroy_node()
 
     def send(self, **changes: Any) -> Any:
-        """Send the tested arm a goal that :meth:`GatePublisher.permit` permits, except for ``changes``; returns its handle."""
+        """Send a goal that :meth:`GatePublisher.permit` permits, except for ``changes``; returns its handle."""
         values = {
             "decision_id": DECISION,
             "object_id": OBJECT,
@@ -106,7 +106,7 @@ class ArmBench:
         return future.result()
 
     def result(self, handle: Any) -> tuple[int, int, str]:
-        """Status (``GoalStatus.STATUS_*``), ``error_code`` and ``error_text`` of the end of the tested arm's goal."""
+        """Status (``GoalStatus.STATUS_*``), ``error_code`` and ``error_text`` of the end of the goal."""
         assert handle.accepted
         future = handle.get_result_async()
         self.bench.until(future.done, "the result")
@@ -114,7 +114,7 @@ class ArmBench:
         return answer.status, answer.result.error_code, answer.result.error_text
 
     def moving(self) -> Any:
-        """The handle of a goal of the tested arm whose motion goes on until it is stopped."""
+        """The handle of a goal whose motion goes on until it is stopped."""
         self.motion.script = [APPROACH, UNTIL_STOPPED, RETREAT]
         self.gate.permit()
         handle = self.send()
@@ -122,12 +122,12 @@ class ArmBench:
         return handle
 
     def assert_stopped_before_the_last_step(self) -> None:
-        """Assert that the tested arm stopped the motion of :meth:`moving` once and never reached its last step."""
+        """Assert that the arm stopped the motion of :meth:`moving` once and never reached its last step."""
         assert self.motion.stops == 1
         assert self.motion.started == [APPROACH.phase, UNTIL_STOPPED.phase]
 
     def assert_usable(self) -> None:
-        """Assert that the tested arm does a new goal under a new permit."""
+        """Assert that the arm does a new goal under a new permit."""
         self.motion.script, self.motion.started = [APPROACH, RETREAT], []
         self.gate.permit()
         assert self.result(self.send())[:2] == (GoalStatus.STATUS_SUCCEEDED, Result.ERROR_NONE)

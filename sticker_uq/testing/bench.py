@@ -52,7 +52,7 @@ class Reports(dict[str, Any]):
 
 
 class Bench:
-    """Test bench: spins the nodes under test and a probe node until what is waited for has happened."""
+    """Spins the nodes under test and a probe node until what is waited for has happened."""
 
     def __init__(self) -> None:
         self.executor = SingleThreadedExecutor()
@@ -61,7 +61,7 @@ class Bench:
         self.executor.add_node(self.probe)
 
     def add(self, node: Any) -> Any:
-        """Spin ``node`` too on the test bench; returns it."""
+        """Spin ``node`` too; returns it."""
         self._nodes.append(node)
         self.executor.add_node(node)
         return node
@@ -82,31 +82,29 @@ class Bench:
         return value
 
     def collect(self, message_type: type, topic: str, profile: QoSProfile = qos.RELIABLE) -> list[Any]:
-        """The test bench's list that grows with every message on ``topic``."""
+        """A list that grows with every message on ``topic``."""
         messages: list[Any] = []
         self.probe.create_subscription(message_type, topic, messages.append, profile)
         return messages
 
     def publisher(self, message_type: type, topic: str, profile: QoSProfile = qos.IMAGES) -> Any:
-        """A publisher of the test bench's probe."""
+        """A publisher of the probe."""
         return self.probe.create_publisher(message_type, topic, profile)
 
     def publisher_matched(self, message_type: type, topic: str, profile: QoSProfile = qos.IMAGES) -> Any:
-        """A publisher of the test bench's probe that has found a subscriber."""
+        """A publisher of the probe that has found a subscriber."""
         publisher = self.publisher(message_type, topic, profile)
         self.until(publisher.get_subscription_count, f"a subscriber of {topic}")
         return publisher
 
     def image_publisher(self, message_type: type = Image, topic: str = "image") -> Any:
-        """A reliable image publisher of the test bench's probe that the detector receives; see :meth:`until_heard`."""
+        """A reliable image publisher of the probe that the detector receives; see :meth:`until_heard`."""
         publisher = self.publisher(message_type, topic)
         self.until_heard(publisher)
         return publisher
 
     def until_heard(self, publisher: Any) -> None:
-        """Let the test bench wait until every subscription of the publisher's topic is matched and has become reliable as it
-        is.
-        """
+        """Wait until every subscription of the publisher's topic is matched and has become reliable as it is."""
 
         def heard() -> bool:
             found = self.probe.get_subscriptions_info_by_topic(publisher.topic_name)
@@ -116,7 +114,7 @@ class Bench:
         self.until(heard, f"a reliable subscription of {publisher.topic_name}")
 
     def call(self, service_type: type, name: str, request: Any) -> Any:
-        """The response of the service ``name``, called by the test bench."""
+        """The response of the service ``name``."""
         client = self.probe.create_client(service_type, name)
         self.until(client.service_is_ready, f"service {name}")
         future = client.call_async(request)
@@ -140,7 +138,7 @@ class Bench:
         return str(self.call(GetState, f"{node}/get_state", GetState.Request()).current_state.label)
 
     def diagnostics(self) -> Reports:
-        """The test bench's newest report of every part, followed from now on."""
+        """The newest report of every part, followed from now on."""
         newest = Reports()
 
         def take(message: DiagnosticArray) -> None:
@@ -158,7 +156,7 @@ class Bench:
         self.until(lambda: part in newest, f"a report of {part}")
 
     def close(self) -> None:
-        """Destroy every node of the test bench and shut the executor down."""
+        """Destroy every node and shut the executor down."""
         for node in (*self._nodes, self.probe):
             self.executor.remove_node(node)
             node.destroy_node()
@@ -166,7 +164,7 @@ class Bench:
 
 
 def values_of(status: Any) -> dict[str, str]:
-    """The key-value pairs of a node's DiagnosticStatus, for the test bench."""
+    """The key-value pairs of a DiagnosticStatus."""
     return {pair.key: pair.value for pair in status.values}
 
 
@@ -215,7 +213,7 @@ class NodeProcess:
         self._queue.put(None)
 
     def wait_for(self, text: str, patience_s: float = PATIENCE_S) -> str:
-        """The next line of the tested process's output that contains ``text``."""
+        """The next line of the output that contains ``text``."""
         end = time.monotonic() + patience_s
         while True:
             try:
@@ -230,12 +228,12 @@ class NodeProcess:
                 return line
 
     def stop(self, number: signal.Signals) -> int:
-        """Send the tested process a signal and return the exit status."""
+        """Send the process a signal and return the exit status."""
         self.process.send_signal(number)
         return self.wait()
 
     def wait(self, patience_s: float = PATIENCE_S) -> int:
-        """The tested process's exit status, once it has ended by itself; all its output is in :attr:`output` then."""
+        """The exit status, once it has ended by itself; all its output is in :attr:`output` then."""
         status = self.process.wait(timeout=patience_s)
         self._reader.join(timeout=patience_s)
         while (line := self._queue.get(timeout=patience_s)) is not None:
@@ -244,7 +242,7 @@ class NodeProcess:
 
     @property
     def output(self) -> str:
-        """What the tested process has written so far, as far as it was waited for."""
+        """What the process has written so far, as far as it was waited for."""
         return "\n".join(self.lines)
 
     def __enter__(self) -> NodeProcess:

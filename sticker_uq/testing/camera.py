@@ -39,26 +39,26 @@ class ScriptedCamera:
         self.rate(RATE_HZ)
 
     def rate(self, rate_hz: float) -> None:
-        """Let the test's camera take so many images per second from now on."""
+        """Take so many images per second from now on."""
         if self._timer is not None:
             self._bench.probe.destroy_timer(self._timer)
         self._timer = self._bench.probe.create_timer(1.0 / rate_hz, self._take)
 
     def close(self) -> None:
-        """Take the test's camera away."""
+        """Take the camera away."""
         self._bench.probe.destroy_timer(self._timer)
         self._node.destroy_publisher(self._publisher)
         if self._own:
             self._node.destroy_node()
 
     def restart(self) -> None:
-        """End the test's camera and start another one in its place, as a driver that is restarted."""
+        """End the camera and start another one in its place, as a driver that is restarted."""
         topic = self._publisher.topic_name
         self._node.destroy_publisher(self._publisher)
         self._publisher = self._node.create_publisher(Image, topic, qos.IMAGES)
 
     def shows(self, *seen: Seen) -> None:
-        """Let the test's camera show these one after the other, again and again; nothing: it stands still."""
+        """Show these one after the other, again and again; nothing: it stands still."""
         self._shown = itertools.cycle(seen) if seen else None
 
     def picture(
@@ -69,7 +69,7 @@ class ScriptedCamera:
         stamp_ns: int | None = None,
         level: int = 120,
     ) -> Image:
-        """A mono8 image of the test's camera taken now; ``level``: its grey."""
+        """A mono8 image taken now; ``level``: its grey."""
         pixels = np.full((height, width), level, np.uint8)
         pixels[0, 0] = seen
         pixels[1, :8] = np.frombuffer(next(self._numbers).to_bytes(8, "big"), np.uint8)
@@ -81,11 +81,11 @@ class ScriptedCamera:
         return image
 
     def until_heard(self) -> None:
-        """Wait until every subscription to the test's camera is a reliable one; a detector begins with another."""
+        """Wait until every subscription is a reliable one; a detector begins with another."""
         self._bench.until_heard(self._publisher)
 
     def publish(self, image: Image) -> None:
-        """Publish this one image of the test's camera."""
+        """Publish this one image."""
         self._publisher.publish(image)
 
     def _take(self) -> None:

@@ -14,7 +14,7 @@ START_NS = 1_800_000_000 * 10**9
 
 
 class SimulatedClock:
-    """A test's clock: publishes ``/clock`` at 50 Hz once ``runs`` is true, at wall speed unless it stands still."""
+    """Publishes ``/clock`` at 50 Hz once ``runs`` is true, at wall speed unless it stands still."""
 
     def __init__(self, bench: Bench) -> None:
         self._publisher = bench.publisher(Clock, "/clock", qos.RELIABLE)
@@ -24,15 +24,15 @@ class SimulatedClock:
         bench.probe.create_timer(0.02, self._publish)
 
     def now_ns(self) -> int:
-        """The test clock's time in ns."""
+        """Its time in ns."""
         return self._stands_ns or self._base_ns + time.monotonic_ns()
 
     def jump(self, seconds: float) -> None:
-        """Set the test clock forward, or back where ``seconds`` is negative."""
+        """Set it forward, or back where ``seconds`` is negative."""
         self._base_ns += round(seconds * 1e9)
 
     def stand(self, still: bool) -> None:
-        """Stop the test clock or let it go on from where it stands."""
+        """Stop it or let it go on from where it stands."""
         if still:
             self._stands_ns = self.now_ns()
         else:

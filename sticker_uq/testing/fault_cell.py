@@ -73,12 +73,12 @@ OPEN_STATES = (GateState.STATE_PERMITTED, GateState.STATE_REMOVING)
 
 @dataclass(frozen=True)
 class ModuleProcess(ProcessSpec):
-    """A test cell's node that is no executable of the package: ``python -m module``."""
+    """A node that is no executable of the package: ``python -m module``."""
 
     module: str = ""
 
     def command(self, own_parameters: Path | None) -> list[str]:
-        """The command line of a test cell's node."""
+        """The command line of the node."""
         return [sys.executable, "-m", self.module, *self.ros_arguments(own_parameters)]
 
 
@@ -169,7 +169,7 @@ class FaultCell:
         return ProcessGroup([spec], self.lines.append)
 
     def kill(self, name: str) -> None:
-        """Fault injection: ``kill -9``; the runner starts the process again."""
+        """``kill -9``; the runner starts the process again."""
         os.kill(self.group.pid(name), signal.SIGKILL)
 
     def stop(self, name: str, stopped: bool) -> None:
@@ -177,7 +177,7 @@ class FaultCell:
         os.kill(self.group.pid(name), signal.SIGSTOP if stopped else signal.SIGCONT)
 
     def arm_servers(self) -> set[bytes]:
-        """The arms that the fault injection test discovers."""
+        """The arms that are discovered."""
         found = self.bench.probe.get_publishers_info_by_topic(self._prefix + "remove_sticker/_action/status")
         return {bytes(info.endpoint_gid) for info in found}
 
@@ -189,7 +189,7 @@ class FaultCell:
     # what is waited for
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
-        """Wait for ``condition`` in a fault injection test; a failure shows what the processes said."""
+        """Wait for ``condition``; a failure shows what the processes said."""
         try:
             return self.bench.until(condition, what, PATIENCE_S)
         except AssertionError as error:
@@ -197,9 +197,7 @@ class FaultCell:
             raise AssertionError(f"{error}; gate {gate}\n" + "\n".join(self.lines[-60:])) from None
 
     def until_gate(self, *states: int, reason: BlockReason = BlockReason.NONE, code: str = "") -> GateState:
-        """The first state of the gate in a fault test from now on: one of ``states`` (any closed one without) with this reason
-        and detail.
-        """
+        """The first state of the gate from now on: one of ``states`` (any closed one without) with this reason and detail."""
         start = len(self.gates)
 
         def found() -> GateState | None:
@@ -216,7 +214,7 @@ class FaultCell:
         return self.until(found, f"gate in {states or 'a closed state'} for {reason!r} {code!r}")
 
     def until_moving(self) -> None:
-        """Wait in a fault injection test until the arm moves under a permit that was given from now on or goes on."""
+        """Wait until the arm moves under a permit that was given from now on or goes on."""
         said, done = len(self.gates), len(self.steps)
 
         def moving() -> bool:
@@ -226,7 +224,7 @@ class FaultCell:
         self.until(moving, "a permit and an arm that moves")
 
     def until_moving_on(self) -> None:
-        """Wait in a fault test until the arm moved a few steps more with the gate open; a busy machine may close it once."""
+        """Wait until the arm moved a few steps more with the gate open; a busy machine may close it once."""
         said, done = len(self.gates), len(self.steps)
 
         def moved() -> bool:
@@ -254,14 +252,14 @@ class FaultCell:
         self.check_motion()
 
     def until_arrived(self, image: Image) -> None:
-        """Wait in a fault injection test until the detector has received ``image``."""
+        """Wait until the detector has received ``image``."""
         stamp = image.header.stamp
         self.until(
             lambda: any(c.header.stamp == stamp for c in self.checks[-20:]), "a picture that has arrived"
         )
 
     def until_no_scene_comes(self) -> None:
-        """Wait in a fault test until the gate was published a few times without a new scene: the detector hangs."""
+        """Wait until the gate was published a few times without a new scene: the detector hangs."""
         said, scenes = len(self.gates), len(self.scenes)
 
         def quiet() -> bool:
@@ -291,18 +289,18 @@ class FaultCell:
             self.kill("detector")
 
     def arm(self, script: str) -> None:
-        """The fault injection test's arm, see :mod:`sticker_uq.testing.scripted_arm`."""
+        """What the arm does, see :mod:`sticker_uq.testing.scripted_arm`."""
         self._script.publish(String(data=script))
 
     def settle(self) -> None:
-        """Stop the test's camera and wait until its last picture was assessed: a single picture will be seen then."""
+        """Stop the camera and wait until its last picture was assessed: a single picture will be seen then."""
         self.camera.until_heard()
         self.camera.shows()
         said = len(self.gates)
         self.until(lambda: len(self.gates) >= said + 3, "time for the last picture to be looked at")
 
     def until_recorded(self, state: int) -> None:
-        """Wait in a fault test until the audit log says, on the disk, that the gate is in ``state``."""
+        """Wait until the audit log says, on the disk, that the gate is in ``state``."""
 
         def recorded() -> bool:
             told = [entry.data["to"] for entry in entries(self.audit_folder) if entry.kind == "gate"]
@@ -334,15 +332,15 @@ class FaultCell:
                 assert self.bench.transition(detector, name)
 
     def hold(self, held: bool) -> None:
-        """Call the service ``hold`` in a fault injection test."""
+        """Call the service ``hold``."""
         self._call(self._hold, SetBool.Request(data=held))
 
     def reset(self) -> Any:
-        """Call the service ``reset`` in a fault injection test."""
+        """Call the service ``reset``."""
         return self._call(self._reset, Trigger.Request())
 
     def answer(self, scene_answer: int, request_id: str | None = None, **fields: Any) -> Any:
-        """Answer the open request in a fault injection test."""
+        """Answer the open request."""
         if request_id is None:
             request_id = self.until(lambda: self.requests and self.requests[-1].request_id, "a request")
         request = ResolveIntervention.Request(
@@ -375,7 +373,7 @@ class FaultCell:
     # states
 
     def bring(self, state: int) -> None:
-        """Bring the fault injection test's gate from wherever it is into ``state``, with an arm that obeys where it moves."""
+        """Bring the gate from wherever it is into ``state``, with an arm that obeys where it moves."""
         self.quiet()
         said = len(self.gates)
         if state == GateState.STATE_BLOCKED:
@@ -406,7 +404,7 @@ class FaultCell:
         self.until(there, f"gate in {state}")
 
     def quiet(self) -> None:
-        """Hold the fault injection test's gate, end a fault, and wait until no goal is under way."""
+        """Hold the gate, end a fault, and wait until no goal is under way."""
         self.arm("move")
         self.camera.shows(Seen.NOTHING)
         self.hold(True)
@@ -422,7 +420,7 @@ class FaultCell:
         self.until(still, "a held gate and no goal under way")
 
     def works(self) -> None:
-        """Check after a fault that the cell works (again): a new permit is given and the arm moves under it."""
+        """Check that the cell works (again): a new permit is given and the arm moves under it."""
         self.camera.shows(Seen.STICKER)
         self.arm("move")
         self.until_moving()
@@ -430,7 +428,7 @@ class FaultCell:
     # what must always hold
 
     def check_motion(self) -> None:
-        """Fail the fault test when the arm moved without a permit, or began a second step after the end of its last renewal.
+        """Fail when the arm moved without a permit, or began a second step after the end of its last renewal.
 
         The arm checks its permit, then takes the time of the step: on a busy machine the time of one step may be late by any
         amount, but the check before the next one must stop it.
@@ -449,7 +447,7 @@ class FaultCell:
         assert all(count <= 1 for count in late.values()), f"steps after the end of their permit: {late}"
 
     def check_audit(self) -> list[Entry]:
-        """Check the audit log after a fault: it must be whole and hold what the gate says it holds."""
+        """Check the audit log: it must be whole and hold what the gate says it holds."""
         self.until(lambda: self.gates and self.gates[-1].audit_head, "a gate that names its log's head")
         head = self.gates[-1].audit_head
 

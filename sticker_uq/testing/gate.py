@@ -23,21 +23,21 @@ class GatePublisher:
         self.appear()
 
     def appear(self) -> None:
-        """Create the test's gate publisher and wait until an arm is subscribed."""
+        """Create the publisher and wait until an arm is subscribed."""
         self._publisher = self._bench.publisher_matched(GateState, "gate", qos.GATE)
 
     def disappear(self) -> None:
-        """Destroy the test's gate publisher: to the arm the supervisor has died."""
+        """Destroy the publisher: to the arm the supervisor has died."""
         self._bench.probe.destroy_publisher(self._publisher)
 
     def permit(
         self, lease_s: float = 600.0, object_id: int = OBJECT, state: int = GateState.STATE_REMOVING
     ) -> None:
-        """Open the test's gate for one object of :data:`DECISION`, for ``lease_s`` seconds from now."""
+        """Open the gate for one object of :data:`DECISION`, for ``lease_s`` seconds from now."""
         message = GateState(state=state, open=True, decision_id=DECISION, object_id=object_id)
         message.valid_until = (self._bench.probe.get_clock().now() + Duration(seconds=lease_s)).to_msg()
         self._publisher.publish(message)
 
     def close(self, **fields: Any) -> None:
-        """Close the test's gate; ``fields`` replace those of the message."""
+        """Close the gate; ``fields`` replace those of the message."""
         self._publisher.publish(GateState(**{"state": GateState.STATE_BLOCKED, "open": False, **fields}))

@@ -47,7 +47,7 @@ class _Script:
 
 
 class ReportingMotion:
-    """Scripted arm's motion: publishes every step as a gate message: which permit it used, and when."""
+    """Publishes every step as a gate message: which permit it used, and when."""
 
     def __init__(self, node: Node, script: _Script) -> None:
         self._node = node
@@ -57,7 +57,7 @@ class ReportingMotion:
         self._stops = node.create_publisher(Header, "arm/stopped", qos.RELIABLE)
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """The scripted arm's small steps until the script says ``finish``."""
+        """Small steps until the script says ``finish``."""
         while self._script.get() != "finish":
             step = GateState(decision_id=goal.decision_id, object_id=goal.object_id, text="step")
             step.header.stamp = self._node.get_clock().now().to_msg()
@@ -66,7 +66,7 @@ class ReportingMotion:
             yield MotionStep(RemoveSticker.Feedback.PHASE_PEEL, STEP_S, 0.5)
 
     def stop(self) -> None:
-        """Publish on ``arm/stopped`` when the test's scripted arm stopped."""
+        """Publish on ``arm/stopped`` when the arm stopped."""
         self._stops.publish(Header(stamp=self._node.get_clock().now().to_msg()))
 
 
@@ -98,7 +98,7 @@ class ScriptedArm(Node):
 
 
 def main() -> None:
-    """Run the test's scripted arm as a process."""
+    """Run the scripted arm as a process."""
     exit_process(run_node(ScriptedArm, executor=ArmExecutor))
 
 

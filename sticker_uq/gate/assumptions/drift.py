@@ -45,7 +45,7 @@ SIGNALS: Mapping[str, Callable[[SceneAssessment], float]] = {
 
 
 def signal_value(name: str, scene: SceneAssessment) -> float:
-    """Signal ``name`` of ``scene`` for the drift test, to 6 significant digits as in a policy file; MISSING when not measured."""
+    """Signal ``name`` of ``scene``, to 6 significant digits as in a policy file; MISSING when not measured."""
     value = SIGNALS[name](scene)
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else MISSING
 
@@ -158,6 +158,6 @@ class DriftTest:
 
 
 def uniform(image_digest: str, purpose: str) -> float:
-    """Tie-break of the drift test: a number in [0, 1) that looks random and follows from the pixels and ``purpose`` alone."""
+    """A tie-break: a number in [0, 1) that looks random and follows from the pixels and ``purpose`` alone."""
     mixed = hashlib.blake2b(f"{purpose}:{image_digest}".encode(), digest_size=8).digest()
     return (int.from_bytes(mixed, "little") >> 11) / 2**53

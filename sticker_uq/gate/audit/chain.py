@@ -43,7 +43,7 @@ class Entry:
 
     @classmethod
     def following(cls, number: int, previous: str, kind: str, data: Mapping[str, Any], time_ns: int) -> Entry:
-        """The audit log entry with this content that comes after the one whose hash is ``previous``."""
+        """The entry with this content that comes after the one whose hash is ``previous``."""
         content = {
             "number": number,
             "time": utc(time_ns),
@@ -58,7 +58,7 @@ class Entry:
 
     @classmethod
     def parse(cls, line: bytes) -> Entry | None:
-        """The audit log entry in ``line`` (without its line feed); None when it is not exactly what :meth:`line` writes."""
+        """The entry in ``line`` (without its line feed); None when it is not exactly what :meth:`line` writes."""
         try:
             content = json.loads(line)
         except (ValueError, RecursionError):
@@ -111,9 +111,7 @@ class ChainCheck:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of an audit log file with its line feed: a genuine entry, or bytes that are none. ``complete``:
-    it has a line feed.
-    """
+    """A line of a file with its line feed: a genuine entry, or bytes that are none. ``complete``: it has a line feed."""
 
     number: int
     raw: bytes
@@ -150,13 +148,13 @@ def file_number(path: Path) -> int:
 
 
 def entries(folder: Path, newest_files: int = 0) -> Iterator[Entry]:
-    """All genuine audit log entries in order, whatever the chain is worth; of the ``newest_files`` only, if that is not 0."""
+    """All genuine entries in order, whatever the chain is worth; of the ``newest_files`` only, if that is not 0."""
     for path in log_files(folder)[-newest_files:]:
         yield from (line.entry for line in lines_of(path) if line.entry is not None)
 
 
 def seal_of(torn: bytes) -> dict[str, Any]:
-    """The audit log entry's data that vouch for ``torn``: the bytes after the last good line, without the line feed added."""
+    """The data of the entry that vouches for ``torn``: the bytes after the last good line, without the line feed added."""
     return {"torn_bytes": len(torn), "torn_sha256": hashlib.sha256(torn).hexdigest()}
 
 

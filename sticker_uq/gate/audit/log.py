@@ -87,7 +87,7 @@ class AuditLog:
         self._thread.start()
 
     def add(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Add an entry to the audit log; it is written soon. Never waits."""
+        """Add an entry; it is written soon. Never waits."""
         with self._changed:
             if len(self._queue) >= self._capacity:
                 self._lost += 1
@@ -96,7 +96,7 @@ class AuditLog:
             self._changed.notify_all()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all entries of the audit log are on the disk; False when it did not take them within ``timeout_s``."""
+        """Wait until all entries are on the disk; False when it did not take them within ``timeout_s``."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue, timeout_s)
 
@@ -118,7 +118,7 @@ class AuditLog:
             )
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Write the audit log's waiting entries and end. A disk that refuses after ``timeout_s`` keeps what is there already."""
+        """Write the waiting entries and end. A disk that refuses after ``timeout_s`` keeps what is there already."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

@@ -60,7 +60,7 @@ class OperatorAnswers:
     scene_clean: bool = False
 
     def remember(self, answers: Iterable[OperatorAnswer]) -> OperatorAnswers:
-        """The operator's answers with ``answers`` added; each replaces an earlier one about the same place.
+        """The answers with ``answers`` added; each replaces an earlier one about the same place.
 
         An answer that wants something peeled also replaces an earlier one that no sticker is left.
         """
@@ -74,12 +74,12 @@ class OperatorAnswers:
         return replace(self, scene_checked=True)
 
     def clean(self) -> OperatorAnswers:
-        """The operator's answers after one said that no sticker is left: nothing is to be removed any more."""
+        """The answers after one said that no sticker is left: nothing is to be removed any more."""
         kept = tuple(answer for answer in self.answers if not answer.removes)
         return replace(self, answers=kept, scene_checked=True, scene_clean=True)
 
     def consume(self, box: Box) -> OperatorAnswers:
-        """The operator's answers once the removal at ``box`` was verified: the approval for that place is used up."""
+        """The answers once the removal at ``box`` was verified: the approval for that place is used up."""
         kept = tuple(
             answer for answer in self.answers if not (answer.removes and same_place(answer.box, box))
         )

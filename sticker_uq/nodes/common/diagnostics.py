@@ -22,7 +22,7 @@ NOT_AVAILABLE = "n/a"
 
 
 class Level(IntEnum):
-    """Severity of a node's diagnostics report, the values of ``diagnostic_msgs/DiagnosticStatus``."""
+    """Severity of a report, the values of ``diagnostic_msgs/DiagnosticStatus``."""
 
     OK = 0
     WARN = 1
@@ -55,7 +55,7 @@ class Diagnostics:
         self._parts.pop(part, None)
 
     def publish(self) -> None:
-        """Publish all diagnostics of the node now. A report that raises becomes an error of its part."""
+        """Publish all reports now. A report that raises becomes an error of its part."""
         message = DiagnosticArray()
         message.header.stamp = self._node.get_clock().now().to_msg()
         message.status = [self._status(part, report) for part, report in list(self._parts.items())]

@@ -207,7 +207,7 @@ class Console(Node):
     # what the page wants
 
     def picture(self, stamp_ns: int) -> bytes:
-        """The console node's image from the topic with that stamp, as JPEG for the operator's page, empty when it is not kept."""
+        """The image from the topic with that stamp, as JPEG, empty when it is not kept."""
         return self._album.file(stamp_ns)
 
     def heat(self, stamp_ns: int) -> bytes:

@@ -43,7 +43,7 @@ NOT_CONFIGURED = PartReport(Level.WARN, "not active", dict.fromkeys(_KEYS))
 
 
 class Arrival(NamedTuple):
-    """An image queued in the detector node: its camera, its check, and its pixels if it could be decoded."""
+    """An image in the queue: its camera, its check, and its pixels if it could be decoded."""
 
     feed: CameraFeed
     check: ImageCheck
@@ -52,7 +52,7 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Counters:
-    """The detector node's counters of a camera's images since activation, and the newest result."""
+    """Counters of a camera's images since activation, and the newest result."""
 
     assessed: int = 0
     unusable: int = 0
@@ -69,7 +69,7 @@ class Counters:
         self.overheads_ms = [*self.overheads_ms[-19:], busy_ms - model_ms]
 
     def overhead_ms(self) -> float | None:
-        """The detector node's median time per image without the networks' own time, until its scene was published, ms."""
+        """Median time per image without the networks' own time, until its scene was published, ms."""
         return median(self.overheads_ms) if self.overheads_ms else None
 
     def rate(self) -> float:
@@ -126,7 +126,7 @@ class CameraFeed:
         return close
 
     def publish(self, scene: SceneAssessment, publishers: tuple[str, ...] | None) -> None:
-        """Publish ``scene`` with the next number of this camera of the detector node; from any thread.
+        """Publish ``scene`` with the next number of this camera; from any thread.
 
         ``publishers``: of the images, when the scene's image arrived; those of now count where they are more.
         """

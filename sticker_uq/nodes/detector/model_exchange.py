@@ -59,7 +59,7 @@ class ModelExchange:
         return serving
 
     def fallback(self) -> str:
-        """That device "auto" found no GPU for the detector node, in words; "" if it did, or a device was named."""
+        """That device "auto" found no GPU, in words; "" if it did, or a device was named."""
         serving = self.serving
         if serving is None or serving.settings.device != "auto" or serving.device != "cpu":
             return ""

@@ -57,7 +57,7 @@ class Receiver(threading.Thread):
                 )
 
     def repeat_check(self, publishers: tuple[str, ...]) -> None:
-        """Publish the detector node's newest image check once more, because ``publishers`` offer images now."""
+        """Publish the newest image check once more, because ``publishers`` offer images now."""
         if self._newest is not None:
             self._publish_check(replace(self._newest, image_publishers=publishers))
 

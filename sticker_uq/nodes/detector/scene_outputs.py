@@ -21,7 +21,7 @@ from sticker_uq_msgs import msg as m
 
 
 class SceneOutputs:
-    """The detector node's publishers for one camera; ``create`` makes one from type, topic and QoS.
+    """The publishers for one camera; ``create`` makes one from type, topic and QoS.
 
     ``folder``: the namespace of the topics with a trailing slash, or "". Images are drawn only while they have subscribers.
     """
@@ -60,14 +60,14 @@ class SceneOutputs:
         self._check.publish(conversions.image_check_to_msg(check))
 
     def publish(self, scene: SceneAssessment, sequence: int) -> None:
-        """Publish the detector's scene first, then its parts on the topics that have subscribers."""
+        """Publish the scene first, then its parts on the topics that have subscribers."""
         self._scene.publish(conversions.scene_to_msg(scene, sequence))
         for publisher, made_of in self._parts:
             if publisher.get_subscription_count():
                 publisher.publish(made_of(scene))
 
     def publish_pictures(self, scene: SceneAssessment, image: Picture, rate: float) -> None:
-        """Publish the detector's annotated image, at most at ``rate`` Hz, and saliency map, if they have subscribers."""
+        """Publish the annotated image, at most at ``rate`` Hz, and saliency map, if they have subscribers."""
         stamp = conversions.ns_to_stamp(scene.stamp_ns)
         localization = scene.localization
         if localization is not None and localization.saliency is not None and self.saliency_wanted():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The detector node's detections as vision_msgs 4 messages, for tools that expect them; off where that is not installed."""
+"""Detections as vision_msgs 4 messages, for tools that expect them; off where that is not installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VISION_MSGS: ModuleType | None = _vision
 
 
 def detections_2d_to_msg(scene: sc.SceneAssessment, vision: ModuleType) -> object:
-    """The detector node's vision_msgs message: the clustered objects of ``scene`` as a ``Detection2DArray``.
+    """The clustered objects of ``scene`` as a ``Detection2DArray``.
 
     Boxes in pixels of the original image. Each foreground class is one hypothesis with its mean probability,
     most probable first; ``class_id`` is the number that label_info names. ``id`` stays empty: it is
@@ -30,7 +30,7 @@ def detections_2d_to_msg(scene: sc.SceneAssessment, vision: ModuleType) -> objec
 
 
 def label_info_msg(threshold: float, vision: ModuleType) -> object:
-    """The detector node's vision_msgs message of the class names by id and the lowest score of a box, a ``LabelInfo``."""
+    """The class names by id and the lowest score of a box, a ``LabelInfo``."""
     classes = [vision.VisionClass(class_id=int(c), class_name=c.name.lower()) for c in sc.ObjectClass]
     return vision.LabelInfo(class_map=classes, threshold=threshold)
 

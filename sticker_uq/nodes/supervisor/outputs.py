@@ -103,13 +103,13 @@ class SupervisorOutputs:
         self._decision.publish(decision_to_msg(decision, poses))
 
     def numbers(self, scene: SceneAssessment) -> None:
-        """Publish a scene's mean Shannon entropy of the objects, bits, and DiL from the supervisor; NaN where there is none."""
+        """Publish a scene's mean Shannon entropy of the objects, bits, and DiL; NaN where there is none."""
         dil = scene.localization.dil if scene.localization is not None else float("nan")
         self._monitor_uncertainty.publish(Float64(data=float(scene.uncertainty.shannon_entropy)))
         self._monitor_dil.publish(Float64(data=float(dil)))
 
     def drift(self, evidence: float) -> None:
-        """Publish the supervisor's strongest evidence of drift on its topic: 0 none, 1 closes the gate; NaN: not watched."""
+        """Publish the strongest evidence of drift: 0 none, 1 closes the gate; NaN: not watched."""
         self._monitor_drift.publish(Float64(data=evidence))
 
     def request(self, request: OpenIntervention) -> None:
