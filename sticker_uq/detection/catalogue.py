@@ -13,7 +13,6 @@ from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
 
 from sticker_uq.detection.kernels.batched_faster_rcnn import BatchedFasterRcnn
 from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
-from sticker_uq.detection.kernels.fast_retinanet import FastRetinaNet
 from sticker_uq.detection.kernels.fast_ssd import FastSsd
 from sticker_uq.detection.models.family import Family
 from sticker_uq.detection.models.faster_rcnn import FasterRcnn
@@ -117,7 +116,7 @@ fasterrcnn_resnet50_fpn, fasterrcnn_resnet50_fpn_v2 = (
     for name in ("fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2")
 )
 retinanet_resnet50_fpn, retinanet_resnet50_fpn_v2 = (
-    _pyramid_entry("retinanet", name, RetinaNet, FastRetinaNet)
+    _pyramid_entry("retinanet", name, RetinaNet, RetinaNet)
     for name in ("retinanet_resnet50_fpn", "retinanet_resnet50_fpn_v2")
 )
 ssd300_vgg16 = _ssd_entry("ssd", "ssd300_vgg16")

@@ -37,7 +37,7 @@ ENGINE = 1
 """Changes when the same image, settings, weights and machine give other bytes than before: a comparison with a recording says so.
 
 0: none was recorded. 1: the SSDs compute the boxes of candidates only, which moved them by up to 1.2e-4 px, and SSDLite its
-smallest maps by oneDNN also without dropout.
+smallest maps by oneDNN also without dropout; FPN models scale maps by 1 / (1 - rate) where they are dropped.
 """
 _TF32_CAPABILITY = (8, 0)
 """Compute capability from which a GPU has TF32 (Ampere)."""
@@ -251,7 +251,6 @@ class StochasticDetector:
             anchors=outputs.anchors,
             decode_boxes=outputs.decode_boxes,
             detections=Detections(rows.boxes.numpy(), rows.probabilities.numpy()),
-            gradients=outputs.gradients,
             tf32=self.settings.precision == "tf32",
         )
 

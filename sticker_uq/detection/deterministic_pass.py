@@ -22,8 +22,8 @@ class DeterministicPass:
     0..1 of each anchor that it holds any object; ``detections``: by falling score.
     ``anchors``: (N, 4) reference boxes px of the resized image, in the order of :func:`flat`;
     ``decode_boxes(rows)``: the boxes (K, 4) px of the resized image that the detector makes of the anchors ``rows`` (K,).
-    ``gradients()``: those of the objectness, summed over everything, to ``maps``. Where it is None, ``objectness`` is a function
-    of ``maps`` that autograd can differentiate once. ``tf32``: a GPU computed in TF32, and is to differentiate so.
+    ``objectness`` is a function of ``maps`` that autograd can differentiate once. ``tf32``: a GPU computed in TF32, and is to
+    differentiate so.
     """
 
     features: Features
@@ -33,7 +33,6 @@ class DeterministicPass:
     anchors: Tensor
     decode_boxes: Callable[[Tensor], Tensor]
     detections: Detections
-    gradients: Callable[[], list[Tensor]] | None = None
     tf32: bool = False
 
     def probability(self) -> Tensor:

@@ -46,9 +46,6 @@ def activation_maps(deterministic: DeterministicPass, technique: Technique = "la
 
 def objectness_gradients(deterministic: DeterministicPass) -> Sequence[Tensor]:
     """The gradients (1, C, h, w) of :func:`summed_objectness` to the maps of ``deterministic``."""
-    if deterministic.gradients is not None:
-        with torch.no_grad():
-            return deterministic.gradients()
     with torch.enable_grad(), float32_products(deterministic.tf32, deterministic.anchors.device):
         total = summed_objectness(deterministic.objectness, deterministic.two_stage)
         return torch.autograd.grad(total, deterministic.maps)

@@ -10,9 +10,7 @@ from torch import Tensor
 from torchvision.ops import clip_boxes_to_image, nms
 
 from sticker_uq.detection.boxes import decoded
-from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.fast_pyramid import FastPyramid
 from sticker_uq.detection.kernels.roi_pooling import BagPooling
 from sticker_uq.detection.models.faster_rcnn import FasterRcnn
 from sticker_uq.detection.settings import DetectorSettings
@@ -26,14 +24,7 @@ class FastFasterRcnn(FasterRcnn):
 
     def __init__(self, model: Any, settings: DetectorSettings) -> None:
         super().__init__(model, settings)
-        self._pyramid = FastPyramid(model.backbone.fpn, settings.dropout_rate)
         self._pooling = BagPooling(model.roi_heads.box_roi_pool)
-
-    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """Fast Faster R-CNN kernel: P2..P5 and the pooled map that only the region proposal network sees."""
-        if dropout is no_dropout:
-            return super().head_maps(features, dropout)
-        return self._pyramid.maps(features, dropout)
 
     def _propose(
         self, features: Features, maps: list[Tensor], objectness: list[Tensor], deltas: list[Tensor]

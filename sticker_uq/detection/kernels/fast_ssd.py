@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SSDs' passes over a frozen model: class scores with their gradients by hand, box deltas where they are asked for."""
+"""The SSDs' passes over a frozen model: class scores of all places, box deltas where they are asked for."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from torch import Tensor, nn
 
 from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.onednn import convolved, gradient_filters
-from sticker_uq.detection.models.family import HeadOutputs, anchor_outputs, anchors_of
+from sticker_uq.detection.kernels.onednn import convolved
+from sticker_uq.detection.models.family import anchor_outputs, anchors_of
 from sticker_uq.detection.models.ssd import Ssd
 from sticker_uq.detection.selection import Rows, all_finite, check_finite, softmax_distribution
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import FloatArray, IntArray
 
-_MANY_PLACES = 256
-"""From here on a 3x3 convolution with few outputs is faster as one product for all nine places, which then are shifted."""
 _TOGETHER = (5, 10, 20)
 """Passes computed at once on the finest map, the next, and all others: as many as the caches hold. Constants, as another number
 rounds differently in the last bits.
@@ -29,11 +27,8 @@ rounds differently in the last bits.
 
 
 class Level(Protocol):
-    def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A fast SSD head's outputs (n, h * w, O) of the map ``x`` (n, C, h, w), and what :meth:`gradient` needs of them."""
-
-    def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
-        """A fast SSD head's gradient (n, C, h, w) to the map from that to the outputs, ``outer`` (n, h * w, O)."""
+    def rows(self, x: Tensor) -> Tensor:
+        """A fast SSD head's outputs (n, h * w, O) of the map ``x`` (n, C, h, w)."""
 
     def at(self, patches: Tensor) -> Tensor:
         """A fast SSD head's outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C), which it may change."""
@@ -57,30 +52,10 @@ class Dense:
 
     def __init__(self, convolution: nn.Conv2d) -> None:
         self._weight, self._bias = convolution.weight.detach(), convolution.bias
-        self._outputs = len(self._weight)
 
-    def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def rows(self, x: Tensor) -> Tensor:
         """The SSD300 head's fast kernel: outputs, as of :class:`Level`."""
-        n, _, height, width = x.shape
-        if height * width < _MANY_PLACES:
-            made = convolved(x, self._weight, self._bias, 1).permute(0, 2, 3, 1)
-            return made.reshape(n, height * width, -1), x
-        parts = convolved(x, self._places, None, 0).permute(0, 2, 3, 1)
-        parts = parts.unflatten(3, (9, self._outputs))
-        total = parts[:, :, :, 4] if self._bias is None else parts[:, :, :, 4] + self._bias
-        for number in (0, 1, 2, 3, 5, 6, 7, 8):
-            down, across = number // 3 - 1, number % 3 - 1
-            inner = parts[
-                :, max(down, 0) : height + min(down, 0), max(across, 0) : width + min(across, 0), number
-            ]
-            total[:, max(-down, 0) : height + min(-down, 0), max(-across, 0) : width + min(-across, 0)] += (
-                inner
-            )
-        return total.reshape(n, height * width, -1), x
-
-    def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
-        """The SSD300 head's fast kernel: gradient, as of :class:`Level`."""
-        return convolved(_as_map(outer, kept), self._turned, None, 1)
+        return _rows(convolved(x, self._weight, self._bias, 1))
 
     def at(self, patches: Tensor) -> Tensor:
         """The SSD300 head's fast kernel: outputs of places, as of :class:`Level`."""
@@ -90,17 +65,7 @@ class Dense:
     @cached_property
     def _by_place(self) -> Tensor:
         """The filters (O, 9 * C)."""
-        return self._weight.permute(0, 2, 3, 1).reshape(self._outputs, -1)
-
-    @cached_property
-    def _places(self) -> Tensor:
-        """The filters of the nine places as a 1x1 convolution (9 * O, C, 1, 1)."""
-        places = self._weight.permute(2, 3, 0, 1).reshape(9 * self._outputs, -1, 1, 1)
-        return places.contiguous(memory_format=torch.channels_last)
-
-    @cached_property
-    def _turned(self) -> Tensor:
-        return gradient_filters(self._weight)
+        return self._weight.permute(0, 2, 3, 1).flatten(1)
 
 
 class Separable:
@@ -110,18 +75,10 @@ class Separable:
         self._filters, self._shift = depthwise.weight.detach(), depthwise.bias
         self._weight, self._bias = pointwise.weight.detach(), pointwise.bias
 
-    def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def rows(self, x: Tensor) -> Tensor:
         """Outputs, as of :class:`Level`."""
-        n, channels, height, width = x.shape
-        hidden = convolved(x, self._filters, self._shift, 1, channels).clamp_(0.0, 6.0)
-        made = convolved(hidden, self._weight, self._bias, 0).permute(0, 2, 3, 1)
-        return made.reshape(n, height * width, -1), hidden
-
-    def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
-        """Gradient, as of :class:`Level`."""
-        inner = convolved(_as_map(outer, kept), self._turned, None, 0)
-        inner = torch.ops.aten.hardtanh_backward(inner, kept, 0.0, 6.0)
-        return convolved(inner, self._turned_filters, None, 1, inner.shape[1])
+        hidden = convolved(x, self._filters, self._shift, 1, x.shape[1]).clamp_(0.0, 6.0)
+        return _rows(convolved(hidden, self._weight, self._bias, 0))
 
     def at(self, patches: Tensor) -> Tensor:
         """Outputs of places, as of :class:`Level`."""
@@ -140,50 +97,10 @@ class Separable:
         """The depthwise filters (9, C)."""
         return self._filters.flatten(1).T.contiguous()
 
-    @cached_property
-    def _turned(self) -> Tensor:
-        return gradient_filters(self._weight)
 
-    @cached_property
-    def _turned_filters(self) -> Tensor:
-        return self._filters.flip(2, 3).contiguous(memory_format=torch.channels_last)
-
-
-def _as_map(rows: Tensor, like: Tensor) -> Tensor:
-    """``rows`` (n, h * w, C) as maps (n, C, h, w) of the size of ``like``."""
-    height, width = like.shape[2:]
-    return rows.reshape(len(rows), height, width, -1).permute(0, 3, 1, 2)
-
-
-class ClassScores:
-    """What the classification head of an SSD says of the maps (n, C, h, w) of n images.
-
-    ``probabilities`` (n, N, 3): class distributions of the default boxes; ``objectness`` (n, A, h, w) per level: one minus the
-    probability of the background.
-    """
-
-    def __init__(self, levels: Sequence[Level], columns: int, maps: Sequence[Tensor]) -> None:
-        """``levels``: of the head, which has ``columns`` outputs per default box; a small picture has fewer maps."""
-        self._made = [(level, *level.rows(m)) for level, m in zip(levels, maps, strict=False)]
-        logits = [rows.reshape(len(rows), -1, columns) for _, rows, _ in self._made]
-        self._counts = [part.shape[1] for part in logits]
-        self.probabilities = softmax_distribution(torch.cat(logits, dim=1))
-        parts = (1 - self.probabilities[..., 0]).split(self._counts, dim=1)
-        self.objectness = tuple(
-            part.view(len(part), *m.shape[2:], -1).permute(0, 3, 1, 2)
-            for part, m in zip(parts, maps, strict=True)
-        )
-
-    def gradients(self) -> list[Tensor]:
-        """A fast SSD head's gradients (n, C, h, w) of the summed objectness to the maps."""
-        # of one minus the softmax of the background: its product with the others, and minus their sum for itself
-        slopes = (self.probabilities[..., :1] * self.probabilities).contiguous()
-        slopes[..., 0] = -slopes[..., 1:].sum(dim=-1)
-        parts = slopes.split(self._counts, dim=1)
-        return [
-            level.gradient(part.reshape(rows.shape), kept)
-            for part, (level, rows, kept) in zip(parts, self._made, strict=True)
-        ]
+def _rows(maps: Tensor) -> Tensor:
+    """The places (n, h * w, C) of ``maps`` (n, C, h, w)."""
+    return maps.permute(0, 2, 3, 1).flatten(1, 2)
 
 
 _FEW = 6
@@ -205,9 +122,9 @@ class Dropped:
     def rows(self, level: Level) -> Tensor:
         """A fast SSD head's outputs (n, h * w, O) of all places."""
         if self._kept is None:
-            return level.rows(self._shared)[0]
+            return level.rows(self._shared)
         groups = self._kept.split(self._together)
-        return torch.cat([level.rows(kept.to(self._shared.dtype).mul_(self._shared))[0] for kept in groups])
+        return torch.cat([level.rows(kept.to(self._shared.dtype).mul_(self._shared)) for kept in groups])
 
     def at(self, level: Level, places: IntArray) -> Tensor:
         """A fast SSD head's outputs (K, O) of ``places`` (K,), counted over passes, rows and columns."""
@@ -232,9 +149,8 @@ class Dropped:
     @cached_property
     def _table(self) -> Tensor:
         """The places (h * w + 1, C) of what the passes share, and one of zeros."""
-        channels = self.shape[1]
-        rows = self._shared.permute(0, 2, 3, 1).reshape(-1, channels)
-        return torch.cat([rows, rows.new_zeros(1, channels)])
+        rows = _rows(self._shared)[0]
+        return torch.cat([rows, rows.new_zeros(1, self.shape[1])])
 
 
 class SsdDeltas:
@@ -309,23 +225,10 @@ class FastSsd(Ssd):
         anchors, finite = anchors_of(self._model, features, maps), all_finite(probabilities)
         return anchor_outputs(self._model, (), anchors, probabilities, deltas, finite, score_floor).rows
 
-    def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
-        """Head outputs; objectness is the probability of a default box that it is not background."""
+    def _deltas(self, maps: list[Tensor], counts: list[int]) -> tuple[Any, ...]:
         if maps[0].device.type != "cpu":
-            return super().head_outputs(features, maps, score_floor)
-        plain = [m.detach() for m in maps]
-        scores = ClassScores(self._classes, self._columns, plain)
-        counts = [level[0].numel() for level in scores.objectness]
-        outputs = anchor_outputs(
-            self._model,
-            scores.objectness,
-            anchors_of(self._model, features, maps),
-            scores.probabilities,
-            SsdDeltas(self._boxes, [Dropped(m, None, n) for n, m in enumerate(plain)], counts),
-            all_finite(scores.probabilities),
-            score_floor,
-        )
-        return outputs._replace(gradients=scores.gradients)
+            return super()._deltas(maps, counts)
+        return (SsdDeltas(self._boxes, [Dropped(m, None, n) for n, m in enumerate(maps)], counts),)
 
     def _scaled(self, features: Features) -> list[Tensor]:
         return features.derive("scaled", lambda: [m / self._keep for m in features.maps])

@@ -46,7 +46,6 @@ class HeadOutputs(NamedTuple):
     anchors: Tensor
     decode_boxes: Callable[[Tensor], Tensor]
     rows: Rows
-    gradients: Callable[[], list[Tensor]] | None = None
 
 
 def anchor_candidates(

@@ -41,10 +41,10 @@ def pyramid_maps(fpn: Any, features: Features, dropout: Dropout) -> list[Tensor]
         dropped = dropout(lateral)
         merged = dropped + F.interpolate(merged, size=dropped.shape[-2:], mode="nearest")
         maps.insert(0, dropout(layer(merged)))
-    return maps + coarser_maps(fpn.extra_blocks, features, maps[-1])
+    return maps + _coarser_maps(fpn.extra_blocks, features, maps[-1])
 
 
-def coarser_maps(top: Any, features: Features, last: Tensor) -> list[Tensor]:
+def _coarser_maps(top: Any, features: Features, last: Tensor) -> list[Tensor]:
     """The maps beyond the coarsest level of the pyramid, from ``last`` or from what no dropout reaches."""
     if isinstance(top, LastLevelMaxPool):
         return [F.max_pool2d(last, kernel_size=1, stride=2, padding=0)]

@@ -50,14 +50,13 @@ class RetinaNet:
             objectness = by_level(scores, maps, self._model.anchor_generator.num_anchors_per_location())
         probabilities = sigmoid_distribution(logits.detach())
         anchors = anchors_of(self._model, features, maps)
-        deltas, *known = self._deltas([m.detach() for m in maps], [level[0].numel() for level in objectness])
-        finite = all_finite(probabilities, *known)
-        return anchor_outputs(self._model, objectness, anchors, probabilities, deltas, finite, score_floor)
-
-    def _deltas(self, maps: list[Tensor], counts: list[int]) -> tuple[Any, ...]:
-        """The box deltas of the heads, as :func:`anchor_outputs` asks for them, and those that are known already.
-
-        ``counts``: anchors per level.
-        """
-        deltas = self._model.head.regression_head(maps)
-        return lambda image, rows: deltas[image, rows], deltas
+        deltas = self._model.head.regression_head([m.detach() for m in maps])
+        return anchor_outputs(
+            self._model,
+            objectness,
+            anchors,
+            probabilities,
+            lambda image, rows: deltas[image, rows],
+            all_finite(probabilities, deltas),
+            score_floor,
+        )

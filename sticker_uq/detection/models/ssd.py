@@ -64,18 +64,23 @@ class Ssd:
         with torch.enable_grad():
             outputs = _branch(head.classification_head, maps)
             probabilities = softmax_distribution(head_columns(outputs, head.classification_head.num_columns))
-            objectness = by_level(1 - probabilities[..., 0], maps, generator.num_anchors_per_location())
-        plain = [m.detach() for m in maps]
-        deltas = head_columns(_branch(head.regression_head, plain), head.regression_head.num_columns)
-        return anchor_outputs(
-            self._model,
-            objectness,
-            anchors_of(self._model, features, maps),
-            probabilities.detach(),
-            lambda image, rows: deltas[image, rows],
-            all_finite(probabilities.detach(), deltas),
-            score_floor,
-        )
+            # not one minus the background: where that is nearly certain, nothing of a slope would be left
+            scores = probabilities[..., 1:].sum(dim=-1)
+            objectness = by_level(scores, maps, generator.num_anchors_per_location())
+        plain = probabilities.detach()
+        counts = [level[0].numel() for level in objectness]
+        deltas, *known = self._deltas([m.detach() for m in maps], counts)
+        anchors, finite = anchors_of(self._model, features, maps), all_finite(plain, *known)
+        return anchor_outputs(self._model, objectness, anchors, plain, deltas, finite, score_floor)
+
+    def _deltas(self, maps: list[Tensor], counts: list[int]) -> tuple[Any, ...]:
+        """The box deltas of the heads, as :func:`anchor_outputs` asks for them, and those that are known already.
+
+        ``counts``: default boxes per level.
+        """
+        head = self._model.head.regression_head
+        deltas = head_columns(_branch(head, maps), head.num_columns)
+        return lambda image, rows: deltas[image, rows], deltas
 
     def _convolutions(self, maps: list[Tensor]) -> list[Tensor]:
         """Outputs (n, A * columns, h, w) of the head per level: first all of the regression, then the classification."""
