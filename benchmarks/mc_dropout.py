@@ -114,6 +114,24 @@ def main() -> None:
             json.dump([asdict(o) for o in outcomes], stream, indent=2)
 
 
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows that were measured, as of :class:`Outcome`."""
+    rows: list[dict[str, Any]] = json.loads(path.read_text())
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Ratios of processor time, and whether the passes are equal."""
+    lines = [
+        "| model | complete passes over engine | equal, torch's masks | equal, kernels |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        equal = ("yes" if row[name] else "NO" for name in ("equal_reference", "equal_fast"))
+        lines.append(f"| {' | '.join([row['model'], format(row['processor_ratio'], '.1f'), *equal])} |")
+    return "\n".join([*lines, ""])
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an image costs, in processor time with one torch thread: by weights, by objects and passes, by its size.
+
+OMP_NUM_THREADS=1 python -m benchmarks.cost --json benchmarks/results/cost.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+
+from benchmarks.result_files import result_file
+from sticker_uq.detection.kernels.pixels import network_input
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception.exposure import measure_exposure
+from sticker_uq.perception.image_facts import image_digest
+from sticker_uq.scene import StochasticSamples
+from sticker_uq.uncertainty import TooManyBoxes, observe
+
+WEIGHTS = {"packaged": "", "study": "sticker_uq/detection/weights/study.safetensors"}
+OBJECTS = (1, 3, 10, 30, 100)
+PASSES = (5, 20, 80)
+SIZES = ((640, 480), (960, 720), (1920, 1080), (2592, 1944), (4000, 3000))
+ROUNDS = 9
+
+
+def main() -> None:
+    """Measure all and write the file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", type=result_file, required=True)
+    path = parser.parse_args().json
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+    picture = render(sample_scene(5)).image
+    perceptions = {
+        name: Perception(PerceptionSettings(weights=file, device="cpu")) for name, file in WEIGHTS.items()
+    }
+    weights: dict[str, list[tuple[float, float]]] = {name: [] for name in WEIGHTS}
+    for _ in range(ROUNDS):
+        for name, perception in perceptions.items():
+            threads, process = time.thread_time(), time.process_time()
+            perception.assess(picture)
+            weights[name].append((time.thread_time() - threads, time.process_time() - process))
+    transform = perceptions["packaged"].detector.model.transform
+    measured: dict[str, Any] = {
+        "weights": {
+            name: [median(clock) * 1e3 for clock in zip(*w, strict=True)] for name, w in weights.items()
+        },
+        "objects": {
+            f"{passes} {kind}": [_clustering(count, passes, step) for count in OBJECTS]
+            for kind, step in (("apart", 1.1), ("a chain", 0.3))
+            for passes in PASSES
+        },
+        "pixels": {},
+    }
+    for width, height in SIZES:
+        image = cv2.resize(picture, (width, height))
+        stages = (lambda i: network_input(transform, i)), image_digest, measure_exposure
+        measured["pixels"][f"{width}x{height}"] = [_ms(lambda: stage(image)) for stage in stages]  # noqa: B023
+    with atomic_write(path, "w") as stream:
+        json.dump(measured, stream, indent=2)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What was measured, ms."""
+    made: dict[str, Any] = json.loads(path.read_text())
+    return made
+
+
+def table(measured: dict[str, Any], name: str) -> str:
+    """The table ``name``: weights, objects or pixels."""
+    head = {
+        "weights": ["weights", "main thread, ms", "all threads, ms", "images/s of two cores, computed"],
+        "objects": ["passes, boxes", *(f"{count} objects, ms" for count in OBJECTS)],
+        "pixels": ["size, px", "resizing, ms", "digest, ms", "exposure, ms"],
+    }[name]
+    rows = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for label, values in measured[name].items():
+        cells = ["FAILED" if value is None else f"{value:.1f}" for value in values]
+        if name == "weights":
+            cells.append(f"{2000 / values[1]:.1f}")
+        rows.append(f"| {' | '.join([label, *cells])} |")
+    return "\n".join([*rows, ""])
+
+
+def _clustering(objects: int, passes: int, step: float) -> float | None:
+    """ms for clusters and metrics of squares ``step`` sides apart, seen in every pass; None where they are too many."""
+    generator = np.random.default_rng(0)
+    corner = np.stack([np.arange(objects) * 100 * step, np.zeros(objects)], axis=1)
+    places = np.tile(np.hstack([corner, corner + 100]), (passes, 1))
+    boxes = (places + generator.normal(0, 2, places.shape)).astype(np.float32)
+    probabilities = np.tile(np.array([0.1, 0.2, 0.7], np.float32), (len(boxes), 1))
+    samples = StochasticSamples(boxes, probabilities, np.repeat(np.arange(passes), objects), passes)
+    try:
+        return _ms(lambda: observe(samples))
+    except TooManyBoxes:
+        return None
+
+
+def _ms(action: Callable[[], object]) -> float:
+    """Median processor time of ``action``; an action of seconds is measured once."""
+    spent: list[float] = []
+    while len(spent) <= ROUNDS and sum(spent) < 1:
+        started = time.process_time()
+        action()
+        spent.append(time.process_time() - started)
+    return median(spent[1:] or spent) * 1e3
+
+
+if __name__ == "__main__":
+    main()
