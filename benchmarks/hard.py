@@ -2,6 +2,7 @@
 """Where the uncertainty is worth something: the gate and simpler methods under graded shift, with novel objects, on photographs.
 
     python -m benchmarks.hard --out FILE [--photographs FOLDER] [--part PART] [--split development|test] [--scenes N]
+        [--profile large|study]
 
 Every method's limit is set on unchanged laptops of their own to the same rate of questions, that of config/policy.yaml, and again
 to the same rate of wrongful releases, then frozen. What is measured of a scene stays in the folder of --cache, so that an
@@ -40,7 +41,7 @@ from benchmarks.hard_methods import (
     methods,
     result,
 )
-from benchmarks.hard_scenes import NONE, SPLITS, STRENGTHS, Case, cases
+from benchmarks.hard_scenes import NONE, SIZES, SPLITS, STRENGTHS, Case, cases
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.evaluation.metrics.statistics import (
     NOTHING,
@@ -51,6 +52,7 @@ from sticker_uq.evaluation.metrics.statistics import (
 )
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.rendering.scene_sampling import Profile
 from sticker_uq.scene import FloatArray, InvalidInput
 
 PARTS = ("shift", "novelty", "photographs")
@@ -73,12 +75,14 @@ FIGURES: dict[str, Callable[[pd.DataFrame], tuple[pd.Series, pd.Series]]] = {
 clean though one remains, laptops asked about, and stickers rightly released."""
 
 
-def plan(parts: Sequence[str], split: str, count: int, fit: int, limits: int) -> list[Job]:
+def plan(
+    parts: Sequence[str], split: str, count: int, fit: int, limits: int, profile: Profile = "large"
+) -> list[Job]:
     """What is measured: laptops to fit and to set limits on, then ``count`` per case, all cases of a laptop together."""
-    plain = Case("shift", NONE, NONE)
+    plain = Case("shift", NONE, NONE, profile)
     jobs = [Job("fit", plain, seed) for seed in SPLITS["fit"][:fit]]
     jobs += [Job("limits", plain, seed) for seed in SPLITS["limits"][:limits]]
-    return jobs + [Job(split, case, seed) for seed in SPLITS[split][:count] for case in cases(parts)]
+    return jobs + [Job(split, case, seed) for seed in SPLITS[split][:count] for case in cases(parts, profile)]
 
 
 def limits_of(chosen: Sequence[Method], scenes: Sequence[MeasuredScene]) -> dict[str, dict[str, float]]:
@@ -367,7 +371,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("photographs: skipped, no folder is given by --photographs", file=sys.stderr)
         parts.remove("photographs")
     instrument = Instrument(str(options.panel or ""))
-    jobs = plan(parts, options.split, options.scenes, options.fit, options.limits)
+    jobs = plan(parts, options.split, options.scenes, options.fit, options.limits, options.profile)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("scenes", total=len(jobs))
@@ -381,6 +385,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = results_of(chosen, limits, shown)
     found = {
         "split": options.split,
+        "profile": options.profile,
         "scenes": {"fit": len(fit), "limits": len(calm), "per_case": options.scenes, "all": len(shown)},
         "limits": {
             goal: {n: v if np.isfinite(v) else str(v) for n, v in own.items()} for goal, own in limits.items()
@@ -401,6 +406,9 @@ def _options() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the result")
+    parser.add_argument(
+        "--profile", choices=SIZES, default="large", help="laptops, as `dataset render` has them"
+    )
     parser.add_argument("--part", choices=PARTS, help="only this part")
     parser.add_argument("--split", choices=("development", "test"), default="development")
     parser.add_argument("--scenes", type=int, default=60, help="laptops per case")

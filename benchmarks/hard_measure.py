@@ -233,10 +233,10 @@ def _observed(objects: Sequence[ObservedObject], samples: StochasticSamples) -> 
     )
 
 
-def table_key(instrument: Instrument) -> str:
-    """Names the measurements of this code, these networks and this panel, 16 hex digits."""
+def table_key(instrument: Instrument, profile: str) -> str:
+    """Names the measurements of this code, these networks, this panel and laptops of this ``profile``, 16 hex digits."""
     perception = instrument.perception
-    parts = [perception.model_hash, perception.settings_hash, perception.panel_hash]
+    parts = [profile, perception.model_hash, perception.settings_hash, perception.panel_hash]
     parts.append(
         code_fingerprint("lab/rendering", "lab/corruptions", "lab/datasets/abnormal.py", "lab/attacks")
     )
@@ -256,7 +256,8 @@ def measure(
     Every finished chunk is kept, so that an interrupted run continues.
     """
     made = material(folder, instrument.detector)
-    tables = folder / table_key(instrument)
+    (profile,) = {job.case.profile for job in jobs}
+    tables = folder / table_key(instrument, profile)
     tables.mkdir(parents=True, exist_ok=True)
     known = _known(tables)
     missing = [job for job in jobs if tuple(job.key.values()) not in known]

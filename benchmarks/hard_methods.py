@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -17,21 +17,20 @@ from benchmarks.hard_measure import AUGMENTED, DROPOUT, SINGLE, MeasuredScene, S
 from sticker_uq.calibration.fitting import fit_policy, with_limits
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.matching import best_overlap
-from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Policy
-from sticker_uq.gate.box_overlap import as_box
+from sticker_uq.gate import Policy
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.signals import object_signals
 from sticker_uq.io.share import share_folder
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.monitors.registry import monitor_named
-from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneAssessment, Verdict
+from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneAssessment
 
 PACKAGED = Policy()
 STICKER = int(ObjectClass.STICKER)
-LEAST_RATE = 0.7
-"""Share of the passes (K of T) in which a released object was seen, as in config/policy.yaml."""
 NOTABLE = 0.2
 """Probability of sticker from which an object that is not released is asked about, as in config/policy.yaml."""
+SAME_IOU = 0.5
+"""IoU from which a box is a duplicate of a released one."""
 MATCH_IOU = 0.3
 """IoU from which a removal meets an object, as in `sticker-uq calibrate`."""
 
@@ -69,7 +68,7 @@ Doubt = Callable[[MeasuredScene], FloatArray]
 
 @dataclass(frozen=True)
 class ObjectLimit:
-    """Releases every object called sticker, seen by K of T passes, whose doubt is within the limit.
+    """Releases every object called sticker and clustered whose doubt is within the limit.
 
     Anything else that is a sticker with a probability of at least NOTABLE is asked about, as the packaged policy does.
     """
@@ -93,7 +92,7 @@ class ObjectLimit:
 
 @dataclass(frozen=True)
 class SceneLimit:
-    """Releases every object called sticker, seen by K of T passes, of a scene whose doubt is within the limit."""
+    """Releases every object called sticker and clustered of a scene whose doubt is within the limit."""
 
     name: str
     doubt: Callable[[MeasuredScene], float]
@@ -132,17 +131,11 @@ class PolicyMethod:
         )
         shown = scene.assessment if self.panel else without_panel(scene.assessment)
         decision = judge(shown, policy)
-        outcome = decision.outcome
-        asked = any(v.verdict is Verdict.ASK for v in decision.verdicts)
-        released = []
-        if outcome is Outcome.WORK:
-            released = [v.object.box for v in decision.verdicts if v.verdict is Verdict.REMOVE]
-            gone = OperatorAnswers().remember(
-                OperatorAnswer(Answer.NOT_THERE, as_box(box)) for box in released
-            )
-            outcome = judge(shown, policy, gone).outcome
-        asked |= outcome is not Outcome.CLEAN
-        return Decision(np.array(released, np.float32).reshape(-1, 4), asked)
+        released = [v.object.box for v in decision.removable()] if decision.outcome is Outcome.WORK else []
+        boxes = np.array(released, np.float32).reshape(-1, 4)
+        if released:
+            decision = judge(_without(shown, boxes), policy)
+        return Decision(boxes, decision.outcome is not Outcome.CLEAN)
 
     def doubts(self, scene: MeasuredScene) -> FloatArray:
         """See :class:`Method`."""
@@ -157,17 +150,33 @@ class PolicyMethod:
 
 
 def candidates(seen: Seen) -> np.ndarray:
-    """Which objects are called sticker and were seen by K of T passes, (N,) bool."""
-    return (seen.probabilities.argmax(axis=1) == STICKER) & ~seen.unstable & (seen.rate >= LEAST_RATE)
+    """Which objects are called sticker and were seen in enough passes to cluster, (N,) bool."""
+    return (seen.probabilities.argmax(axis=1) == STICKER) & ~seen.unstable
 
 
 def _decision(seen: Seen, released: np.ndarray) -> Decision:
-    sticker = seen.probabilities[:, STICKER]
-    rare = (sticker >= PACKAGED.min_unstable_probability) & (
-        seen.rate >= PACKAGED.min_unstable_detection_rate
-    )
-    possible = np.where(seen.unstable, rare, sticker >= NOTABLE)
-    return Decision(seen.boxes[released], bool((possible & ~released).any()))
+    left = ~released & ~duplicates(seen.boxes, seen.boxes[released])
+    possible = over_all_passes(seen) >= NOTABLE
+    return Decision(seen.boxes[released], bool((possible & left).any()))
+
+
+def duplicates(boxes: FloatArray, released: FloatArray) -> np.ndarray:
+    """Which of ``boxes`` (N, 4) lie on one that is ``released`` (K, 4): they are peeled with it, and no question, (N,) bool."""
+    return best_overlap(boxes, released, SAME_IOU)[0] >= 0
+
+
+def over_all_passes(seen: Seen) -> FloatArray:
+    """Probability of sticker of every object, (N,), where a pass that did not see it says background."""
+    return seen.rate * seen.probabilities[:, STICKER]
+
+
+def _without(scene: SceneAssessment, released: FloatArray) -> SceneAssessment:
+    """``scene`` once what lies on the ``released`` boxes (K, 4) is gone."""
+    parts: dict[str, Any] = {
+        name: tuple(o for o in getattr(scene, name) if not duplicates(o.box[None], released)[0])
+        for name in ("objects", "unstable")
+    }
+    return replace(scene, **parts)
 
 
 def without_panel(scene: SceneAssessment) -> SceneAssessment:
@@ -182,8 +191,8 @@ def signal(sampler: str, name: str) -> Doubt:
 
 
 def improbability(sampler: str) -> Doubt:
-    """1 - the probability of sticker of every object of ``sampler``."""
-    return lambda scene: 1.0 - scene.seen[sampler].probabilities[:, STICKER].astype(float)
+    """1 - the probability of sticker of every object of ``sampler``, over all its passes."""
+    return lambda scene: 1.0 - over_all_passes(scene.seen[sampler]).astype(float)
 
 
 def missed_passes(scene: MeasuredScene) -> FloatArray:

@@ -24,6 +24,7 @@ from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transfo
 from sticker_uq.lab.datasets.abnormal import AbnormalScene, add_foreign_objects, patched
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.rendering.render import RenderedScene
+from sticker_uq.lab.rendering.scene_sampling import Profile
 from sticker_uq.lab.rendering.scene_spec import SceneSpec
 from sticker_uq.lab.rendering.scene_variants import sticker_on_logo, torn, with_prints
 from sticker_uq.lab.studies.ambiguity.pasting import paste
@@ -32,7 +33,9 @@ from sticker_uq.lab.studies.ambiguity.sampling import generate
 from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
 from sticker_uq.scene import FloatArray
 
-SIZE = (640, 480)
+Size = tuple[int, int]
+SIZES: dict[Profile, Size] = {"large": (640, 480), "study": (640, 536)}
+"""Size of the pictures of a profile, px: its own proportions."""
 SPLITS = {
     "fit": range(200_000_000, 200_010_000),
     "limits": range(210_000_000, 210_010_000),
@@ -84,30 +87,33 @@ class Material:
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of difficulty. ``part``: shift or novelty; ``name``; ``strength``: one of STRENGTHS, or NONE where it has none."""
+    """One kind of difficulty. ``part``: shift or novelty; ``name``; ``strength``: one of STRENGTHS, or NONE where it has none;
+    ``profile``: of the laptops.
+    """
 
     part: str
     name: str
     strength: str
+    profile: Profile = "large"
 
     def scene(self, seed: int, material: Material) -> HardScene:
         """The laptop of ``seed`` in this case."""
-        spec = sample_scene(seed)
+        spec, size = sample_scene(seed, profile=self.profile), SIZES[self.profile]
         if self.part == "novelty":
-            return _NOVELTIES[self.name](spec, material)
+            return _NOVELTIES[self.name](spec, material, size)
         if self.name == NONE:
-            return _rendered(spec)
-        return _SHIFTS[self.name](spec, STRENGTHS.index(self.strength))
+            return _of_render(render(spec, size))
+        return _SHIFTS[self.name](spec, STRENGTHS.index(self.strength), size)
 
 
-def cases(parts: Sequence[str] = ("shift", "novelty")) -> list[Case]:
-    """Every case of ``parts``, the unchanged laptop first."""
-    found = [Case("shift", NONE, NONE)]
+def cases(parts: Sequence[str] = ("shift", "novelty"), profile: Profile = "large") -> list[Case]:
+    """Every case of ``parts`` on laptops of ``profile``, the unchanged laptop first."""
+    found = [("shift", NONE, NONE)]
     if "shift" in parts:
-        found += [Case("shift", name, strength) for name in _SHIFTS for strength in STRENGTHS]
+        found += [("shift", name, strength) for name in _SHIFTS for strength in STRENGTHS]
     if "novelty" in parts:
-        found += [Case("novelty", name, NONE) for name in _NOVELTIES]
-    return found
+        found += [("novelty", name, NONE) for name in _NOVELTIES]
+    return [Case(*one, profile) for one in found]
 
 
 def material(folder: Path, detector: StochasticDetector) -> Material:
@@ -115,7 +121,10 @@ def material(folder: Path, detector: StochasticDetector) -> Material:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"material-{detector.weights_hash[:16]}.npz"
     if not file.is_file():
-        scenes = [_item(seed, render(sample_scene(seed), SIZE), folder) for seed in MATERIAL[:_PATCH_SCENES]]
+        scenes = [
+            _item(seed, render(sample_scene(seed), SIZES["large"]), folder)
+            for seed in MATERIAL[:_PATCH_SCENES]
+        ]
         patches = {
             mode: craft_patch(detector, scenes, steps=_PATCH_STEPS, seed=0, mode=mode)
             for mode in get_args(PatchMode)
@@ -131,19 +140,15 @@ def material(folder: Path, detector: StochasticDetector) -> Material:
 def _item(seed: int, scene: RenderedScene, folder: Path) -> LabelledImage:
     path = folder / f"{seed}.png"
     cv2.imwrite(str(path), scene.image)
-    return LabelledImage(path, seed, *SIZE, scene.boxes, scene.labels)
+    return LabelledImage(path, seed, *SIZES["large"], scene.boxes, scene.labels)
 
 
 def ambiguous_crops() -> FloatArray:
     """Crops (N, 3, s, s) between logo and sticker and between lid and sticker, in random order."""
-    scenes = (render(sample_scene(seed), SIZE) for seed in MATERIAL[-_CROP_SCENES:])
+    scenes = (render(sample_scene(seed), SIZES["large"]) for seed in MATERIAL[-_CROP_SCENES:])
     crops, labels = crops_of(((s.image, s.boxes, s.labels, None) for s in scenes), 0)
     drawn = generate(train_raaes(crops, labels, PAIRS, RAAE, 0), _AMBIGUOUS, seed=0).images
     return drawn[np.random.default_rng(0).permutation(len(drawn))]
-
-
-def _rendered(spec: SceneSpec) -> HardScene:
-    return _of_render(render(spec, SIZE))
 
 
 def _of_render(scene: RenderedScene, things: FloatArray | None = None) -> HardScene:
@@ -151,8 +156,8 @@ def _of_render(scene: RenderedScene, things: FloatArray | None = None) -> HardSc
     return HardScene(scene.image, scene.boxes, scene.labels, none, none if things is None else things)
 
 
-def _corrupted(spec: SceneSpec, step: int, name: str, **parameters: str) -> HardScene:
-    scene = render(spec, SIZE)
+def _corrupted(spec: SceneSpec, step: int, size: Size, name: str, **parameters: str) -> HardScene:
+    scene = render(spec, size)
     shapes = np.zeros(scene.id_map.shape, np.uint8)
     for number, identity in enumerate(scene.ids.tolist()):
         shapes[scene.id_map == identity] = number + 1
@@ -164,14 +169,14 @@ def _corrupted(spec: SceneSpec, step: int, name: str, **parameters: str) -> Hard
     )
 
 
-def _printed(spec: SceneSpec, step: int) -> HardScene:
-    scene, printed = with_prints(spec, (0.3, 0.5, 0.7)[step], SIZE)
-    original = render(spec, SIZE)
+def _printed(spec: SceneSpec, step: int, size: Size) -> HardScene:
+    scene, printed = with_prints(spec, (0.3, 0.5, 0.7)[step], size)
+    original = render(spec, size)
     return _of_render(scene, original.boxes[np.isin(original.ids, printed)])
 
 
-def _added(spec: SceneSpec, _: Material, stickers: bool) -> HardScene:
-    scene = render(spec, SIZE)
+def _added(spec: SceneSpec, _: Material, size: Size, stickers: bool) -> HardScene:
+    scene = render(spec, size)
     rng = np.random.default_rng(spec.seed)
     found = add_foreign_objects(scene.image, scene.boxes, scene.labels, rng, stickers=stickers)
     # a sticker of an unknown kind is a sticker, and to be removed
@@ -179,8 +184,8 @@ def _added(spec: SceneSpec, _: Material, stickers: bool) -> HardScene:
     return _of_abnormal(found, things)
 
 
-def _attacked(spec: SceneSpec, made: Material, mode: PatchMode) -> HardScene:
-    scene = render(spec, SIZE)
+def _attacked(spec: SceneSpec, made: Material, size: Size, mode: PatchMode) -> HardScene:
+    scene = render(spec, size)
     rng = np.random.default_rng(spec.seed)
     found = patched(scene.image, scene.boxes, scene.labels, rng, made.patches[mode], ATTACKED[mode])
     return _of_abnormal(found, found.added[:0])
@@ -190,14 +195,14 @@ def _of_abnormal(scene: AbnormalScene, things: FloatArray) -> HardScene:
     return HardScene(scene.image, scene.boxes, scene.labels, scene.lost, things.reshape(-1, 4))
 
 
-def _with_ambiguous(spec: SceneSpec, made: Material) -> HardScene:
-    scene = render(spec, SIZE)
+def _with_ambiguous(spec: SceneSpec, made: Material, size: Size) -> HardScene:
+    scene = render(spec, size)
     chosen = (_EACH * spec.seed + np.arange(_EACH)) % len(made.ambiguous)
     found = paste(scene.image, scene.boxes, made.ambiguous, chosen, np.random.default_rng(spec.seed))
     return replace(_of_render(scene, found.boxes), image=found.image)
 
 
-_SHIFTS: dict[str, Callable[[SceneSpec, int], HardScene]] = {
+_SHIFTS: dict[str, Callable[[SceneSpec, int, Size], HardScene]] = {
     "glare": partial(_corrupted, name="glare"),
     "motion blur": partial(_corrupted, name="motion_blur"),
     "defocus": partial(_corrupted, name="defocus"),
@@ -210,11 +215,13 @@ _SHIFTS: dict[str, Callable[[SceneSpec, int], HardScene]] = {
     "cables": partial(_corrupted, name="occlusion", tool="cables"),
     "unknown make": partial(_corrupted, name="unknown_make"),
     "residue": partial(_corrupted, name="sticker_residue"),
-    "torn stickers": lambda spec, step: _rendered(torn(spec, (0.4, 0.7, 1.0)[step])),
-    "sticker on logo": lambda spec, step: _rendered(sticker_on_logo(spec, (0.3, 0.6, 0.9)[step])),
+    "torn stickers": lambda spec, step, size: _of_render(render(torn(spec, (0.4, 0.7, 1.0)[step]), size)),
+    "sticker on logo": lambda spec, step, size: _of_render(
+        render(sticker_on_logo(spec, (0.3, 0.6, 0.9)[step]), size)
+    ),
     "printed lid": _printed,
 }
-_NOVELTIES: dict[str, Callable[[SceneSpec, Material], HardScene]] = {
+_NOVELTIES: dict[str, Callable[[SceneSpec, Material, Size], HardScene]] = {
     "foreign object": partial(_added, stickers=False),
     "unknown sticker": partial(_added, stickers=True),
     "ambiguous object": _with_ambiguous,

@@ -100,7 +100,7 @@ _LACKED_BY = {
             "unexplained_objectness",
             "missed_sticker_probability",
             "missed_place",
-            "possible_stickers",
+            "clean_not_promised",
             "left_probability",
         ),
         "overlooked",

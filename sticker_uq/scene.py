@@ -267,6 +267,8 @@ class ObservedObject(MetricValues):
     An ``unstable`` object was seen in too few passes to cluster: its metrics are NaN.
     ``monitors``: what the panel says about it; empty without a panel.
     ``novelty``: mean probability 0..1 that the places under its box were never shown to the detector, NaN: not measured.
+    ``single_pass``: probability of sticker that one pass without dropout gives it, 0 where that pass does not see it, NaN: not
+    measured.
     """
 
     id: int
@@ -282,6 +284,7 @@ class ObservedObject(MetricValues):
     corner_hulls: tuple[FloatArray, ...]
     monitors: tuple[MonitorScore, ...] = ()
     novelty: float = float("nan")
+    single_pass: float = float("nan")
 
     @classmethod
     def drawn(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:
@@ -302,6 +305,13 @@ class ObservedObject(MetricValues):
 
     def __repr__(self) -> str:
         return f"{self.label.name} {self.score:.3f} at {[round(float(x)) for x in self.box]}"
+
+    @property
+    def over_all_passes(self) -> FloatArray:
+        """The mean class vector (3,) over all T passes of a scene's object; a pass that did not see it says background."""
+        vector = self.detection_rate * np.asarray(self.probabilities, float)
+        vector[ObjectClass.BACKGROUND] = 1.0 - vector[ObjectClass.LOGO] - vector[ObjectClass.STICKER]
+        return vector
 
     @property
     def score(self) -> float:

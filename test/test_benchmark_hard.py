@@ -93,6 +93,7 @@ def test_the_laptops_of_the_splits_never_meet():
 
 def test_every_case_of_a_laptop_is_measured_before_the_next_one():
     jobs = plan(["shift", "novelty"], "development", 2, 1, 1)[2:]
+    assert {job.case.profile for job in plan(["shift"], "test", 1, 1, 1, "study")} == {"study"}
     assert [job.seed for job in jobs] == sorted(job.seed for job in jobs)
     assert len({job.case for job in jobs}) == len(cases()) == len(jobs) // 2
     assert {case.strength for case in cases(["shift"])} == {NONE, *STRENGTHS}
@@ -130,8 +131,11 @@ def test_a_limit_releases_what_is_within_it_and_asks_about_other_possible_sticke
     unknown = scene(seen([HERE], [STICKER], doubt=[np.nan]))
     assert method.decide(unknown, np.inf).asked
     assert not len(method.decide(unknown, np.inf).released)
-    rare = scene(seen([HERE], [STICKER], rate=[0.65], doubt=[0.0]))
-    assert method.decide(rare, 1.0).asked
+    twin = (HERE[0], HERE[1], HERE[2] + 10, HERE[3])
+    twice = scene(seen([HERE, twin], [STICKER, (0.5, 0.0, 0.5)], doubt=[0.0, 0.0]))
+    assert not method.decide(twice, 1.0).asked, "it is peeled with the other"
+    rare = scene(seen([HERE], [STICKER], rate=[0.1], doubt=[0.5]))
+    assert not method.decide(rare, 0.3).asked, "0.1 over all passes"
     faint = scene(seen([HERE], [(0.75, 0.0, 0.25)], doubt=[0.0]))
     assert method.decide(faint, 1.0).asked
 

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from sticker_uq.calibration import control
 from sticker_uq.calibration.fitting import Levels, limits_to_try, removal_tests
+from sticker_uq.calibration.making import Divided
 from sticker_uq.calibration.measuring import Ablation, Score, ablation, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
@@ -30,23 +31,26 @@ _LEVELS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 def calibration_report(
     policy: Policy,
     draft: Policy,
-    fit: Sequence[Record],
-    proof: Sequence[Record],
+    divided: Divided,
     levels: Levels,
     html: bool = True,
     resamples: int = 500,
 ) -> str:
-    """The report of a ``policy`` fitted as ``draft`` on ``fit`` and proved on ``proof``.
+    """The report of a ``policy`` fitted as ``draft`` and proved on the labelled images as they are ``divided``.
 
-    Figures about the policy are from ``proof``, the images that chose its limits; images that took no part in anything would
+    Figures about the policy are from the proof, the images that chose its limits; images that took no part in anything would
     show a little more risk and a little less coverage.
     """
     assert policy.guarantee is not None
     match_iou = policy.guarantee.match_iou
+    fit, proof, sources = divided.fit, divided.proof, divided.proof_by_source()
     measured = measure(proof, policy, match_iou)
     rows = ablation(fit, proof, proof, draft, levels.alpha, levels.delta, match_iou, resamples)
     seen = {score.name: score for score in scores(outcomes_of(proof, draft, match_iou))}
     tried = {score.name: score for score in scores(outcomes_of(fit, draft, match_iou))}
+    parts: list[Block] = []
+    if len(sources) > 1:
+        parts = ["## By part of the labelled images", part_table(sources, policy)]
     blocks: list[Block] = [
         "# Calibration of the policy",
         guarantee_text(policy.guarantee),
@@ -55,6 +59,7 @@ def calibration_report(
         proof_table(policy.guarantee),
         "## What the policy does with the images that proved it",
         measured_table(measured),
+        *parts,
         "## What these images could promise",
         "The largest share of stickers that can be removed without a person under each promise about wrongful removals, at "
         f"confidence {1 - levels.delta:g}. An empty cell: these images cannot prove it.",
@@ -83,8 +88,12 @@ def guarantee_text(guarantee: Guarantee) -> str:
             f"Of the laptops called clean at most {_percent(missed.level)} still carry a sticker, with confidence "
             f"{_percent(missed.confidence)}; that rests on {missed.images} images called clean, {missed.events} of them wrongly."
         )
+    else:
+        sentences.append(
+            "Nothing is promised about missed stickers: an operator checks every laptop before it is called clean."
+        )
     sentences.append(
-        "Both hold for single images of the same camera, light and kind of laptop as the labelled ones, and not against "
+        "This holds for single images of the same camera, light and kind of laptop as the labelled ones, and not against "
         "somebody who wants to deceive the camera."
     )
     return " ".join(sentences)
@@ -128,6 +137,25 @@ def measured_table(measured: Measured) -> Table:
         **{f"objects: {verdict}": _count(count) for verdict, count in measured.verdicts.items()},
     }
     return Table(("", "", "95 % interval"), tuple((name, *cells) for name, cells in rows.items()))
+
+
+def part_table(sources: Mapping[str, Sequence[Record]], policy: Policy) -> Table:
+    """What the calibrated policy does with the images of each source that prove: it may serve one part less well."""
+    assert policy.guarantee is not None
+    rows = []
+    for source, records in sources.items():
+        found = measure(records, policy, policy.guarantee.match_iou)
+        counts = (found.wrongful, found.asked, found.removed, found.missed)
+        rows.append((source, str(found.images), *(_count(count)[0] for count in counts)))
+    head = (
+        "",
+        "images",
+        "with a wrongful removal",
+        "end with a question",
+        "stickers removed",
+        "called clean with a sticker",
+    )
+    return Table(head, tuple(rows))
 
 
 def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -> Table:

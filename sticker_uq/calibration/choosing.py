@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,9 @@ from sticker_uq.scene import FloatArray, IntArray
 FOLDS = 4
 SPLITS = 3
 """Times that the images are divided into folds anew."""
-BACKUPS: tuple[SignalName, ...] = ("improbability", "shannon_entropy")
+LEAST_LAPTOPS, LEAST_WRONG = 100, 20
+"""Laptops fitted on and wrong objects on them, below which many signals fit noise: the mean score alone is used."""
+BACKUPS: tuple[SignalName, ...] = ("improbability", "single_pass_improbability", "shannon_entropy")
 """Signals that may be all there is to a risk score, when no combination comes up to one of them."""
 MARGIN = 0.002
 """So much less coverage a combination may have: it notices more in circumstances that nobody calibrated."""
@@ -36,13 +38,25 @@ class Candidate:
         return fit_risk({name: signals[name] for name in self.signals}, badness, self.penalty)
 
 
-def choose_risk(objects: Objects, names: Sequence[SignalName], level: float) -> RiskScore:
+def choose_risk(
+    objects: Objects,
+    names: Sequence[SignalName],
+    level: float,
+    say: Callable[[str], None] = lambda _: None,
+) -> RiskScore:
     """The policy's risk score that removes most stickers while ``level`` of the images go wrong, fitted to all ``objects``.
 
     Combinations of the signals ``names`` with several penalties, and the best single signals, are compared by cross-validation
     over images; half the level counts as much as the level, where fewer mistakes decide. A combination stays unless a single
-    signal removes noticeably more in every split. With too few images for a comparison it is the first combination.
+    signal removes noticeably more in every split. With few laptops or few mistakes it is the mean score, as ``say`` tells.
     """
+    laptops, wrong = len(np.unique(objects.image)), int((~objects.right).sum())
+    if (laptops < LEAST_LAPTOPS or wrong < LEAST_WRONG) and len(names) > 1 and BACKUPS[0] in names:
+        say(
+            f"the risk score is the mean score alone: {laptops} laptops with {wrong} wrong objects to fit on, expected "
+            f"{LEAST_LAPTOPS} with {LEAST_WRONG} or more for a combination of signals"
+        )
+        return Candidate(BACKUPS[:1], PENALTIES[0]).fit(objects.signals, objects.badness)
     combined = [Candidate(tuple(names), penalty) for penalty in PENALTIES]
     single = [Candidate((name,), PENALTIES[0]) for name in BACKUPS if name in names and len(names) > 1]
     images = np.unique(objects.image, return_inverse=True)[1]

@@ -68,7 +68,7 @@ def images_needed(level: float, delta: float) -> int:
 
 
 def check_levels(alpha: float, beta_level: float, delta: float) -> None:
-    """Raise :class:`InvalidInput` for a guarantee's level or delta that is no probability between 0 and 1."""
+    """Raise :class:`InvalidInput` for a guarantee's level or delta that is no probability between 0 and 1; beta may be 0."""
     for name, value in (("alpha", alpha), ("beta", beta_level), ("delta", delta)):
-        if not 0.0 < value < 1.0:
+        if not 0.0 < value < 1.0 and not (name == "beta" and value == 0.0):
             raise InvalidInput(f"{name} = {value!r}: expected a number between 0 and 1")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,15 @@ from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.assumptions.familiarity import Familiarity
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof, SaliencyLimit
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName
-from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
+from sticker_uq.uncertainty import iou_matrix
 
 LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
 """Limits tried for the probability of sticker of what is left alone on a clean laptop."""
+LEFT_STICKERS = 0.01
+"""Share of the stickers that the detector saw which may lie below `notable_probability`: nobody is asked about these."""
+_LEAST_STICKERS = 100  # below which that share is no stickers at all
+_NOTABLE = (0.02, 0.5)
 FAMILIAR = 99.9
 """Percentile of the scenes that are judged by themselves; a person is asked about the others, which are the most novel."""
 _OPEN: dict[str, Any] = {
@@ -56,7 +61,7 @@ _OPEN: dict[str, Any] = {
 @dataclass(frozen=True)
 class Levels:
     """The guarantee asked of a policy: rates of wrongful removals ``alpha`` and missed stickers ``beta``, each with confidence
-    1 - ``delta``.
+    1 - ``delta``. A ``beta`` of 0 promises nothing about stickers: then nothing is called clean without a person.
     """
 
     alpha: float = 0.01
@@ -77,13 +82,16 @@ def fit_policy(
     familiar: float = FAMILIAR,
     signals: Sequence[SignalName] | None = None,
     level: float = 0.01,
+    clean: bool = True,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Policy:
     """A policy without guarantee: calibrated, with a risk score and a cut-off of ``saliency`` at ``percentile`` of clean images.
 
     Limits that neither stands in for are those of ``base``. ``familiar``: percentile of the scenes that are judged without a
     person; 100 sets no such limit. ``signals``: what the risk score is made of, by default all, the
     scores of a panel only where ``base`` combines them so; one that was not measured on every object is left out.
-    ``level``: rate of wrongful removals at which ways to combine them are compared.
+    ``level``: rate of wrongful removals at which ways to combine them are compared. ``clean``: whether laptops are to be called
+    clean without a person; ``say`` is told of what few labels make simpler.
     Raises :class:`InvalidInput` when the images do not suffice.
     """
     localized = [r.assessment.localization for r in records if r.assessment.localization is not None]
@@ -94,22 +102,25 @@ def fit_policy(
             "with unmeasured_novelty: release"
         )
     amounts = clean_saliency(records, saliency)
-    if not len(amounts):
+    if clean and not len(amounts):
         raise InvalidInput(
             f"none of the {len(records)} images to fit on shows a laptop without stickers and has its {saliency}: "
             "the cut-off for clean laptops needs some"
         )
-    cut_off = round(float(np.percentile(amounts, percentile)), 9)
+    cut_off = round(float(np.percentile(amounts, percentile)), 9) if clean else None
     draft = base.model_copy(
         update=_OPEN
         | {
             "calibration": fit_calibration(records, kind, match_iou),
-            "saliency": SaliencyLimit(signal=saliency, max_clean=cut_off, percentile=percentile),
+            "saliency": SaliencyLimit(
+                signal=saliency, max_clean=cut_off, percentile=percentile if clean else None
+            ),
             "familiarity": (
                 Familiarity.of([r.assessment for r in _first_of_each(records)], familiar)
                 if familiar < 100
                 else None
             ),
+            "clean_without_operator": clean,
             "max_left_probability": 1.0,
             "risk": None,
             "guarantee": None,
@@ -118,11 +129,31 @@ def fit_policy(
             "reference": None,
         }
     )
+    draft = draft.model_copy(update={"notable_probability": _notable(records, draft, match_iou)})
     objects = outcomes_of(records, draft, match_iou).detected
     combined = base.panel is not None and base.panel.combination == "risk"
     chosen = signals if signals is not None else [n for n in objects.signals if combined or n in SIGNALS]
     measured = [n for n in chosen if np.isfinite(objects.signals[n]).all()]
-    return draft.model_copy(update={"risk": choose_risk(objects, measured, level)})
+    return draft.model_copy(update={"risk": choose_risk(objects, measured, level, say)})
+
+
+def _notable(records: Sequence[Record], draft: Policy, match_iou: float) -> float:
+    """The probability of sticker that all but `LEFT_STICKERS` of the labelled stickers which the detector saw reach; that of
+    ``draft`` with few of them.
+    """
+    reached = []
+    for record in records:
+        seen = (*record.assessment.objects, *record.assessment.unstable)
+        if not seen or not len(record.stickers):
+            continue
+        sticker = np.array([draft.probabilities(one)[ObjectClass.STICKER] for one in seen])
+        same = iou_matrix(np.array([one.box for one in seen]), record.stickers) >= match_iou
+        reached += np.where(same, sticker[:, None], -1.0).max(axis=0).tolist()
+    met = [value for value in reached if value >= 0.0]
+    if len(met) < _LEAST_STICKERS:
+        return draft.notable_probability
+    low, high = _NOTABLE
+    return round(min(max(float(np.quantile(met, LEFT_STICKERS, method="lower")), low), high), 6)
 
 
 @dataclass(frozen=True)
@@ -170,9 +201,11 @@ class Trials:
         """
         assert self._draft.risk is not None
         removal = _prove_removal(self._removals, levels)
-        missed = _prove_clean(self._ordered(levels.beta), levels, clean_units(self._records))
+        missed = None
+        if levels.beta:
+            missed = _prove_clean(self._ordered(levels.beta), levels, clean_units(self._records))
         guarantee = Guarantee(match_iou=self._match_iou, wrongful_removal=removal, missed_sticker=missed)
-        return with_limits(self._draft, removal.limit, missed.limit).model_copy(
+        return with_limits(self._draft, removal.limit, missed.limit if missed else 1.0).model_copy(
             update={
                 "guarantee": guarantee,
                 "reference": Reference.of(r.assessment for r in _first_of_each(self._records)),

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import yaml
 
-from sticker_uq.calibration.planning import Prospect, count_units
+from sticker_uq.calibration.planning import FIT_SHARE, Prospect, count_units
 from sticker_uq.calibration.records import Assessed, Record, assess, numbered, units_of
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import (
@@ -34,8 +34,6 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import IntArray, InvalidInput, ObjectClass, SceneAssessment
 
-FIT_SHARE = 0.4
-"""Share of the laptops that limits are fitted on; the others prove."""
 _HEADER = "# Made by `sticker-uq calibrate`, see `provenance`. Changing a number invalidates `guarantee`.\n"
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "mapie", "hdbscan")
 _ROLES: tuple[Literal["fit", "certificate"], ...] = ("fit", "certificate")
@@ -64,9 +62,10 @@ class Evidence:
     def check(self, alpha: float, beta: float) -> None:
         """Raise :class:`InvalidInput` unless these labels can prove ``alpha`` and ``beta``."""
         self.prospect.check(alpha, beta)
-        if self.all_with_sticker:
+        if self.all_with_sticker and beta:
             raise InvalidInput(
-                "no labelled image shows a laptop without stickers: the cut-off for clean laptops needs some"
+                "no labelled image shows a laptop without stickers: the cut-off for clean laptops needs some; --beta 0 goes "
+                "without, and a person checks every clean laptop"
             )
 
 
@@ -79,12 +78,17 @@ def evidence(
         [source.workpiece_of(item, 0) if not source.workpieces else "" for source, item in images]
     )
     stickers = np.array([(item.labels == ObjectClass.STICKER).any() for _, item in images])
-    _, proof = split(laptops, share, seed)
+    fit, proof = split(laptops, share, seed)
     units = count_units(laptops[proof], stickers[proof])
     at_most = any(source.workpieces for source in sources)
     if at_most:  # the images may be of fewer laptops, and split in another way
         units = replace(units, clean=min(units.laptops, int((~stickers).sum())))
-    return Evidence(len(images), bool(stickers.all()), at_most, Prospect(units, delta))
+    return Evidence(
+        len(images),
+        bool(stickers.all()),
+        at_most,
+        Prospect(units, delta, len(np.unique(laptops[fit])), share),
+    )
 
 
 def assess_sources(
@@ -173,6 +177,17 @@ class Divided:
             tuple(everything[i] for i in fit),
             tuple(everything[i] for i in proof),
         )
+
+    def proof_by_source(self) -> dict[str, list[Record]]:
+        """The records that prove, by the source of the labelled images."""
+        found: dict[str, list[Record]] = {}
+        numbered_records = enumerate(
+            (part.source, record) for part in self.assessed for record in part.records
+        )
+        for number, (source, record) in numbered_records:
+            if number not in self.fit_numbers:
+                found.setdefault(source, []).append(record)
+        return found
 
     def signed(self, policy: Policy, command: str, camera: str = "", valid_days: int = 0) -> Policy:
         """The calibrated ``policy`` with what it is valid for (weights, settings, device, ``camera``, days, 0 for ever) and

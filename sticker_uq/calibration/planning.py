@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.control import images_needed, smallest_level
 from sticker_uq.evaluation.metrics.statistics import upper_bound
+from sticker_uq.gate.assumptions.familiarity import MIN_SCENES
 from sticker_uq.scene import IntArray, InvalidInput
+
+FIT_SHARE = 0.4
+"""Share of the laptops that limits are fitted on; the others prove."""
 
 
 @dataclass(frozen=True)
@@ -24,58 +28,82 @@ class Units:
 
 @dataclass(frozen=True)
 class Prospect:
-    """What can be proved with confidence 1 - ``delta``: ``proof`` are the laptops that no limit is fitted on."""
+    """What can be proved with confidence 1 - ``delta``: ``proof`` are the laptops that no limit is fitted on, ``fit`` how many
+    others there are, ``share`` theirs.
+    """
 
     proof: Units
     delta: float
+    fit: int
+    share: float = FIT_SHARE
 
     @property
-    def alpha(self) -> float:
-        """The lowest rate of wrongful removals that can be proved: when no labelled image of the proof goes wrong."""
-        return smallest_level(self.proof.laptops, self.delta)
-
-    @property
-    def beta(self) -> float:
-        """The lowest rate of missed stickers that can be proved: when every clean laptop of the proof is called clean, and no
-        other.
+    def levels(self) -> tuple[float, float]:
+        """The lowest rates that can be proved: of wrongful removals when no image of the proof goes wrong, of missed stickers
+        when every clean laptop of the proof is called clean, and no other.
         """
-        return smallest_level(self.proof.clean, self.delta)
+        return smallest_level(self.proof.laptops, self.delta), smallest_level(self.proof.clean, self.delta)
+
+    @property
+    def with_one_bad(self) -> tuple[float, float]:
+        """The lowest provable alpha and beta with one bad laptop each."""
+        return tuple(upper_bound(1, n, self.delta) for n in (self.proof.laptops, self.proof.clean))  # type: ignore[return-value]
+
+    def after(self, labels: int) -> Prospect:
+        """What is provable with so many more laptops, of which as many show no sticker as now."""
+        added = round(labels * (1 - self.share))
+        clean = self.proof.clean / self.proof.laptops if self.proof.laptops else 0.0
+        units = Units(self.proof.laptops + added, self.proof.clean + math.floor(added * clean))
+        return replace(self, proof=units, fit=self.fit + labels - added)
 
     def text(self) -> str:
         """What levels labelled images can prove at best, and with one bad image."""
-        rows = (
-            ("alpha", self.alpha, self.proof.laptops, "laptops"),
-            ("beta", self.beta, self.proof.clean, "laptops without a sticker"),
-        )
+        kinds = ("laptops", "laptops without a sticker")
+        counts = (self.proof.laptops, self.proof.clean)
+        rows = zip(("alpha", "beta"), self.levels, counts, kinds, self.with_one_bad, strict=True)
         parts = [
-            f"{count} {kind} prove --{name} {_up(level)} or more, {_up(upper_bound(1, count, self.delta))} with one bad"
+            f"{count} {kind} prove --{name} {_up(level)} or more, {_up(with_one)} with one bad"
             if count
             else f"no {kind} prove no --{name}"
-            for name, level, count, kind in rows
+            for name, level, count, kind, with_one in rows
         ]
         return f"at confidence {1 - self.delta:g}, " + "; ".join(parts)
 
+    def lacking(self, alpha: float, beta: float) -> str:
+        """How many more labels it takes until the levels can be proved, "" when enough; a ``beta`` of 0 takes none."""
+        fitted = math.ceil((MIN_SCENES - 0.5) / self.share)  # half a laptop is rounded up
+        proving = max(images_needed(alpha, self.delta), MIN_SCENES) - self.proof.laptops
+        clean = images_needed(beta, self.delta) - self.proof.clean if beta else 0
+        more = [max(math.ceil(n / (1 - self.share)), 0) for n in (proving, clean)]
+        laptops = max(fitted - self.fit - self.proof.laptops, *more)
+        without = f", at least {more[1]} of them without a sticker" if more[1] else ""
+        return f"label at least {laptops} more laptops{without}" if laptops > 0 else ""
+
     def check(self, alpha: float, beta: float) -> None:
         """Raise :class:`InvalidInput` for levels that these laptops cannot prove, with levels that they can."""
-        wrong = []
-        if self.alpha > alpha:
-            needed = images_needed(alpha, self.delta)
-            wrong.append(
-                f"--alpha {alpha:g} takes {needed} or more laptops in the proof, there are {self.proof.laptops}"
-            )
-        if self.beta > beta:
-            needed = images_needed(beta, self.delta)
-            wrong.append(
-                f"--beta {beta:g} takes {needed} or more laptops without a sticker in the proof, there are "
-                f"{self.proof.clean}"
-            )
-        if not wrong:
+        lacking = self.lacking(alpha, beta)
+        if not lacking:
             return
-        advice = "label more laptops" + ("" if self.proof.clean else ", some of them without a sticker")
-        if self.proof.clean and self.proof.laptops:
-            least = f"--alpha {_up(max(alpha, self.alpha))} --beta {_up(max(beta, self.beta))}"
-            advice += f", or give {least} or higher levels (without a bad image these can be proved)"
-        raise InvalidInput(f"{'; '.join(wrong)}, at confidence {1 - self.delta:g}: {advice}")
+        wrong = [
+            f"--{name} {level:g} takes {images_needed(level, self.delta)} or more {kind} in the proof, there are {count}"
+            for name, level, least, kind, count in (
+                ("alpha", alpha, self.levels[0], "laptops", self.proof.laptops),
+                ("beta", beta, self.levels[1], "laptops without a sticker", self.proof.clean),
+            )
+            if level and least > level
+        ]
+        alpha, beta = (
+            max(level, least) if level else 0.0
+            for level, least in zip((alpha, beta), self.levels, strict=True)
+        )
+        if wrong and self.proof.laptops and beta < 1.0 and not self.lacking(alpha, beta):
+            least = f"--alpha {_up(alpha)} --beta {_up(beta)}"
+            lacking += f", or give {least} or higher levels (without a bad image these can be proved)"
+        elif self.fit < MIN_SCENES or self.proof.laptops < MIN_SCENES:
+            wrong.append(
+                f"{self.fit} laptops to fit limits on and {self.proof.laptops} in the proof, each takes {MIN_SCENES} or more"
+            )
+        raise InvalidInput(f"{'; '.join(wrong)}, at confidence {1 - self.delta:g}: {lacking}")
 
 
 def count_units(laptops: IntArray, with_sticker: NDArray[np.bool_]) -> Units:
@@ -86,7 +114,7 @@ def count_units(laptops: IntArray, with_sticker: NDArray[np.bool_]) -> Units:
 
 
 def _up(level: float) -> str:
-    """``level`` with two digits, rounded up so that it can still be proved."""
+    """``level`` with two digits, rounded up so that it can still be proved; 0 as it is."""
     if not 0.0 < level < 1.0:
         return f"{level:g}"
     step = 10.0 ** (math.floor(math.log10(level)) - 1)

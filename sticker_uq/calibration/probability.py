@@ -110,14 +110,14 @@ def fit_calibration(
 def class_observations(
     records: Sequence[Record], label: ObjectClass, match_iou: float = MATCH_IOU
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Mean probability of ``label`` of each clustered object (N,), and whether it matches a labelled one
+    """Mean probability of ``label`` over all passes of each clustered object (N,), and whether it matches a labelled one
     (N,).
     """
     probabilities, right = [], []
     for record in records:
         boxes = record.boxes[record.labels == label]
         for observed in record.assessment.objects:
-            probabilities.append(float(observed.probabilities[label]))
+            probabilities.append(float(observed.over_all_passes[label]))
             right.append(bool(overlapping(observed.box[None], boxes, match_iou)[0]))
     return np.array(probabilities, float), np.array(right, bool)
 

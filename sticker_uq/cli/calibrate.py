@@ -6,6 +6,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,7 +48,10 @@ def command(
         float, typer.Option(help="Highest rate of images in which anything but a sticker is removed.")
     ] = 0.01,
     beta: Annotated[
-        float, typer.Option(help="Highest rate of missed stickers among the images called clean.")
+        float,
+        typer.Option(
+            help="Highest rate of missed stickers among the images called clean; 0: none, a person checks clean laptops."
+        ),
     ] = 0.05,
     delta: Annotated[float, typer.Option(help="1 - delta is the confidence of each guarantee.")] = 0.1,
     fit_share: Annotated[
@@ -131,13 +135,14 @@ def command(
     chosen = choose_kind(divided.fit, calibration, match_iou)
     if chosen.kind != calibration:
         typer.echo(chosen.text(), err=True)
-    draft = fit_policy(divided.fit, kept, chosen.kind, saliency, percentile, match_iou, familiar, level=alpha)
+    say = partial(typer.echo, err=True)
+    draft = fit_policy(
+        divided.fit, kept, chosen.kind, saliency, percentile, match_iou, familiar, None, alpha, beta > 0, say
+    )
     policy = certify(draft, divided.fit, divided.proof, levels, match_iou)
     policy = divided.signed(policy, shlex.join(["sticker-uq", *sys.argv[1:]]), camera, valid_days)
     if report is not None:
-        text = calibration_report(
-            policy, draft, divided.fit, divided.proof, levels, html=report.suffix == ".html"
-        )
+        text = calibration_report(policy, draft, divided, levels, html=report.suffix == ".html")
         with atomic_write(report, "w") as stream:
             stream.write(text)
     write_policy(policy, out)

@@ -220,15 +220,8 @@ def _clean_doubts(
     doubts += _unexplained(assessment, policy.max_unexplained_objectness)
     doubts += _novelty_limit(assessment, NOVELTY, policy.max_novelty)
     doubts += _novelty_limit(assessment, MISSED, policy.max_missed_sticker_probability)
-    rare = [
-        v
-        for v in verdicts
-        if not v.by_operator
-        and any(reason.code == "few_passes" for reason in v.reasons)
-        and not float(v.object.probabilities[ObjectClass.STICKER]) < policy.min_unstable_probability
-    ]
-    if rare:
-        doubts.append(Reason.of("possible_stickers", count=len(rare)))
+    if not policy.clean_without_operator:
+        doubts.append(Reason("clean_not_promised"))
     if policy.max_left_probability < 1.0:
         left = [
             float(policy.probabilities(v.object)[ObjectClass.STICKER]) for v in verdicts if not v.by_operator

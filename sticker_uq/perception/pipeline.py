@@ -36,6 +36,7 @@ from sticker_uq.scene import (
     Status,
 )
 from sticker_uq.uncertainty import TooManyBoxes, image_uncertainty, observe
+from sticker_uq.uncertainty.observe import single_pass_on
 
 LEFT_OUT = "distinctive localization was left out of this image"
 """Status text of an OK assessment without it, because of ``dil_every``."""
@@ -162,6 +163,8 @@ class Perception:
                     with _timed(timings, "cluster"):
                         objects, unstable, uncertainty = observe(samples, settings.cluster)
                     objects, unstable = novel.on(objects), novel.on(unstable)
+                    if plain is not None:
+                        objects = single_pass_on(objects, plain.detections)
                     if self._panel is not None:
                         with _timed(timings, "panel"):
                             objects = self._panel.scored(detector, image, features, samples, objects)

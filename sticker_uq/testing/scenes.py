@@ -18,6 +18,14 @@ from sticker_uq.scene import (
     Status,
 )
 
+EVERY_LIMIT: dict[str, Any] = {
+    "min_detection_rate": 0.7,
+    "max_relative_total_variance": 0.02,
+    "max_relative_predictive_surface": 0.02,
+    "ask_duplicated": True,
+}
+"""What switches on the limits of a policy that are off by default."""
+
 MS = 1_000_000
 SECOND = 1000 * MS
 START = 1_000 * SECOND

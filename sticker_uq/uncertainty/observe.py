@@ -10,6 +10,7 @@ import numpy as np
 
 from sticker_uq.scene import (
     METRICS,
+    Detections,
     ImageUncertainty,
     IntArray,
     ObjectClass,
@@ -18,7 +19,9 @@ from sticker_uq.scene import (
 )
 from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, canonical_order, cluster_ordered, rows_of
 from sticker_uq.uncertainty.metrics import GroupedSamples, measure
-from sticker_uq.uncertainty.overlap import overlap_groups
+from sticker_uq.uncertainty.overlap import iou_matrix, overlap_groups
+
+_SAME = 0.5  # IoU from which two passes see the same object
 
 
 def observe(
@@ -47,6 +50,15 @@ def observe(
     objects = _objects(samples, rows_of(labels), False, 0)
     unstable = _objects(samples, [noise[rows] for rows in rows_of(seldom)], True, len(objects))
     return objects, unstable, image_uncertainty(objects, len(unstable))
+
+
+def single_pass_on(objects: tuple[ObservedObject, ...], found: Detections) -> tuple[ObservedObject, ...]:
+    """``objects`` with the highest probability of sticker in ``found``, a pass without dropout, that overlaps each by half."""
+    if not objects:
+        return objects
+    same = iou_matrix(np.array([o.box for o in objects]), found.boxes) >= _SAME
+    scores = np.where(same, found.probabilities[:, ObjectClass.STICKER], 0.0).max(axis=1, initial=0.0)
+    return tuple(replace(o, single_pass=float(score)) for o, score in zip(objects, scores, strict=True))
 
 
 def image_uncertainty(objects: tuple[ObservedObject, ...], unstable: int) -> ImageUncertainty:

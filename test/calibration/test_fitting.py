@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sticker_uq.calibration.calibration_report import calibration_report
+from sticker_uq.calibration.calibration_report import calibration_report, guarantee_text
 from sticker_uq.calibration.combination import fit_risk
 from sticker_uq.calibration.fitting import Levels, Trials, certify, fit_policy, limits_to_try
-from sticker_uq.calibration.making import policy_text
+from sticker_uq.calibration.making import Divided, policy_text
 from sticker_uq.calibration.measuring import COMBINED, PLAIN, ablation, measure
 from sticker_uq.calibration.outcomes import matching, outcomes_of
 from sticker_uq.calibration.probability import fit_isotonic, fit_temperature
-from sticker_uq.calibration.records import Record
+from sticker_uq.calibration.records import Assessed, Record
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.signals import SIGNALS
-from sticker_uq.scene import InvalidInput, Outcome, Verdict
+from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Verdict
 from sticker_uq.testing.scenes import assessment, observed
 
 Drawn = Callable[[int, int], list[Record]]
@@ -142,13 +142,49 @@ def test_the_report_says_it_in_words_and_numbers(
     made: tuple[Policy, Policy, list[Record], list[Record]],
 ) -> None:
     draft, policy, fit, proof = made
-    text = calibration_report(policy, draft, fit, proof, LEVELS, html=False, resamples=20)
+    assessed = [Assessed("plain", (*fit, *proof[:200]), ""), Assessed("weak", tuple(proof[200:]), "")]
+    divided = Divided(tuple(assessed), frozenset(range(len(fit))), tuple(fit), tuple(proof))
+    text = calibration_report(policy, draft, divided, LEVELS, html=False, resamples=20)
     assert "at most 5 % of the images lead to an object being released" in text
     assert "| combined risk |" in text
-    page = calibration_report(policy, draft, fit, proof, LEVELS, html=True, resamples=20)
+    assert ["| plain | 200 |" in text, "| weak | 100 |" in text] == [True, True], "each part of the mixture"
+    page = calibration_report(policy, draft, divided, LEVELS, html=True, resamples=20)
     assert page.startswith("<!doctype html>")
     assert "<svg" in page
     assert "<td>combined risk</td>" in page
+
+
+def test_alpha_alone_may_be_promised_and_then_a_person_checks_what_looks_clean(drawn: Drawn) -> None:
+    fit, proof = ([r for r in drawn(first, 300) if len(r.stickers)] for first in (0, 1000))
+    levels = Levels(0.05, 0.0, 0.1)
+    policy = certify(fit_policy(fit, Policy(), level=0.05, clean=False), fit, proof, levels)
+    assert policy.guarantee is not None
+    assert policy.guarantee.missed_sticker is None
+    assert "checks every laptop before it is called clean" in guarantee_text(policy.guarantee)
+    assert judge(assessment(), policy.model_copy(update={"familiarity": None})).outcome is Outcome.ASK
+    assert measure(proof, policy).wrongful.rate <= 0.05
+
+
+def test_few_labels_leave_the_mean_score_alone_and_it_is_said(drawn: Drawn) -> None:
+    told: list[str] = []
+    risk = fit_policy(drawn(0, 60), Policy(), level=0.05, say=told.append).risk
+    assert risk is not None
+    assert {term.signal for term in risk.terms} == {"improbability"}
+    assert len(told) == 1
+    assert told[0].startswith("the risk score is the mean score alone: ")
+
+
+def test_one_sticker_in_a_hundred_lies_below_what_is_notable(drawn: Drawn) -> None:
+    fit = drawn(0, 300)
+    draft = fit_policy(fit, Policy(), "none")
+    scores = [
+        draft.probabilities(one)[ObjectClass.STICKER]
+        for record in fit
+        for one in record.assessment.objects
+        if matching(one, record) >= 0
+    ]
+    assert draft.notable_probability == pytest.approx(min(np.quantile(scores, 0.01), 0.5), abs=0.01)
+    assert fit_policy(fit[:30], Policy(), "none").notable_probability == Policy().notable_probability
 
 
 def test_a_removal_is_right_when_the_blade_meets_a_sticker() -> None:

@@ -42,7 +42,7 @@ def _wrong(one: object, record: Record) -> float:
 def only_one_combination(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which combination is best is tested elsewhere, and takes long."""
 
-    def fitted(objects: Objects, names: Sequence[str], level: float) -> RiskScore:
+    def fitted(objects: Objects, names: Sequence[str], level: float, _: object) -> RiskScore:
         return fit_risk({name: objects.signals[name] for name in names}, objects.badness)
 
     monkeypatch.setattr(fitting, "choose_risk", fitted)

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sticker_uq.cli.calibrate as command
-from sticker_uq.calibration.control import Trial, p_values
+from sticker_uq.calibration.control import Trial, p_values, smallest_level
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy
 from sticker_uq.calibration.planning import Prospect, Units, count_units
 from sticker_uq.calibration.probability import choose_kind
@@ -28,7 +28,7 @@ Drawn = Callable[[int, int], list[Record]]
 
 @pytest.mark.parametrize(("laptops", "clean"), [(230, 45), (31, 4)])
 def test_the_proposed_levels_can_be_proved_and_lower_ones_cannot(laptops: int, clean: int) -> None:
-    prospect = Prospect(Units(laptops, clean), 0.1)
+    prospect = Prospect(Units(laptops, clean), 0.1, 200)
     with pytest.raises(InvalidInput) as refused:
         prospect.check(0.001, 0.001)
     alpha, beta = (
@@ -47,16 +47,16 @@ def test_only_what_certify_would_refuse_is_refused(drawn: Drawn) -> None:
     proof = drawn(1000, 60)
     laptops = np.arange(60)
     units = count_units(laptops, np.array([len(record.stickers) > 0 for record in proof]))
-    prospect = Prospect(units, 0.1)
+    prospect = Prospect(units, 0.1, 100)
     assert units.laptops == 60
     fit = drawn(0, 100)
     draft = fit_policy(fit, Policy())
     with pytest.raises(InvalidInput, match=r"takes 61 or more laptops in the proof, there are 60"):
-        prospect.check(prospect.alpha * 0.99, 0.9)
+        prospect.check(prospect.levels[0] * 0.99, 0.9)
     with pytest.raises(InvalidInput, match="60 laptops prove"):
-        certify(draft, fit, proof, Levels(prospect.alpha * 0.99, 0.9, 0.1))
+        certify(draft, fit, proof, Levels(prospect.levels[0] * 0.99, 0.9, 0.1))
     with pytest.raises(InvalidInput, match=f"there are {units.clean}"):
-        prospect.check(0.5, prospect.beta * 0.99)
+        prospect.check(0.5, prospect.levels[1] * 0.99)
 
 
 def test_a_laptop_counts_once_and_as_clean_by_any_image_without_sticker() -> None:
@@ -66,10 +66,10 @@ def test_a_laptop_counts_once_and_as_clean_by_any_image_without_sticker() -> Non
 
 @pytest.fixture
 def labelled(tmp_path: Path) -> Path:
-    """Twenty pictures of ten laptops, every other laptop with a sticker."""
+    """A hundred and twenty pictures of sixty laptops, every other laptop with a sticker."""
 
     def scenes() -> Any:
-        for number in range(20):
+        for number in range(120):
             sticker = number // 2 % 2
             picture = np.full((60, 80, 3), number, np.uint8)
             yield EncodedScene(
@@ -100,11 +100,36 @@ def test_levels_that_cannot_be_proved_are_refused_before_the_detector_runs(
     options = ["calibrate", "--data", str(labelled), "--out", str(tmp_path / "policy.yaml")]
     refused = CliRunner().invoke(app, options)
     assert refused.exit_code == 2
-    assert "20 labelled images; in the proof 6 laptops" in refused.output
-    assert "--alpha 0.01 takes 230 or more laptops in the proof, there are 6" in refused.output
+    assert "120 labelled images; in the proof 36 laptops" in refused.output
+    assert "--alpha 0.01 takes 230 or more laptops in the proof, there are 36" in refused.output
     proposed = re.findall(r"give (--alpha \S+ --beta \S+)", refused.output)[0].split()
     started = CliRunner().invoke(app, [*options, *proposed])
     assert "DetectorStarted" in started.output
+
+
+def test_a_hundred_more_labels_prove_what_the_binomial_says() -> None:
+    now = Prospect(Units(30, 10), 0.1, 20)
+    then = now.after(100)  # sixty of them prove, a third of these without a sticker
+    assert (then.proof, then.fit) == (Units(90, 30), 60)
+    assert then.levels == (smallest_level(90, 0.1), smallest_level(30, 0.1))
+    assert (1 - then.levels[0]) ** 90 == pytest.approx(0.1)
+    assert now.with_one_bad[0] > now.levels[0]
+    assert Prospect(Units(0, 0), 0.1, 0).after(100).levels[1] == 1.0
+
+
+def test_the_labels_that_lack_suffice_and_one_less_does_not() -> None:
+    now = Prospect(Units(30, 10), 0.1, 20)
+    # 45 in the proof prove 0.05, 22 without a sticker 0.1
+    assert now.lacking(0.05, 0.21) == "label at least 25 more laptops"
+    assert now.lacking(0.05, 0.1) == "label at least 25 more laptops, at least 20 of them without a sticker"
+    assert "label at least 20 more laptops" in now.lacking(0.1, 0.1)
+    assert now.lacking(0.1, 0.21) == now.lacking(0.1, 0.0) == ""
+    few = Prospect(Units(30, 10), 0.1, 10)
+    assert "9 more laptops" in few.lacking(0.1, 0.21)  # 49 leave 20 to fit on
+    with pytest.raises(
+        InvalidInput, match="10 laptops to fit limits on and 30 in the proof, each takes 20 or more"
+    ):
+        few.check(0.1, 0.21)
 
 
 def confident(seed: int, error: float) -> Record:

@@ -23,9 +23,9 @@ from sticker_uq.scene import (
     Status,
     Verdict,
 )
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import ELSEWHERE, EVERY_LIMIT, HERE, THERE, assessment, observed, rarely_seen
 
-POLICY = Policy()
+POLICY = Policy(**EVERY_LIMIT)
 NAN = float("nan")
 METRICS = (
     "variation_ratio",
@@ -81,7 +81,7 @@ def test_each_metric_above_its_limit_asks_and_names_it(metric: str) -> None:
     ("changes", "metric"),
     [
         ({"probabilities": (0.19, 0.02, 0.79)}, "sticker_probability"),
-        ({"detection_rate": 0.65}, "detection_rate"),
+        ({"detection_rate": 0.8}, "sticker_probability"),  # 0.77 over all passes
         ({"duplicated": True}, "detected_twice"),
     ],
 )
@@ -90,6 +90,23 @@ def test_a_doubtful_sticker_is_asked_about(changes: dict[str, Any], metric: str)
     assert decision.outcome is Outcome.ASK
     assert only(decision).verdict is Verdict.ASK
     assert metrics_of(only(decision)) == {metric}
+
+
+def test_a_limit_on_the_detection_rate_alone_asks_too() -> None:
+    seldom = observed(detection_rate=0.65, probabilities=(0.0, 0.0, 1.0))
+    decision = judge(assessment(seldom), Policy(min_probability=0.6, min_detection_rate=0.7))
+    assert metrics_of(only(decision)) == {"detection_rate"}
+
+
+def test_what_is_released_as_a_whole_is_released_however_often_a_pass_saw_it() -> None:
+    assert judge(assessment(observed(duplicated=True)), Policy()).outcome is Outcome.WORK
+
+
+def test_without_a_promise_nothing_is_clean_until_an_operator_looked() -> None:
+    policy = Policy(clean_without_operator=False)
+    decision = judge(assessment(), policy)
+    assert (decision.outcome, decision.reasons[0].code) == (Outcome.ASK, "clean_not_promised")
+    assert judge(assessment(), policy, OperatorAnswers().checked()).outcome is Outcome.CLEAN
 
 
 @pytest.mark.parametrize(
@@ -134,9 +151,9 @@ def test_a_sticker_on_a_possible_logo_is_asked_about() -> None:
 @pytest.mark.parametrize(
     ("thing", "verdict", "outcome"),
     [
-        (rarely_seen(passes=2), Verdict.ASK, Outcome.ASK),
-        (rarely_seen(passes=1), Verdict.KEEP, Outcome.ASK),  # too rare to ask about, but the lid is not clean
-        (rarely_seen(passes=2, probabilities=(0.6, 0.0, 0.4)), Verdict.KEEP, Outcome.CLEAN),
+        (rarely_seen(passes=5), Verdict.ASK, Outcome.ASK),
+        (rarely_seen(passes=4), Verdict.KEEP, Outcome.CLEAN),  # 0.19 over all passes
+        (rarely_seen(passes=5, probabilities=(0.6, 0.0, 0.4)), Verdict.KEEP, Outcome.CLEAN),
         (
             rarely_seen(passes=2, label=ObjectClass.LOGO, probabilities=(0.1, 0.8, 0.1)),
             Verdict.KEEP,

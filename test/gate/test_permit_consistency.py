@@ -131,8 +131,8 @@ def test_before_the_arm_starts_a_slight_doubt_about_the_scene_is_noise_too() -> 
         (observed(mutual_information=0.44), True),
         (observed(relative_total_variance=0.029), True),
         (observed(relative_predictive_surface=0.031), False),
-        (observed(detection_rate=0.56), True),
-        (observed(detection_rate=0.54), False),
+        (observed(detection_rate=0.74), True),
+        (observed(detection_rate=0.72), False),
         (observed(probabilities=(0.2, 0.09, 0.71)), True),
         (observed(probabilities=(0.2, 0.11, 0.69)), False),
         (observed(shannon_entropy=1.2, variation_ratio=0.29), True),
@@ -183,7 +183,7 @@ AT_ONCE: dict[str, tuple[Callable[[Cell], object], str]] = {
         lambda cell: cell.scene(STICKER, observed(OVER_IT)),
         "object_covered",
     ),
-    "seen in few passes": (lambda cell: cell.scene(unstable=[rarely_seen()]), "object_not_removable"),
+    "seen in few passes": (lambda cell: cell.scene(unstable=[rarely_seen(passes=5)]), "object_not_removable"),
 }
 
 

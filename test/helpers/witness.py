@@ -35,7 +35,7 @@ from sticker_uq.gate.events import (
 from sticker_uq.gate.state import SceneFacts
 from sticker_uq.messages import LOG_LINES, MESSAGES, gate_text, placeholders
 from sticker_uq.scene import ImageCheck, ObjectClass, ObjectVerdict, Outcome, Reason, Verdict
-from sticker_uq.testing.scenes import SECOND
+from sticker_uq.testing.scenes import EVERY_LIMIT, SECOND
 
 K = 2
 SETTINGS = GateSettings(
@@ -53,7 +53,7 @@ SETTINGS = GateSettings(
     intervention_timeout_s=10.0,
     max_attempts=2,
 )
-POLICY = Policy()
+POLICY = Policy(**EVERY_LIMIT)
 
 
 class Witness:
@@ -351,14 +351,14 @@ def _of_one_publisher(facts: SceneFacts | ImageCheck) -> bool:
 def _slightly_unsure(verdict: ObjectVerdict, place: Box) -> bool:
     """A stable sticker that nothing but its own numbers speaks against, none of them far from its limit."""
     thing = verdict.object
-    limits = Policy()
+    limits = POLICY
     reasons = {name for reason in verdict.reasons for name in (reason.code, reason.subject)}
     return (
         thing.label is ObjectClass.STICKER
         and not thing.unstable
         and (not thing.duplicated or iou(as_box(thing.box), place) >= 0.7)
         and not reasons & {"logo_overlap", "operator_answers_conflict", "operator_drew_on_logo", "few_passes"}
-        and float(thing.probabilities[ObjectClass.STICKER]) >= limits.min_probability - 0.1 - 1e-6
+        and float(thing.over_all_passes[ObjectClass.STICKER]) >= limits.min_probability - 0.1 - 1e-6
         and thing.detection_rate >= limits.min_detection_rate - 0.15 - 1e-6
         and thing.shannon_entropy <= 1.5 * limits.max_shannon_entropy
         and thing.mutual_information <= 1.5 * limits.max_mutual_information

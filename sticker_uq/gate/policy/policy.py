@@ -25,11 +25,15 @@ from sticker_uq.io.reading import read_yaml, shown
 from sticker_uq.io.setting_fields import words
 from sticker_uq.scene import METRICS, FloatArray, InvalidInput, ObservedObject, Reason, SceneAssessment
 
+NO_LIMIT = 100.0
+"""A highest TV or PS over area that limits nothing, not even that it was measured."""
+
 
 class Policy(BaseModel):
     """A policy: limits within which a removal needs no question. Every limit still passes itself; NaN never passes.
 
-    Entropies are in bits, TV and PS are divided by the area of the mean box so that cameras and distances compare. The
+    Probabilities are means over all passes, where a pass that did not see the object says background. Entropies are in bits, TV
+    and PS are divided by the area of the mean box so that cameras and distances compare. The
     sections at the end are optional; `sticker-uq calibrate` writes them. Of a policy with ``calibration`` all limits on
     probabilities mean calibrated ones, except for objects seen in too few passes to cluster.
     """
@@ -40,10 +44,10 @@ class Policy(BaseModel):
         0.8, ge=0.34, le=1.0, description="Lowest mean probability of sticker at which a sticker is removed"
     )
     min_detection_rate: float = Field(
-        0.7,
+        0.0,
         ge=0.0,
         le=1.0,
-        description="Lowest share of the passes that must see a sticker (K of T) to remove it",
+        description="Lowest share of the passes that must see a sticker (K of T) to remove it; 0 switches the limit off",
     )
     max_variation_ratio: float = Field(
         0.2, ge=0.0, le=1.0, description="Highest variation ratio (VR, 0..2/3) of a sticker that is removed"
@@ -55,16 +59,16 @@ class Policy(BaseModel):
         0.3, ge=0.0, le=1.6, description="Highest mutual information (MI, bits) of a sticker that is removed"
     )
     max_relative_total_variance: float = Field(
-        0.02,
+        NO_LIMIT,
         ge=0.0,
-        le=100.0,
-        description="Highest total variance over box area (TV/area) of a sticker that is removed",
+        le=NO_LIMIT,
+        description="Highest total variance over box area (TV/area) of a sticker that is removed; 100 switches the limit off",
     )
     max_relative_predictive_surface: float = Field(
-        0.02,
+        NO_LIMIT,
         ge=0.0,
-        le=100.0,
-        description="Highest predictive surface over box area (PS/area) of a sticker that is removed",
+        le=NO_LIMIT,
+        description="Highest predictive surface over box area (PS/area) of a sticker that is removed; 100 switches the limit off",
     )
     max_logo_overlap: float = Field(
         0.1,
@@ -73,7 +77,7 @@ class Policy(BaseModel):
         description="Highest share of the smaller box that a sticker and a possible logo may share",
     )
     ask_duplicated: bool = Field(
-        True, description="Whether a sticker that one pass saw twice is asked about: it may be two things"
+        False, description="Whether a sticker that one pass saw twice is asked about: it may be two things"
     )
     min_logo_probability: float = Field(
         0.7, ge=0.34, le=1.0, description="Mean probability of logo from which a logo is kept without asking"
@@ -83,15 +87,6 @@ class Policy(BaseModel):
         ge=0.0,
         le=1.0,
         description="Mean probability from which an object counts as a possible sticker or logo",
-    )
-    min_unstable_probability: float = Field(
-        0.5,
-        ge=0.0,
-        le=1.0,
-        description="Mean probability of sticker from which an object seen in few passes prevents CLEAN",
-    )
-    min_unstable_detection_rate: float = Field(
-        0.1, ge=0.0, le=1.0, description="Share of the passes from which such an object is asked about"
     )
     max_dil: float = Field(
         0.6,
@@ -134,6 +129,10 @@ class Policy(BaseModel):
         ge=0.0,
         le=1.0,
         description="Highest probability of sticker of anything that is left alone in a scene that counts as clean",
+    )
+    clean_without_operator: bool = Field(
+        True,
+        description="Whether a laptop may be called clean without the operator; `calibrate` without --beta says no",
     )
     max_scene_distance: float = Field(
         0.78,
@@ -186,10 +185,9 @@ class Policy(BaseModel):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def probabilities(self, observed: ObservedObject) -> FloatArray:
-        """Class probabilities (3,) of ``observed`` as the policy judges them: by its probability maps where it has some."""
-        if self.calibration is None or observed.unstable:
-            return observed.probabilities
-        return self.calibration(observed.probabilities)
+        """Class probabilities (3,) of ``observed`` over all passes as the policy judges them: by its maps where it has some."""
+        vector = observed.over_all_passes
+        return vector if self.calibration is None or observed.unstable else self.calibration(vector)
 
     def refusal(self, assessment: SceneAssessment) -> Reason | None:
         """Why this policy must not judge ``assessment``; None when it may."""

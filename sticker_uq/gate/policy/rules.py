@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sticker_uq.gate.box_overlap import as_box, cover, is_proper
-from sticker_uq.gate.policy.policy import LIMITED_METRICS, Policy
+from sticker_uq.gate.policy.policy import LIMITED_METRICS, NO_LIMIT, Policy
 from sticker_uq.gate.policy.signals import OBJECT_NOVELTY, Signals
 from sticker_uq.scene import (
     NO_STICKER,
@@ -49,8 +49,8 @@ def judge_object(
 
 
 def is_sound(observed: ObservedObject) -> bool:
-    """Whether the policy can judge ``observed``: its box has an area, and box and probabilities are finite."""
-    return is_proper(as_box(observed.box)) and bool(np.isfinite(observed.probabilities).all())
+    """Whether the policy can judge ``observed``: its box has an area, and box, probabilities and detection rate are finite."""
+    return is_proper(as_box(observed.box)) and bool(np.isfinite(observed.over_all_passes).all())
 
 
 def is_possible_logo(observed: ObservedObject, unstable: bool, policy: Policy) -> bool:
@@ -79,13 +79,13 @@ def _sticker(
     observed: ObservedObject, others: Sequence[ObservedObject], policy: Policy, signals: Signals
 ) -> Finding:
     probability = _probability(observed, ObjectClass.STICKER, policy)
-    checks = [
-        at_least("sticker_probability", probability, policy.min_probability),
-        at_least("detection_rate", observed.detection_rate, policy.min_detection_rate),
-    ]
+    checks = [at_least("sticker_probability", probability, policy.min_probability)]
+    if policy.min_detection_rate > 0.0:
+        checks.append(at_least("detection_rate", observed.detection_rate, policy.min_detection_rate))
     checks += [
-        within(metric, getattr(observed, metric), getattr(policy, f"max_{metric}"))
+        within(metric, getattr(observed, metric), limit)
         for metric in LIMITED_METRICS
+        if (limit := getattr(policy, f"max_{metric}")) < NO_LIMIT
     ]
     if policy.unmeasured_novelty == "ask" or not math.isnan(observed.novelty):
         checks.append(within(OBJECT_NOVELTY, observed.novelty, policy.max_object_novelty))
@@ -141,13 +141,8 @@ def _background(observed: ObservedObject, policy: Policy) -> Finding:
 
 
 def _unstable(observed: ObservedObject, policy: Policy) -> Finding:
-    sticker = _probability(observed, ObjectClass.STICKER, policy)
-    likely, probability = at_least("sticker_probability", sticker, policy.min_unstable_probability)
-    often, rate = at_least("detection_rate", observed.detection_rate, policy.min_unstable_detection_rate)
-    few = Reason.of("few_passes", count=observed.passes)
-    if likely and often:
-        return Verdict.ASK, (few, probability, rate)
-    return Verdict.KEEP, (few, rate if likely else probability)
+    verdict, reasons = _background(observed, policy)
+    return verdict, (Reason.of("few_passes", count=observed.passes), *reasons)
 
 
 def _no_sticker(sticker: float, policy: Policy) -> Reason:

@@ -16,6 +16,7 @@ from sticker_uq.scene import MONITOR_SIGNAL, Localization, ObjectClass, Observed
 
 BuiltInSignal = Literal[
     "improbability",
+    "single_pass_improbability",
     "logo_probability",
     "shannon_entropy",
     "mutual_information",
@@ -70,22 +71,24 @@ Signals = Mapping[SignalName, float]
 def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[SignalName, float]:
     """Every uncertainty signal that a policy may use of one object of ``scene``, by its name.
 
-    "improbability" is 1 minus the mean probability of sticker, "logo_probability" that of logo, "missed_passes" the share of the
+    "improbability" is 1 minus the mean probability of sticker over all passes, "single_pass_improbability" that of one pass
+    without dropout, "logo_probability" the mean of logo over all passes, "missed_passes" the share of the
     passes that did not see it, "crowding" the largest share of the smaller box that it and anything else seen in the scene have
     in common, "logo_overlap" the same weighted by the probability that the other is a logo, "surer_overlap" the share of its box
     that lies in boxes more probably of a sticker or logo than itself (what lies between two things is often neither),
     "duplicated" 1 if one pass saw it twice, "novelty" how probably what lies there was never shown to the detector;
     "monitor.NAME" what the panel says.
     """
-    box = as_box(observed.box)
+    box, vector = as_box(observed.box), observed.over_all_passes
     others = [other for other in (*scene.objects, *scene.unstable) if other is not observed]
     shared = [cover(box, as_box(other.box)) for other in others]
     logos = [float(other.probabilities[ObjectClass.LOGO]) for other in others]
     background = observed.probabilities[ObjectClass.BACKGROUND]
     surer = [as_box(o.box) for o in others if o.probabilities[ObjectClass.BACKGROUND] < background]
     return {
-        "improbability": 1.0 - float(observed.probabilities[ObjectClass.STICKER]),
-        "logo_probability": float(observed.probabilities[ObjectClass.LOGO]),
+        "improbability": 1.0 - float(vector[ObjectClass.STICKER]),
+        "single_pass_improbability": 1.0 - observed.single_pass,
+        "logo_probability": float(vector[ObjectClass.LOGO]),
         "shannon_entropy": observed.shannon_entropy,
         "mutual_information": observed.mutual_information,
         "variation_ratio": observed.variation_ratio,

@@ -23,7 +23,7 @@ from sticker_uq.calibration.making import (
     write_policy,
 )
 from sticker_uq.calibration.measuring import measure
-from sticker_uq.calibration.planning import Units
+from sticker_uq.calibration.planning import Prospect, Units
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Assessed
 from sticker_uq.detection.detector import load_detector
@@ -67,7 +67,7 @@ from sticker_uq.lab.qualifying.results import (
     TrainResult,
 )
 from sticker_uq.lab.qualifying.steps import STEPS, Steps, digest, file_digest
-from sticker_uq.lab.qualifying.verdict import Provable, Requirement, requirements
+from sticker_uq.lab.qualifying.verdict import Requirement, requirements
 from sticker_uq.lab.robustness.assessment_run import Plan, assess, prepare
 from sticker_uq.lab.robustness.frequencies import describe_source
 from sticker_uq.lab.robustness.preset import laptop_cell
@@ -135,6 +135,10 @@ class QualifySettings:
             raise InvalidInput(f"--min-removed {self.min_removed:g}: expected a share from 0 to 1")
         if self.robustness_images < 0:
             raise InvalidInput(f"--robustness-images {self.robustness_images}: expected 0 or more")
+        if not self.levels.beta:
+            raise InvalidInput(
+                "--beta 0: expected above 0; `sticker-uq calibrate` makes a policy without that promise"
+            )
         fewest = 0 if self.novelty_start == "packaged" else 1
         if self.novelty_epochs is not None and self.novelty_epochs < fewest:
             raise InvalidInput(f"--novelty-epochs {self.novelty_epochs}: expected {fewest} or more")
@@ -157,7 +161,7 @@ class Found:
     training: TrainResult
     accuracy: AccuracyResult
     novelty: NoveltyResult
-    provable: Provable
+    provable: Prospect
     calibration: CalibrationResult
     tested: PolicyTestResult | None
     robustness: RobustnessResult | None
@@ -171,7 +175,7 @@ class Found:
     @property
     def lacking(self) -> str:
         """How many more labels the guarantee takes, "" when there are enough."""
-        return self.provable.lacking(self.settings.levels, self.check.parts["calibrate"].laptops)
+        return self.provable.lacking(self.settings.levels.alpha, self.settings.levels.beta)
 
     @cached_property
     def requirements(self) -> list[Requirement]:
@@ -223,7 +227,7 @@ class Qualification:
     def run(self) -> Found:
         check = self._check()
         provable = self._provable(check)
-        if lacking := provable.lacking(self.settings.levels, check.parts["calibrate"].laptops):
+        if lacking := provable.lacking(self.settings.levels.alpha, self.settings.levels.beta):
             self._steps.note("levels", f"cannot be proved with these labels, whatever is trained: {lacking}")
         training = self._train()
         accuracy = self._evaluate()
@@ -441,12 +445,12 @@ class Qualification:
         }
         return self._steps.run("novelty", inputs, NoveltyResult, make, (WEIGHTS,))
 
-    def _provable(self, check: CheckResult) -> Provable:
+    def _provable(self, check: CheckResult) -> Prospect:
         """What the labels of the calibrate part can prove, nothing where they are too few to be divided."""
-        delta = self.settings.levels.delta
-        if check.parts["calibrate"].laptops < 2:
-            return Provable(Units(0, 0), delta)
-        return Provable(evidence([LabelledSource(self._parts.calibrate)], delta).prospect.proof, delta)
+        delta, laptops = self.settings.levels.delta, check.parts["calibrate"].laptops
+        if laptops < 2:
+            return Prospect(Units(0, 0), delta, laptops)
+        return evidence([LabelledSource(self._parts.calibrate)], delta).prospect
 
     def _with_weights(self) -> dict[str, Any]:
         novelty = self._work / "novelty" / NOVELTY

@@ -81,7 +81,7 @@ def _required(found: Found) -> Table:
 
 def _provable(found: Found) -> list[Block]:
     alpha, beta = found.provable.levels
-    units, delta = found.provable.units, found.provable.delta
+    units, delta = found.provable.proof, found.provable.delta
     text = (
         f"Of the calibrate part {units.laptops} laptops prove, {units.clean} of them without a sticker; limits were fitted on "
         f"the others. At confidence {percent(1 - delta)} so many prove at best at most {percent(alpha)} wrongful removals "
@@ -107,8 +107,8 @@ def _next_labels(found: Found) -> list[Block]:
     rows = [
         (
             name,
-            str(one.units.laptops),
-            str(one.units.clean),
+            str(one.proof.laptops),
+            str(one.proof.clean),
             *(percent(level) for level in (*one.levels, *one.with_one_bad)),
         )
         for name, one in (("now", now), (f"with {MORE} more", then))

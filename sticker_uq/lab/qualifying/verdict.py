@@ -7,12 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sticker_uq.calibration.control import images_needed, smallest_level
 from sticker_uq.calibration.fitting import Levels
-from sticker_uq.calibration.making import FIT_SHARE
-from sticker_uq.calibration.planning import Units
-from sticker_uq.evaluation.metrics.statistics import clopper_pearson, upper_bound
-from sticker_uq.gate.assumptions.familiarity import MIN_SCENES
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.lab.qualifying.results import (
     NO_NOVELTY,
     AccuracyResult,
@@ -181,43 +177,6 @@ def _test_requirements(
         value = f"{events} of {of} {what}, 95 % interval from {percent(low)}"
         found.append(Requirement(name, value, limit, low <= level, advice))
     return found
-
-
-@dataclass(frozen=True)
-class Provable:
-    """What laptops in the proof can prove without a bad one, and with one; ``units`` of them."""
-
-    units: Units
-    delta: float
-
-    @property
-    def levels(self) -> tuple[float, float]:
-        return smallest_level(self.units.laptops, self.delta), smallest_level(self.units.clean, self.delta)
-
-    @property
-    def with_one_bad(self) -> tuple[float, float]:
-        """The lowest provable alpha and beta with one bad laptop each."""
-        return tuple(upper_bound(1, n, self.delta) for n in (self.units.laptops, self.units.clean))  # type: ignore[return-value]
-
-    def after(self, labels: int) -> Provable:
-        """What is provable with so many more laptops in the calibrate part, of which as many show no sticker as now."""
-        added = round(labels * (1 - FIT_SHARE))
-        clean = self.units.clean / self.units.laptops if self.units.laptops else 0.0
-        return Provable(
-            Units(self.units.laptops + added, self.units.clean + math.floor(added * clean)), self.delta
-        )
-
-    def lacking(self, levels: Levels, calibrate: int) -> str:
-        """How many more labels the wanted levels take to be provable, "" when enough; ``calibrate``: laptops there are."""
-        fitted = math.ceil((MIN_SCENES - 0.5) / FIT_SHARE)  # half a laptop is rounded up
-        alpha, beta = images_needed(levels.alpha, self.delta), images_needed(levels.beta, self.delta)
-        clean = max(math.ceil((beta - self.units.clean) / (1 - FIT_SHARE)), 0)
-        proving = math.ceil((alpha - self.units.laptops) / (1 - FIT_SHARE))
-        laptops = max(fitted - calibrate, proving, clean)
-        if laptops <= 0:
-            return ""
-        without = f", at least {clean} of them without a sticker" if clean else ""
-        return f"label at least {laptops} more laptops in the calibrate part{without}"
 
 
 def next_gain(points: Sequence[CurvePoint], more: int = MORE) -> tuple[float, float] | None:

@@ -252,6 +252,7 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
             for one in observed.monitors
         ],
         novelty=float(observed.novelty),
+        single_pass=float(observed.single_pass),
         metrics=m.MetricValues(**_floats(observed, sc.METRICS)),
     )
 

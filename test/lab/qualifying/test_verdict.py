@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sticker_uq.calibration.control import smallest_level
 from sticker_uq.calibration.fitting import Levels
-from sticker_uq.calibration.planning import Units
 from sticker_uq.lab.qualifying.results import (
     NO_NOVELTY,
     AccuracyResult,
@@ -18,7 +16,7 @@ from sticker_uq.lab.qualifying.results import (
     PolicyTestResult,
     ProofResult,
 )
-from sticker_uq.lab.qualifying.verdict import NOT_MEASURED, Provable, Requirement, next_gain, requirements
+from sticker_uq.lab.qualifying.verdict import NOT_MEASURED, Requirement, next_gain, requirements
 
 LEVELS = Levels(0.1, 0.2, 0.1)
 NOVELTY = NoveltyResult(objects=(0.95, 0.9, 0.99), scenes=(0.99, 0.97, 1.0), pictures=20, weakness="")
@@ -121,28 +119,6 @@ def test_a_weak_detector_is_told_and_not_required() -> None:
     assert "it does not find" not in detector(0.41, 0.9).advice
     assert detector(math.nan, math.nan).advice == ""
     assert "of the stickers 90 % found, of those found 88 % right" in str(SHARP)
-
-
-def test_a_hundred_more_labels_prove_what_the_binomial_says() -> None:
-    now = Provable(Units(30, 10), 0.1)
-    then = now.after(100)  # sixty of them prove, a third of these without a sticker
-    assert then.units == Units(90, 30)
-    assert then.levels == (smallest_level(90, 0.1), smallest_level(30, 0.1))
-    assert (1 - then.levels[0]) ** 90 == pytest.approx(0.1)
-    assert now.with_one_bad[0] > now.levels[0]
-    assert Provable(Units(0, 0), 0.1).after(100).levels[1] == 1.0
-
-
-def test_the_labels_that_lack_suffice_and_one_less_does_not() -> None:
-    now = Provable(Units(30, 10), 0.1)
-    # 45 in the proof prove 0.05, 22 without a sticker 0.1
-    assert now.lacking(Levels(0.05, 0.21, 0.1), 50) == "label at least 25 more laptops in the calibrate part"
-    assert now.lacking(Levels(0.05, 0.1, 0.1), 50).endswith(
-        "25 more laptops in the calibrate part, at least 20 of them without a sticker"
-    )
-    assert "label at least 20 more laptops" in now.lacking(Levels(0.1, 0.1, 0.1), 50)
-    assert now.lacking(Levels(0.1, 0.21, 0.1), 50) == ""
-    assert "9 more laptops" in now.lacking(Levels(0.1, 0.21, 0.1), 40)  # 49 leave 20 to fit on
 
 
 def test_the_gain_follows_the_power_law_through_the_last_two_trainings() -> None:
