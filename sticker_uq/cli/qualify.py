@@ -29,6 +29,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.lab.datasets.checking import NEAR
 from sticker_uq.lab.datasets.importing.grouping import shares_of
+from sticker_uq.lab.kept_pieces import Steps
 from sticker_uq.lab.qualifying.qualification import (
     REFUSED,
     SHARES,
@@ -39,7 +40,6 @@ from sticker_uq.lab.qualifying.qualification import (
     without_guarantee,
 )
 from sticker_uq.lab.qualifying.qualification_report import REPORT, lead, qualification_report
-from sticker_uq.lab.qualifying.steps import Steps
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput

@@ -43,6 +43,7 @@ from sticker_uq.lab.datasets.checking import (
     picture_statistics,
 )
 from sticker_uq.lab.datasets.importing.grouping import PARTS
+from sticker_uq.lab.kept_pieces import STEPS, Steps, digest, file_digest
 from sticker_uq.lab.qualifying.parts import (
     Parts,
     divide,
@@ -66,7 +67,6 @@ from sticker_uq.lab.qualifying.results import (
     RobustnessResult,
     TrainResult,
 )
-from sticker_uq.lab.qualifying.steps import STEPS, Steps, digest, file_digest
 from sticker_uq.lab.qualifying.verdict import Requirement, requirements
 from sticker_uq.lab.robustness.assessment_run import Plan, assess, prepare
 from sticker_uq.lab.robustness.frequencies import describe_source
@@ -219,7 +219,7 @@ class Qualification:
     ) -> None:
         settings.check()
         self._jobs, self._ray_address = jobs, ray_address
-        self.settings, self._steps, self._shown, self._stop = settings, steps, progress, stop
+        self.settings, self._steps, self._progress, self._stop = settings, steps, progress, stop
         self._work = steps.work
         self._base_file = settings.base or share_folder() / "config" / "policy.yaml"
         self._base = Policy.load(self._base_file)
@@ -270,10 +270,6 @@ class Qualification:
         with atomic_write(file, "w") as stream:
             json.dump({part: [asdict(one) for one in (*others, levels)]}, stream, indent=1)
         return tuple(others)
-
-    def _progress(self, stage: str, done: int, total: int) -> None:
-        self._steps.advance()
-        self._shown(stage, done, total)
 
     @property
     def _perception(self) -> PerceptionSettings:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sticker_uq.calibration.fitting import Attempt
 from sticker_uq.evaluation.metrics.accuracy import Accuracy
 from sticker_uq.evaluation.metrics.decisions import Count, Measured
-from sticker_uq.lab.qualifying.steps import StepResult
+from sticker_uq.lab.kept_pieces import StepResult
 from sticker_uq.messages import printable
 from sticker_uq.novelty.quality import MIN_AUROC
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sticker_uq.lab.qualifying.steps import StepResult, Steps
+from sticker_uq.lab.kept_pieces import StepResult, Steps
 from sticker_uq.scene import InvalidInput
 
 
@@ -77,43 +77,4 @@ def test_what_makes_a_step_run_anew_is_said(tmp_path: Path) -> None:
     assert noted == []
     run(learn="a" * 64, settings={**settings, "epochs": 40})
     run(learn="b" * 64, settings={**settings, "epochs": 40})
-    assert noted == ["train anew: epochs changed from 10 to 40", "train anew: learn changed"]
-    run(learn="b" * 64, settings={**settings, "epochs": None})
-    assert noted[2] == "train anew: epochs changed from 40 to the default"
-    run(learn="b" * 64, settings={"learn": "same name"})
-    run(learn="c" * 64, settings={"learn": "same name"})
-    assert noted[-1] == "train anew: learn changed"
-
-
-def test_the_seconds_of_a_step_are_those_of_all_calls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr("sticker_uq.lab.qualifying.steps.time.monotonic", lambda: now[0])
-    took: list[float] = []
-
-    def call(fate: str) -> None:
-        steps = Steps(tmp_path, lambda name, line, seconds, before: took.append(seconds))
-
-        def make(folder: Path) -> Counted:
-            for _ in range(10):
-                now[0] += 10
-                steps.advance()
-            if fate == "kill":  # nothing can be written any more
-                monkeypatch.setattr("sticker_uq.lab.qualifying.steps._write", lambda path, content: None)
-            if fate:
-                now[0] += 3
-                raise Killed
-            return Counted(number=1)
-
-        steps.run("one", {}, Counted, make)
-
-    with pytest.raises(Killed):
-        call("interrupt")
-    with monkeypatch.context() as patch:
-        monkeypatch = patch
-        with pytest.raises(Killed):
-            call("kill")
-    call("")
-    call("")
-    assert took == [303.0, 303.0]
+    assert noted == ["train anew: settings changed", "train anew: learn changed"]

@@ -12,7 +12,6 @@ import numpy as np
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.lab.studies.monitors.classifier_study import SETS, StudyResult
-from sticker_uq.lab.studies.monitors.monitor_attacks import EPSILON, Adaptive
 from sticker_uq.lab.studies.monitors.monitor_measures import Ambiguity
 
 
@@ -58,16 +57,6 @@ def classifier_report(result: StudyResult) -> str:
                         f"{np.median([seed.cost_ms[name] for seed in seeds]):.3f}",
                     )
                     for name in seeds[0].augrc
-                ],
-            ),
-            "## Attacks that know the monitor",
-            f"Both change no value by more than {EPSILON:g}. fooled: share of the rightly classified crops; AUC-ROC of the "
-            "monitor on what fooled the classifier.",
-            Table(
-                ("monitor", "fooled", "AUC", "fooled, knowing it", "AUC, knowing it"),
-                [
-                    (name, *_cells(Adaptive, [seed.adaptive[name] for seed in seeds]))
-                    for name in seeds[0].adaptive
                 ],
             ),
         ]

@@ -13,6 +13,12 @@ import numpy as np
 
 from sticker_uq.calibration.selective import augrc
 from sticker_uq.evaluation.metrics.statistics import area_under_roc
+from sticker_uq.lab.kept_pieces import (
+    fingerprint,
+    kept_arrays,
+    kept_document,
+    kept_network,
+)
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import (
     TEST_DELTA,
@@ -24,14 +30,7 @@ from sticker_uq.lab.studies.ambiguity.sampling import (
 from sticker_uq.lab.studies.monitors.classifier_attacks import adversarial
 from sticker_uq.lab.studies.monitors.corruption import corrupt
 from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
-from sticker_uq.lab.studies.monitors.kept_pieces import (
-    fingerprint,
-    kept_arrays,
-    kept_document,
-    kept_network,
-)
 from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.monitor_attacks import ATTACKED, Adaptive, attack_monitor
 from sticker_uq.lab.studies.monitors.monitor_measures import (
     Ambiguity,
     ambiguous_row,
@@ -47,7 +46,7 @@ from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
 PUBLISHED = f"ambiguous, delta_max {TEST_DELTA:g}"
 """The row of Table I of ambiguous crops that are as ambiguous as those of the paper."""
-_FORMAT = 6
+_FORMAT = 7
 _TESTING = 1000  # seed of the autoencoders that draw what is tested with
 _PARTS = ("images", "pairs", "probabilities")
 
@@ -88,8 +87,7 @@ class StudySettings:
 @dataclass(frozen=True)
 class SeedResult:
     """What one seed found. ``auc`` by monitor and set, None where a set is not for it; ``augrc``, ``missed`` (wrong crops
-    that the threshold let through, and wrong crops), ``cost_ms`` by monitor, ``adaptive``
-    by monitor that was attacked itself.
+    that the threshold let through, and wrong crops), ``cost_ms`` by monitor.
     """
 
     accuracy: float
@@ -98,7 +96,6 @@ class SeedResult:
     augrc: dict[str, float]
     missed: dict[str, tuple[int, int]]
     cost_ms: dict[str, float]
-    adaptive: dict[str, Adaptive]
     counts: dict[str, int]
 
 
@@ -276,7 +273,7 @@ def run_seed(
     wrong = nominal.predicted != material.test_labels
     corrupted_wrong = seen["corrupted"].predicted != material.test_labels
     areas: dict[str, dict[str, float | None]] = {}
-    risk, missed, cost, known = {}, {}, {}, {}
+    risk, missed, cost = {}, {}, {}
     for name, kind in MONITORS.items():
         tell(f"monitor {name}")
         monitor = monitor_named(name).fit(fitted_on)
@@ -292,8 +289,6 @@ def run_seed(
         risk[name] = augrc(both_wrong, np.where(np.isnan(both), np.inf, both))
         missed[name] = missed_share(both_wrong, both, threshold_at(scores["nominal"], settings.alarms))
         cost[name] = measure_cost(monitor, nominal, repeats=1)
-        if name in ATTACKED:
-            known[name] = attack_monitor(monitor, model, material.test, material.test_labels)
     return SeedResult(
         accuracy=float(1 - wrong.mean()),
         table_1={
@@ -307,7 +302,6 @@ def run_seed(
         augrc=risk,
         missed=missed,
         cost_ms=cost,
-        adaptive=known,
         counts={name: len(pictures) for name, pictures in sets.items()},
     )
 
@@ -372,8 +366,7 @@ def _clean_accuracy(
 def _read(document: dict[str, Any]) -> SeedResult:
     tables = {name: Ambiguity(**row) for name, row in document["table_1"].items()}
     missed = {name: (int(a), int(b)) for name, (a, b) in document["missed"].items()}
-    known = {name: Adaptive(**row) for name, row in document["adaptive"].items()}
-    return SeedResult(**{**document, "table_1": tables, "missed": missed, "adaptive": known})
+    return SeedResult(**{**document, "table_1": tables, "missed": missed})
 
 
 def _one_hot(material: Material) -> FloatArray:

@@ -26,9 +26,8 @@ from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import generate
 from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
 from sticker_uq.lab.studies.monitors.classifier_report import missed_rate
-from sticker_uq.lab.studies.monitors.detection_attacks import ATTACKED, EPSILON, attacked_picture
 from sticker_uq.lab.studies.monitors.monitor_measures import missed_share, threshold_at
-from sticker_uq.monitors import MONITORS, Monitor, Objects, concatenate, measure_cost, monitor_named
+from sticker_uq.monitors import MONITORS, Objects, concatenate, measure_cost, monitor_named
 from sticker_uq.monitors.detections import Probe, observe_boxes
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
@@ -57,8 +56,7 @@ _NOWHERE = Path("picture")
 @dataclass(frozen=True)
 class DetectionSettings:
     """``passes``: T; ``min_score``: of the detections that are supervised; ``attacked``: pictures that DAG attacks as ``dag``
-    says; ``steps`` of attacks that know the monitor; ``each``: ambiguous objects per picture; ``alarms``: share of nominal
-    detections that a threshold may refuse;
+    says; ``each``: ambiguous objects per picture; ``alarms``: share of nominal detections that a threshold may refuse;
     ``seed`` of everything that is drawn.
     """
 
@@ -66,7 +64,6 @@ class DetectionSettings:
     min_score: float = 0.3
     attacked: int = 24
     dag: DagSettings = field(default_factory=lambda: DagSettings(iterations=60, gamma=1.0))
-    steps: int = 40
     each: int = 2
     alarms: float = 0.05
     seed: int = 0
@@ -151,8 +148,7 @@ class ObjectObserver:
 @dataclass(frozen=True)
 class DetectionResult:
     """What a study of detections found; ``auc`` by monitor and set, ``augrc``, ``missed`` (wrong detections that the
-    threshold let through, and wrong ones) and ``cost_ms`` by monitor; ``adaptive``: by monitor
-    that was attacked itself; ``seen`` by set with "nominal" and "fitted".
+    threshold let through, and wrong ones) and ``cost_ms`` by monitor; ``seen`` by set with "nominal" and "fitted".
     """
 
     seen: dict[str, tuple[int, int, int]]
@@ -161,19 +157,6 @@ class DetectionResult:
     missed: dict[str, tuple[int, int]]
     cost_ms: dict[str, float]
     alarms: float
-    adaptive: dict[str, AdaptiveDetections] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class AdaptiveDetections:
-    """Detections of a wrong class, and AUC-ROC of a monitor on them against nominal ones: of an attack that does not know the
-    monitor, and of one of the same bound that does.
-    """
-
-    wrong: int
-    auc: float
-    wrong_adaptive: int
-    auc_adaptive: float
 
 
 def run_detections(
@@ -212,42 +195,7 @@ def run_detections(
     for name, (pictures, keep) in stages.items():
         tell(f"{name} pictures")
         seen[name] = observer.observe_set(pictures, keep, settings.passes)
-    result = _scored(seen, fitted_on, bool(members), settings)
-    tell("attacks that know the monitor")
-    return replace(
-        result, adaptive=_adaptive(observer, detector, testing, fitted_on, seen["nominal"], settings)
-    )
-
-
-def _adaptive(
-    observer: ObjectObserver,
-    detector: StochasticDetector,
-    testing: Sequence[LabelledImage],
-    fitted_on: Objects,
-    nominal: ObservedSet,
-    settings: DetectionSettings,
-) -> dict[str, AdaptiveDetections]:
-    items = [item for item in testing if len(item.labels)][: settings.attacked]
-
-    def seen(monitor: Monitor | None) -> Objects:
-        pictures = (
-            (attacked_picture(detector, item, monitor, settings.steps), item.boxes, item.labels, None)
-            for item in items
-        )
-        return observer.observe_set(pictures, "wrong", settings.passes).objects
-
-    unaware = seen(None)
-    found = {}
-    for name in ATTACKED:
-        monitor = monitor_named(name).fit(fitted_on)
-        usual, aware = monitor.score(nominal.objects), seen(monitor)
-        found[name] = AdaptiveDetections(
-            len(unaware),
-            area_under_roc(usual, monitor.score(unaware)),
-            len(aware),
-            area_under_roc(usual, monitor.score(aware)),
-        )
-    return found
+    return _scored(seen, fitted_on, bool(members), settings)
 
 
 def _scored(
@@ -341,22 +289,6 @@ def detection_report(result: DetectionResult, title: str) -> str:
                         f"{result.cost_ms[name]:.3f}",
                     )
                     for name, found in result.auc.items()
-                ],
-            ),
-            "## Attacks that know the monitor",
-            f"Both change no pixel by more than {EPSILON:g} grey levels. Detections of a wrong class on the attacked pictures, "
-            "and AUC-ROC of the monitor on them.",
-            Table(
-                ("monitor", "wrong detections", "AUC", "wrong detections, knowing it", "AUC, knowing it"),
-                [
-                    (
-                        name,
-                        str(one.wrong),
-                        f"{one.auc:.3f}",
-                        str(one.wrong_adaptive),
-                        f"{one.auc_adaptive:.3f}",
-                    )
-                    for name, one in result.adaptive.items()
                 ],
             ),
         ]

@@ -13,13 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.studies.monitors.classifier_study import fingerprint
+from sticker_uq.lab.kept_pieces import Arrays, fingerprint, kept_arrays
 from sticker_uq.lab.studies.monitors.material import Material
 from sticker_uq.lab.studies.monitors.task_labels import (
     LabelledCrops,
@@ -38,7 +36,6 @@ ASK_ABOVE, REMOVE_ABOVE = 0.3, 0.7
 LABELS = ("blur", "ambiguess", "annotators")
 """Where the probabilities come from: the level of blur, AmbiGuess, or votes drawn by the probabilities of AmbiGuess."""
 _FORMAT = 1
-Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -154,7 +151,8 @@ def _labelled(material: Material, name: str, settings: TaskSettings, out: Path |
         sets = zip(("train", "test"), made, strict=True)
         return {f"{part}_{key}": array for part, one in sets for key, array in vars(one).items()}
 
-    kept = _kept(out, f"labels_{name}_{fingerprint(named, *arrays)}", compute)
+    mark = fingerprint(named, *arrays)
+    kept = kept_arrays(out and out / f"labels_{name}_{mark}.npz", compute)
     training, testing = (
         LabelledCrops(kept[f"{part}_crops"], kept[f"{part}_probabilities"], kept[f"{part}_sources"])
         for part in ("train", "test")
@@ -177,18 +175,4 @@ def _scores(
     digest = fingerprint(
         [_FORMAT, asdict(settings.training)], training.crops, training.probabilities, testing.crops
     )
-    return _kept(out, f"tasks_{name}_{seed}_{digest}", compute)
-
-
-def _kept(out: Path | None, name: str, compute: Callable[[], Arrays]) -> Arrays:
-    """The arrays that ``compute`` returns, from the disk where an earlier call left them."""
-    if out is None:
-        return compute()
-    path = out / f"{name}.npz"
-    if not path.is_file():
-        found = compute()
-        with atomic_write(path) as stream:
-            np.savez(stream, allow_pickle=False, **found)
-        return found
-    with np.load(path, allow_pickle=False) as file:
-        return dict(file)
+    return kept_arrays(out and out / f"tasks_{name}_{seed}_{digest}.npz", compute)

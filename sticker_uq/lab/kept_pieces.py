@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a study or a qualification keeps on the disk, and goes on from: pictures, networks, numbers, the results of steps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors.torch import load, save
+from torch import nn
+
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.reading import read_bytes, read_json
+from sticker_uq.scene import InvalidInput
+
+T = TypeVar("T")
+N = TypeVar("N", bound=nn.Module)
+Arrays = dict[str, NDArray[Any]]
+_MOST_NETWORK = 1 << 30
+STEPS = "steps"
+
+
+def fingerprint(named: Any, *arrays: NDArray[Any]) -> str:
+    """Identity of a piece: 16 hex digits over what is ``named`` and the arrays."""
+    digest = hashlib.blake2b(json.dumps(named, sort_keys=True).encode(), digest_size=8)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def kept_arrays(path: Path | None, make: Callable[[], Arrays]) -> Arrays:
+    """The arrays in the file ``path``, made and written there if it is absent; None: made anew."""
+    if path is not None and path.is_file():
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    found = make()
+    if path is not None:
+        with atomic_write(path) as stream:
+            np.savez(stream, allow_pickle=False, **found)
+    return found
+
+
+def kept_document(path: Path | None, make: Callable[[], Any]) -> Any:
+    """The JSON document ``path``, made and written there if it is absent; None: made anew."""
+    if path is not None and path.is_file():
+        return json.loads(path.read_text(encoding="utf-8"))
+    found = make()
+    if path is not None:
+        _write(path, found)
+    return found
+
+
+def kept_network(path: Path | None, empty: Callable[[], N], make: Callable[[], N]) -> N:
+    """The network, whose weights are in the file ``path``, made and written there if it is absent.
+
+    ``empty``: the network with any weights; None for ``path``: made anew.
+    """
+    if path is not None and path.is_file():
+        network = empty()
+        network.load_state_dict(load(read_bytes(path, _MOST_NETWORK)))
+        return network.eval().requires_grad_(False)
+    network = make()
+    if path is not None:
+        path.parent.mkdir(exist_ok=True)
+        with atomic_write(path) as stream:
+            stream.write(save({name: value.contiguous() for name, value in network.state_dict().items()}))
+    return network
+
+
+class StepResult(BaseModel):
+    """What a step found, as its marker keeps it; ``str`` is one line for a person."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+Result = TypeVar("Result", bound=StepResult)
+Say = Callable[[str, str, float, bool], None]
+"""Called when a step is done: its name, its line, the seconds it took, and whether it had been done before."""
+Note = Callable[[str, str], None]
+"""Called when a step begins in an unexpected way: its name, and what a person should know."""
+
+
+class Steps:
+    """The steps in the folder ``work``: each has a marker ``steps/NAME.json`` and may have a folder ``NAME``.
+
+    Raises :class:`InvalidInput` for a folder that holds something else.
+    """
+
+    def __init__(
+        self,
+        work: Path,
+        say: Say = lambda name, line, seconds, before: None,
+        name: str = "",
+        note: Note = lambda name, line: None,
+    ) -> None:
+        check_output_folder(work, name)
+        self.work, self._say, self.note = work, say, note
+        if work.is_dir() and any(work.iterdir()) and not (work / STEPS).is_dir():
+            raise InvalidInput(f"{name or work}: holds no steps of an earlier call; choose another folder")
+        (work / STEPS).mkdir(parents=True, exist_ok=True)
+
+    def run(
+        self,
+        name: str,
+        inputs: Mapping[str, Any],
+        kind: type[Result],
+        make: Callable[[Path], Result],
+        outputs: Sequence[str] = (),
+    ) -> Result:
+        """The result of the step ``name``, by ``make`` unless made from the same ``inputs`` (JSON values) by this version.
+
+        ``make`` gets the folder of the step, which has what an interrupted run with the same inputs left there, and is empty
+        after one with others. ``outputs``: files in it without which the step is not done.
+        """
+        folder, marker = self.work / name, self.work / STEPS / f"{name}.json"
+        given = json.loads(json.dumps({**inputs, "version": metadata.version("sticker_uq")}, default=str))
+        known = read_json(marker) if marker.exists() else {}
+        try:
+            before = known.get("given")
+            if before == given and "result" in known and all((folder / f).is_file() for f in outputs):
+                result = kind.model_validate(known["result"])
+                self._say(name, str(result), 0.0, True)
+                return result
+            changed = [key for key in given if known and before.get(key) != given[key]]
+        except (AttributeError, ValidationError):
+            raise InvalidInput(f"{marker}: is of another version; remove it to do the step again") from None
+        if before != given:
+            shutil.rmtree(folder, ignore_errors=True)
+            if changed:
+                self.note(name, f"anew: {', '.join(changed)} changed")
+        _write(marker, {"given": given})
+        folder.mkdir(exist_ok=True)
+        started = time.monotonic()
+        result = make(folder)
+        _write(marker, {"given": given, "result": json.loads(result.model_dump_json())})
+        if not any(folder.iterdir()):
+            folder.rmdir()
+        self._say(name, str(result), time.monotonic() - started, False)
+        return result
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _write(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path, "w") as stream:
+        json.dump(content, stream)
