@@ -45,7 +45,6 @@ setup(
         f"{NAME}.evaluation.reporting": ["templates/*"],
         f"{NAME}.lab.datasets": ["prompts.yaml"],
         f"{NAME}.lab.robustness": ["*.yaml"],
-        f"{NAME}.lab.studies.detectors": ["templates/*"],
         f"{NAME}.novelty": ["weights/*"],
     },
     data_files=[

@@ -169,8 +169,7 @@ def run(
     settings = _settings(values)
     with _stages() as advance, executor(jobs, ray_address) as execute:
         study = run_study(settings, out, execute, advance)
-    report = write_report(study, out, resamples)
-    output().print(report.summary)
+    output().print(write_report(study, out, resamples))
     typer.echo(
         f"report: {out / 'report.html'}, summary: {out / 'summary.md'}, results: {out / 'images.parquet'}"
     )

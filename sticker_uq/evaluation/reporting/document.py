@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 
@@ -35,11 +35,10 @@ def as_html(title: str, blocks: Sequence[Block]) -> str:
     return templates().get_template("document.html").render(title=title, blocks=[_element(b) for b in blocks])
 
 
-def templates(package: str | None = None) -> Environment:
-    """The HTML templates of ``package`` for reports, and those that all reports use. What they are given is escaped."""
-    packages = [*([package] if package else []), "sticker_uq.evaluation.reporting"]
+def templates() -> Environment:
+    """The HTML templates of reports. What they are given is escaped."""
     return Environment(
-        loader=ChoiceLoader([PackageLoader(name) for name in packages]),
+        loader=PackageLoader("sticker_uq.evaluation.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -1,38 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a detector study: one HTML file for people, a Markdown summary for a pull request, every figure as CSV."""
+"""The report of a detector study: one HTML page, a Markdown summary for a pull request, every figure as CSV."""
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from sticker_uq.evaluation.metrics.reliability import Bin
-from sticker_uq.evaluation.reporting.chart_style import COLOURS
-from sticker_uq.evaluation.reporting.charts import reliability_diagram
-from sticker_uq.evaluation.reporting.document import Block, Table, as_markdown, templates
+from sticker_uq.evaluation.reporting.chart_style import COLOURS, MARKERS, legend_below, svg
+from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
-from sticker_uq.lab.studies.detectors.captions import as_text, in_short, shown, study_findings
-from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order
-from sticker_uq.lab.studies.detectors.ranks import mean_ranks
-from sticker_uq.lab.studies.detectors.report_pictures import FAINT, gallery
+from sticker_uq.lab.studies.detectors.measures import ACCURACY_FLOOR, BY_NAME, in_order, label
 from sticker_uq.lab.studies.detectors.results import CLEAN
 from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
-from sticker_uq.lab.studies.detectors.study_charts import (
-    correlation_map,
-    critical_differences,
-    rate_curves,
-    tier_map,
-    transfer_map,
-)
 from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.lab.studies.detectors.summaries import (
+    accuracies,
     attack_table,
     circumstance_table,
     headline,
@@ -42,30 +33,72 @@ from sticker_uq.lab.studies.detectors.summaries import (
     transfer_table,
 )
 from sticker_uq.lab.table_files import write_tables
-from sticker_uq.scene import ObjectClass
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REPORT, SUMMARY, TABLES = "report.html", "summary.md", "tables"
-_KEYS = ["dataset", "dropout_rate", "model", "image"]
+_QUESTIONS = {
+    "map": "Most accurate (mAP)",
+    "shannon_entropy": "Surest what an object is (SE)",
+    "relative_total_variance": "Surest where it is (TV/area)",
+    "rs_map": "Keeps its accuracy best under attack (RS_mAP)",
+    "rs_uqm": "Keeps its certainty best under attack (RS_UQM)",
+}
+_SHOWN = {
+    "headline": (
+        "At a dropout rate of {rate:g}",
+        "Means over the clean images with 95 % bootstrap intervals; an arrow says what is better. map_adversarial: mean over the "
+        "attacks on the model itself; RS_mAP is worth what there was to lose, the mAP on clean images. ms: median of one encode "
+        "and all passes.",
+    ),
+    "best": (
+        "Best models at every dropout rate",
+        "Models that no other is better than (significant, and of medium or large effect), at every rate; - where that differs "
+        "between rates. {names}",
+    ),
+    "pairs": (
+        "Differences that are significant and relevant, rate {rate:g}",
+        "Wilcoxon's signed-rank test over the images, corrected after Holm. The effect is the matched-pairs rank-biserial "
+        "correlation: medium from 0.3, large from 0.5. Other pairs and rates are in the file.",
+    ),
+    "quality": (
+        "Boxes and probabilities on clean images, rate {rate:g}",
+        "Over all images together. PDQ and recall: 1 is perfect; LRP, D-ECE and LaECE: 0 is.",
+    ),
+    "attacks": (
+        "Attacks",
+        "fooled: share of the attack's targets that got the class it wanted: boxes of the model for DAG and PGD, the stickers "
+        "under it for a patch. Changes in grey levels of 256.",
+    ),
+    "transfer": (
+        "Whose attack breaks whom",
+        "mAP of the model in the column on pictures that were made to deceive the model in the row; none: clean pictures.",
+    ),
+    "circumstances": (
+        "Circumstances and patches, rate {rate:g}",
+        "Means over the images; the strength of a circumstance is in its own unit.",
+    ),
+    "pooled": (
+        "Correlation of mAP with uncertainty, all rates",
+        "Clearly below 0: the model is less sure where it is worse, so that its uncertainty tells when to ask a person.",
+    ),
+}
+"""Title and note of the tables that a person reads, by the name of their CSV file."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """What the report of a detector study wrote: the statistics and the text of the summary."""
+def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
+    """Write a detector study's results into its ``folder``: report.html, summary.md (returned), tables/*.csv.
 
-    analysis: Analysis
-    summary: str
-
-
-def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> Written:
-    """Write a detector study's results into its ``folder``: report.html, summary.md, tables/*.csv. OSError when the disk
-    refuses.
+    OSError when the disk refuses.
     """
     settings = study.settings
     scores = robustness_scores(study.images, settings.profile)
+    keys = ["dataset", "dropout_rate", "model", "image"]
     clean = study.images[study.images["variant"] == CLEAN]
-    wanted = [*_KEYS, "rs_map", "rs_uqm"]
-    table = clean if scores.empty else clean.merge(scores[wanted], on=_KEYS, validate="one_to_one")
-    analysis = analyse(table, settings.profile, resamples, settings.seed)
+    if not scores.empty:
+        clean = clean.merge(scores[[*keys, "rs_map", "rs_uqm"]], on=keys, validate="one_to_one")
+    analysis = analyse(clean, settings.profile, resamples, settings.seed)
     tables = {
         "headline": headline(study, analysis, scores),
         **analysis.tables(),
@@ -74,109 +107,167 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> Writ
         "attacks": attack_table(study),
         "transfer": transfer_table(study),
         "circumstances": circumstance_table(study),
-        "ranks": mean_ranks(table, analysis, settings.profile),
         "reliability": reliability_table(study),
     }
-    summary = _summary(study, analysis, tables)
-    html = _html(study, analysis, tables, scores, folder)
-    write_tables(tables, folder / TABLES)
-    with atomic_write(folder / REPORT, "w") as stream:
-        stream.write(html)
-    with atomic_write(folder / SUMMARY, "w") as stream:
-        stream.write(summary)
-    return Written(analysis, summary)
-
-
-def _summary(study: Study, analysis: Analysis, tables: Mapping[str, pd.DataFrame]) -> str:
-    blocks: list[Block] = [f"# Study of {len(study.settings.models)} models", study_findings(study)]
+    blocks: list[Block] = [f"# Study of {len(settings.models)} models", study_findings(study)]
     if answers := in_short(study, analysis):
         blocks.append("\n".join(f"- {question}: {answer}" for question, answer in answers))
-    for told in shown(study, tables):
-        blocks += [f"## {told.title}", told.note, Table(*as_text(told.table))]
-    return as_markdown(blocks)
+    for title, note, table in _shown(study, tables):
+        blocks += [f"## {title}", note, _as_text(table)]
+    charts: list[Block] = []
+    for dataset in dict.fromkeys(analysis.means["dataset"]):
+        charts += [f"## Over the dropout rate: {dataset}", rate_curves(analysis.means, dataset)]
+    page = [
+        *blocks,
+        *charts,
+        "## Where the figures come from",
+        Table(("", ""), list(_environment(study).items())),
+    ]
+    summary = as_markdown(blocks)
+    write_tables(tables, folder / TABLES)
+    for name, text in ((REPORT, as_html("Study of detectors", page)), (SUMMARY, summary)):
+        with atomic_write(folder / name, "w") as stream:
+            stream.write(text)
+    return summary
 
 
-def _html(
-    study: Study, analysis: Analysis, tables: Mapping[str, pd.DataFrame], scores: pd.DataFrame, folder: Path
-) -> str:
-    template = templates("sticker_uq.lab.studies.detectors").get_template("study.html")
-    return template.render(
-        lead=study_findings(study),
-        answers=in_short(study, analysis),
-        tables=[(told, *as_text(told.table)) for told in shown(study, tables)],
-        rate=reference_rate(study),
-        plots=[(name, _charts(name, analysis, tables)) for name in dict.fromkeys(analysis.means["dataset"])],
-        diagrams=_diagrams(tables["reliability"]),
-        files=[name for name, table in tables.items() if not table.empty],
-        environment=_environment(study),
-        labels={int(one): one.name.lower() for one in ObjectClass},
-        faint=FAINT,
-        pictures=list(gallery(study, scores, folder)),
+def study_findings(study: Study) -> str:
+    """What the detector study studied, in a paragraph."""
+    settings = study.settings
+    sets = ", ".join(
+        f"{d.name} ({study.images.loc[study.images['dataset'] == d.name, 'image'].nunique()} images)"
+        for d in settings.datasets
+    )
+    attacks = (
+        f" Attacked variants of every image and model: {settings.adversarial} ({settings.attack})."
+        if settings.adversarial
+        else ""
+    )
+    return (
+        f"Models: {', '.join(m.label for m in settings.models)}. Data: {sets}. Dropout rates "
+        f"{', '.join(f'{rate:g}' for rate in settings.rates)}; every model looks T = {settings.passes} times at an image, each "
+        f"time with another dropout mask; profile {settings.profile}; seed {settings.seed}.{attacks} In brackets: 95 % bootstrap "
+        "interval over the images."
     )
 
 
-def _charts(
-    dataset: str, analysis: Analysis, tables: Mapping[str, pd.DataFrame]
-) -> list[tuple[str, str, str, Markup]]:
-    """Title, CSV file, how to read it and picture of every chart of a data set."""
-    charts = [
-        (
-            "Over the dropout rate",
-            "means",
-            "Mean over the clean images; the band is its 95 % interval.",
-            rate_curves(analysis.means, dataset, list(BY_NAME)),
-        )
-    ]
-    if not tables["ranks"].empty:
-        charts.append(
-            (
-                "Mean ranks",
-                "ranks",
-                "Left is better. A bar joins models of which none is better than another at every rate.",
-                critical_differences(tables["ranks"], dataset),
-            )
-        )
-    if not analysis.tiers.empty:
-        charts.append(
-            (
-                "Tiers",
-                "tiers",
-                "1 is best; models of one tier do not differ significantly and relevantly. Mean over the rates.",
-                tier_map(analysis.tiers, dataset),
-            )
-        )
-    if not analysis.correlations.empty and analysis.correlations["rho"].notna().any():
-        charts.append(
-            (
-                "Does uncertainty tell where the model is wrong?",
-                "correlations",
-                "Blue would say: surer where it is worse; red, below 0: less sure where it is worse, as it should be.",
-                correlation_map(analysis.correlations, dataset),
-            )
-        )
-    if not tables["transfer"].empty:
-        charts.append(
-            (
-                "Whose attack breaks whom",
-                "transfer",
-                "Dark: little of the mAP is left. The diagonal is the attack on the model itself.",
-                transfer_map(tables["transfer"], dataset),
-            )
-        )
-    return charts
+def in_short(study: Study, analysis: Analysis) -> list[tuple[str, str]]:
+    """The questions and answers about first tiers at the reference rate, per data set; none for a single model.
 
-
-def _diagrams(table: pd.DataFrame) -> dict[str, list[Markup]]:
-    """Reliability of the clusters of every model on every data set at the reference rate, in the colours of the curves."""
-    found: dict[str, list[Markup]] = {}
-    for dataset in dict.fromkeys(table["dataset"]) if len(table) else ():
-        own = table[table["dataset"] == dataset]
-        for number, model in enumerate(in_order(set(own["model"]))):
-            rows = own[own["model"] == model].drop(columns=["dataset", "model"]).to_dict("records")
-            bins = [Bin(**row) for row in rows]
-            colour = COLOURS[number % len(COLOURS)]
-            found.setdefault(dataset, []).append(reliability_diagram(model, bins, colour))
+    Models with less than ACCURACY_FLOOR are left out of the answers, and named.
+    """
+    rate, tiers, found = reference_rate(study), analysis.tiers, []
+    if tiers.empty:
+        return []
+    weak = {model: ap for model, ap in accuracies(study, rate).items() if not ap >= ACCURACY_FLOOR}
+    tiers = tiers[(tiers["dropout_rate"] == rate) & ~tiers["model"].isin(weak)]
+    datasets = list(dict.fromkeys(tiers["dataset"]))
+    for dataset in datasets:
+        for measure, question in _QUESTIONS.items():
+            own = tiers[(tiers["dataset"] == dataset) & (tiers["measure"] == measure)]
+            if own.empty:
+                continue
+            first = in_order(set(own.loc[own["tier"] == own["tier"].min(), "model"]))
+            answer = " and ".join(first)
+            if len(first) == own["model"].nunique():
+                answer = "no difference that is significant and relevant"
+            elif len(first) > 1:
+                answer += ", between which there is no significant and relevant difference"
+            found.append((f"{f'{dataset}: ' if len(datasets) > 1 else ''}{question}", answer))
+    for model, accuracy in weak.items():
+        seen = f"mAP {accuracy:.2f} on clean images, below {ACCURACY_FLOOR:g}"
+        found.append(
+            (
+                f"Sees too little to be compared: {model}",
+                f"{seen}; what it does not see, no attack can take from it",
+            )
+        )
     return found
+
+
+def _shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, str, pd.DataFrame]]:
+    """Title, note and content of the tables that a person reads, in order; empty ones are left out."""
+    rate = reference_rate(study)
+    pairs, by_rate = tables["pairs"], tables["quality"]
+    if not pairs.empty:
+        pairs = pairs[pairs["opened"] & (pairs["better"] != "") & (pairs["dropout_rate"] == rate)]
+        worse = pairs["first"].where(pairs["first"] != pairs["better"], pairs["second"])
+        columns = ["dataset", "measure", "better", "worse", "p_holm", "effect", "band"]
+        pairs = pairs.assign(worse=worse, effect=pairs["rbc"].abs())[columns]
+    here = {**tables, "pairs": pairs, "quality": by_rate[by_rate["dropout_rate"] == rate]}
+    short = {label(m.label): m.label for m in study.settings.models if label(m.label) != m.label}
+    names = "".join(f"{number} is {name}. " for number, name in sorted(short.items()))
+    return [
+        (title.format(rate=rate), note.format(names=names).strip(), here[name])
+        for name, (title, note) in _SHOWN.items()
+        if not here[name].empty
+    ]
+
+
+def _as_text(table: pd.DataFrame) -> Table:
+    """A table for a person; NAME_low, NAME_high become brackets of NAME."""
+    names = [str(n) for n in table.columns if not str(n).endswith(("low", "high"))]
+    ends = {n: (f"{n}_low", f"{n}_high") if f"{n}_low" in table else ("low", "high") for n in names}
+    rows = [
+        [
+            _cell(
+                record[n],
+                *(
+                    record.get(end) if end in (f"{n}_low", f"{n}_high") or n == "rho" else None
+                    for end in ends[n]
+                ),
+            )
+            for n in names
+        ]
+        for record in table.to_dict("records")
+    ]
+    return Table([_heading(n) for n in names], rows)
+
+
+def _heading(name: str) -> str:
+    """The measure with unit and an arrow to what is better, or the column's name."""
+    if name not in BY_NAME:
+        return name.replace("_", " ")
+    about = BY_NAME[name]
+    return f"{about.short}{f', {about.unit}' if about.unit else ''} {'↑' if about.higher_is_better else '↓'}"
+
+
+def _cell(value: object, low: float | None, high: float | None) -> str:
+    if not isinstance(value, float):
+        return BY_NAME[value].short if isinstance(value, str) and value in BY_NAME else str(value)
+    if math.isnan(value):
+        return "–"
+    known = low is not None and high is not None and not (math.isnan(low) or math.isnan(high))
+    return f"{value:.3g} [{low:.2g}, {high:.2g}]" if known else f"{value:.3g}"
+
+
+def rate_curves(means: pd.DataFrame, dataset: str) -> Markup:
+    """Each measure over the dropout rate, a line per model, the 95 % interval over the images as a band."""
+    own = means[means["dataset"] == dataset]
+    shown = [m for m in BY_NAME.values() if (own["measure"] == m.name).any()]
+    models, rates = in_order(set(own["model"])), sorted(set(own["dropout_rate"]))
+    columns = min(len(shown), 3)
+    rows = -(-len(shown) // columns)
+
+    def draw(figure: Figure) -> None:
+        for place, measure in enumerate(shown, 1):
+            axes = figure.add_subplot(rows, columns, place)
+            for number, model in enumerate(models):
+                line = own[(own["model"] == model) & (own["measure"] == measure.name)].sort_values(
+                    "dropout_rate"
+                )
+                x, mean, low, high = (
+                    line[n].to_numpy(float) for n in ("dropout_rate", "mean", "low", "high")
+                )
+                colour = COLOURS[number % len(COLOURS)]
+                axes.plot(x, mean, ms=3.5, label=model, color=colour, marker=MARKERS[number % len(MARKERS)])
+                axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
+            axes.set_title(_heading(measure.name))
+            axes.set_xticks(np.array(rates)[:: -(-len(rates) // 6)])
+            axes.set_xlabel("dropout rate")
+        legend_below(figure, figure.axes[0])
+
+    return svg(draw, 3.6 * columns, 2.7 * rows, f"measures over the dropout rate on {dataset}")
 
 
 def _environment(study: Study) -> dict[str, str]:
@@ -188,4 +279,7 @@ def _environment(study: Study) -> dict[str, str]:
     facts |= {"machine": platform.machine(), "Python": platform.python_version()}
     for name in ("torch", "torchvision", "numpy", "scipy", "pandas"):
         facts[name] = metadata.version(name)
-    return facts | {"settings": study.settings.model_dump_json(exclude={"datasets", "models"})}
+    return facts | {
+        "settings": study.settings.model_dump_json(exclude={"datasets", "models"}),
+        "every figure": f"{TABLES}/*.csv",
+    }

@@ -8,8 +8,11 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from sticker_uq.evaluation.metrics.probability_quality import calibration_error
-from sticker_uq.evaluation.metrics.reliability import localization_aware_calibration_error, reliability
+from sticker_uq.evaluation.metrics.probability_quality import (
+    calibration_error,
+    localization_aware_calibration_error,
+    reliability,
+)
 from sticker_uq.lab.studies.detectors.analysis import Analysis
 from sticker_uq.lab.studies.detectors.measures import in_order
 from sticker_uq.lab.studies.detectors.results import CLEAN

@@ -100,32 +100,16 @@ def test_what_it_says_in_short(written):
     assert "| mAP ↑ | SE, bit ↓ |" in summary
     html = (written / "report.html").read_text()
     assert not re.search(r"""(src|href)=["']?http|url\(["']?http""", html)
-    for name in re.findall(r'class="file">tables/(\w+)\.csv', html):
+    assert "<svg" in html
+    for name in ("headline", "pairs", "transfer", "reliability"):
         assert (written / "tables" / f"{name}.csv").is_file(), name
 
 
-def test_the_pictures_are_those_in_which_a_model_stands_out(written):
-    html = (written / "report.html").read_text()
-    shown = html.partition('<section id="pictures">')[2]
-    for kind in ("lowest mAP", "most uncertain", "most changed by the attack"):
-        assert f"<h3>{BAD}: {kind}</h3>" in shown
-    worst = shown.partition(f"<h3>{BAD}: lowest mAP</h3>")[2].partition("</figure>")[0]
-    assert f"{IMAGES - 1:08d}.png: mAP 0.37" in worst
-    assert worst.count('class="truth"') == 2
-    assert worst.count(">logo 0.60</text>") == 1  # the sticker is what it misses
-    assert "<script" not in html
-
-
-def test_nothing_that_was_detected_is_no_box(tmp_path):
-    """Without any object, and with some that only one model saw."""
+def test_without_any_object_there_is_a_report(tmp_path):
     found = study(tmp_path)
-    one = found.objects[found.objects["model"] == GOOD]
-    for objects in (one, found.objects[:0]):
-        write_report(dataclasses.replace(found, objects=objects), tmp_path, resamples=0)
-        html = (tmp_path / "report.html").read_text()
-        for model, boxes in ((GOOD, 2 if len(objects) else 0), (BAD, 0)):
-            figure = html.partition(f"<h3>{model}: lowest mAP</h3>")[2].partition("</figure>")[0]
-            assert len(re.findall(r'<rect class="c\d', figure)) == boxes
+    assert f"{BAD} |" in write_report(
+        dataclasses.replace(found, objects=found.objects[:0]), tmp_path, resamples=0
+    )
 
 
 def test_a_name_cannot_leave_its_place(tmp_path):

@@ -308,7 +308,7 @@ def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path, mon
     html = (out / "report.html").read_text()
     assert len(html) < 10_000_000
     assert not re.search(r"""(src|href)=["']?http""", html)
-    assert html.count("data:image/jpeg;base64,") >= 3
+    assert "<svg" in html
     assert "lids" in (out / "summary.md").read_text()
     means = pd.read_csv(out / "tables" / "means.csv")
     images = pd.read_parquet(out / "images.parquet")

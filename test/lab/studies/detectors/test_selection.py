@@ -16,9 +16,9 @@ from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.lab.studies.detectors.analysis import analyse
-from sticker_uq.lab.studies.detectors.captions import in_short
 from sticker_uq.lab.studies.detectors.model_selection import advice, parameters, rank
 from sticker_uq.lab.studies.detectors.study_plan import DataSet, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.study_report import in_short
 from sticker_uq.lab.studies.detectors.study_run import ATTACKS, IMAGES, OBJECTS, PLAN, Study
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import settings_of_file
