@@ -34,11 +34,9 @@ from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.lab.robustness.systems_interface import System
 from sticker_uq.lab.robustness.verdicts import overall_verdict
-from sticker_uq.lab.robustness.worst import worst_images
 from sticker_uq.scene import InvalidInput
 
 CASES, ANSWERS = "cases", "answers.sqlite"
-WORST_SHOWN = 16
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, what is done of it, and how much there is."""
@@ -143,7 +141,6 @@ def assess(
         checks=tuple(found.checks),
         sweeps=found.sweeps,
         coverage=tuple(coverage),
-        worst=worst_images(spec, sets, WORST_SHOWN, folder),
         finding=verdict.finding,
         significance_shares=dict(verdict.weights),
         by_circumstance=dict(verdict.by_circumstance),

@@ -65,18 +65,12 @@ class SweepResult(_Value):
     at_mildest: bool
 
 
-class WorstImage(_Value):
-    """A follow-up that went wrong: its picture beside its source in ``file``, and what went wrong."""
-
-    circumstance: str
-    file: str
-    note: str
-
-
 class Assessment(_Value):
     """A whole robustness assessment. ``environment``: versions and settings; ``significance_shares``: of the significance,
-    by finding.
+    by finding. What an earlier version wrote beside that is not read.
     """
+
+    model_config = ConfigDict(extra="ignore")
 
     specification: Specification
     system: str
@@ -86,7 +80,6 @@ class Assessment(_Value):
     checks: tuple[RelationCheck, ...]
     sweeps: tuple[SweepResult, ...]
     coverage: tuple[CoverageRow, ...]
-    worst: tuple[WorstImage, ...]
     finding: Finding
     significance_shares: dict[Finding, float]
     by_circumstance: dict[str, Finding]

@@ -5,13 +5,11 @@ and all figures as CSV.
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-from markupsafe import Markup
 
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.io.files import atomic_write
@@ -35,7 +33,7 @@ WHOLE = "all"
 
 
 def write_report(assessment: Assessment, folder: Path) -> None:
-    """Write report.html, summary.md and tables/*.csv into ``folder``, where its pictures lie.
+    """Write report.html, summary.md and tables/*.csv into ``folder``.
 
     The HTML refers to nothing outside itself. Raises OSError when the disk refuses.
     """
@@ -44,7 +42,7 @@ def write_report(assessment: Assessment, folder: Path) -> None:
     summary = _summary(assessment)
     title = f"Robustness of {assessment.specification.system.name}"
     pages = {
-        REPORT: as_html(title, [*summary, *_details(assessment, tables, folder)]),
+        REPORT: as_html(title, [*summary, *_details(assessment, tables)]),
         SUMMARY: as_markdown(summary),
     }
     for name, text in pages.items():
@@ -52,7 +50,7 @@ def write_report(assessment: Assessment, folder: Path) -> None:
             stream.write(text)
 
 
-def _details(assessment: Assessment, tables: Mapping[str, pd.DataFrame], folder: Path) -> list[Block]:
+def _details(assessment: Assessment, tables: Mapping[str, pd.DataFrame]) -> list[Block]:
     spec = assessment.specification
     blocks: list[Block] = [
         "The relation: performance may change by at most epsilon(d) from source to follow-up images at distance d. It holds "
@@ -90,13 +88,6 @@ def _details(assessment: Assessment, tables: Mapping[str, pd.DataFrame], folder:
     for name in ("performance", "distances", "coverage"):
         if len(tables[name]):
             blocks += [f"## {name.capitalize()}", _as_table(tables[name])]
-    for image in assessment.worst:
-        if (folder / image.file).is_file():
-            data = base64.b64encode((folder / image.file).read_bytes()).decode()
-            picture = Markup(
-                '<img alt="source and follow-up" style="max-width:100%" src="data:image/jpeg;base64,{}">'
-            )
-            blocks += [f"## Worst image in {image.circumstance}: {image.note}", picture.format(data)]
     facts = [(name, str(value)) for name, value in assessment.environment.items()]
     return [
         *blocks,

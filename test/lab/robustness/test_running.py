@@ -81,8 +81,6 @@ def test_an_assessment_says_everything(alone: Path) -> None:
     }
     assert found.finding is Finding.UNDECIDED
     assert {s.circumstance for s in found.sweeps} == {"blur", "dark"}
-    for image in found.worst:
-        assert (alone / image.file).stat().st_size > 1000
     assert json.loads((alone / RESULT).read_text())["sets"][0]["strength"] == "NaN"
 
 
