@@ -14,7 +14,7 @@ from scipy.optimize import isotonic_regression
 from sticker_uq.calibration.outcomes import MATCH_IOU
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.evaluation.metrics.matching import overlapping
-from sticker_uq.evaluation.metrics.recalibration import temperature
+from sticker_uq.evaluation.metrics.probability_quality import temperature
 from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, Temperature
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
 
@@ -149,6 +149,6 @@ def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotoni
 def fit_temperature(probabilities: FloatArray, right: NDArray[np.bool_]) -> Temperature:
     """Calibration's probability map of a class by the temperature with the highest likelihood.
 
-    See :func:`~sticker_uq.evaluation.metrics.recalibration.temperature`.
+    See :func:`~sticker_uq.evaluation.metrics.probability_quality.temperature`.
     """
     return Temperature(temperature=round(temperature(np.asarray(probabilities, float), right), _DIGITS))

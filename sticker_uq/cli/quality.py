@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``sticker-uq quality``: calibration of the probabilities of detectors, or of any classifier."""
+"""``sticker-uq quality``: calibration of the probabilities of detectors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.cli.terminal import counting, output
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.evaluation.metrics.probability_quality import BINS, CODE, PAPER, Sampling
-from sticker_uq.evaluation.metrics.probability_vectors import Vectors, read_vectors, write_vectors
-from sticker_uq.evaluation.metrics.quality import Quality, QualitySettings, measure_quality
-from sticker_uq.evaluation.metrics.recalibration import Method
+from sticker_uq.evaluation.metrics.probability_quality import BINS, CODE, PAPER, Method, Sampling
+from sticker_uq.evaluation.metrics.quality import (
+    Quality,
+    QualitySettings,
+    Vectors,
+    cluster_vectors,
+    measure_quality,
+    one_pass_vectors,
+    write_vectors,
+)
 from sticker_uq.evaluation.reporting.quality_report import as_markdown, write_quality
 from sticker_uq.io.coco import check_objects, read_coco
 from sticker_uq.scene import InvalidInput
@@ -32,7 +38,7 @@ Seen = Literal["both", "one-pass", "clusters"]
 def command(
     detector_values: dict[str, Any],
     out: Annotated[Path, output_folder("Folder for the results, new or empty.", empty=True)],
-    data: Annotated[Path | None, typer.Option(help="COCO folder of the pictures.")] = None,
+    data: Annotated[Path, typer.Option(help="COCO folder of the pictures.")],
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,10 +48,6 @@ def command(
     weights: Annotated[
         list[str] | None,
         typer.Option(help="Weights file of each --model, in the same order; default: the packaged weights."),
-    ] = None,
-    vectors: Annotated[
-        list[Path] | None,
-        typer.Option(help="File of probability vectors and labels (.csv, .npz) instead of a detector."),
     ] = None,
     seen: Annotated[
         str,
@@ -78,32 +80,22 @@ def command(
 
     --seed is that of masks, subsets, folds and resamples.
 
-    Writes quality.html, quality.csv, quality.md, charts, and the vectors of each detector, which --vectors reads again.
+    Writes quality.html, quality.csv, quality.md, charts, and the probability vectors of each detector.
     """
     seed = checked(DetectorSettings, detector_values).seed
     settings = QualitySettings(_sampling(preset, subsets, ratio), bins, bootstrap, seed)
     methods = _methods(calibration)
     if seen not in ("both", "one-pass", "clusters"):
         raise InvalidInput(f"--of {seen}: expected both, one-pass or clusters")
-    if (data is None) == (not vectors):
-        raise InvalidInput("expected one of --data (labelled pictures) and --vectors (probabilities)")
-    if data is None and (model or weights):
-        raise InvalidInput("--model and --weights need --data: --vectors has the probabilities already")
     notes: list[str] = []
-    if data is None:
-        found = [read_vectors(path) for path in vectors or ()]
-        notes += [f"{one.name}: {len(one.y)} objects" for one in found]
-    else:
-        detectors = _detectors(model or [DetectorSettings().model], weights or [], detector_values)
-        found = _measured(data, detectors, seen, notes)  # type: ignore[arg-type]  # checked above
-    _check_comparable(found)
+    detectors = _detectors(model or [DetectorSettings().model], weights or [], detector_values)
+    found = _measured(data, detectors, seen, notes)  # type: ignore[arg-type]  # checked above
     measured: list[Quality] = []
     for one in found:
         measured += measure_quality(one, settings, methods)
     out.mkdir(parents=True, exist_ok=True)
-    if data is not None:
-        for number, one in enumerate(found, 1):
-            write_vectors(one, out / f"vectors_{number}.csv")
+    for number, one in enumerate(found, 1):
+        write_vectors(one, out / f"vectors_{number}.csv")
     write_quality(measured, settings, notes, out)
     output().print(Markdown(as_markdown(measured, settings, notes)))
     typer.echo(f"report: {out / 'quality.html'}")
@@ -145,7 +137,6 @@ def _measured(
 ) -> list[Vectors]:
     """Probability vectors of every detector: without dropout and of clusters, as ``seen`` selects."""
     from sticker_uq.detection.detector import load_detector  # torch takes seconds to load
-    from sticker_uq.evaluation.metrics.detected_vectors import cluster_vectors, one_pass_vectors
 
     items = read_coco(data)
     check_objects(items, str(data))
@@ -171,10 +162,3 @@ def _measured(
 
 def _advance(bar: Progress, task: object) -> Callable[[], None]:
     return lambda: bar.advance(task)  # type: ignore[arg-type]
-
-
-def _check_comparable(found: Sequence[Vectors]) -> None:
-    classes = {one.classes for one in found}
-    if len(classes) > 1:
-        listed = "; ".join(", ".join(names) for names in sorted(classes))
-        raise InvalidInput(f"the classes differ ({listed}); expected the same of all that are compared")

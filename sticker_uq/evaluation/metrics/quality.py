@@ -1,24 +1,132 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every measure of probability quality of one detector or classifier, with intervals, before and after calibration."""
+"""Every measure of probability quality of one detector on labelled images, with intervals, before and after calibration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics import probability_quality as pq
-from sticker_uq.evaluation.metrics.probability_vectors import Vectors
-from sticker_uq.evaluation.metrics.recalibration import FOLDS, Method, cross_calibrated
-from sticker_uq.evaluation.metrics.reliability import (
-    Bin,
-    localization_aware_calibration_error,
-    reliability,
-)
+from sticker_uq.evaluation.metrics.matching import MatchedDetections, match
 from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
-from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.io.files import atomic_write
+from sticker_uq.scene import Detections, FloatArray, IntArray, InvalidInput, ObjectClass
+from sticker_uq.uncertainty import ClusterSettings, observe
+
+if TYPE_CHECKING:
+    from sticker_uq.detection.detector import StochasticDetector
+
+CLASSES = tuple(c.name.lower() for c in ObjectClass)
+Progress = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class ScoredDetections:
+    """What calibration errors of a detector are computed from, for the same objects as the vectors, (N,) each.
+
+    ``label``: class of the score; ``right`` and ``iou`` as in :class:`MatchedDetections`.
+    """
+
+    label: IntArray
+    right: NDArray[np.bool_]
+    iou: FloatArray
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Classified objects: ``p`` (N, K) probabilities, ``y`` (N,) true classes, ``units`` (N,) numbers of their images.
+
+    ``classes``: K names; ``detections`` where a detector made them.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    p: FloatArray
+    y: IntArray
+    units: IntArray
+    detections: ScoredDetections | None = None
+
+    def __post_init__(self) -> None:
+        pq.check(self.p, self.y)
+        if len(self.classes) != self.p.shape[1] or self.units.shape != self.y.shape:
+            raise InvalidInput(
+                f"{self.name}: {len(self.classes)} class names and {len(self.units)} images for probabilities "
+                f"{self.p.shape}"
+            )
+
+
+def of_detections(name: str, matched: MatchedDetections) -> Vectors:
+    """The probability vectors of a detector: one object per detection, of class background where nothing lies there."""
+    scored = ScoredDetections(matched.labels, matched.right, matched.iou)
+    return Vectors(name, CLASSES, matched.probabilities, matched.truth, matched.image, scored)
+
+
+def write_vectors(vectors: Vectors, path: Path) -> None:
+    """Write ``vectors`` to a CSV file with a column ``p_NAME`` per class, completely or not at all."""
+    names, scored = np.array(vectors.classes), vectors.detections
+    table = pd.DataFrame(vectors.p, columns=[f"p_{name}" for name in names])
+    table.insert(0, "image", vectors.units)
+    table["label"] = names[vectors.y]
+    if scored is not None:
+        table = table.assign(score_label=names[scored.label], right=scored.right.astype(int), iou=scored.iou)
+    with atomic_write(path, "w") as stream:
+        table.to_csv(stream, index=False, lineterminator="\n")
+
+
+def one_pass_vectors(
+    detector: StochasticDetector, items: Sequence[LabelledImage], name: str, progress: Progress = lambda: None
+) -> tuple[Vectors, str]:
+    """Probability vectors, for quality metrics, of the detections without dropout, called ``name``, and a sentence about them.
+
+    ``progress`` is called after every picture. Raises InvalidInput for a picture that cannot be read, and when nothing is
+    detected anywhere.
+    """
+    found = []
+    for item in items:
+        found.append(detector.detect(detector.encode(read_picture(item))))
+        progress()
+    return _vectors(name, found, items)
+
+
+def cluster_vectors(
+    detector: StochasticDetector, items: Sequence[LabelledImage], name: str, progress: Progress = lambda: None
+) -> tuple[Vectors, str]:
+    """Probability vectors, for quality metrics, of the objects that the stochastic passes cluster into, as
+    :func:`one_pass_vectors`.
+
+    Objects seen in too few passes to cluster are left out.
+    """
+    from sticker_uq.evaluation.metrics.accuracy import as_detections  # torch takes seconds to load
+
+    settings = detector.settings
+    found = []
+    for number, item in enumerate(items):
+        samples = detector.sample(
+            detector.encode(read_picture(item)), settings.passes, settings.seed + number
+        )
+        found.append(as_detections(observe(samples, ClusterSettings())[0]))
+        progress()
+    return _vectors(name, found, items)
+
+
+def _vectors(name: str, found: Sequence[Detections], items: Sequence[LabelledImage]) -> tuple[Vectors, str]:
+    matched = match(found, items)
+    if not len(matched.truth):
+        raise InvalidInput(f"{name}: nothing was detected on {len(items)} pictures: nothing to measure")
+    return of_detections(name, matched), _sentence(name, matched)
+
+
+def _sentence(name: str, matched: MatchedDetections) -> str:
+    missed = ", ".join(f"{count} {label.name.lower()}s" for label, count in matched.missed.items())
+    return f"{name}: {len(matched.truth)} detections, {missed} without one, which no probability speaks of"
+
 
 State = Literal["as is", "isotonic", "temperature"]
 AS_IS: State = "as is"
@@ -80,7 +188,7 @@ class Quality:
     state: State
     rows: tuple[Row, ...]
     errors: pq.ClassErrors
-    diagrams: dict[str, tuple[Bin, ...]]
+    diagrams: dict[str, tuple[pq.Bin, ...]]
 
     def value(self, measure: str, subject: str = OVERALL) -> float:
         """One measure of probability quality. Raises KeyError when it was not measured."""
@@ -91,7 +199,7 @@ class Quality:
 
 
 def measure_quality(
-    vectors: Vectors, settings: QualitySettings, methods: Sequence[Method] = ()
+    vectors: Vectors, settings: QualitySettings, methods: Sequence[pq.Method] = ()
 ) -> list[Quality]:
     """The probability quality of ``vectors`` as they are, then as each of ``methods`` would calibrate them (cross-fitted).
 
@@ -101,7 +209,7 @@ def measure_quality(
         raise InvalidInput(f"{vectors.name}: no objects to measure anything on")
     measured = [_measure(vectors, settings, AS_IS)]
     for method in methods:
-        p = cross_calibrated(vectors.p, vectors.y, vectors.units, method, FOLDS, settings.seed)
+        p = pq.cross_calibrated(vectors.p, vectors.y, vectors.units, method, pq.FOLDS, settings.seed)
         measured.append(_measure(replace(vectors, p=p), settings, method))
     return measured
 
@@ -168,7 +276,9 @@ def _values(
         values.append(pq.calibration_error(score, right, bins))
         of_class = [label == c for c in _foreground(vectors)]
         values += [pq.calibration_error(score[own], right[own], bins) for own in of_class]
-        aware = [localization_aware_calibration_error(score[own], right[own], iou[own]) for own in of_class]
+        aware = [
+            pq.localization_aware_calibration_error(score[own], right[own], iou[own]) for own in of_class
+        ]
         known = [value for value in aware if not np.isnan(value)]
         values += [float(np.mean(known)) if known else float("nan"), *aware]
     return np.array(values)
@@ -183,11 +293,11 @@ def _count(vectors: Vectors, measure: str, subject: str) -> int:
     return int((vectors.y == number).sum())
 
 
-def _diagrams(vectors: Vectors, bins: int) -> dict[str, tuple[Bin, ...]]:
+def _diagrams(vectors: Vectors, bins: int) -> dict[str, tuple[pq.Bin, ...]]:
     """Reliability of the predicted class, and of each class against the rest."""
     predicted = vectors.p.argmax(axis=1)
     sure = vectors.p[np.arange(len(predicted)), predicted]
-    diagrams = {OVERALL: reliability(sure, predicted == vectors.y, bins)}
+    diagrams = {OVERALL: pq.reliability(sure, predicted == vectors.y, bins)}
     for number, name in enumerate(vectors.classes):
-        diagrams[name] = reliability(vectors.p[:, number], vectors.y == number, bins)
+        diagrams[name] = pq.reliability(vectors.p[:, number], vectors.y == number, bins)
     return diagrams

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from sticker_uq.evaluation.metrics.reliability import Bin
+from sticker_uq.evaluation.metrics.probability_quality import Bin
 from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, legend_below, svg
 from sticker_uq.evaluation.reporting.report_model import Course
 from sticker_uq.scene import FloatArray

@@ -15,8 +15,8 @@ from sklearn.metrics import log_loss
 from sklearn.neighbors import KNeighborsClassifier
 
 from sticker_uq.evaluation.metrics import probability_quality as pq
-from sticker_uq.evaluation.metrics.recalibration import cross_calibrated
-from sticker_uq.evaluation.metrics.reliability import (
+from sticker_uq.evaluation.metrics.probability_quality import (
+    cross_calibrated,
     localization_aware_calibration_error,
     reliability,
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probability quality of detectors: what their boxes show, files of vectors, the report and the command."""
+"""Probability quality of detectors: what their boxes show, the report and the command."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli import app
 from sticker_uq.evaluation.metrics.matching import match
-from sticker_uq.evaluation.metrics.probability_vectors import (
+from sticker_uq.evaluation.metrics.quality import (
+    AS_IS,
+    CLASSES,
+    QualitySettings,
     Vectors,
+    measure_quality,
     of_detections,
-    read_vectors,
-    write_vectors,
 )
-from sticker_uq.evaluation.metrics.quality import AS_IS, QualitySettings, measure_quality
 from sticker_uq.evaluation.reporting.charts import error_scatter
 from sticker_uq.evaluation.reporting.quality_report import write_quality
 from sticker_uq.io.coco import LabelledImage, write_coco
@@ -80,65 +81,6 @@ def some_vectors(name: str = "a", seed: int = 0, images: int = 12) -> Vectors:
         found.append(detections(rows))
         truths.append(truth(labels))
     return of_detections(name, match(found, truths))
-
-
-def test_a_file_of_vectors_says_what_was_written(tmp_path: Path) -> None:
-    written = some_vectors()
-    write_vectors(written, tmp_path / "a.csv")
-    read = read_vectors(tmp_path / "a.csv")
-    assert (read.name, read.classes) == ("a", ("background", "logo", "sticker"))
-    np.testing.assert_array_equal(read.p, written.p)
-    np.testing.assert_array_equal(read.y, written.y)
-    np.testing.assert_array_equal(read.units, written.units)
-    assert read.detections is not None
-    assert written.detections is not None
-    np.testing.assert_array_equal(read.detections.right, written.detections.right)
-    np.testing.assert_array_equal(read.detections.iou, written.detections.iou)
-
-
-def test_an_npz_of_any_classifier_is_read(tmp_path: Path) -> None:
-    p = np.random.default_rng(0).dirichlet(np.ones(4), 9)
-    np.savez(tmp_path / "net.npz", probabilities=p, labels=np.arange(9) % 4)
-    read = read_vectors(tmp_path / "net.npz")
-    assert read.classes == ("0", "1", "2", "3")
-    assert read.detections is None
-    assert read.units.tolist() == list(range(9))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "expected p_NAME"),
-        ("p_a,p_b\n0.5,0.5\n", "and label"),
-        ("p_a,p_b,label\n", "found none"),
-        ("p_a,p_b,label\n0.5,0.5,c\n", "line 2: label 'c': expected one of a, b"),
-        ("p_a,p_b,label\n0.5,0.4,a\n", "object 0"),
-        ("p_a,p_b,label\nx,0.4,a\n", "could not convert"),
-        ("p_a,p_b,label\n0.5\n", "line 2: expected 3 values"),
-    ],
-)
-def test_broken_files_are_named(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
-    with pytest.raises(InvalidInput, match=rf"bad\.csv: .*{message}"):
-        read_vectors(path)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"labels": np.zeros(2, int)}, "probabilities is missing"),
-        ({"probabilities": np.full((2, 2), 0.5), "labels": np.zeros(2)}, "expected whole numbers"),
-        ({"probabilities": np.full(2, 0.5), "labels": np.zeros(2, int)}, "expected .N, K."),
-    ],
-)
-def test_broken_arrays_are_named(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
-    np.savez(tmp_path / "bad.npz", **arrays)
-    with pytest.raises(InvalidInput, match=message):
-        read_vectors(tmp_path / "bad.npz")
-    (tmp_path / "none.npz").write_text("no archive")
-    with pytest.raises(InvalidInput, match="none"):
-        read_vectors(tmp_path / "none.npz")
 
 
 def test_everything_is_measured_overall_and_by_class_with_intervals() -> None:
@@ -203,36 +145,45 @@ def run(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_the_command_compares_files_of_vectors(tmp_path: Path) -> None:
-    for number in (1, 2):
-        write_vectors(some_vectors(seed=number), tmp_path / f"net{number}.csv")
-    files = [part for n in (1, 2) for part in ("--vectors", tmp_path / f"net{n}.csv")]
-    options = ("--bootstrap", 10, "--calibration", "both", "--preset", "code", "--subsets", 50)
-    status, output = run("--out", tmp_path / "out", *files, *options)
-    assert status == 0, output
-    rows = list(csv.DictReader((tmp_path / "out" / "quality.csv").open()))
-    assert {row["name"] for row in rows} == {"net1", "net2"}
-    assert {row["state"] for row in rows} == {"as is", "isotonic", "temperature"}
-
-
 def test_the_command_looks_at_pictures_with_a_detector(tmp_path: Path) -> None:
     scenes = [encode_scene(seed, render(sample_scene(seed, stickers=4), (480, 360))) for seed in (11, 12)]
     write_coco(tmp_path / "data", scenes)
-    options = ("--passes", 3, "--bootstrap", 5, "--calibration", "none", "--subsets", 20, "--device", "cpu")
+    options = (
+        "--passes",
+        3,
+        "--bootstrap",
+        5,
+        "--calibration",
+        "none",
+        "--preset",
+        "code",
+        "--subsets",
+        20,
+        "--device",
+        "cpu",
+    )
     status, output = run("--data", tmp_path / "data", "--out", tmp_path / "out", *options)
     assert status == 0, output
-    one_pass, clusters = (read_vectors(tmp_path / "out" / f"vectors_{n}.csv") for n in (1, 2))
-    assert len(one_pass.y) >= 2
-    assert len(clusters.y) >= 2
+    for number in (1, 2):
+        rows = list(csv.DictReader((tmp_path / "out" / f"vectors_{number}.csv").open()))
+        assert len(rows) >= 2
+        assert rows[0].keys() == {
+            "image",
+            "p_background",
+            "p_logo",
+            "p_sticker",
+            "label",
+            "score_label",
+            "right",
+            "iou",
+        }
+        assert sum(float(rows[0][f"p_{name}"]) for name in CLASSES) == pytest.approx(1, abs=1e-5)
     assert "3 passes" in (tmp_path / "out" / "quality.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "expected one of --data"),
-        (("--vectors", "none.csv"), "none.csv: no such file"),
-        (("--vectors", "x.csv", "--model", "ssd300_vgg16"), "--model and --weights need --data"),
         (("--data", "none"), "no such file"),
         (("--data", "none", "--model", "yolo"), "--model 'yolo'"),
         (("--data", "none", "--weights", "a", "--weights", "b"), "2 --weights for 1 --model"),
@@ -253,12 +204,7 @@ def test_the_command_refuses_what_it_cannot_use_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_with_files_and_classifiers_with_other_classes_are_refused(tmp_path: Path) -> None:
-    write_vectors(some_vectors(), tmp_path / "a.csv")
-    status, output = run("--out", tmp_path, "--vectors", tmp_path / "a.csv")
+def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").touch()
+    status, output = run("--out", tmp_path, "--data", tmp_path)
     assert (status, "not an empty folder" in output) == (2, True)
-    (tmp_path / "b.csv").write_text("p_x,p_y,label\n0.5,0.5,x\n")
-    status, output = run(
-        "--out", tmp_path / "out", "--vectors", tmp_path / "a.csv", "--vectors", tmp_path / "b.csv"
-    )
-    assert (status, "the classes differ" in output) == (2, True)
