@@ -126,7 +126,7 @@ class Steps:
         given = json.loads(json.dumps({**inputs, "version": metadata.version("sticker_uq")}, default=str))
         known = read_json(marker) if marker.exists() else {}
         try:
-            before = known.get("given")
+            before = known.get("given", {})
             if before == given and "result" in known and all((folder / f).is_file() for f in outputs):
                 result = kind.model_validate(known["result"])
                 self._say(name, str(result), 0.0, True)
