@@ -24,12 +24,10 @@ from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transfo
 from sticker_uq.lab.datasets.abnormal import AbnormalScene, add_foreign_objects, patched
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.rendering.render import RenderedScene
-from sticker_uq.lab.rendering.scene_sampling import Profile
+from sticker_uq.lab.rendering.scene_sampling import Profile, sticker_on_logo, torn, with_prints
 from sticker_uq.lab.rendering.scene_spec import SceneSpec
-from sticker_uq.lab.rendering.scene_variants import sticker_on_logo, torn, with_prints
 from sticker_uq.lab.studies.ambiguity.pasting import paste
-from sticker_uq.lab.studies.ambiguity.raae import train_raaes
-from sticker_uq.lab.studies.ambiguity.sampling import generate
+from sticker_uq.lab.studies.ambiguity.raae import generate, train_raaes
 from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
 from sticker_uq.scene import FloatArray
 

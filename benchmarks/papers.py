@@ -22,10 +22,9 @@ from typing import Any
 import pandas as pd
 
 from sticker_uq.lab.robustness.frequencies import CoverageRow, coverage
-from sticker_uq.lab.robustness.preset import preset
+from sticker_uq.lab.robustness.spec import preset
 from sticker_uq.lab.studies.detectors.analysis import Analysis, analyse, best_models
-from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, MODEL_NAMES, UNCERTAINTY
-from sticker_uq.lab.studies.detectors.results import read_results
+from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, MODEL_NAMES, UNCERTAINTY, read_results
 
 ROOT = Path(__file__).parents[1]
 PER_IMAGE = ROOT / "test/lab/studies/detectors/published"

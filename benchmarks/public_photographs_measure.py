@@ -36,7 +36,7 @@ from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.matching import MATCH_IOU as SAME_IOU
 from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, cluster_bootstrap
-from sticker_uq.evaluation.replay.blocked import BlockedBy
+from sticker_uq.evaluation.replay.findings import BlockedBy
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.json_store import JsonStore

@@ -15,7 +15,7 @@ from sticker_uq.calibration.measuring import PLAIN, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import Count
-from sticker_uq.evaluation.reporting.chart_style import COLOURS, svg
+from sticker_uq.evaluation.reporting.charts import COLOURS, svg
 from sticker_uq.evaluation.reporting.document import Table
 from sticker_uq.gate import Policy, judge
 from sticker_uq.lab.corruptions import TRANSFORMATIONS

@@ -37,8 +37,7 @@ from sticker_uq.io.coco import (
 )
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import read_image_file
-from sticker_uq.lab.datasets.abnormal import CASES, EXPOSURE
-from sticker_uq.lab.datasets.abnormal_coco import CLEAN, abnormal_scenes
+from sticker_uq.lab.datasets.abnormal import CASES, CLEAN, EXPOSURE, abnormal_scenes
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.painting import Image
 from sticker_uq.lab.rendering.render import render as render_scene

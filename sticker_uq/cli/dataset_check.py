@@ -21,15 +21,16 @@ from sticker_uq.lab.datasets.checking import (
     Drift,
     Finding,
     PictureStatistics,
+    check_not_source,
     class_balance,
     drift,
     duplicates,
     label_findings,
     picture_statistics,
     properties,
+    repaired_annotations,
 )
 from sticker_uq.lab.datasets.consecutive import CLOSE, close_frames, close_frames_text, video_name
-from sticker_uq.lab.datasets.repairing import check_not_source, repaired_annotations
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 

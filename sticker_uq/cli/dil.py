@@ -18,19 +18,21 @@ from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings
 from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import check_objects, read_coco
-from sticker_uq.lab.datasets.abnormal_coco import CLEAN, AbnormalImage, read_abnormal
-from sticker_uq.lab.studies.dil.dil_report import Tables, blocks, write_study
-from sticker_uq.lab.studies.dil.dil_tables import (
+from sticker_uq.lab.datasets.abnormal import CLEAN, AbnormalImage, read_abnormal
+from sticker_uq.lab.studies.dil.dil_report import (
     PAPER_DIL,
     SCORE,
+    Tables,
+    blocks,
     case_effects,
     case_separation,
     detection_rates,
     missed_sticker_separation,
     threshold_table,
+    write_study,
 )
 from sticker_uq.lab.studies.dil.scene_records import ANOMALY_SCORE, DETERMINISTIC_UNCERTAINTY, record_case
-from sticker_uq.lab.training.novelty_learning import learn_novelty_network
+from sticker_uq.lab.training.novelty_training import learn_novelty_network
 from sticker_uq.novelty.network import (
     load_network,
     packaged_file,

@@ -19,23 +19,23 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import check_new_dataset, check_objects, read_coco, write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
-from sticker_uq.lab.studies.ambiguity.raae import train_raaes
-from sticker_uq.lab.studies.ambiguity.sampling import TEST_DELTA, diversity, generate
+from sticker_uq.lab.studies.ambiguity.raae import TEST_DELTA, diversity, generate, train_raaes
 from sticker_uq.lab.studies.monitors.cell_crops import cell_material, coco_material, study_material
-from sticker_uq.lab.studies.monitors.classifier_report import classifier_report
-from sticker_uq.lab.studies.monitors.classifier_study import StudySettings, run_study
+from sticker_uq.lab.studies.monitors.classifier_study import StudySettings, classifier_report, run_study
 from sticker_uq.lab.studies.monitors.detection_study import (
     DetectionSettings,
     detection_report,
     run_detections,
 )
-from sticker_uq.lab.studies.monitors.digits import digits
-from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.mnist import mnist
+from sticker_uq.lab.studies.monitors.material import Material, digits, mnist
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL
-from sticker_uq.lab.studies.monitors.task_labels import sticker_class
-from sticker_uq.lab.studies.monitors.task_networks import TaskSettings, run_tasks
-from sticker_uq.lab.studies.monitors.task_report import as_csv, task_report
+from sticker_uq.lab.studies.monitors.task_networks import (
+    TaskSettings,
+    as_csv,
+    run_tasks,
+    sticker_class,
+    task_report,
+)
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

@@ -3,10 +3,280 @@
 
 from __future__ import annotations
 
-import typer
+import platform
+from collections.abc import Callable
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
 
-from sticker_uq.cli.robustness_init import init
-from sticker_uq.cli.robustness_run import report, run
+import typer
+from rich.table import Table
+
+from sticker_uq.cell.bundle import Bundle
+from sticker_uq.cell.detector_settings import NODE_ONLY
+from sticker_uq.cli.options import check_file, check_folder, output_folder, settings_options
+from sticker_uq.cli.terminal import output, stage_bars
+from sticker_uq.gate import Policy
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.robustness.assessment_run import CASES, Plan, Prepared, assess, prepare
+from sticker_uq.lab.robustness.followups import sweep_strengths
+from sticker_uq.lab.robustness.frequencies import describe_source
+from sticker_uq.lab.robustness.result import RESULT, Assessment
+from sticker_uq.lab.robustness.robustness_report import (
+    REPORT,
+    SUMMARY,
+    assessment_findings,
+    breaks_words,
+    write_report,
+)
+from sticker_uq.lab.robustness.source_set import SourceSet
+from sticker_uq.lab.robustness.spec import PRESETS, Specification, preset
+from sticker_uq.lab.robustness.systems_interface import System
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.scene import InvalidInput
+
+SCALES = {
+    "exposure": (
+        "How often is the cell in a situation in which this can happen at all?",
+        (
+            "Rare: once a year or less: at a rebuild",
+            "Unusual: a few times a year: at maintenance",
+            "Occasional: every few weeks: in some weather, with some deliveries",
+            "Frequent: every day, at some hours or on some laptops",
+            "Continuous: with every laptop",
+        ),
+    ),
+    "likelihood": (
+        "When the cell is in that situation, how likely is it that an image is affected?",
+        (
+            "Rare: fewer than 1 image in 1000",
+            "Unlikely: 1 in 1000 to 1 in 100",
+            "Possible: 1 in 100 to 1 in 10",
+            "Likely: 1 in 10 to 1 in 2",
+            "Certain: more than every second image",
+        ),
+    ),
+    "severity": (
+        "If detection fails on such an image, what is the worst that is likely to follow?",
+        (
+            "Insignificant: a person is asked once more than needed",
+            "Minor: a sticker stays on, and inspection finds it",
+            "Marginal: a laptop is shipped with a sticker, or a lid is scratched",
+            "Critical: a brand logo or a lid is ruined",
+            "Catastrophic: many laptops are ruined before anybody notices",
+        ),
+    ),
+}
+"""What 1 to 5 stand for in a cell, by factor of the significance; the names are those of Wozniak et al., table 5."""
+
+
+def init(
+    out: Annotated[Path, typer.Argument(help="YAML file to write.", callback=check_file)] = Path(
+        "robustness.yaml"
+    ),
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help=f"Specification to start from: one of the package ({', '.join(PRESETS)}) or a file.",
+        ),
+    ] = PRESETS[0],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Write the specification of a cell.
+
+    The comments in the file explain every value; edit it to fit the cell. An existing file is replaced only with --force.
+    """
+    if out.exists() and not force:
+        raise InvalidInput(f"{out} exists already; --force replaces it")
+    spec = preset(start) if start in PRESETS else Specification.load(start)
+    spec.save(out, _comments(spec))
+    typer.echo(f"{len(spec.circumstances)} circumstances in {out}")
+
+
+def _comments(spec: Specification) -> dict[str, str]:
+    """Comments for the specification file, by the name of the circumstance; "" is the header."""
+    from sticker_uq.lab.corruptions import TRANSFORMATIONS
+
+    scales = "\n".join(
+        f"{factor}: {question}\n" + "\n".join(f"  {n} {value}" for n, value in enumerate(values, 1))
+        for factor, (question, values) in SCALES.items()
+    )
+    comments = {
+        "": "Robustness specification (Wozniak et al. 2024, tasks 1 and 2).\n\n"
+        "significance = exposure * likelihood * severity, each 1 to 5:\n"
+        f"{scales}\n\n"
+        "strength: range from mild to severe from which follow-up images are sampled.\n"
+        "probability: how likely an image is in the circumstance (relative_frequency: how often it was observed).\n"
+        "exclusive_group: circumstances of one group never occur in the same image.\n"
+        "measured: how the circumstance is recognised in untagged source images.\n"
+        "relations: points (d, epsilon): permitted change epsilon of a metric at distance d from the source."
+    }
+    for circumstance in spec.circumstances:
+        known = TRANSFORMATIONS.get(str(circumstance.transformation))
+        if known is not None:
+            sweep = ", ".join(f"{s:g}" for s in sweep_strengths(circumstance))
+            comments[circumstance.name] = (
+                f"strength in {known.unit}: {known.strength}; {known.limits[0]:g} to {known.limits[1]:g}; swept: {sweep}"
+            )
+    return comments
+
+
+SPECIFICATION = "specification.yaml"
+_SYSTEMS = ("cell", "detector", "results")
+
+
+@settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
+def run(
+    specification: Annotated[Path, typer.Argument(help="YAML file, as `robustness init` writes it.")],
+    settings: PerceptionSettings,
+    bundle: Bundle | None,
+    data: Annotated[Path, typer.Option(help="Source images: COCO folder.")],
+    out: Annotated[Path, output_folder("Folder of the assessment; an interrupted run resumes in it.")] = Path(
+        "out/robustness"
+    ),
+    system: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(_SYSTEMS),
+            help="System under assessment: detector with gate, detector alone, or detections in a file.",
+        ),
+    ] = "cell",
+    images: Annotated[
+        int, typer.Option(help="Number of source images, each transformed into every circumstance.")
+    ] = 100,
+    target: Annotated[
+        int, typer.Option(help="Number of images with circumstances at their expected frequencies.")
+    ] = 200,
+    sweep: Annotated[
+        int, typer.Option(help="Number of images at each strength of the severity sweeps; 0: none.")
+    ] = 20,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    tags: Annotated[
+        Path | None, typer.Option(help="CSV file (image, tags): circumstances of source images.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="Policy of the gate; default: the packaged one.")
+    ] = None,
+    source_results: Annotated[
+        Path | None, typer.Option(help="results: COCO results JSON on the source images.")
+    ] = None,
+    case_results: Annotated[
+        Path | None, typer.Option(help=f"results: COCO results JSON on OUT/{CASES}.")
+    ] = None,
+    cases_only: Annotated[
+        bool, typer.Option("--cases-only", help=f"Only make the follow-up images in OUT/{CASES}.")
+    ] = False,
+) -> None:
+    """Assess how robust a system is: follow-up images, performance, distances, verdicts, sweeps, report.
+
+    Writes OUT/report.html, summary.md, tables/ and assessment.json. Exit status 0 whatever the verdict is.
+    """
+    if system not in _SYSTEMS:
+        raise InvalidInput(f"--system {system}: expected one of {', '.join(_SYSTEMS)}")
+    for option, value, least in (
+        ("images", images, 1),
+        ("target", target, 1),
+        ("sweep", sweep, 0),
+        ("jobs", jobs, 1),
+    ):
+        if value < least:
+            raise InvalidInput(f"--{option} {value}: expected {least} or more")
+    if system == "results" and not cases_only and (source_results is None or case_results is None):
+        raise InvalidInput(
+            f"--system results needs --source-results and --case-results; make the images with --cases-only, run the "
+            f"detector on {data} and {out / CASES}, then call again"
+        )
+    spec = Specification.load(specification)
+    source = SourceSet.load(data, tags)
+    default = bundle.policy if bundle is not None else share_folder() / "config" / "policy.yaml"
+    limits = Policy.load(policy or default)
+    with stage_bars() as advance:
+        prepared = prepare(spec, source, out, Plan(images, target, sweep), jobs, advance)
+        if not (out / SPECIFICATION).exists() or not specification.samefile(out / SPECIFICATION):
+            spec.save(out / SPECIFICATION)  # without the comments of the user's file
+        if cases_only:
+            return
+        load: Callable[[], System]
+        if system == "results":
+            assert source_results is not None
+            assert case_results is not None
+            load = partial(_results, prepared, source_results, case_results)
+        else:
+            load = partial(_ours, system, settings, limits)
+        assessment = assess(
+            spec,
+            prepared,
+            out,
+            load(),
+            load,
+            jobs=jobs,
+            coverage=describe_source(
+                spec, prepared.chosen, lambda done, total: advance("source", done, total)
+            ),
+            environment=_environment(settings if system in ("cell", "detector") else None),
+            progress=advance,
+        )
+    write_report(assessment, out)
+    _print(assessment, out)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of an assessment.", callback=check_folder)],
+) -> None:
+    """Rewrite report.html, summary.md and tables/ of an assessment."""
+    write_report(Assessment.load(folder), folder)
+    typer.echo(f"report: {folder / REPORT}")
+
+
+def _ours(kind: str, settings: PerceptionSettings, policy: Policy) -> System:
+    from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem  # torch takes seconds to load
+
+    return CellSystem(settings, policy) if kind == "cell" else DetectorSystem(settings)
+
+
+def _results(prepared: Prepared, source_results: Path, case_results: Path) -> System:
+    from sticker_uq.lab.robustness.answering import case_question, source_question
+    from sticker_uq.lab.robustness.systems import ResultsSystem
+
+    items = [prepared.source.images[n].item for n in prepared.numbers]
+    everywhere = {source_question(item).key: item.image_id for item in items}
+    cases = {case_question(c).key: c.image_id for one in prepared.sets for c in one.cases}
+    others = {i.item.image_id for i in prepared.source.images}
+    return ResultsSystem([(source_results, everywhere, others), (case_results, cases, set(cases.values()))])
+
+
+def _environment(settings: PerceptionSettings | None) -> dict[str, str]:
+    found = {"Python": platform.python_version(), "machine": platform.platform()}
+    for name in ("sticker_uq", "torch", "torchvision", "numpy", "scikit-image", "scipy"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    if settings is not None:
+        found |= {f"setting {name}": str(value) for name, value in settings.model_dump().items()}
+    return found
+
+
+def _print(assessment: Assessment, out: Path) -> None:
+    table = Table(title=f"{assessment.system}: {assessment.finding}")
+    table.add_column("circumstance")
+    table.add_column("finding")
+    metrics = list(assessment.specification.relations)
+    for metric in metrics:
+        table.add_column(metric, justify="right")
+    for name, finding in assessment.by_circumstance.items():
+        checks = {c.metric: c for c in assessment.checks if c.circumstance == name}
+        table.add_row(name, finding, *(f"{checks[m].change:+.3f}" for m in metrics))
+    console = output()
+    console.print(table)
+    for sweep in assessment.sweeps:
+        if sweep.metric == metrics[-1]:
+            console.print(f"{sweep.circumstance}: {sweep.metric} breaks {breaks_words(sweep)}")
+    typer.echo(assessment_findings(assessment))
+    typer.echo(f"report: {out / REPORT}, summary: {out / SUMMARY}, figures: {out / RESULT}")
+
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import pandas as pd
 import typer
 from pydantic import ValidationError
 from rich.console import Console
@@ -19,15 +23,179 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
+from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
 from sticker_uq.cli.options import RayAddress, check_folder, field_options, output_folder
-from sticker_uq.cli.study_bundles import bundled
-from sticker_uq.cli.study_statistics import statistics
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.setting_fields import words
+from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
+from sticker_uq.lab.studies.detectors.measures import BY_NAME, check_profile, label, read_results
+from sticker_uq.lab.table_files import write_tables
+from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
+
+if TYPE_CHECKING:
+    from sticker_uq.lab.studies.detectors.study_plan import ModelChoice
+
+_OF_ALL_MODELS = ("passes", "score_floor", "precision", "seed")
+"""Parameters of a detector that all models of a study share."""
+_PRECISIONS = ("float32", "bfloat16")
+_FIXED = (
+    "nms_threshold",
+    "max_detections",
+    "min_cluster_size",
+    "min_samples",
+    "cluster_epsilon",
+    "decision_threshold",
+    "dil_technique",
+    "dil_alpha",
+    "region_objectness",
+)
+"""Parameters that change what a study measures, and that have their defaults in every study."""
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """What bundles bring into a study: their ``models``, their dropout ``rates``, and the ``values`` that all models share."""
+
+    models: tuple[ModelChoice, ...] = ()
+    rates: tuple[float, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def bundled(texts: Iterable[str], given: Mapping[str, Any]) -> Bundled:
+    """The bundles of ``texts``, each [LABEL=]FOLDER, as models of a study; ``given``: the values of options.
+
+    Raises InvalidInput for a bundle that cannot be read, that has other parameters than the study can measure with, or than
+    another bundle, and for an option that gives what the bundles have themselves.
+    """
+    found = Bundled()
+    for text in texts:
+        if beside := [name for name in _OF_ALL_MODELS if name in given]:
+            raise InvalidInput(
+                f"--bundle and --{beside[0].replace('_', '-')}: expected one of them, a bundle has its own"
+            )
+        found = _with(found, text)
+    return found
+
+
+def _with(before: Bundled, text: str) -> Bundled:
+    from sticker_uq.lab.studies.detectors.study_plan import ModelChoice
+
+    name, equals, folder = text.partition("=")
+    label = name if equals else Path(text).absolute().name
+    if not re.fullmatch(r"[\w.-]+", label):
+        raise InvalidInput(
+            f"--bundle {text!r}: expected [LABEL=]FOLDER, LABEL of letters, digits, dots, - and _"
+        )
+    bundle = Bundle.load(folder if equals else text)
+    settings = bundle.settings()
+    _check(bundle.folder, settings)
+    values = {name: getattr(settings, name) for name in _OF_ALL_MODELS}
+    for name, value in values.items():
+        if (expected := before.values.get(name, value)) != value:
+            raise InvalidInput(
+                f"bundle {bundle.folder}: {name} = {value!r}: expected {expected!r} as in the bundle before it, all models of a "
+                "study are measured alike; study them one after the other"
+            )
+    model = ModelChoice(
+        label=label,
+        name=settings.model,
+        weights=settings.weights,
+        dropout_site=settings.dropout_site,
+        min_size=settings.min_size,
+    )
+    rates = dict.fromkeys((*before.rates, settings.dropout_rate))
+    return Bundled((*before.models, model), tuple(rates), values)
+
+
+def _check(folder: Path, settings: PerceptionSettings) -> None:
+    plain = PerceptionSettings()
+    for name in _FIXED:
+        if (value := getattr(settings, name)) != (expected := getattr(plain, name)):
+            raise InvalidInput(
+                f"bundle {folder}: {name} = {value!r}: expected {expected!r}, with which every study measures; "
+                "`sticker-uq replay --bundle` assesses labelled images with it"
+            )
+    if settings.precision not in _PRECISIONS:
+        raise InvalidInput(
+            f"bundle {folder}: precision = {settings.precision!r}: expected {' or '.join(_PRECISIONS)} for a study"
+        )
+
+
+def statistics(
+    results: Annotated[
+        Path, typer.Option(help="Per-image results, .csv or .parquet: image, model, measures.")
+    ],
+    profile: Annotated[
+        str,
+        typer.Option(
+            metavar="paper|simula_rp",
+            help="Definitions of the measures: correct, or those of the published code.",
+        ),
+    ] = "paper",
+    out: Annotated[Path | None, output_folder("Folder to write every table to as CSV.")] = None,
+    resamples: Annotated[
+        int, typer.Option(help="Resamples of the bootstrap intervals; 0: no intervals.")
+    ] = RESAMPLES,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+) -> None:
+    """Friedman and Wilcoxon tests, effect sizes, tiers, best models and correlations of per-image results."""
+    if resamples < 0:
+        raise InvalidInput(f"--resamples {resamples}: expected 0 or more")
+    if seed < 0:
+        raise InvalidInput(f"--seed {seed}: expected 0 or more")
+    chosen = check_profile(profile)
+    analysis = analyse(read_results(results), chosen, resamples, seed)
+    console = output()
+    for title, table in _shown(analysis).items():
+        if not table.empty:
+            console.print(_table(title, table))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_tables(analysis.tables(), out)
+        typer.echo(f"tables in {out}")
+
+
+def _shown(analysis: Analysis) -> dict[str, pd.DataFrame]:
+    """Summary for a terminal: Friedman tests, the pairs that differ, Table 3, Table 4."""
+    friedman, pairs, pooled = analysis.friedman, analysis.pairs, analysis.pooled
+    if not pairs.empty:
+        pairs = pairs.loc[pairs["opened"] & (pairs["better"] != "")]
+        pairs = pairs[
+            ["dataset", "dropout_rate", "measure", "first", "second", "p_holm", "rbc", "band", "better"]
+        ]
+        pairs = pairs.assign(**{name: pairs[name].map(label) for name in ("first", "second", "better")})
+    if not pooled.empty:
+        pooled = pooled.assign(model=pooled["model"].map(label))
+    return {
+        "Friedman's test": friedman,
+        "Pairs that differ significantly and relevantly": pairs,
+        "Best models at every dropout rate": analysis.best,
+        "Spearman correlation with mAP over all rates and data sets": pooled,
+    }
+
+
+def _table(title: str, content: pd.DataFrame) -> Table:
+    table = Table(title=title)
+    for name in content.columns:
+        numbers = pd.api.types.is_numeric_dtype(content[name])
+        table.add_column(
+            BY_NAME[name].short if name in BY_NAME else name, justify="right" if numbers else "left"
+        )
+    for row in content.itertuples(index=False):
+        table.add_row(*map(_cell, row))
+    return table
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:.4g}"
+    return BY_NAME[value].short if isinstance(value, str) and value in BY_NAME else str(value)
+
 
 app = typer.Typer(add_completion=False)
 _MODELS = "[LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE]"
@@ -130,10 +298,9 @@ def run(
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
     brought = bundled(bundle or (), detector_values)
     from sticker_uq.evaluation.executors import executor
-    from sticker_uq.lab.studies.detectors.labelled import with_topics
     from sticker_uq.lab.studies.detectors.study_plan import RATES, Circumstance, DataSet, ModelChoice
     from sticker_uq.lab.studies.detectors.study_report import write_report
-    from sticker_uq.lab.studies.detectors.study_run import run_study
+    from sticker_uq.lab.studies.detectors.study_run import run_study, with_topics
 
     values: dict[str, Any] = {
         "rates": _rates(rates) or RATES,

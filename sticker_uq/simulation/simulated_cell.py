@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering import RenderedScene, SceneSpec, render, sample_scene
-from sticker_uq.lab.rendering.scene_variants import sticker_on_logo
+from sticker_uq.lab.rendering.scene_sampling import sticker_on_logo
 from sticker_uq.scene import FloatArray, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
 

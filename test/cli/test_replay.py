@@ -25,7 +25,7 @@ from sticker_uq.cell.bundle import create_bundle
 from sticker_uq.cell.detector_settings import DetectorNodeSettings
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
-from sticker_uq.evaluation.replay.candidate import Candidate, Differences, JudgedObject, Judgement
+from sticker_uq.evaluation.replay.comparison import Candidate, Differences, JudgedObject, Judgement
 from sticker_uq.gate import Policy
 from sticker_uq.io import files
 from sticker_uq.io.bag_writer import BagWriter

@@ -12,12 +12,16 @@ from time import perf_counter
 from sticker_uq.evaluation.metrics.decisions import DecisionCounts, Measured
 from sticker_uq.evaluation.replay import tables
 from sticker_uq.evaluation.replay.assessing import Assessed
-from sticker_uq.evaluation.replay.blocked import LIMIT_SCHEMA, BlockedBy
-from sticker_uq.evaluation.replay.candidate import CANDIDATE_SCHEMA, Differences
-from sticker_uq.evaluation.replay.gallery import Gallery
-from sticker_uq.evaluation.replay.label_errors import LABEL_SCHEMA, LabelErrors
+from sticker_uq.evaluation.replay.comparison import CANDIDATE_SCHEMA, Differences
+from sticker_uq.evaluation.replay.findings import (
+    LABEL_SCHEMA,
+    LIMIT_SCHEMA,
+    BlockedBy,
+    Gallery,
+    LabelErrors,
+    Tally,
+)
 from sticker_uq.evaluation.replay.tables import Row
-from sticker_uq.evaluation.replay.tally import Tally
 from sticker_uq.evaluation.reporting.report_model import ReportEntry
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage

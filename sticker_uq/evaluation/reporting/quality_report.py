@@ -12,8 +12,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from sticker_uq.evaluation.metrics.quality import AS_IS, MEASURES, OVERALL, Quality, QualitySettings, Row
-from sticker_uq.evaluation.reporting.chart_style import COLOURS
-from sticker_uq.evaluation.reporting.charts import error_scatter, reliability_diagram, variance_bars
+from sticker_uq.evaluation.reporting.charts import COLOURS, error_scatter, reliability_diagram, variance_bars
 from sticker_uq.evaluation.reporting.document import Table, as_html
 from sticker_uq.evaluation.reporting.document import as_markdown as markdown_of
 from sticker_uq.io.files import atomic_write

@@ -10,12 +10,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from sticker_uq.evaluation.metrics.decisions import Measured
-from sticker_uq.evaluation.replay.blocked import remedy
-from sticker_uq.evaluation.replay.candidate import KINDS, SIDES, Differences
-from sticker_uq.evaluation.replay.label_errors import LOOSE, LabelErrors, contradiction_text
+from sticker_uq.evaluation.replay.comparison import KINDS, SIDES, Differences
+from sticker_uq.evaluation.replay.findings import LOOSE, LabelErrors, Tally, contradiction_text, remedy
 from sticker_uq.evaluation.replay.replay import ReplayResult, ReplaySummary
 from sticker_uq.evaluation.replay.tables import Row
-from sticker_uq.evaluation.replay.tally import Tally
 from sticker_uq.evaluation.reporting.cell_report import policy_limits
 from sticker_uq.evaluation.reporting.charts import blocked_bars
 from sticker_uq.evaluation.reporting.report import write_report

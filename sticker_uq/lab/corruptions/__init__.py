@@ -13,7 +13,7 @@ arguments give the same bytes: every call has its own generator. Boxes follow th
 occlusion shrinks or hides them, the other transformations leave them unchanged.
 """
 
-from sticker_uq.lab.corruptions import lens, light, occlusion, pose, sensor, workpiece  # noqa: F401
+from sticker_uq.lab.corruptions import camera, workpiece  # noqa: F401
 from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture
 from sticker_uq.lab.corruptions.registry import TRANSFORMATIONS, Parameter, Transformation
 from sticker_uq.scene import InvalidInput

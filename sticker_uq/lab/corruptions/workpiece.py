@@ -1,28 +1,180 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corruptions by the workpiece: an unknown make, and sticker residue.
-
-A picture whose scene is known is rendered again with the same light, pose and camera; other pictures are painted over.
-"""
+"""Another pose of the laptop, what lies before it, and another state of it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import cv2
 import numpy as np
 
-from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture
-from sticker_uq.lab.corruptions.registry import CONTENT, transformation
-from sticker_uq.lab.rendering.brands import BRANDS
+from sticker_uq.lab.corruptions.camera import interior
+from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture, warp_image
+from sticker_uq.lab.corruptions.registry import CONTENT, COVER, POSE, chosen, transformation
 from sticker_uq.lab.rendering.emblems import logo_mask
-from sticker_uq.lab.rendering.layout import Rect
-from sticker_uq.lab.rendering.painting import Floats, Image, luminance, stamp
+from sticker_uq.lab.rendering.laptops import BRANDS, Rect
+from sticker_uq.lab.rendering.painting import Floats, Image, Pen, grain, luminance, stamp
 from sticker_uq.lab.rendering.render import laptop_to_picture, render
-from sticker_uq.lab.rendering.residue import COVERED, paint_residue
 from sticker_uq.lab.rendering.scene_spec import FRAME_HEIGHT, Colour, ResidueSpec, SceneSpec
+from sticker_uq.lab.rendering.stickers import COVERED, paint_residue
+from sticker_uq.lab.rendering.things import CABLES, GLOVES, METALS, draw_cables, draw_gripper, draw_hand
 from sticker_uq.scene import ObjectClass
+
+
+def rotation_matrix(angle: float, size: tuple[int, int]) -> Any:
+    """Map (3, 3) that turns a picture of `size` (width, height) by `angle` degrees clockwise.
+
+    It turns about the picture's middle.
+    """
+    c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    x, y = size[0] / 2, size[1] / 2
+    return np.array([[c, -s, x - c * x + s * y], [s, c, y - s * x - c * y], [0, 0, 1]])
+
+
+def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int, int]) -> Any:
+    """Map (3, 3) of the laptop's plane for a camera tilted by `angle` degrees around the plane's centre.
+
+    The camera keeps pointing at the centre from the same distance. `axis`: direction in the picture, degrees, of the line about
+    which it turns; `field_of_view`: across the width of the picture, degrees.
+    """
+    width, height = size
+    focal = width / 2 / math.tan(math.radians(field_of_view) / 2)
+    turn, lean = math.radians(axis), math.radians(angle)
+    ux, uy = math.cos(turn), math.sin(turn)
+    c, s = math.cos(lean), math.sin(lean)
+    # Rodrigues' formula for the axis (ux, uy, 0); the plane is z = 0, so only the first two columns count.
+    rotation = np.array(
+        [
+            [c + ux * ux * (1 - c), ux * uy * (1 - c)],
+            [ux * uy * (1 - c), c + uy * uy * (1 - c)],
+            [-uy * s, ux * s],
+        ]
+    )
+    to_plane = np.array([[1, 0, -width / 2], [0, 1, -height / 2], [0, 0, 1]])
+    # A plane of one px per unit at distance `focal` is unchanged without tilt.
+    project = np.column_stack([rotation, [0, 0, focal]])
+    to_picture = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]])
+    return to_picture @ project @ to_plane / focal
+
+
+@transformation(
+    unit="degrees",
+    strength="angle in the picture, to either side",
+    stage=POSE,
+    ladder=(2, 5, 10, 15, 25, 45),
+    limits=(0, 180),
+)
+def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+    """Rotate the laptop under the camera."""
+    matrix = rotation_matrix(strength if rng.random() < 0.5 else -strength, picture.size)
+    return picture.warped(matrix, warp_image(picture.image, matrix))
+
+
+@transformation(
+    unit="degrees",
+    strength="angle between the camera's axis and the vertical",
+    stage=POSE,
+    ladder=(3, 6, 10, 15, 22, 30),
+    limits=(0, 50),
+    field_of_view=55.0,
+)
+def tilt(
+    picture: LabelledPicture, strength: float, rng: np.random.Generator, field_of_view: float = 55.0
+) -> LabelledPicture:
+    """Tilt the camera or the laptop to any side; ``field_of_view`` of the camera across the picture, degrees."""
+    matrix = tilt_matrix(strength, float(rng.uniform(0, 360)), field_of_view, picture.size)
+    return picture.warped(matrix, warp_image(picture.image, matrix))
+
+
+_LARGEST = 0.4
+"""Highest length of a finger, in widths of the picture."""
+
+_TOOLS: dict[str, tuple[Callable[[Pen, Colour], None], tuple[Colour, ...]]] = {
+    "gripper": (draw_gripper, METALS),
+    "hand": (draw_hand, GLOVES),
+    "cables": (draw_cables, CABLES),
+}
+_ANY = ("gripper", "hand")
+"""What the arm and the operator move over the laptop; cables are asked for by name."""
+
+
+def _painted(
+    tool: str, colour: Colour, size: tuple[int, int], tip: tuple[float, float], unit: float, turn: float
+) -> tuple[Image, Image]:
+    """The tool (H, W, 3) and its coverage (H, W), its tip at `tip`, its arm leaving in direction `turn` (radians)."""
+    width, height = size
+    side = 2 * math.ceil(math.hypot(width, height))
+    # Drawn upright on a square around the tip, which is then turned into the picture.
+    flat, mask = np.zeros((side, side, 3), np.uint8), np.zeros((side, side), np.uint8)
+    _TOOLS[tool][0](Pen(flat, unit, (side / 2, side / 2), mask), colour)
+    c, s = math.cos(turn), math.sin(turn)
+    matrix = np.array([[c, -s, tip[0] - (c - s) * side / 2], [s, c, tip[1] - (s + c) * side / 2]], np.float64)
+    return cv2.warpAffine(flat, matrix, size), cv2.warpAffine(mask, matrix, size)
+
+
+@transformation(
+    unit="% of the image",
+    strength="area that the gripper, hand or cables cover",
+    stage=COVER,
+    ladder=(2, 5, 10, 17, 26, 36),
+    limits=(0, 40),
+    tool="any",
+)
+def occlusion(
+    picture: LabelledPicture, strength: float, rng: np.random.Generator, tool: str = "any"
+) -> LabelledPicture:
+    """Occlude the picture by a gripper, a hand or cables from outside, in two of three cases over an object.
+
+    ``tool``: "gripper", "hand", "cables" or "any" of the first two. Boxes shrink to the visible part; an object of which less
+    than a quarter is visible is hidden.
+    """
+    chosen("occlusion", "tool", tool, ("any", *_TOOLS))
+    kind = tool if tool != "any" else str(rng.choice(_ANY))
+    colours = _TOOLS[kind][1]
+    colour = colours[int(rng.integers(len(colours)))]
+    tip = interior(picture, rng, 2 / 3)
+    turn = float(rng.uniform(0, 2 * math.pi))
+    if strength == 0:
+        return picture
+    unit, tip = _fitted(strength / 100, kind, colour, picture.size, tip, turn)
+    inks, cover = _painted(kind, colour, picture.size, tip, unit, turn)
+    solid = cover.astype(np.float32)[:, :, None] / 255
+    offset = max(1, round(unit * 0.12))
+    shadow = cv2.GaussianBlur(np.roll(cover, (offset, offset), (0, 1)), (0, 0), max(1.0, unit * 0.12))
+    behind = picture.image * (1 - 0.45 * shadow.astype(np.float32)[:, :, None] / 255)
+    light = np.clip(picture.image.mean() / 120, 0.4, 1.4)
+    lit = inks * np.float32(light) + grain(rng, *picture.size)[:, :, None] * 3
+    image = np.rint(behind * (1 - solid) + lit * solid).clip(0, 255).astype(np.uint8)
+    return picture.covered((cover > 127).astype(np.uint8), image)
+
+
+def _fitted(
+    share: float, kind: str, colour: Colour, size: tuple[int, int], aim: tuple[float, float], turn: float
+) -> tuple[float, tuple[float, float]]:
+    """Length of a finger, px, and where its tip is, so that the tool covers `share` of a picture.
+
+    Found by bisection on a small picture: the tool grows with its tip at `aim` up to its highest size, then reaches
+    further in.
+    """
+    shrink = 160 / max(size)
+    small = (max(16, round(size[0] * shrink)), max(16, round(size[1] * shrink)))
+    largest, far = _LARGEST * size[0], math.hypot(*size)
+
+    def at(step: float) -> tuple[float, tuple[float, float]]:
+        beyond = max(0.0, step - 1) * far
+        return largest * min(step, 1.0), (aim[0] - beyond * math.cos(turn), aim[1] - beyond * math.sin(turn))
+
+    low, high = 0.0, 2.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        unit, (x, y) = at(middle)
+        _, cover = _painted(kind, colour, small, (x * shrink, y * shrink), unit * shrink, turn)
+        low, high = (middle, high) if (cover > 127).mean() < share else (low, middle)
+    return at((low + high) / 2)
+
 
 _LAYOUTS = ("emblem", "word", "stacked", "row")
 _TRIES = 40

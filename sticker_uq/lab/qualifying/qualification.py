@@ -70,13 +70,12 @@ from sticker_uq.lab.qualifying.results import (
 from sticker_uq.lab.qualifying.verdict import Requirement, requirements
 from sticker_uq.lab.robustness.assessment_run import Plan, assess, prepare
 from sticker_uq.lab.robustness.frequencies import describe_source
-from sticker_uq.lab.robustness.preset import laptop_cell
 from sticker_uq.lab.robustness.robustness_report import write_report
 from sticker_uq.lab.robustness.source_set import SourceSet
+from sticker_uq.lab.robustness.spec import laptop_cell
 from sticker_uq.lab.robustness.systems import CellSystem
 from sticker_uq.lab.training.checkpoint import STATE
-from sticker_uq.lab.training.novelty_learning import learn_novelty_network
-from sticker_uq.lab.training.novelty_quality import FEWEST
+from sticker_uq.lab.training.novelty_training import FEWEST, learn_novelty_network
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.lab.training.training import BEST, train
 from sticker_uq.novelty.network import packaged_file, read_network, save_network

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from sticker_uq.evaluation.reporting.chart_style import svg
+from sticker_uq.evaluation.reporting.charts import svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html
 from sticker_uq.lab.qualifying.qualification import Found
 from sticker_uq.lab.qualifying.results import percent

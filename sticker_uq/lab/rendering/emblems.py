@@ -11,8 +11,8 @@ from functools import lru_cache
 import cv2
 import numpy as np
 
-from sticker_uq.lab.rendering.brands import brand_of
 from sticker_uq.lab.rendering.figures import star_points
+from sticker_uq.lab.rendering.laptops import brand_of
 from sticker_uq.lab.rendering.painting import Floats, Image, Pen, luminance, mix, shade, text_mask
 from sticker_uq.lab.rendering.scene_spec import Colour, LogoSpec
 

@@ -15,11 +15,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from sticker_uq.lab.rendering.brands import BRANDS
-from sticker_uq.lab.rendering.catalogue import BADGE_COLOURS, BADGES, STICKER_KINDS, StickerKind, pick_colours
 from sticker_uq.lab.rendering.emblems import logo_colour, logo_mask
-from sticker_uq.lab.rendering.layout import Rect, deck_layout
-from sticker_uq.lab.rendering.placement import new_sticker
+from sticker_uq.lab.rendering.laptops import BRANDS, Rect, deck_layout
 from sticker_uq.lab.rendering.scene_spec import (
     FRAME_HEIGHT,
     CameraSpec,
@@ -33,8 +30,16 @@ from sticker_uq.lab.rendering.scene_spec import (
     StickerSpec,
     ThingSpec,
 )
+from sticker_uq.lab.rendering.sticker_sampling import (
+    BADGE_COLOURS,
+    BADGES,
+    STICKER_KINDS,
+    StickerKind,
+    new_sticker,
+    pick_colours,
+)
 from sticker_uq.lab.rendering.stickers import paint_sticker
-from sticker_uq.lab.rendering.workshop import SIZES
+from sticker_uq.lab.rendering.things import SIZES
 
 MOST_STICKERS = 20
 WIDTH, HEIGHT = 2448, 2048

@@ -8,10 +8,17 @@ which of them the source images show (task 3). :mod:`drawing` and :mod:`followup
 returns the specification to start from.
 """
 
-from sticker_uq.lab.robustness.cases import Application, FollowUpCase
-from sticker_uq.lab.robustness.preset import laptop_cell
-from sticker_uq.lab.robustness.relation import Piece, Relation, continuous_relation
-from sticker_uq.lab.robustness.spec import PERFORMANCE_METRICS, Circumstance, Measured, Specification
+from sticker_uq.lab.robustness.followups import Application, FollowUpCase
+from sticker_uq.lab.robustness.spec import (
+    PERFORMANCE_METRICS,
+    Circumstance,
+    Measured,
+    Piece,
+    Relation,
+    Specification,
+    continuous_relation,
+    laptop_cell,
+)
 
 __all__ = [
     "PERFORMANCE_METRICS",

@@ -20,8 +20,8 @@ from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.images import MOST_PICTURE, read_image_file
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.reading import read_bytes
-from sticker_uq.lab.robustness.cases import FollowUpCase
-from sticker_uq.lab.robustness.image_distances import ImageDistances, Reference
+from sticker_uq.lab.robustness.distances import ImageDistances, Reference
+from sticker_uq.lab.robustness.followups import FollowUpCase
 from sticker_uq.lab.robustness.systems_interface import Action, Answer, System
 from sticker_uq.scene import CLASS_COUNT, Detections, InvalidInput
 

@@ -16,17 +16,17 @@ from sticker_uq.lab.robustness.answering import (
     case_question,
     source_question,
 )
-from sticker_uq.lab.robustness.cases import CaseSet
-from sticker_uq.lab.robustness.drawing import (
+from sticker_uq.lab.robustness.evaluating import evaluate, with_replies
+from sticker_uq.lab.robustness.followups import (
+    CaseSet,
     DraftSet,
     check_transformations,
     circumstance_set,
+    make_cases,
     sweep_sets,
     target_set,
     with_transformation,
 )
-from sticker_uq.lab.robustness.evaluating import evaluate, with_replies
-from sticker_uq.lab.robustness.followups import make_cases
 from sticker_uq.lab.robustness.frequencies import CoverageRow
 from sticker_uq.lab.robustness.performance import Judged
 from sticker_uq.lab.robustness.result import Assessment

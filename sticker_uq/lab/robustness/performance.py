@@ -13,8 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.metrics.accuracy import coco_summary, count_matches
-from sticker_uq.evaluation.metrics.match_table import AREAS, IOUS, MatchTable
+from sticker_uq.evaluation.metrics.accuracy import AREAS, IOUS, MatchTable, coco_summary, count_matches
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.robustness.systems_interface import Answer, act_on_detections, consequence
 from sticker_uq.scene import InvalidInput, ObjectClass

@@ -1,24 +1,181 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each family of detectors is trained: loss, learning rate, input sizes and first weights."""
+"""How each family of detectors is trained: losses, first weights, optimiser and learning rate."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torchvision.models.detection.image_list import ImageList
+from torchvision.ops import box_iou, distance_box_iou
 
 from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.models.ssd import backbone_maps
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.lab.training.augmentation import Sample
-from sticker_uq.lab.training.ssd_loss import ssd_loss
-from sticker_uq.lab.training.unit_variance import scale_to_variance
+from sticker_uq.lab.training.settings import Frozen
+
+_WEIGHT_DECAY = 0.02
+_WARM_UP = 300  # steps, or a tenth of the training if that is less
+_AVERAGE = 0.998  # weight of the past in the averaged weights, reached gradually
+
+
+def learning_rate(highest: float, step: int, steps: int) -> float:
+    """Training's rate of step number ``step`` of ``steps``, from 0: linear warm-up, then half a cosine down to a hundredth."""
+    warm_up = min(_WARM_UP, steps // 10)
+    if step < warm_up:
+        return highest * (step + 1) / warm_up
+    part = (step - warm_up) / max(1, steps - warm_up)
+    return highest * (0.01 + 0.99 * (1 + math.cos(math.pi * part)) / 2)
+
+
+def averaging(step: int) -> float:
+    """Training's weight of the past in the averaged weights after step number ``step``: lower at the beginning."""
+    return min(_AVERAGE, (1 + step) / (10 + step))
+
+
+def build_optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
+    """Training's optimiser AdamW (Loshchilov and Hutter 2019) over all parameters, decaying matrices and filters only."""
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim <= 1]  # of biases and normalisation: no decay
+    groups = [
+        {"params": matrices, "weight_decay": _WEIGHT_DECAY},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=rate, fused=True)
+
+
+def freeze(model: Any, what: Frozen) -> None:
+    """Keep ``what`` of ``model``, which is being trained, from changing.
+
+    Batch normalisation then uses its stored statistics, as in the detector: statistics from a few hundred
+    pictures would replace them long before the weights have adapted.
+    """
+    if what == "nothing":
+        return
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+    if what == "backbone":
+        model.backbone.requires_grad_(False)
+
+
+def float_tensors(averaged: nn.Module, current: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """Weights and batch statistics of both trained models, in the same order."""
+    latest = current.state_dict()
+    pairs = [(t, latest[name]) for name, t in averaged.state_dict().items() if t.is_floating_point()]
+    return [mean for mean, _ in pairs], [now for _, now in pairs]
+
+
+_LEAST = 1e-12  # lowest variance of a layer that is scaled
+_Result = TypeVar("_Result")
+
+
+def scale_to_variance(part: nn.Module, run: Callable[[], _Result], deviation: float = 1.0) -> _Result:
+    """Before training, scale each convolution of ``part`` to outputs with standard deviation ``deviation``, bias 0.
+
+    Returns what ``run`` does.
+
+    ``run`` passes a batch through ``part``. Convolutions are scaled in the order in which they are reached, each on what the
+    scaled ones before it give. One whose output is constant keeps its filters.
+    """
+    scaled: set[nn.Module] = set()
+
+    def scale(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+        assert isinstance(layer, nn.Conv2d)
+        if layer in scaled:
+            return None
+        scaled.add(layer)
+        if layer.bias is not None:
+            output = output - layer.bias.view(-1, 1, 1)
+            layer.bias.zero_()
+        variance = output.var(correction=0)
+        if not variance > _LEAST:
+            return output
+        factor = deviation * variance.rsqrt()
+        layer.weight.mul_(factor)
+        return output * factor
+
+    hooks = [m.register_forward_hook(scale) for m in part.modules() if isinstance(m, nn.Conv2d)]
+    try:
+        with torch.no_grad():
+            return run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+CLAIMED = 4
+"""Lowest number of default boxes per object."""
+_MATCH = 0.5  # IoU from which a default box is positive
+_IGNORE = 0.4  # IoU from which a default box is not a negative
+_NEARLY = 0.85  # share of the best IoU of an object from which a default box is not a negative
+_NEGATIVES = 3  # per positive
+_CODER = (10.0, 10.0, 5.0, 5.0)  # torchvision's box coder weights for the SSDs
+
+
+def match(anchors: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
+    """For each default box (A, 4) its object in ``boxes`` (N, 4) or -1, and whether it may be
+    background.
+    """
+    count = len(anchors)
+    if not len(boxes):
+        nobody = torch.full((count,), -1, device=anchors.device)
+        return nobody, torch.ones_like(nobody, dtype=torch.bool)
+    iou = box_iou(boxes, anchors)
+    best, owner = iou.max(dim=0)
+    matched = torch.where(best >= _MATCH, owner, torch.full_like(owner, -1))
+    # ties: many default boxes around a small object have the same IoU, so the distance of the centres decides
+    claimed = distance_box_iou(boxes, anchors).topk(min(CLAIMED, count), dim=1).indices
+    # worst first, so that an object keeps its best default box where objects overlap
+    for rank in reversed(range(claimed.shape[1])):
+        matched[claimed[:, rank]] = torch.arange(len(boxes), device=boxes.device)
+    nearly = (iou >= _NEARLY * iou.amax(dim=1, keepdim=True)).any(dim=0)
+    background = (matched < 0) & (best < _IGNORE) & ~nearly
+    return matched, background
+
+
+def encode(boxes: Tensor, anchors: Tensor) -> Tensor:
+    """Regression targets (N, 4) of ``boxes`` with respect to ``anchors``, as torchvision's BoxCoder."""
+    size, other = anchors[:, 2:] - anchors[:, :2], boxes[:, 2:] - boxes[:, :2]
+    centre, wanted = anchors[:, :2] + size / 2, boxes[:, :2] + other / 2
+    weights = anchors.new_tensor(_CODER)
+    return torch.cat([(wanted - centre) / size, torch.log(other / size)], dim=1) * weights
+
+
+def ssd_loss(deltas: Tensor, logits: Tensor, anchors: Tensor, targets: list[dict[str, Tensor]]) -> Tensor:
+    """SSD training's localisation plus classification loss of a batch, per positive default box.
+
+    ``deltas`` (n, A, 4), ``logits`` (n, A, classes), ``anchors`` (A, 4) px, ``targets`` n dicts of torchvision's
+    ``boxes`` (px) and ``labels``.
+    """
+    classes = torch.zeros(logits.shape[:2], dtype=torch.int64, device=logits.device)
+    may_be_background = torch.empty_like(classes, dtype=torch.bool)
+    wanted, rows = [], []
+    for i, target in enumerate(targets):
+        matched, may_be_background[i] = match(anchors, target["boxes"])
+        mine = (matched >= 0).nonzero()[:, 0]
+        classes[i, mine] = target["labels"][matched[mine]]
+        wanted.append(encode(target["boxes"][matched[mine]], anchors[mine]))
+        rows.append(mine + i * len(anchors))
+    positive = torch.cat(rows)
+    found = max(1, len(positive))
+    localisation = F.smooth_l1_loss(deltas.flatten(0, 1)[positive], torch.cat(wanted), reduction="sum")
+    entropy = F.cross_entropy(logits.flatten(0, 1), classes.flatten(), reduction="none").view_as(classes)
+    foreground = classes > 0
+    negative = entropy.detach().masked_fill(~may_be_background, -1)
+    wanted_negatives = (_NEGATIVES * foreground.sum(dim=1)).clamp_min(_NEGATIVES)
+    rank = negative.argsort(dim=1, descending=True).argsort(dim=1)
+    hard = (rank < wanted_negatives[:, None]) & may_be_background
+    return (localisation + entropy[foreground | hard].sum()) / found
+
 
 Targets = list[dict[str, Tensor]]
 Loss = Callable[[Any, Sequence[Sample], Targets, torch.device, Dropout], Tensor]

@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchmetrics.detection.mean_ap import MeanAveragePrecision
 
-from sticker_uq.evaluation.metrics.accuracy import coco_summary, count_matches
-from sticker_uq.evaluation.metrics.average_precision import TORCHMETRICS_RECALLS
-from sticker_uq.evaluation.metrics.match_table import MatchTable
+from sticker_uq.evaluation.metrics.accuracy import (
+    TORCHMETRICS_RECALLS,
+    MatchTable,
+    coco_summary,
+    count_matches,
+)
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput
 

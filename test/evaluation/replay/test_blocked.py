@@ -7,8 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sticker_uq.evaluation.replay.blocked import LIMIT_SCHEMA, BlockedBy, remedy
-from sticker_uq.evaluation.replay.label_errors import LABEL_SCHEMA, SHOWN, LabelErrors, contradiction_text
+from sticker_uq.evaluation.replay.findings import (
+    LABEL_SCHEMA,
+    LABELS_SHOWN,
+    LIMIT_SCHEMA,
+    BlockedBy,
+    LabelErrors,
+    contradiction_text,
+    remedy,
+)
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import SourceImage
@@ -138,11 +145,11 @@ def test_images_without_labels_are_counted_and_only_the_surest_are_shown() -> No
     certain = decided(assessment(observed(HERE)))
     assert certain.verdicts[0].verdict is Verdict.REMOVE
     errors.add(SourceImage(image, 0, "", "other.png"), certain)
-    for _ in range(SHOWN + 5):
+    for _ in range(LABELS_SHOWN + 5):
         errors.add(SourceImage(image, 0, "", "lid.png"), certain)
     assert errors.unlabelled == 1
-    assert len(errors.rows) == SHOWN + 5
-    assert len(errors.pictures()) == SHOWN
+    assert len(errors.rows) == LABELS_SHOWN + 5
+    assert len(errors.pictures()) == LABELS_SHOWN
 
 
 @pytest.mark.parametrize(

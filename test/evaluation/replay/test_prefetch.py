@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sticker_uq.evaluation.replay import tables
-from sticker_uq.evaluation.replay.prefetch import ahead
-from sticker_uq.evaluation.replay.tally import COURSES, Tally
+from sticker_uq.evaluation.replay.assessing import ahead
+from sticker_uq.evaluation.replay.findings import COURSES, Tally
 from sticker_uq.scene import METRICS
 
 
@@ -87,7 +87,7 @@ def row(**values: object) -> tables.Row:
 
 def test_the_tally_counts_and_keeps_the_courses(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0])
-    monkeypatch.setattr("sticker_uq.evaluation.replay.tally.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("sticker_uq.evaluation.replay.findings.perf_counter", lambda: next(clock))
     tally = Tally()
     assert np.isnan(tally.model_busy(1.0, 1))
     for number in range(1, 61):

@@ -19,7 +19,7 @@ import pytest
 
 from sticker_uq.evaluation.replay.assessing import one_by_one
 from sticker_uq.evaluation.replay.comparison import Comparison
-from sticker_uq.evaluation.replay.gallery import SHOWN, Spread
+from sticker_uq.evaluation.replay.findings import SHOWN, Spread
 from sticker_uq.evaluation.replay.replay import replay
 from sticker_uq.evaluation.replay.tables import image_row
 from sticker_uq.evaluation.reporting.replay_report import write_replay

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli.dataset import app
 from sticker_uq.detection import DetectorSettings, load_detector
-from sticker_uq.evaluation.metrics.average_precision import average_precisions
+from sticker_uq.evaluation.metrics.accuracy import average_precisions
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
 from sticker_uq.lab.attacks import targets
 from sticker_uq.lab.attacks.dag import DagSettings

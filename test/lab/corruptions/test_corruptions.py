@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
-from sticker_uq.lab.corruptions.lens import disc_kernel, motion_kernel
-from sticker_uq.lab.corruptions.light import linear, planckian_gains
-from sticker_uq.lab.corruptions.pose import rotation_matrix, tilt_matrix
+from sticker_uq.lab.corruptions.camera import disc_kernel, linear, motion_kernel, planckian_gains
+from sticker_uq.lab.corruptions.workpiece import rotation_matrix, tilt_matrix
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import InvalidInput
 

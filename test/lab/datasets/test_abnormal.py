@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 
 from sticker_uq.io.coco import read_coco, write_coco
-from sticker_uq.lab.datasets.abnormal import CASES, EXPOSURE, HIDDEN_SHARE, patch_place, patched
-from sticker_uq.lab.datasets.abnormal_coco import CLEAN, abnormal_scenes, read_abnormal
+from sticker_uq.lab.datasets.abnormal import (
+    CASES,
+    CLEAN,
+    EXPOSURE,
+    HIDDEN_SHARE,
+    abnormal_scenes,
+    patch_place,
+    patched,
+    read_abnormal,
+)
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.rendering.foreign_objects import OBJECTS, UNKNOWN_STICKERS
-from sticker_uq.lab.rendering.occluders import OCCLUDERS
-from sticker_uq.lab.rendering.overlays import draw_over
+from sticker_uq.lab.rendering.painting import draw_over
+from sticker_uq.lab.rendering.things import OBJECTS, OCCLUDERS, UNKNOWN_STICKERS
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 SIZE = (320, 240)

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.rendering.catalogue import STICKER_KINDS
-from sticker_uq.lab.rendering.prints import PRINTS
-from sticker_uq.lab.rendering.stickers import outline_mask, paint_sticker
+from sticker_uq.lab.rendering.sticker_sampling import STICKER_KINDS
+from sticker_uq.lab.rendering.stickers import PRINTS, outline_mask, paint_sticker
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 SIZE = (480, 360)

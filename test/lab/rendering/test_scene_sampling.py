@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.lab.rendering import sample_scene
-from sticker_uq.lab.rendering.workshop import THINGS
+from sticker_uq.lab.rendering.things import THINGS
 from sticker_uq.scene import InvalidInput
 
 

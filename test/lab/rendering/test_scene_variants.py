@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.rendering.scene_variants import sticker_on_logo, torn, with_prints
+from sticker_uq.lab.rendering.scene_sampling import sticker_on_logo, torn, with_prints
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 SIZE = (320, 240)

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from sticker_uq.lab.robustness.preset import preset
-from sticker_uq.lab.robustness.relation import Relation
-from sticker_uq.lab.robustness.spec import Specification
+from sticker_uq.lab.robustness.spec import Relation, Specification, preset
 
 MDS_SOURCE = {"precision": 0.564, "recall": 0.510, "ap50": 0.526, "ap75": 0.396, "ap": 0.340}
 """Performance on the source data set."""

@@ -12,14 +12,16 @@ from scipy.linalg import sqrtm
 from sklearn.covariance import ledoit_wolf
 
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.robustness.feature_distances import (
+from sticker_uq.lab.robustness.distances import (
+    ImageDistances,
+    compare,
+    cw_ssim,
     feature_distances,
     frechet_distance,
     linkages,
     pair_distances,
+    steerable_bands,
 )
-from sticker_uq.lab.robustness.image_distances import ImageDistances, compare, cw_ssim
-from sticker_uq.lab.robustness.steerable import steerable_bands
 from sticker_uq.scene import InvalidInput
 
 LAPTOP = render(sample_scene(3), size=(480, 360)).image

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 
 from sticker_uq.lab.corruptions import LabelledPicture, transform
-from sticker_uq.lab.robustness.estimators import edge_widths, estimate, exposure, noise
-from sticker_uq.lab.robustness.frequencies import coverage, describe_source
+from sticker_uq.lab.robustness.frequencies import (
+    coverage,
+    describe_source,
+    edge_widths,
+    estimate,
+    exposure,
+    noise,
+)
 from sticker_uq.lab.robustness.source_set import SourceSet
 from test.lab.robustness.conftest import specification_of
 

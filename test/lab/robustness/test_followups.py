@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sticker_uq.io.coco import read_coco
-from sticker_uq.lab.robustness.drawing import (
+from sticker_uq.lab.robustness.followups import (
     check_transformations,
     circumstance_set,
+    make_cases,
     sweep_sets,
     target_set,
     with_transformation,
 )
-from sticker_uq.lab.robustness.followups import make_cases
 from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.scene import InvalidInput

@@ -7,9 +7,8 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli import robustness as cli
 from sticker_uq.lab.corruptions import TRANSFORMATIONS
-from sticker_uq.lab.robustness.drawing import check_transformations
-from sticker_uq.lab.robustness.preset import laptop_cell
-from sticker_uq.lab.robustness.spec import Specification
+from sticker_uq.lab.robustness.followups import check_transformations
+from sticker_uq.lab.robustness.spec import Specification, laptop_cell
 from sticker_uq.scene import InvalidInput
 from test.lab.robustness.published import mds_specification
 

@@ -20,11 +20,10 @@ from sticker_uq.detection.dropout import PassDropout, no_dropout
 from sticker_uq.detection.weights import network_settings, packaged_weights, save_weights
 from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.training import initial_weights
+from sticker_uq.lab.training import training
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
 from sticker_uq.lab.training.checkpoint import METRICS, STATE
-from sticker_uq.lab.training.recipes import batch_loss, input_size
-from sticker_uq.lab.training.ssd_loss import CLAIMED, encode, match
+from sticker_uq.lab.training.recipes import CLAIMED, batch_loss, encode, input_size, match
 from sticker_uq.lab.training.training import BEST, EpochResult, Training, TrainSettings, train
 from sticker_uq.scene import InvalidInput
 
@@ -317,18 +316,16 @@ def test_it_goes_on_without_torchvisions_weights_and_says_so(
         def get_state_dict(self, **options: object) -> None:
             raise OSError("no route to host")
 
-    monkeypatch.setattr(
-        initial_weights, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Unreachable()})
-    )
+    monkeypatch.setattr(training, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Unreachable()}))
     lines: list[str] = []
     name = "ssd300_vgg16"
     with torch.device("meta"):
-        assert initial_weights.fill_from_torchvision(build_model(name), name, lines.append) == "random"
+        assert training.fill_from_torchvision(build_model(name), name, lines.append) == "random"
     assert lines == [
         "torchvision's weights cannot be downloaded (no route to host): starting from random weights"
     ]
     model = build_model(SSDLITE)
-    made_by = initial_weights.fill_from_torchvision(model, SSDLITE, lines.append)
+    made_by = training.fill_from_torchvision(model, SSDLITE, lines.append)
     path = packaged_weights(SSDLITE)
     assert path is not None
     packaged, metadata = load_weights(path)
@@ -370,11 +367,9 @@ def test_weights_of_another_class_count_fill_all_but_the_class_layers(
         def __str__(self) -> str:
             return "COCO"
 
-    monkeypatch.setattr(
-        initial_weights, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Published()})
-    )
+    monkeypatch.setattr(training, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Published()}))
     model = build_model(SSDLITE)
-    assert initial_weights.fill_from_torchvision(model, SSDLITE, lambda line: None) == "COCO"
+    assert training.fill_from_torchvision(model, SSDLITE, lambda line: None) == "COCO"
     kept = [k for k, v in model.state_dict().items() if not torch.equal(v, published[k])]
     assert kept
     assert all("classification_head" in key for key in kept)
@@ -416,7 +411,7 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path)
     save_weights(other, path, {"model": "fasterrcnn_resnet50_fpn", "command": "sticker-uq train"})
     model, heard = build_model("retinanet_resnet50_fpn", min_size=64), list[str]()
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    made_by = initial_weights.fill_from_file(model, "retinanet_resnet50_fpn", path, heard.append)
+    made_by = training.fill_from_file(model, "retinanet_resnet50_fpn", path, heard.append)
     assert made_by.startswith("backbone of fasterrcnn_resnet50_fpn")
     assert "fasterrcnn_resnet50_fpn" in heard[0]
     for key, value in model.state_dict().items():
@@ -428,7 +423,7 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path)
         ),
         torch.device("meta"),
     ):  # refused before a weight is touched
-        initial_weights.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
+        training.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
 
 
 def test_members_that_take_the_backbone_alone_differ_behind_it() -> None:
@@ -438,7 +433,7 @@ def test_members_that_take_the_backbone_alone_differ_behind_it() -> None:
     for seed in (1, 2):
         torch.manual_seed(seed)
         model = build_model(name)
-        initial_weights.fill_from_file(model, name, path, lambda _: None, take="backbone")
+        training.fill_from_file(model, name, path, lambda _: None, take="backbone")
         states.append(model.state_dict())
     for key, value in states[0].items():
         if key.startswith("backbone.features.") and key in packaged:

@@ -14,16 +14,16 @@ from sticker_uq.detection.models.ssd import backbone_maps
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training.augmentation import Sample, augmented
-from sticker_uq.lab.training.optimisation import build_optimizer
 from sticker_uq.lab.training.recipes import (
     batch_loss,
+    build_optimizer,
     input_size,
     prepare_random,
     recipe_of,
+    scale_to_variance,
     ssd_input,
 )
 from sticker_uq.lab.training.training import Training, TrainSettings
-from sticker_uq.lab.training.unit_variance import scale_to_variance
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from sticker_uq.io.coco import EncodedScene, LabelledImage, encode_picture, read_picture
 from sticker_uq.io.crops import crop_square, empty_boxes
-from sticker_uq.lab.studies.ambiguity.sampling import AmbiguousImages
+from sticker_uq.lab.studies.ambiguity.raae import AmbiguousImages
 from sticker_uq.scene import FloatArray, IntArray, ObjectClass
 
 

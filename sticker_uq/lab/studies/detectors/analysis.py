@@ -10,18 +10,29 @@ import numpy as np
 import pandas as pd
 
 from sticker_uq.evaluation.metrics.statistics import bca_mean_interval
-from sticker_uq.lab.studies.detectors.correlation import correlations, pooled_correlation
 from sticker_uq.lab.studies.detectors.measures import (
     ACCURACY,
+    CLEAN,
     UNCERTAINTY,
     Measure,
     Profile,
+    conditions,
     in_order,
     label,
+    measures_of,
+    paired,
 )
-from sticker_uq.lab.studies.detectors.ordering import best_everywhere, recommended, tiers
-from sticker_uq.lab.studies.detectors.results import CLEAN, conditions, measures_of, paired
-from sticker_uq.lab.studies.detectors.significance import ALPHA, Alternative, compare_pairs, friedman
+from sticker_uq.lab.studies.detectors.significance import (
+    ALPHA,
+    Alternative,
+    best_everywhere,
+    compare_pairs,
+    correlations,
+    friedman,
+    pooled_correlation,
+    recommended,
+    tiers,
+)
 from sticker_uq.scene import METRICS, InvalidInput
 
 RECOMMENDED = "recommended"

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measures that the detector study compares: one name everywhere, the direction that is good, the names in other files."""
+"""The measures that the detector study compares, and the tables of per-image results that have them, of this bench or others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+import numpy as np
+import pandas as pd
+
 from sticker_uq.detection.names import MODEL_NAMES
+from sticker_uq.io.reading import MIB, check_regular
 from sticker_uq.scene import METRICS, InvalidInput
 
 Profile = Literal["paper", "simula_rp"]
@@ -72,3 +77,78 @@ def in_order(models: set[str]) -> list[str]:
 def label(model: str) -> str:
     """A model's label in the detector study: M1..M6 for the paper's models, any other name as it is."""
     return f"M{PAPER_MODELS.index(model) + 1}" if model in PAPER_MODELS else model
+
+
+KEYS = ("dataset", "dropout_rate", "variant", "image", "model")
+MOST_TABLE = 1024 * MIB
+"""Bytes of a table of results."""
+CLEAN = "clean"
+"""The variant in which nothing was done to an image."""
+_DEFAULTS = {"dataset": "all", "dropout_rate": np.nan, "variant": CLEAN}
+
+
+def read_results(path: Path) -> pd.DataFrame:
+    """The results in a .csv or .parquet file, columns by our names (mAP, VR,
+    image_name and so on are understood).
+
+    A file without data set, dropout rate or variant is about one of each. Raises InvalidInput for a file that cannot be read,
+    lacks image, model or every measure, or says two things about one image.
+    """
+    if check_regular(path) > MOST_TABLE:
+        raise InvalidInput(f"{path}: expected a table of at most {MOST_TABLE} bytes")
+    try:
+        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    except (ValueError, OSError) as error:  # pandas and pyarrow: no table
+        raise InvalidInput(f"{path}: expected a .csv or .parquet table ({error})") from None
+    table = table.rename(columns={name: COLUMNS.get(str(name).lower(), str(name)) for name in table.columns})
+    for name in ("image", "model"):
+        if name not in table:
+            raise InvalidInput(f"{path}: has no column {name!r}, found {', '.join(map(str, table.columns))}")
+    if not measures_of(table):
+        raise InvalidInput(f"{path}: has none of the columns {', '.join(BY_NAME)}")
+    for name, value in _DEFAULTS.items():
+        if name not in table:
+            table[name] = value
+    for measure in measures_of(table):
+        values = pd.to_numeric(table[measure.name], errors="coerce")
+        bad = values.isna() & table[measure.name].notna()
+        if bad.any():
+            raise InvalidInput(
+                f"{path}: {measure.name} {table.loc[bad, measure.name].iloc[0]!r}: expected a number"
+            )
+        table[measure.name] = values.astype(float)
+    twice = table.duplicated(list(KEYS), keep=False)
+    if twice.any():
+        row = table[twice].iloc[0]
+        raise InvalidInput(f"{path}: image {row['image']!r} of model {row['model']!r} occurs more than once")
+    return table
+
+
+def measures_of(table: pd.DataFrame) -> list[Measure]:
+    """The measures of the detector study that ``table`` has a column for, in the order of the paper."""
+    return [measure for measure in MEASURES if measure.name in table]
+
+
+def conditions(table: pd.DataFrame) -> list[tuple[str, float, pd.DataFrame]]:
+    """(data set, dropout rate, rows) of every condition of the results ``table``, rates rising; clean images
+    only.
+    """
+    clean = table[table["variant"] == CLEAN]
+    groups = clean.groupby(["dataset", "dropout_rate"], sort=True, dropna=False)
+    return [(str(dataset), float(rate), rows) for (dataset, rate), rows in groups]
+
+
+def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.DataFrame, int]:
+    """The ``measure``, a row per image, a column per model (order of the paper), and how many images were
+    left out.
+
+    Only images that every model was measured on. ``simula_rp`` leaves an image out of every measure when one model found nothing
+    to cluster in it (PS not a number or -1), as published, except without dropout.
+    """
+    every = rows["image"].nunique()
+    if profile == "simula_rp" and "predictive_surface" in rows and (rows["dropout_rate"] != 0).all():
+        surface = rows["predictive_surface"]
+        rows = rows[~rows["image"].isin(rows.loc[surface.isna() | (surface == -1), "image"])]
+    table = rows.pivot(index="image", columns="model", values=measure.name)
+    table = table[in_order(set(table.columns))].dropna()
+    return table, every - len(table)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of two detectors is better: paired tests, effect sizes, corrections (Lu et al., section 4.6).
+"""Which of two detectors is better: paired tests, effect sizes, corrections (Lu et al., section 4.6), the tiers that follow, and
+whether uncertainty tells where a model is wrong (RQ4).
 
 Everything is paired by image. Values that cannot be computed are NaN.
 """
@@ -8,16 +9,19 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
 from sticker_uq.lab.studies.detectors.measures import Measure, Profile
-from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 ALPHA = 0.05
 Alternative = Literal["two-sided", "greater", "less"]
@@ -204,3 +208,165 @@ def _rank_sums(difference: FloatArray) -> tuple[float, float, int]:
     moved = difference[difference != 0]
     ranks = stats.rankdata(np.abs(moved))
     return float(ranks[moved > 0].sum()), float(ranks[moved < 0].sum()), len(moved)
+
+
+_FEWEST = 3
+"""Images below which a correlation says nothing."""
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Rank correlation ``rho`` -1..1 of mAP with one uncertainty metric over ``images``;
+    ``p_holm`` corrected over the metrics of a model.
+
+    ``pearson`` and ``pearson_p_holm``: the same of the values instead of their ranks, which the published code has too. NaN where
+    one of the two does not vary.
+    """
+
+    images: int
+    rho: float
+    p: float
+    p_holm: float
+    pearson: float
+    pearson_p_holm: float
+
+
+@dataclass(frozen=True)
+class PooledCorrelation:
+    """Rank correlation of mAP with uncertainty over all data sets and rates of ``images`` images, 95 % interval of the cluster
+    bootstrap.
+    """
+
+    images: int
+    rows: int
+    rho: float
+    low: float
+    high: float
+
+
+def spearman(
+    first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
+) -> tuple[float, float]:
+    """Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not
+    vary.
+    """
+    if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return math.nan, math.nan
+    found = stats.spearmanr(first, second, alternative=alternative)
+    return float(found.statistic), float(found.pvalue)
+
+
+def pearson(
+    first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
+) -> tuple[float, float]:
+    """Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does
+    not vary.
+    """
+    if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return math.nan, math.nan
+    found = stats.pearsonr(first, second, alternative=alternative)
+    return float(found.statistic), float(found.pvalue)
+
+
+def correlations(
+    accuracy: FloatArray, metrics: Sequence[FloatArray], alternative: Alternative = "two-sided"
+) -> list[Correlation]:
+    """Rank correlation of ``accuracy`` (N,) with each uncertainty of ``metrics`` (N,) of a model, Holm over
+    the metrics.
+
+    Pairs in which one of the two was not measured are left out.
+    """
+    found = []
+    for values in metrics:
+        known = ~(np.isnan(accuracy) | np.isnan(values))
+        both = accuracy[known], values[known], alternative
+        found.append((int(known.sum()), spearman(*both), pearson(*both)))
+    by_rank = holm(np.array([p for _, (_, p), _ in found])).tolist()
+    by_value = holm(np.array([p for *_, (_, p) in found])).tolist()
+    return [
+        Correlation(n, rho, p, p_holm, r, r_holm)
+        for (n, (rho, p), (r, _)), p_holm, r_holm in zip(found, by_rank, by_value, strict=True)
+    ]
+
+
+def pooled_correlation(
+    accuracy: FloatArray, values: FloatArray, images: IntArray, resamples: int, seed: int = 0
+) -> PooledCorrelation:
+    """Correlation of mAP and uncertainty over all rows, interval by drawing whole images (``images`` (N,): of
+    each row).
+
+    The rows of one image at several rates are not independent, so a p value over all rows would mean nothing.
+    """
+    known = ~(np.isnan(accuracy) | np.isnan(values))
+    accuracy, values, images = accuracy[known], values[known], images[known]
+
+    def statistic(chosen: IntArray) -> FloatArray:
+        return np.array([spearman(accuracy[chosen], values[chosen])[0]])
+
+    rho = float(statistic(np.arange(len(accuracy)))[0])
+    low = high = math.nan
+    if resamples and not math.isnan(rho):
+        lows, highs = cluster_bootstrap(statistic, images, resamples, seed)
+        low, high = float(lows[0]), float(highs[0])
+    return PooledCorrelation(len(np.unique(images)), len(accuracy), rho, low, high)
+
+
+Tiers = tuple[tuple[str, ...], ...]
+"""Groups of models that are tied, the best first."""
+
+
+def tiers(models: Sequence[str], pairs: Iterable[Pair], profile: Profile) -> Tiers:
+    """The ``models`` in tiers by "better" of ``pairs``.
+
+    ``paper``: the first tier holds the models that no other beats, the second those that none of the rest beats, and so on;
+    models that beat each other in a circle are tied. It does not depend on the order of the models. ``simula_rp``: the published
+    single pass of swaps and comparison of neighbours, which does.
+    """
+    beats = {(p.better, p.second if p.better == p.first else p.first) for p in pairs if p.better}
+    return _published(list(models), beats) if profile == "simula_rp" else _layers(models, beats)
+
+
+def best_everywhere(tops: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The detectors that are in every one of ``tops``, in the order of the first: a cell of Lu et al.'s Table 3; may be empty."""
+    if not tops:
+        return ()
+    return tuple(model for model in tops[0] if all(model in top for top in tops))
+
+
+def recommended(cells: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The last row of the Table 3: the models best on every data set, or else the set best on most of them."""
+    shared = best_everywhere(cells)
+    if shared:
+        return shared
+    counts = Counter(cell for cell in cells if cell)
+    return counts.most_common(1)[0][0] if counts else ()
+
+
+def _layers(models: Sequence[str], beats: set[tuple[str, str]]) -> Tiers:
+    index = {model: number for number, model in enumerate(models)}
+    reach = np.zeros((len(models), len(models)), bool)
+    for winner, loser in beats:
+        reach[index[winner], index[loser]] = True
+    for middle in range(len(models)):  # Warshall's closure
+        reach |= reach[:, [middle]] & reach[[middle], :]
+    above = reach & ~reach.T
+    left = list(models)
+    found = []
+    while left:
+        tier = tuple(m for m in left if not any(above[index[other], index[m]] for other in left))
+        found.append(tier)
+        left = [m for m in left if m not in tier]
+    return tuple(found)
+
+
+def _published(order: list[str], beats: set[tuple[str, str]]) -> Tiers:
+    for i in range(len(order)):
+        for j in range(i + 1, len(order)):
+            if (order[i], order[j]) in beats:
+                order[i], order[j] = order[j], order[i]
+    groups = [[order[0]]]
+    for before, model in pairwise(order):
+        if (model, before) in beats:
+            groups.append([])
+        groups[-1].append(model)
+    return tuple(tuple(group) for group in reversed(groups))

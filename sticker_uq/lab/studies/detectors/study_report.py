@@ -14,13 +14,11 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from sticker_uq.evaluation.reporting.chart_style import COLOURS, MARKERS, legend_below, svg
+from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, legend_below, svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
-from sticker_uq.lab.studies.detectors.measures import ACCURACY_FLOOR, BY_NAME, in_order, label
-from sticker_uq.lab.studies.detectors.results import CLEAN
-from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
+from sticker_uq.lab.studies.detectors.measures import ACCURACY_FLOOR, BY_NAME, CLEAN, in_order, label
 from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.lab.studies.detectors.summaries import (
     accuracies,
@@ -30,6 +28,7 @@ from sticker_uq.lab.studies.detectors.summaries import (
     quality,
     reference_rate,
     reliability_table,
+    robustness_scores,
     transfer_table,
 )
 from sticker_uq.lab.table_files import write_tables

@@ -20,7 +20,7 @@ from sticker_uq.dil.settings import Technique
 from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, overlapping
 from sticker_uq.io.coco import dataset_digest, read_picture
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage
+from sticker_uq.lab.datasets.abnormal import AbnormalImage
 from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
 from sticker_uq.novelty.regions import background_novelty, missed_sticker_probability, scene_novelty
 from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain

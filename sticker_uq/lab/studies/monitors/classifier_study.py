@@ -1,47 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The monitor study of Weiss et al. 2022 on any crops: Table I and Table II, over several seeds of the classifier."""
+"""The monitor study of Weiss et al. 2022 on any crops: Table I, Table II and error detection, over several seeds of the
+classifier.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
 
 from sticker_uq.calibration.selective import augrc
-from sticker_uq.evaluation.metrics.statistics import area_under_roc
+from sticker_uq.detection.kernels.threads import single_thread
+from sticker_uq.evaluation.metrics.statistics import area_under_roc, clopper_pearson
+from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.lab.kept_pieces import (
     fingerprint,
     kept_arrays,
     kept_document,
     kept_network,
 )
-from sticker_uq.lab.studies.ambiguity.raae import train_raaes
-from sticker_uq.lab.studies.ambiguity.sampling import (
+from sticker_uq.lab.studies.ambiguity.raae import (
     TEST_DELTA,
     TRAINING_DELTA,
     AmbiguousImages,
     diversity,
     generate,
+    train_raaes,
 )
-from sticker_uq.lab.studies.monitors.classifier_attacks import adversarial
-from sticker_uq.lab.studies.monitors.corruption import corrupt
-from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
+from sticker_uq.lab.studies.monitors.crop_changes import adversarial, corrupt
 from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.monitor_measures import (
-    Ambiguity,
-    ambiguous_row,
-    missed_share,
-    nominal_row,
-    threshold_at,
-)
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL, builder
-from sticker_uq.monitors import MONITORS, measure_cost, monitor_named
-from sticker_uq.monitors.crop_network import Training, class_vectors, train_network
+from sticker_uq.monitors import MONITORS, Objects, measure_cost, monitor_named
+from sticker_uq.monitors.crop_network import CropNetwork, Training, class_vectors, parts_of, train_network
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+from sticker_uq.uncertainty.metrics import entropy
+
+
+@single_thread()
+@torch.no_grad()
+def observe_crops(
+    model: CropNetwork,
+    crops: FloatArray,
+    passes: int,
+    seed: int,
+    members: Sequence[CropNetwork] = (),
+    labels: IntArray | None = None,
+) -> Objects:
+    """All that a study's monitors read of ``crops``: ``passes`` stochastic passes with masks of ``seed``, an ensemble for
+    ``members``.
+    """
+    logits, layers = [], []
+    for part in parts_of(crops):
+        *maps, hidden = model.activations(part, dropout=False)
+        pooled = [F.adaptive_avg_pool2d(level, 2).flatten(1) for level in maps]
+        layers.append([level.double().numpy() for level in (*pooled, hidden)])
+        logits.append(model.last(hidden).double())
+    samples = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for _ in range(passes):
+            drawn = [torch.softmax(model(part, dropout=True), dim=1) for part in parts_of(crops)]
+            samples.append(torch.cat(drawn).double().numpy())
+    found = torch.cat(logits)
+    levels = tuple(np.concatenate(level) for level in zip(*layers, strict=True))
+    return Objects(
+        probabilities=torch.softmax(found, dim=1).numpy(),
+        logits=found.numpy(),
+        samples=np.stack(samples),
+        members=np.stack([class_vectors(member, crops) for member in members]) if members else None,
+        features=levels[-1],
+        layers=levels,
+        crops=np.asarray(crops, np.float32),
+        labels=labels,
+    )
+
+
+@dataclass(frozen=True)
+class Ambiguity:
+    """One row of Weiss et al.'s Table I: shares 0..1, ``entropy`` in bits; ``top_pair`` NaN where there is one class."""
+
+    top_1: float
+    top_2: float
+    top_pair: float
+    entropy: float
+
+
+def nominal_row(vectors: FloatArray, labels: IntArray) -> Ambiguity:
+    """Row of Weiss et al.'s Table I for class vectors (N, K) of crops of one class ``labels`` (N,) each."""
+    ranked = np.argsort(-vectors, axis=1, kind="stable")
+    hit = ranked[:, :2] == labels[:, None]
+    return Ambiguity(
+        float(hit[:, 0].mean()), float(hit.any(axis=1).mean()), float("nan"), float(entropy(vectors).mean())
+    )
+
+
+def ambiguous_row(vectors: FloatArray, pairs: IntArray, probabilities: FloatArray) -> Ambiguity:
+    """Row of Weiss et al.'s Table I for class vectors (N, K) of crops of ``pairs`` (N, 2) with
+    ``probabilities`` (N, 2).
+
+    The right class of Top-1 and Top-2 is the more probable one; Top-Pair: the two surest classes are the two.
+    """
+    right = pairs[np.arange(len(pairs)), probabilities.argmax(axis=1)]
+    row = nominal_row(vectors, right)
+    surest = np.sort(np.argsort(-vectors, axis=1, kind="stable")[:, :2], axis=1)
+    both = (surest == np.sort(pairs, axis=1)).all(axis=1)
+    return Ambiguity(row.top_1, row.top_2, float(both.mean()), row.entropy)
+
+
+def threshold_at(usual: FloatArray, alarms: float) -> float:
+    """The score above which at most a share ``alarms`` of the ``usual`` crops or objects (N,) lies."""
+    ordered = np.sort(np.where(np.isnan(usual), np.inf, usual))
+    return float(ordered[max(0, int(np.ceil((1 - alarms) * len(ordered))) - 1)])
+
+
+def missed_share(wrong: NDArray[np.bool_], scores: FloatArray, threshold: float) -> tuple[int, int]:
+    """How many of the ``wrong`` objects a monitor's ``threshold`` misses, and how many wrong ones there are."""
+    caught = np.where(np.isnan(scores), np.inf, scores) > threshold
+    return int((wrong & ~caught).sum()), int(wrong.sum())
+
 
 SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
 PUBLISHED = f"ambiguous, delta_max {TEST_DELTA:g}"
@@ -371,3 +454,70 @@ def _read(document: dict[str, Any]) -> SeedResult:
 
 def _one_hot(material: Material) -> FloatArray:
     return np.eye(len(material.classes))[material.train_labels]
+
+
+def classifier_report(result: StudyResult) -> str:
+    """Table I, Table II and error detection of a monitor study's ``result`` as Markdown."""
+    seeds, settings = result.seeds, result.settings
+    own, nominal = result.diversity
+    counts = ", ".join(f"{count} {name}" for name, count in seeds[0].counts.items())
+    return as_markdown(
+        [
+            f"# Monitors on {result.material}",
+            f"{len(seeds)} seeds, mean and standard deviation. Ensembles of {settings.members}, {settings.passes} passes. "
+            f"Crops: {counts}. Accuracy on nominal crops {_cell([s.accuracy for s in seeds])}, {result.clean_accuracy:.3f} "
+            f"without ambiguous crops in training. Diversity of the ambiguous crops {own:.3f}, of nominal ones {nominal:.3f}. "
+            f"Ambiguous crops: delta_max {settings.delta_max:g}, of other autoencoders than those trained with.",
+            "## Table I: how ambiguous the crops are to the classifier",
+            Table(
+                ("crops", "Top-1", "Top-2", "Top-Pair", "entropy, bits"),
+                [
+                    (name, *_cells(Ambiguity, [seed.table_1[name] for seed in seeds]))
+                    for name in seeds[0].table_1
+                ],
+            ),
+            "## Table II: AUC-ROC against nominal crops",
+            Table(
+                ("monitor", *SETS),
+                [
+                    (name, *(_cell([seed.auc[name][key] for seed in seeds]) for key in SETS))
+                    for name in seeds[0].auc
+                ],
+            ),
+            "## Error detection on nominal and corrupted crops",
+            f"FNR: share of the wrongly classified crops below the threshold that refuses {settings.alarms:.0%} of the nominal "
+            "ones, all seeds together, with its 95 % interval (Clopper and Pearson; crops of different seeds are the same, so it "
+            "is a little too narrow). AUGRC: lower is better.",
+            Table(
+                ("monitor", "AUGRC", "FNR", "ms per crop"),
+                [
+                    (
+                        name,
+                        _cell([seed.augrc[name] for seed in seeds]),
+                        missed_rate(*np.sum([seed.missed[name] for seed in seeds], axis=0).tolist()),
+                        f"{np.median([seed.cost_ms[name] for seed in seeds]):.3f}",
+                    )
+                    for name in seeds[0].augrc
+                ],
+            ),
+        ]
+    )
+
+
+def missed_rate(missed: int, wrong: int) -> str:
+    """The share of ``wrong`` crops or objects that were ``missed``, with its Clopper-Pearson interval."""
+    low, high = clopper_pearson(missed, wrong)
+    return f"{missed / wrong if wrong else float('nan'):.2f} ({low:.2f} to {high:.2f})"
+
+
+def _cells(kind: type[Any], rows: Sequence[Any]) -> list[str]:
+    return [_cell([getattr(row, field.name) for row in rows]) for field in fields(kind)]
+
+
+def _cell(values: Sequence[float | None]) -> str:
+    numbers = [value for value in values if value is not None and np.isfinite(value)]
+    if not numbers:
+        return "n/a"
+    if len(numbers) == 1:
+        return f"{numbers[0]:.3f}"
+    return f"{np.mean(numbers):.3f} ± {np.std(numbers, ddof=1):.3f}"

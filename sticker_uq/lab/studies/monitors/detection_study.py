@@ -22,11 +22,9 @@ from sticker_uq.lab.attacks.white_box import attack, batches, variant_seed
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
 from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.studies.ambiguity.pasting import paste
-from sticker_uq.lab.studies.ambiguity.raae import train_raaes
-from sticker_uq.lab.studies.ambiguity.sampling import generate
+from sticker_uq.lab.studies.ambiguity.raae import generate, train_raaes
 from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
-from sticker_uq.lab.studies.monitors.classifier_report import missed_rate
-from sticker_uq.lab.studies.monitors.monitor_measures import missed_share, threshold_at
+from sticker_uq.lab.studies.monitors.classifier_study import missed_rate, missed_share, threshold_at
 from sticker_uq.monitors import MONITORS, Objects, concatenate, measure_cost, monitor_named
 from sticker_uq.monitors.detections import Probe, observe_boxes
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, ObjectClass

@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a study of monitors is made on."""
+"""What a study of monitors is made on: crops, the digits that scikit-learn ships, MNIST and Fashion-MNIST from their files."""
 
 from __future__ import annotations
 
+import gzip
+import io
+import math
+import struct
 from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
 
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits, load_sample_images
+
+from sticker_uq.io.reading import read_bytes
 from sticker_uq.lab.studies.ambiguity.raae import Pair, RaaeSettings
 from sticker_uq.monitors.crop_network import Training
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
@@ -35,3 +47,126 @@ class Material:
                 raise InvalidInput(
                     f"{self.name}: crops {crops.shape} for {len(labels)} labels, expected (N, C, h, w), N >= 1"
                 )
+
+
+CLASSES = 10
+_SIDE = 8
+
+
+def digits(seed: int = 0) -> Material:
+    """The 1797 digits, two thirds to train with, as material of a monitor study; ``seed`` of the split."""
+    data = load_digits()
+    images = (data.images[:, None] / 16).astype(np.float32)
+    order = np.random.default_rng(seed).permutation(len(images))
+    train, test = np.split(order, [2 * len(images) // 3])
+    return Material(
+        name="digits",
+        classes=tuple(map(str, range(CLASSES))),
+        train=images[train],
+        train_labels=data.target[train],
+        test=images[test],
+        test_labels=data.target[test],
+        invalid=no_digits(len(test), seed),
+        pairs=tuple(combinations(range(CLASSES), 2)),
+        # pictures of one autoencoder alone have labels that a classifier learns by heart
+        raae=RaaeSettings(keep=3, steps=800),
+    )
+
+
+def no_digits(count: int, seed: int = 0, side: int = _SIDE) -> FloatArray:
+    """Square pieces of scikit-learn's photographs, (count, 1, side, side), stretched to the digits'
+    contrast.
+    """
+    rng = np.random.default_rng(seed)
+    photographs = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in load_sample_images().images]
+    found = np.empty((count, 1, side, side), np.float32)
+    number = 0
+    while number < count:
+        photograph = photographs[number % len(photographs)]
+        cut = int(rng.integers(24, 200))
+        y, x = (int(rng.integers(0, length - cut)) for length in photograph.shape)
+        piece = cv2.resize(photograph[y : y + cut, x : x + cut], (side, side), interpolation=cv2.INTER_AREA)
+        low, high = float(piece.min()), float(piece.max())
+        if high - low < 16:  # sky: nothing to stretch
+            continue
+        found[number, 0] = (piece - low) / (high - low)
+        number += 1
+    return found
+
+
+_MOST_BYTES = 64 << 20
+"""Of a file, packed or not; the largest of MNIST has 47 MB."""
+_UINT8 = 0x08
+_FILES = {
+    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+}
+
+
+def mnist(folder: Path, name: str, invalid: Path | None = None) -> Material:
+    """The pictures in ``folder`` as crops for a monitor study called ``name``.
+
+    ``invalid``: folder of the other data set, whose test pictures are of no class here, as in the paper; None: pieces of
+    photographs. Raises :class:`InvalidInput` for a missing file and one that is no IDX file of that shape.
+    """
+    (train, train_labels), (test, test_labels) = (_part(folder, part) for part in _FILES)
+    return Material(
+        name=name,
+        classes=tuple(map(str, range(CLASSES))),
+        train=train,
+        train_labels=train_labels,
+        test=test,
+        test_labels=test_labels,
+        invalid=no_digits(len(test), side=test.shape[-1]) if invalid is None else _part(invalid, "test")[0],
+        pairs=tuple(combinations(range(CLASSES), 2)),
+        raae=RaaeSettings(hidden=256),
+        training=Training(epochs=15),
+    )
+
+
+def _part(folder: Path, part: str) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Pictures (N, 1, h, w) float32 0..1 and their classes (N,)."""
+    images, labels = (_read_idx(folder, name) for name in _FILES[part])
+    if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels) or not len(labels):
+        raise InvalidInput(
+            f"{folder}: pictures {images.shape} and labels {labels.shape} of {part}: expected (N, h, w) and (N,)"
+        )
+    if labels.max() >= CLASSES:
+        raise InvalidInput(f"{folder}: label {labels.max()}: expected 0 to {CLASSES - 1}")
+    return (images[:, None] / np.float32(255)).astype(np.float32), labels.astype(np.int64)
+
+
+def _read_idx(folder: Path, name: str) -> NDArray[np.uint8]:
+    """The array of bytes in the IDX file ``name``, with or without ``.gz``."""
+    path = folder / name
+    packed = path.with_name(f"{name}.gz")
+    if packed.is_file():
+        path = packed
+    elif not path.is_file():
+        raise InvalidInput(
+            f"{path}: no such file, neither with .gz: expected the four files of MNIST or Fashion-MNIST"
+        )
+    content = read_bytes(path, _MOST_BYTES)
+    if path is packed:
+        content = _unpacked(content, path)
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UINT8:
+        raise InvalidInput(f"{path}: no IDX file of bytes")
+    dimensions = content[3]
+    start = 4 + 4 * dimensions
+    if len(content) < start:
+        raise InvalidInput(f"{path}: ends in its header")
+    shape = struct.unpack(f">{dimensions}I", content[4:start])
+    if math.prod(shape) != len(content) - start:
+        raise InvalidInput(f"{path}: {len(content) - start} values for the shape {shape}")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def _unpacked(content: bytes, path: Path) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(content)) as stream:
+            found = stream.read(_MOST_BYTES + 1)
+    except (OSError, EOFError) as error:
+        raise InvalidInput(f"{path}: not a gzip file: {error}") from None
+    if len(found) > _MOST_BYTES:
+        raise InvalidInput(f"{path}: more than {_MOST_BYTES} bytes unpacked")
+    return found

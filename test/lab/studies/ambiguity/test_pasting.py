@@ -14,7 +14,7 @@ from sticker_uq.io.crops import MARGIN, crop_square, cut_crops, empty_boxes
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.lab.studies.ambiguity.pasting import paste, pasted_scenes
-from sticker_uq.lab.studies.ambiguity.sampling import AmbiguousImages
+from sticker_uq.lab.studies.ambiguity.raae import AmbiguousImages
 
 
 def blobs(count: int, size: int = 24) -> AmbiguousImages:

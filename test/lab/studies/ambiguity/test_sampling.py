@@ -13,8 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from sticker_uq.lab.studies.ambiguity.raae import Acceptance, Raae, RaaeSettings
-from sticker_uq.lab.studies.ambiguity.sampling import density, diversity, draw, generate, region
+from sticker_uq.lab.studies.ambiguity.raae import (
+    Acceptance,
+    Raae,
+    RaaeSettings,
+    density,
+    diversity,
+    draw,
+    generate,
+    region,
+)
 from sticker_uq.scene import InvalidInput
 
 

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli.study import app
 from sticker_uq.lab.studies.detectors.analysis import Analysis, analyse, best_models
-from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, UNCERTAINTY
-from sticker_uq.lab.studies.detectors.results import read_results
+from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, UNCERTAINTY, read_results
 
 PUBLISHED = Path(__file__).parent / "published"
 MODELS = (

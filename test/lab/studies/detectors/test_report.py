@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 
 from sticker_uq.io.coco import EncodedScene, write_coco
-from sticker_uq.lab.studies.detectors.labelled import labelled_images
 from sticker_uq.lab.studies.detectors.study_plan import DataSet, ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.study_report import write_report
-from sticker_uq.lab.studies.detectors.study_run import Study, Work
+from sticker_uq.lab.studies.detectors.study_run import Study, Work, labelled_images
 
 GOOD, BAD = "good", "bad"
 RATES = (0.1, 0.3)

@@ -25,9 +25,8 @@ from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.detectors import study_tasks
-from sticker_uq.lab.studies.detectors.labelled import labelled_images, with_topics
 from sticker_uq.lab.studies.detectors.study_plan import Circumstance, DataSet, ModelChoice, StudySettings
-from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, run_study
+from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, labelled_images, run_study, with_topics
 from sticker_uq.lab.studies.detectors.summaries import attack_table, circumstance_table
 from sticker_uq.scene import InvalidInput, ObjectClass
 from test.helpers.simulated_gpu import simulated_gpu

@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.lab.studies.detectors.box_quality import box_quality, pairwise_pdq
-from sticker_uq.lab.studies.detectors.image_scores import score
-from sticker_uq.lab.studies.detectors.legacy import legacy_metrics, perimeter_sum
-from sticker_uq.lab.studies.detectors.robustness_score import (
+from sticker_uq.lab.studies.detectors.image_scores import (
+    box_quality,
+    legacy_metrics,
+    pairwise_pdq,
+    perimeter_sum,
+    score,
+)
+from sticker_uq.lab.studies.detectors.summaries import (
     accuracy_score,
     robustness_scores,
     uncertainty_score,

@@ -9,18 +9,21 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sticker_uq.lab.studies.detectors.analysis import analyse
-from sticker_uq.lab.studies.detectors.correlation import correlations, pooled_correlation
 from sticker_uq.lab.studies.detectors.measures import ACCURACY, BY_NAME
-from sticker_uq.lab.studies.detectors.ordering import best_everywhere, recommended, tiers
 from sticker_uq.lab.studies.detectors.significance import (
     Pair,
     band,
+    best_everywhere,
     compare_pairs,
+    correlations,
     direction,
     friedman,
     holm,
+    pooled_correlation,
     rank_biserial,
+    recommended,
     signed_rank,
+    tiers,
 )
 from sticker_uq.scene import InvalidInput
 

@@ -11,16 +11,17 @@ from typer.testing import CliRunner
 from sticker_uq.cli.dil import app
 from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
-from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage, abnormal_scenes
+from sticker_uq.lab.datasets.abnormal import AbnormalImage, abnormal_scenes
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.studies.dil.dil_report import blocks, write_study
-from sticker_uq.lab.studies.dil.dil_tables import (
+from sticker_uq.lab.studies.dil.dil_report import (
     PAPER_DIL,
+    blocks,
     case_effects,
     case_separation,
     detection_rates,
     missed_sticker_separation,
     threshold_table,
+    write_study,
 )
 from sticker_uq.lab.studies.dil.scene_records import (
     BACKGROUND_NOVELTY,

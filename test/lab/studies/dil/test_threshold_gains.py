@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.lab.studies.dil.threshold_gains import threshold_gains
+from sticker_uq.lab.studies.dil.dil_report import threshold_gains
 from sticker_uq.scene import Detections, InvalidInput, Localization, UnexplainedRegion
 
 BOXES = np.float32([[0, 0, 40, 40], [100, 100, 140, 140], [200, 0, 240, 40]])

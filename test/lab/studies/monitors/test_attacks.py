@@ -8,8 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from sticker_uq.lab.studies.monitors.classifier_attacks import EPSILONS, adversarial, bim, deepfool, fgsm, pgd
-from sticker_uq.lab.studies.monitors.corruption import CORRUPTIONS, corrupt
+from sticker_uq.lab.studies.monitors.crop_changes import (
+    CORRUPTIONS,
+    EPSILONS,
+    adversarial,
+    bim,
+    corrupt,
+    deepfool,
+    fgsm,
+    pgd,
+)
 
 WEIGHT = torch.tensor([0.5, -1.0, 2.0, 0.5]).view(1, 4)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sticker_uq.lab.studies.monitors.monitor_measures import (
+from sticker_uq.lab.studies.monitors.classifier_study import (
     ambiguous_row,
     missed_share,
     nominal_row,

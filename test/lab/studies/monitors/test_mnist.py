@@ -13,10 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
-from sticker_uq.lab.studies.ambiguity.sampling import AmbiguousImages
-from sticker_uq.lab.studies.monitors.classifier_study import StudySettings, train_members
-from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
-from sticker_uq.lab.studies.monitors.mnist import mnist
+from sticker_uq.lab.studies.ambiguity.raae import AmbiguousImages
+from sticker_uq.lab.studies.monitors.classifier_study import StudySettings, observe_crops, train_members
+from sticker_uq.lab.studies.monitors.material import mnist
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES
 from sticker_uq.monitors.crop_network import Training, class_vectors, train_network
 from sticker_uq.scene import InvalidInput
@@ -89,7 +88,7 @@ def test_a_packed_file_that_is_none_or_never_ends_is_refused(
     packed.write_bytes(b"\x1f\x8b nothing")
     with pytest.raises(InvalidInput, match="not a gzip file"):
         mnist(tmp_path / "mnist", "mnist")
-    monkeypatch.setattr("sticker_uq.lab.studies.monitors.mnist._MOST_BYTES", 10_000)
+    monkeypatch.setattr("sticker_uq.lab.studies.monitors.material._MOST_BYTES", 10_000)
     packed.write_bytes(gzip.compress(bytes(10_001)))
     with pytest.raises(InvalidInput, match="more than 10000 bytes unpacked"):
         mnist(tmp_path / "mnist", "mnist")

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
-from sticker_uq.lab.studies.monitors.classifier_report import classifier_report
 from sticker_uq.lab.studies.monitors.classifier_study import (
     StudyResult,
     StudySettings,
+    classifier_report,
     draw_labels,
+    observe_crops,
     run_study,
 )
-from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
-from sticker_uq.lab.studies.monitors.digits import digits, no_digits
-from sticker_uq.lab.studies.monitors.material import Material
+from sticker_uq.lab.studies.monitors.material import Material, digits, no_digits
 from sticker_uq.monitors.crop_network import Training, train_classifier
 from sticker_uq.scene import InvalidInput
 

@@ -13,25 +13,25 @@ from typer.testing import CliRunner
 from sticker_uq.cli.monitors import app
 from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
 from sticker_uq.lab.studies.monitors.cell_crops import cell_material
-from sticker_uq.lab.studies.monitors.digits import digits
-from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.task_labels import (
+from sticker_uq.lab.studies.monitors.material import Material, digits
+from sticker_uq.lab.studies.monitors.task_networks import (
     ANNOTATORS,
     KERNELS,
-    LabelledCrops,
-    ambiguess_labels,
-    annotator_labels,
-    blur_labels,
-)
-from sticker_uq.lab.studies.monitors.task_networks import (
     THRESHOLDS,
+    LabelledCrops,
     TaskScores,
     TaskSettings,
     actions,
+    ambiguess_labels,
+    annotator_labels,
+    as_csv,
+    blur_labels,
+    cascades,
+    rates_at,
     run_tasks,
+    task_report,
     train_and_score,
 )
-from sticker_uq.lab.studies.monitors.task_report import as_csv, cascades, rates_at, task_report
 from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
 from sticker_uq.scene import InvalidInput
 

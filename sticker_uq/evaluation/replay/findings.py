@@ -1,0 +1,459 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a replay finds beside its tables: counts, what kept objects from being released, pictures to show, labels that may
+be wrong.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sticker_uq.evaluation.metrics.matching import MATCH_IOU
+from sticker_uq.evaluation.replay.tables import Row
+from sticker_uq.evaluation.reporting.annotated_images import annotate, saliency_overlay
+from sticker_uq.evaluation.reporting.report_model import ReportEntry
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.images import Picture, encode_jpeg
+from sticker_uq.io.sources import SourceImage
+from sticker_uq.messages import MEASURES, text_of
+from sticker_uq.perception.stages import MODEL_STAGES
+from sticker_uq.scene import (
+    ObjectClass,
+    ObservedObject,
+    Outcome,
+    Reason,
+    SceneAssessment,
+    SceneDecision,
+    Verdict,
+)
+from sticker_uq.uncertainty import iou_matrix
+
+COURSES = ("dil", "shannon_entropy", "mutual_information", "objects")
+_MOST_FAILURES = 50
+
+
+class Tally:
+    """Counts and numbers of a replay's images so far.
+
+    ``objections``: objects that each monitor of the panel kept from being removed, which the caller counts;
+    ``courses``: the values of each of :data:`COURSES`, image by image; ``failures``: name and reason of the first unusable
+    images.
+    """
+
+    def __init__(self) -> None:
+        self.images = self.failed = self.objects = self.unstable = self.removable = 0
+        self.outcomes: Counter[str] = Counter()
+        self.objections: Counter[str] = Counter()
+        self.failures: list[tuple[str, str]] = []
+        self.courses = {name: array("d") for name in COURSES}
+        self._timings: dict[str, array[float]] = {}
+        self._busy_ms = 0.0
+        self._first_at = 0.0
+
+    def add(self, row: Row) -> None:
+        """Count the row of the replay's next image in the table of images."""
+        timings = row["timings_ms"]
+        if not self.images:
+            self._first_at = perf_counter()
+        else:
+            self._busy_ms += sum(timings.get(stage, 0.0) for stage in MODEL_STAGES)
+        self.images += 1
+        self.objects += row["objects"]
+        self.unstable += row["unstable"]
+        self.removable += row["removable"]
+        self.outcomes[row["outcome"]] += 1
+        if row["status"] == "FAILED":
+            self.failed += 1
+            if len(self.failures) < _MOST_FAILURES:
+                self.failures.append((row["image"], row["status_text"]))
+        for name, values in self.courses.items():
+            values.append(row[name])
+        for stage, ms in timings.items():
+            self._timings.setdefault(stage, array("d")).append(ms)
+
+    def medians(self) -> dict[str, float]:
+        return {stage: float(np.median(values)) for stage, values in self._timings.items()}
+
+    def model_busy(self, end: float, processes: int) -> float:
+        """Share of a replay's time in which the model computed, in each of ``processes`` on average; NaN for one image.
+
+        From its first image until ``end`` (of ``perf_counter``).
+        """
+        seconds = (end - self._first_at) * processes
+        return min(self._busy_ms * 1e-3 / seconds, 1.0) if self.images > 1 and seconds > 0 else float("nan")
+
+
+LIMIT_SCHEMA = pa.schema(
+    [
+        ("about", pa.string()),
+        ("reason", pa.string()),
+        ("subject", pa.string()),
+        ("name", pa.string()),
+        ("limit", pa.float64()),
+        ("blocked", pa.int64()),
+        ("alone", pa.int64()),
+        ("value_p10", pa.float64()),
+        ("value_median", pa.float64()),
+        ("value_p90", pa.float64()),
+    ]
+)
+"""One row per reason why an "object" or a "scene" was not released: code and subject of the reason; ``name`` in words; the limit
+of the policy; how many it ``blocked``, and how many of these nothing else did; 10th percentile, median and 90th percentile of
+what was measured on them, in the unit of the limit, NaN where the reason has no value.
+"""
+
+
+_DETECTOR = (
+    "the detector is not sure enough: train it on more pictures like these (`sticker-uq dataset suggest` names the most useful), "
+    "longer, or take a larger model; a limit that is only set looser releases what is wrong, too"
+)
+_CALIBRATED = (
+    "this limit comes with the calibration: calibrate a policy, if this one has no guarantee; more laptops to calibrate on make "
+    "it looser, a higher --alpha accepts more mistakes, and a better detector stays below it more often"
+)
+_NOVELTY = (
+    "the novelty network does not know this: train it on pictures like these (`sticker-uq dil learn`); if they are no "
+    "laptops of this cell, the limit is right"
+)
+_MISSED = "label what was missed; where nothing was, let detector and novelty network learn from such lids"
+_ADVICE = {
+    "no_novelty_network": "train a novelty network (`sticker-uq dil learn`), from more pictures if it is too weak",
+    "unfamiliar_scene": "unlike the scenes of the calibration: restore light and camera, or calibrate with such scenes, too",
+    "missed_place": _MISSED,
+    "novel_place": _NOVELTY,
+    "monitor_objects": "a monitor of the panel objects: see its score, and fit the panel to these weights and pictures",
+    "perception_failed": "the images could not be read: their rows say why",
+    **dict.fromkeys(("risk", "left_probability", "dil", "background_saliency", "saliency"), _CALIBRATED),
+    **dict.fromkeys(("novelty", "scene_distance", "object_novelty"), _NOVELTY),
+    "missed_sticker_probability": _MISSED,
+    "unexplained_objectness": _MISSED,
+}
+"""What to do about a reason, by its code or its subject; about all others, what the detector is unsure of: ``_DETECTOR``."""
+
+
+@dataclass
+class _Reason:
+    name: str
+    limit: float
+    blocked: int = 0
+    alone: int = 0
+    values: array[float] = field(default_factory=lambda: array("d"))
+
+
+class BlockedBy:
+    """Replay's counts of why objects are asked about and why scenes are not released, over the images so far."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], _Reason] = {}
+
+    def add(self, decision: SceneDecision) -> None:
+        for about, reasons in _blocking(decision):
+            self._count(about, reasons)
+
+    def rows(self) -> list[Row]:
+        """The rows of the replay's table of the policy's limits, with LIMIT_SCHEMA: objects first, what blocked most on top."""
+        ordered = sorted(self._found.items(), key=lambda item: (item[0][0], -item[1].blocked, item[0]))
+        return [
+            {
+                "about": about,
+                "reason": code,
+                "subject": subject,
+                "name": found.name,
+                "limit": found.limit,
+                "blocked": found.blocked,
+                "alone": found.alone,
+                **dict(
+                    zip(("value_p10", "value_median", "value_p90"), _percentiles(found.values), strict=True)
+                ),
+            }
+            for (about, code, subject), found in ordered
+        ]
+
+    def _count(self, about: str, reasons: Iterable[Reason]) -> None:
+        # several places of one scene may be above the same limit: the first one is the highest
+        distinct: dict[tuple[str, str, str], Reason] = {}
+        for reason in reasons:
+            distinct.setdefault((about, reason.code, reason.subject), reason)
+        for key, reason in distinct.items():
+            found = self._found.setdefault(key, _Reason(_name(reason), reason.limit))
+            found.blocked += 1
+            found.alone += len(distinct) == 1
+            found.values.append(reason.value)
+
+
+def remedy(row: Row) -> str:
+    """What to do about the reason of a ``row`` of the replay's table of the policy's limits."""
+    return _ADVICE.get(row["reason"]) or _ADVICE.get(row["subject"], _DETECTOR)
+
+
+def blocked_by(decision: SceneDecision) -> list[str]:
+    """What kept the scene of a replay's ``decision``, or an object in it, from being released: names of limits, sorted."""
+    return sorted({_name(reason) for _, reasons in _blocking(decision) for reason in reasons})
+
+
+def _blocking(decision: SceneDecision) -> Iterator[tuple[str, Sequence[Reason]]]:
+    for verdict in decision.verdicts:
+        if verdict.verdict is Verdict.ASK:
+            # of an object seen in few passes the other reasons say what it may be
+            rare = verdict.reasons[0].code == "few_passes"
+            yield "object", verdict.reasons[:1] if rare else verdict.reasons
+    if decision.outcome in (Outcome.ASK, Outcome.BLOCKED):
+        # a restriction of perception is told with whatever holds the scene back, and does not hold it back itself
+        yield "scene", [r for r in decision.reasons if r.code != "perception_restricted"]
+
+
+def _name(reason: Reason) -> str:
+    if reason.code in ("above_limit", "below_limit") and reason.subject in MEASURES:
+        return MEASURES[reason.subject]
+    return text_of(Reason(reason.code, reason.subject)).split(":")[0].split(" at x {")[0]
+
+
+def _percentiles(values: Sequence[float]) -> Sequence[float]:
+    known = np.asarray(values)[~np.isnan(values)]
+    return np.percentile(known, [10, 50, 90]).tolist() if len(known) else [float("nan")] * 3
+
+
+T = TypeVar("T")
+
+SHOWN = 24
+"""Most images that a report shows."""
+_AHEAD = 4  # pictures that may wait to be drawn
+
+
+class Spread(Generic[T]):
+    """At most `most` of a row of things of unknown length, evenly spread over it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._step = 1
+        self._count = 0
+        self._kept: list[tuple[int, T]] = []
+
+    def place(self) -> int | None:
+        """The place of the replay's next picture, None when it is not wanted; to be asked once for each."""
+        self._count += 1
+        wanted = self._most > 0 and (self._count - 1) % self._step == 0
+        return self._count - 1 if wanted else None
+
+    def add(self, place: int, thing: T) -> None:
+        """Keep the replay's picture `thing`; not if the places have become rarer since it was asked about."""
+        if place % self._step:
+            return
+        self._kept.append((place, thing))
+        while len(self._kept) > self._most:
+            self._step *= 2
+            self._kept = [(index, thing) for index, thing in self._kept if index % self._step == 0]
+
+    def kept(self) -> list[T]:
+        return [thing for _, thing in self._kept]
+
+
+class Gallery:
+    """Draws a replay's pictures into `folder`, at most `most` (None: all), and collects what the report shows.
+
+    The report shows images that differ in what was decided from the one before; where the images do not follow each other
+    in time (`continuous` False) any of them. Drawing runs beside the caller in a thread of its own. A context manager.
+    """
+
+    def __init__(self, folder: Path, most: int | None, continuous: bool) -> None:
+        self._folder = folder
+        self._continuous = continuous
+        self._spread: Spread[tuple[str, bytes]] | None = None if most is None else Spread(most)
+        self._shown: Spread[ReportEntry] = Spread(SHOWN)
+        self._written: list[str] = []
+        self._last: object = None
+        self._artist = ThreadPoolExecutor(1, "artist")
+        self._drawing: deque[Future[None]] = deque()
+        if most != 0:
+            folder.mkdir()
+
+    def __enter__(self) -> Gallery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._artist.shutdown(cancel_futures=True)
+
+    def add(self, item: SourceImage, assessment: SceneAssessment, decision: SceneDecision) -> None:
+        """Take up the replay's next image. Raises OSError when the disk refused its picture or that of an image shortly
+        before.
+        """
+        kept = 0 if self._spread is None else self._spread.place()
+        shown = self._shown.place() if self._differs(assessment, decision) else None
+        if kept is None and shown is None:
+            return
+        self._drawing.append(self._artist.submit(self._draw, item, assessment, decision, kept, shown))
+        while len(self._drawing) > _AHEAD:
+            self._drawing.popleft().result()
+
+    def finish(self) -> list[str]:
+        """Draw the rest of a replay's pictures and write what was kept back; returns the names of all pictures in the folder."""
+        while self._drawing:
+            self._drawing.popleft().result()
+        for name, jpeg in self._spread.kept() if self._spread is not None else []:
+            self._write(name, jpeg)
+        return self._written
+
+    def entries(self) -> list[ReportEntry]:
+        return self._shown.kept()
+
+    def _draw(
+        self,
+        item: SourceImage,
+        assessment: SceneAssessment,
+        decision: SceneDecision,
+        kept: int | None,
+        shown: int | None,
+    ) -> None:
+        picture = None if item.image is None else annotate(item.image, assessment, decision)
+        if kept is not None and picture is not None:
+            if self._spread is None:
+                self._write(item.name, encode_jpeg(picture))
+            else:
+                self._spread.add(kept, (item.name, encode_jpeg(picture)))
+        if shown is not None:
+            self._shown.add(
+                shown,
+                ReportEntry(
+                    f"Image {item.name}",
+                    assessment,
+                    decision,
+                    picture,
+                    attention=_attention(item.image, assessment),
+                ),
+            )
+
+    def _differs(self, assessment: SceneAssessment, decision: SceneDecision) -> bool:
+        verdicts = sorted((verdict.object.label, verdict.verdict) for verdict in decision.verdicts)
+        said = (assessment.status, decision.outcome, verdicts)
+        differs = not self._continuous or said != self._last
+        self._last = said
+        return differs
+
+    def _write(self, name: str, jpeg: bytes) -> None:
+        file = name if name.lower().endswith((".jpg", ".jpeg")) else f"{name}.jpg"
+        with atomic_write(self._folder / file) as stream:
+            stream.write(jpeg)
+        self._written.append(file)
+
+
+def _attention(image: Picture | None, assessment: SceneAssessment) -> Picture | None:
+    """The saliency over `image`, None where there is none."""
+    localization = assessment.localization
+    if image is None or localization is None or localization.saliency is None:
+        return None
+    return saliency_overlay(image, assessment)
+
+
+LABEL_SCHEMA = pa.schema(
+    [
+        ("image", pa.string()),
+        ("object", pa.int32()),
+        ("detected", pa.string()),
+        ("labelled", pa.string()),
+        ("iou", pa.float64()),
+        ("probability", pa.float64()),
+        ("detection_rate", pa.float64()),
+        ("mutual_information", pa.float64()),
+        *[(name, pa.float32()) for name in ("x1", "y1", "x2", "y2")],
+    ]
+)
+"""One row per contradiction: what was detected, the class of the labelled object that overlaps most, their IoU, the probability
+of the detected class, share of the passes, and the box in px.
+
+Where no labelled object has an IoU of 0.5, ``labelled`` is "loose" if one of the detected class has an IoU of 0.1, which ``iou``
+then is: the two boxes differ, not what they say. It is "nothing" without one.
+"""
+LOOSE = "loose"
+_LOOSE_IOU = 0.1
+LABELS_SHOWN = 12
+"""The surest contradictions of which a picture is kept."""
+_MARGIN = 0.4
+"""Of the box, that is shown around it."""
+
+
+class LabelErrors:
+    """Compares what a replay releases with ``labels``, by the name of the image without its suffix, image by image.
+
+    ``rows``: the contradictions found, in the order of the images; ``unlabelled``: images without labels.
+    """
+
+    def __init__(self, labels: Mapping[str, LabelledImage]) -> None:
+        self._labels = labels
+        self.rows: list[Row] = []
+        self.unlabelled = 0
+        self._surest: list[tuple[float, int, Row, NDArray[np.uint8]]] = []
+        self._number = count()
+
+    def add(self, item: SourceImage, decision: SceneDecision) -> None:
+        """Look for label errors in the replay's next image; a sticker to be removed and a logo to be kept are certain."""
+        truth = self._labels.get(item.name.rsplit(".", 1)[0])
+        if truth is None:
+            self.unlabelled += 1
+            return
+        for verdict in decision.verdicts:
+            certain = verdict.verdict is Verdict.REMOVE or (
+                verdict.verdict is Verdict.KEEP and verdict.reasons[0].subject == "logo_probability"
+            )
+            if certain and (row := _contradiction(item.name, verdict.object, truth)):
+                self.rows.append(row)
+                if item.image is not None:
+                    self._keep(row, item.image)
+
+    def pictures(self) -> list[tuple[Row, Picture]]:
+        """Pictures of a replay's probable label errors, each with the part of the image around it, the surest first."""
+        return [(row, crop) for *_, row, crop in sorted(self._surest, key=lambda one: one[:2], reverse=True)]
+
+    def _keep(self, row: Row, image: Picture) -> None:
+        entry = (row["probability"], -next(self._number), row, _crop(image, row))
+        (heapq.heappush if len(self._surest) < LABELS_SHOWN else heapq.heappushpop)(self._surest, entry)
+
+
+def _contradiction(name: str, found: ObservedObject, truth: LabelledImage) -> Row | None:
+    overlaps = iou_matrix(found.box[None], truth.boxes)[0]
+    best = int(overlaps.argmax()) if len(overlaps) else -1
+    overlap = float(overlaps[best]) if len(overlaps) else 0.0
+    labelled = ObjectClass(int(truth.labels[best])).name.lower() if overlap >= MATCH_IOU else "nothing"
+    if labelled == found.label.name.lower():
+        return None
+    like = float(overlaps[truth.labels == found.label].max(initial=0.0))
+    if labelled == "nothing" and like >= _LOOSE_IOU:
+        labelled, overlap = LOOSE, like
+    return {
+        "image": name,
+        "object": found.id,
+        "detected": found.label.name.lower(),
+        "labelled": labelled,
+        "iou": overlap,
+        "probability": float(found.probabilities[found.label]),
+        "detection_rate": found.detection_rate,
+        "mutual_information": found.mutual_information,
+        **dict(zip(("x1", "y1", "x2", "y2"), found.box.tolist(), strict=True)),
+    }
+
+
+def contradiction_text(row: Row) -> str:
+    if row["labelled"] == LOOSE:
+        return f"box is loose (IoU {row['iou']:.2f})"
+    return f"labelled {row['labelled']}"
+
+
+def _crop(image: Picture, row: Row) -> Picture:
+    height, width = image.shape[:2]
+    x1, y1, x2, y2 = row["x1"], row["y1"], row["x2"], row["y2"]
+    across, down = _MARGIN * (x2 - x1), _MARGIN * (y2 - y1)
+    left, right = max(int(x1 - across), 0), min(int(x2 + across) + 1, width)
+    top, bottom = max(int(y1 - down), 0), min(int(y2 + down) + 1, height)
+    return image[top:bottom, left:right].copy()
