@@ -79,13 +79,11 @@ class ObjectLimit:
     limited: bool = field(default=True, init=False)
 
     def decide(self, scene: MeasuredScene, limit: float) -> Decision:
-        """See :class:`Method`."""
         seen = scene.seen[self.sampler]
         # NaN is not within a limit
         return _decision(seen, candidates(seen) & (self.doubt(scene) <= limit))
 
     def doubts(self, scene: MeasuredScene) -> FloatArray:
-        """See :class:`Method`."""
         values = self.doubt(scene)[candidates(scene.seen[self.sampler])]
         return values[np.isfinite(values)]
 
@@ -99,14 +97,12 @@ class SceneLimit:
     limited: bool = field(default=True, init=False)
 
     def decide(self, scene: MeasuredScene, limit: float) -> Decision:
-        """See :class:`Method`."""
         seen = scene.seen[DROPOUT]
         if not self.doubt(scene) <= limit:
             return Decision(seen.boxes[:0], True)
         return _decision(seen, candidates(seen))
 
     def doubts(self, scene: MeasuredScene) -> FloatArray:
-        """See :class:`Method`."""
         value = self.doubt(scene)
         return np.array([value] if np.isfinite(value) else [])
 
@@ -138,7 +134,6 @@ class PolicyMethod:
         return Decision(boxes, decision.outcome is not Outcome.CLEAN)
 
     def doubts(self, scene: MeasuredScene) -> FloatArray:
-        """See :class:`Method`."""
         risk = self.policy.risk
         if risk is None:
             return np.zeros(0)

@@ -19,7 +19,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.checking import (
     NEAR,
     Drift,
-    Finding,
+    LabelFinding,
     PictureStatistics,
     check_not_source,
     class_balance,
@@ -145,9 +145,8 @@ def _given_name(item: LabelledImage) -> str:
 
 
 def _tell_duplicates(
-    found: Sequence[Finding], seen: Sequence[PictureStatistics], names: Mapping[Path, str]
+    found: Sequence[LabelFinding], seen: Sequence[PictureStatistics], names: Mapping[Path, str]
 ) -> None:
-    """Duplicates, without pictures of one laptop that are only alike."""
     laptop_of = {one.item.path: one.item.workpiece_id for one in seen}
     listed = [
         one
@@ -182,7 +181,7 @@ def _tell_frames(
         )
 
 
-def _list(title: str, findings: Sequence[Finding], names: Mapping[Path, str]) -> None:
+def _list(title: str, findings: Sequence[LabelFinding], names: Mapping[Path, str]) -> None:
     typer.echo(f"{title}: {len(findings)}")
     for one in findings[:_SHOWN]:
         typer.echo(f"  {one.kind}: {', '.join(names[path] for path in one.pictures)}: {one.text}")

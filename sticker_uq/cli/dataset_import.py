@@ -287,7 +287,6 @@ def _unbalanced(data: Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def _provable(out: Path, parts: Mapping[str, Sequence[int]]) -> list[str]:
-    """What the part to calibrate on can prove, and whether that is enough for the default levels."""
     if CALIBRATE not in parts:
         return []
     # takes a second, and only a split needs it

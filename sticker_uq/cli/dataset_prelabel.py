@@ -142,7 +142,6 @@ def command(
 
 
 def _file(item: SourceImage, image: Picture, image_format: str) -> tuple[str, bytes]:
-    """Suffix, without the dot, and bytes of the file of a picture."""
     if image_format != "same":
         return image_format, encode_picture(image, image_format)
     if item.path is None:

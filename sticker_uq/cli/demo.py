@@ -295,7 +295,6 @@ def _prepare(out: Path) -> None:
 
 
 def _run(specs: list[ProcessSpec], laptops: int, out: Path, timeout: float | None, console: Console) -> str:
-    """Run the cell until the last laptop is done; returns the reason if it was not, else an empty string."""
     for spec in specs:
         if spec.name == "cell_sim":
             spec.parameters["record_file"] = str((out / _MADE_BY_DEMO).resolve())

@@ -158,7 +158,6 @@ def _torch() -> _Found:
 
 
 def _device() -> _Found:
-    """What ``device: auto`` computes on."""
     torch = importlib.import_module("torch")
     detector = importlib.import_module("sticker_uq.detection.detector")
     device = detector.resolve_device("auto")

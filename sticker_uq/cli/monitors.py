@@ -21,7 +21,11 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import TEST_DELTA, diversity, generate, train_raaes
 from sticker_uq.lab.studies.monitors.cell_crops import cell_material, coco_material, study_material
-from sticker_uq.lab.studies.monitors.classifier_study import StudySettings, classifier_report, run_study
+from sticker_uq.lab.studies.monitors.classifier_study import (
+    MonitorStudySettings,
+    classifier_report,
+    run_study,
+)
 from sticker_uq.lab.studies.monitors.detection_study import (
     DetectionSettings,
     detection_report,
@@ -40,7 +44,7 @@ from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command(name="fit")(monitors_fit.command)
-_DEFAULT = StudySettings()
+_DEFAULT = MonitorStudySettings()
 _TASKS = TaskSettings()
 _MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_material}
 
@@ -94,7 +98,7 @@ def study(
 
     Measurements are kept in --out, from which the same study resumes.
     """
-    settings = StudySettings(
+    settings = MonitorStudySettings(
         *(seeds, members, passes, ambiguous, delta_max, alarms),
         drawn=not soft,
         architectures=tuple(dict.fromkeys(architecture)),

@@ -209,7 +209,6 @@ def run_numbered(numbered: tuple[int, ReplayJob]) -> tuple[int, ReplayOutcome | 
 
 
 def _compared(summary: ReplaySummary, live: Comparison) -> ReplayOutcome:
-    """The outcome with the comparison of the replay with the live scenes."""
     lines = live.differing()
     if live.different > len(lines):
         lines.append(f"... and {live.different - len(lines)} more")

@@ -161,7 +161,6 @@ def statistics(
 
 
 def _shown(analysis: Analysis) -> dict[str, pd.DataFrame]:
-    """Summary for a terminal: Friedman tests, the pairs that differ, Table 3, Table 4."""
     friedman, pairs, pooled = analysis.friedman, analysis.pairs, analysis.pooled
     if not pairs.empty:
         pairs = pairs.loc[pairs["opened"] & (pairs["better"] != "")]
@@ -298,7 +297,7 @@ def run(
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
     brought = bundled(bundle or (), detector_values)
     from sticker_uq.evaluation.executors import executor
-    from sticker_uq.lab.studies.detectors.study_plan import RATES, Circumstance, DataSet, ModelChoice
+    from sticker_uq.lab.studies.detectors.study_plan import RATES, ModelChoice, StudyCircumstance, StudyData
     from sticker_uq.lab.studies.detectors.study_report import write_report
     from sticker_uq.lab.studies.detectors.study_run import run_study, with_topics
 
@@ -327,8 +326,8 @@ def run(
         "models": (*map(ModelChoice.parse, named), *brought.models),
         # the rate of a bundle is the one that its cell works at
         "rates": tuple(sorted({*values["rates"], *brought.rates})) if new else values["rates"],
-        "datasets": with_topics(tuple(map(DataSet.parse, data)), topic or ()),
-        "circumstances": tuple(map(Circumstance.parse, circumstance or ())),
+        "datasets": with_topics(tuple(map(StudyData.parse, data)), topic or ()),
+        "circumstances": tuple(map(StudyCircumstance.parse, circumstance or ())),
         "attack": attack_settings(attack, attack_values),
         "transfer": transfer,
         "profile": profile,
@@ -383,7 +382,6 @@ def _rates(text: str) -> tuple[float, ...]:
 
 
 def _quick_scenes(out: Path) -> Path:
-    """Twelve small rendered scenes in the folder of the study."""
     from sticker_uq.io.coco import ANNOTATIONS, write_coco
     from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 

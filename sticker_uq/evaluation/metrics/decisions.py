@@ -34,7 +34,6 @@ class Count:
         return clopper_pearson(self.events, self.of)
 
     def __str__(self) -> str:
-        """``events of of``."""
         return f"{self.events} of {self.of}"
 
 

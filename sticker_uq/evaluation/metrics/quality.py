@@ -165,7 +165,7 @@ class QualitySettings:
 
 
 @dataclass(frozen=True)
-class Row:
+class QualityRow:
     """One measure of probability quality with its 95 % bootstrap interval; ``subject``: a class or "all";
     ``count`` of objects.
     """
@@ -186,7 +186,7 @@ class Quality:
 
     vectors: Vectors
     state: State
-    rows: tuple[Row, ...]
+    rows: tuple[QualityRow, ...]
     errors: pq.ClassErrors
     diagrams: dict[str, tuple[pq.Bin, ...]]
 
@@ -233,17 +233,15 @@ def _measure(vectors: Vectors, settings: QualitySettings, state: State) -> Quali
     for number, (measure, subject) in enumerate(keys):
         value, lowest, highest = (float(one[number]) for one in (values, low, high))
         count = _count(vectors, measure, subject)
-        rows.append(Row(vectors.name, state, subject, measure, value, lowest, highest, count))
+        rows.append(QualityRow(vectors.name, state, subject, measure, value, lowest, highest, count))
     return Quality(vectors, state, tuple(rows), errors, _diagrams(vectors, settings.bins))
 
 
 def _foreground(vectors: Vectors) -> list[int]:
-    """Classes that a detection can be of: all but the background."""
     return list(range(1, len(vectors.classes)))
 
 
 def _keys(vectors: Vectors) -> list[tuple[str, str]]:
-    """(measure, subject) of every value, in the order of :func:`_values`."""
     keys = [(measure, OVERALL) for measure in ("accuracy", "brier", "nll", "ece", "ece_true_class")]
     for measure in ("eace", "vace", "brier", "class_ece"):
         keys += [(measure, name) for name in vectors.classes]

@@ -26,7 +26,6 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
-        """The figure and its interval, or a dash."""
         return "-" if math.isnan(self.value) else f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 

@@ -199,11 +199,6 @@ def remedy(row: Row) -> str:
     return _ADVICE.get(row["reason"]) or _ADVICE.get(row["subject"], _DETECTOR)
 
 
-def blocked_by(decision: SceneDecision) -> list[str]:
-    """What kept the scene of a replay's ``decision``, or an object in it, from being released: names of limits, sorted."""
-    return sorted({_name(reason) for _, reasons in _blocking(decision) for reason in reasons})
-
-
 def _blocking(decision: SceneDecision) -> Iterator[tuple[str, Sequence[Reason]]]:
     for verdict in decision.verdicts:
         if verdict.verdict is Verdict.ASK:
@@ -350,7 +345,6 @@ class Gallery:
 
 
 def _attention(image: Picture | None, assessment: SceneAssessment) -> Picture | None:
-    """The saliency over `image`, None where there is none."""
     localization = assessment.localization
     if image is None or localization is None or localization.saliency is None:
         return None

@@ -36,7 +36,7 @@ class GateChange:
 
 
 @dataclass(frozen=True)
-class Question:
+class AskedPerson:
     """In a recording, an operator was asked, and what they said. ``answer`` is empty while nobody has answered."""
 
     stamp_ns: int
@@ -63,7 +63,7 @@ class RecordedLaptop:
     scenes: list[SceneAssessment] = field(default_factory=list)
     decisions: dict[str, SceneDecision] = field(default_factory=dict)
     gate: list[GateChange] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
+    questions: list[AskedPerson] = field(default_factory=list)
 
     def decision_of(self, scene: SceneAssessment) -> SceneDecision | None:
         """The live cell's recorded decision about ``scene``, if there was one."""
@@ -166,10 +166,10 @@ def _read_questions(bag: Bag, cell: RecordedCell) -> None:
             continue
         seen.add(message.request_id)
         stamp_ns = stamp_to_ns(message.header.stamp)
-        question = Question(stamp_ns, message.text, message.decision_id)
+        question = AskedPerson(stamp_ns, message.text, message.decision_id)
         answer = answers.get(message.request_id)
         if answer is not None:
-            question = Question(
+            question = AskedPerson(
                 stamp_ns,
                 message.text,
                 message.decision_id,

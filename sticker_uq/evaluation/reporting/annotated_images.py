@@ -226,7 +226,6 @@ def _light(colour: Colour) -> Colour:
 
 
 def _plain(text: str) -> str:
-    """`text` in the letters that Pillow's own font has."""
     return text.encode("ascii", "replace").decode()
 
 

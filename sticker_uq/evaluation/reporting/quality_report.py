@@ -11,7 +11,14 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from sticker_uq.evaluation.metrics.quality import AS_IS, MEASURES, OVERALL, Quality, QualitySettings, Row
+from sticker_uq.evaluation.metrics.quality import (
+    AS_IS,
+    MEASURES,
+    OVERALL,
+    Quality,
+    QualityRow,
+    QualitySettings,
+)
 from sticker_uq.evaluation.reporting.charts import COLOURS, error_scatter, reliability_diagram, variance_bars
 from sticker_uq.evaluation.reporting.document import Table, as_html
 from sticker_uq.evaluation.reporting.document import as_markdown as markdown_of
@@ -107,11 +114,11 @@ def _class_table(measured: Sequence[Quality]) -> Table:
     return Table(header, rows)
 
 
-def _find(quality: Quality, measure: str, subject: str) -> Row | None:
+def _find(quality: Quality, measure: str, subject: str) -> QualityRow | None:
     return next((r for r in quality.rows if (r.measure, r.subject) == (measure, subject)), None)
 
 
-def _cell(row: Row | None) -> str:
+def _cell(row: QualityRow | None) -> str:
     if row is None or math.isnan(row.value):
         return "–"
     value = f"{row.value:.3g}"

@@ -108,7 +108,6 @@ def replay_report(result: ReplayResult, policy: Policy) -> Report:
 
 
 def _compared(found: Differences) -> Section:
-    """What another bundle or policy judges differently."""
     outcomes = Counter((row["outcome"], row["candidate_outcome"]) for row in found.rows)
     classes = Counter(change for row in found.rows for change in row["other_classes"])
     rows = [

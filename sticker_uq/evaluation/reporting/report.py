@@ -119,7 +119,6 @@ def render_report(report: Report) -> str:
 
 
 def _jpegs(pictures: list[NDArray[np.uint8]]) -> list[bytes]:
-    """`pictures` as JPEG, at most 960 px wide, all of them smaller until they fit the budget together."""
     widest = float(_WIDEST)
     while True:
         encoded = [_jpeg(picture, widest) for picture in pictures]
@@ -139,7 +138,6 @@ def _jpeg(picture: NDArray[np.uint8], widest: float) -> bytes:
 
 
 def _rows(entry: ReportEntry, limits: Mapping[str, float]) -> list[_Row]:
-    """The objects of one image, in the order of the assessment, then those only a person saw."""
     if entry.assessment is None:
         return []
     verdicts = {} if entry.decision is None else {v.object.id: v for v in entry.decision.verdicts}
@@ -210,7 +208,6 @@ def _scene_tone(entry: ReportEntry) -> Tone:
 
 
 def _scene_words(entry: ReportEntry) -> str:
-    """What was seen and decided about one image, in plain sentences."""
     if entry.assessment is None:
         return ""
     if entry.assessment.status is Status.FAILED:

@@ -49,7 +49,6 @@ class DagSettings(AttackSettings):
         return _DagState(detector, items, self, seeds)
 
     def __str__(self) -> str:
-        """As of :class:`AttackSettings`."""
         until = f", until the new class has {self.confidence:g}" if self.confidence else ""
         return (
             f"Dense Adversary Generation, DAG; mode {self.mode}, at most {self.gamma:g} grey levels per iteration, at most "

@@ -53,7 +53,6 @@ class PgdSettings(AttackSettings):
         return _PgdState(detector, items, self, seeds)
 
     def __str__(self) -> str:
-        """As of :class:`AttackSettings`."""
         return (
             f"projected gradient descent, PGD; mode {self.mode}, at most {self.epsilon:g} grey levels in steps of "
             f"{self.step:g}, {self.iterations} iterations"

@@ -231,7 +231,6 @@ def target_outputs(
 
 
 def _maps_of(detector: StochasticDetector, pixels: Tensor) -> tuple[Features, list[Tensor]]:
-    """Features of all pictures as if they were one image, with maps (n, C, h, w), and the maps that enter the heads."""
     height, width = pixels.shape[-2:]
     images, _ = detector.model.transform(list(pixels / 255))
     features = detector.family.encode(images, (width, height))

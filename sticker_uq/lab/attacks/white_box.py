@@ -223,7 +223,6 @@ class AttackState(ABC):
 
 
 def _target_classes(item: LabelledImage, mode: Mode, seed: int, device: torch.device) -> Tensor:
-    """The class (K,) int64 that each object of a picture is to become."""
     rng = np.random.default_rng([seed, 0])
     choices = {"vanish": [0] * len(item.labels), "swap": [1] * len(item.labels)}
     chosen = choices[mode] if mode != "random" else rng.integers(0, 2, len(item.labels)).tolist()

@@ -173,7 +173,6 @@ _OVERSAMPLING = 8
 
 
 def _kernel(half: float, inside: Callable[[Floats, Floats], npt.NDArray[np.bool_]]) -> Floats:
-    """Normalised kernel that covers what `inside(x, y)` says, centred on its middle pixel."""
     reach = math.ceil(half + 0.5)
     steps = (np.arange((2 * reach + 1) * _OVERSAMPLING) + 0.5) / _OVERSAMPLING - reach - 0.5
     xs, ys = np.meshgrid(steps, steps)

@@ -209,12 +209,6 @@ def unknown_make(picture: LabelledPicture, strength: float, rng: np.random.Gener
     return _rendered(picture, picture.scene, _of_make(picture.scene, make, strength, rng))
 
 
-def scene_of_unknown_make(scene: SceneSpec, contrast: float, seed: int) -> SceneSpec:
-    """`scene` with the laptop of another make, as the corruption `unknown_make` with that seed makes it."""
-    rng = np.random.default_rng(seed)
-    return _of_make(scene, len(BRANDS) + int(rng.integers(2**20)), contrast, rng)
-
-
 def _of_make(scene: SceneSpec, make: int, contrast: float, rng: np.random.Generator) -> SceneSpec:
     # A saturated colour between those of the known finishes.
     hue = float(rng.uniform(0, 180))
@@ -300,7 +294,6 @@ def sticker_residue(picture: LabelledPicture, strength: float, rng: np.random.Ge
 def _residues(
     picture: LabelledPicture, to_picture: Any, region: Rect, area: float, rng: np.random.Generator
 ) -> tuple[ResidueSpec, ...]:
-    """Residues that cover `area` in all, within `region`, apart from the objects; `to_picture` maps their units to pixels."""
     if area <= 0:
         return ()
     whole = (region[2] - region[0]) * (region[3] - region[1])

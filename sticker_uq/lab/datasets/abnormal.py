@@ -482,7 +482,6 @@ def _encoded(
 
 
 def _sides(boxes: FloatArray) -> list[list[float]]:
-    """Corners (N, 4) as COCO's x, y, width, height."""
     return [[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in boxes.tolist()]
 
 

@@ -75,7 +75,6 @@ def colour(rng: np.random.Generator) -> Floats:
 
 
 def _mixed(share: Floats, rng: np.random.Generator) -> Floats:
-    """Two colours mixed by ``share`` (H, W) 0..1."""
     first, second = colour(rng), colour(rng)
     return np.asarray(first + (second - first) * share[..., None], np.float32)
 
@@ -162,7 +161,6 @@ def _part(picture: Image, height: int, width: int, rng: np.random.Generator) -> 
 
 @lru_cache(maxsize=1)
 def _photographs() -> tuple[Image, ...]:
-    """The photographs that come with scikit-learn, BGR."""
     from sklearn.datasets import load_sample_images
 
     return tuple(np.ascontiguousarray(photo[..., ::-1]) for photo in load_sample_images().images)
@@ -295,7 +293,6 @@ def _free(image: Image, boxes: FloatArray, unit: float, rng: np.random.Generator
 
 
 def _over(image: Image, box: FloatArray, side: float, rng: np.random.Generator) -> tuple[Image, Image]:
-    """A shape that hides a part of ``box`` as _HIDES says, or nearly."""
     middle = (box[:2] + box[2:]) / 2
     kinds = (_BAR,) if rng.random() < _REACHING else _KINDS
     for _ in range(_TRIES):
@@ -391,7 +388,6 @@ def _outline(
 
 
 def _corners(kind: int, rng: np.random.Generator) -> FloatArray:
-    """Corners (N, 2) of an outline of that kind, about one unit in every direction."""
     slim = float(rng.uniform(0.1, 1.0))
     if kind in (_BAR, 4):
         far = _REACH if kind == _BAR else 1.0

@@ -52,7 +52,7 @@ class PictureStatistics:
 
 
 @dataclass(frozen=True)
-class Finding:
+class LabelFinding:
     """A finding of a data set's check. ``kind``: duplicate, near duplicate, label; ``pictures`` concerned."""
 
     kind: str
@@ -112,7 +112,7 @@ def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
 
 def duplicates(
     first: Sequence[PictureStatistics], second: Sequence[PictureStatistics] = (), near: int = NEAR
-) -> list[Finding]:
+) -> list[LabelFinding]:
     """Duplicates and near duplicates within the data set ``first``, or between ``first`` and ``second`` if given.
 
     The perceptual hashes of near duplicates differ in at most ``near`` bits.
@@ -122,10 +122,10 @@ def duplicates(
     for index, other, distance in close_pairs(everything, near, len(first) if second else None):
         pair = (everything[index].item.path, everything[other].item.path)
         if everything[index].pixels == everything[other].pixels:
-            found.append(Finding("duplicate", pair, "the same pixels"))
+            found.append(LabelFinding("duplicate", pair, "the same pixels"))
         else:
             text = f"perceptual hashes differ in {distance} of 64 bits"
-            found.append(Finding("near duplicate", pair, text))
+            found.append(LabelFinding("near duplicate", pair, text))
     return found
 
 
@@ -148,7 +148,7 @@ def close_pairs(
                 yield index, start + other, int(distances[other])
 
 
-def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
+def label_findings(items: Sequence[LabelledImage]) -> list[LabelFinding]:
     """Tiny and huge boxes, two boxes of one object."""
     found = []
     for item in items:
@@ -157,10 +157,10 @@ def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
             width, height = (box[2:] - box[:2]).tolist()
             if min(width, height) < _SMALL_SIDE:
                 text = f"{name} of {width:.1f} x {height:.1f} px, smaller than {_SMALL_SIDE:g} px"
-                found.append(Finding("label", (item.path,), text))
+                found.append(LabelFinding("label", (item.path,), text))
             if width * height > _LARGE_SHARE * item.width * item.height:
                 found.append(
-                    Finding(
+                    LabelFinding(
                         "label", (item.path,), f"{name} covers more than {_LARGE_SHARE:.0%} of the picture"
                     )
                 )
@@ -168,7 +168,7 @@ def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
                 if _overlap(box, item.boxes[other]) > _SAME_BOX:
                     second = ObjectClass(int(item.labels[other])).name.lower()
                     text = f"{name} and {second} in the same place (IoU above {_SAME_BOX:g})"
-                    found.append(Finding("label", (item.path,), text))
+                    found.append(LabelFinding("label", (item.path,), text))
     return found
 
 
@@ -265,7 +265,6 @@ _LEFT_OUT = "left out"
 def _repaired(
     entry: dict[str, Any], images: Mapping[int, Mapping[str, Any]], labels_of: Labels
 ) -> tuple[dict[str, Any], str]:
-    """The annotation, changed if necessary, and what is changed ("" if nothing)."""
     fault, label = label_of(entry, labels_of)
     if fault or label is None:
         return entry, ""

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,7 @@ def fitting_scales(items: Sequence[LabelledImage], name: str, input_size: int) -
 
     Otherwise a geometric row from the largest of some first scales with which the share is within 2 % of the best.
     """
-    model = _shapes(name, input_size=input_size)
+    model = copy.deepcopy(_shapes(name, input_size=input_size))
     if not _share(items, model) < ENOUGH:
         return ()
     own = model.anchor_generator
@@ -62,6 +64,7 @@ def fitting_scales(items: Sequence[LabelledImage], name: str, input_size: int) -
     return next(row for row, value in zip(rows, shares, strict=True) if value >= best - 0.02)
 
 
+@cache
 def _shapes(name: str, **options: Any) -> Any:
     with torch.device("meta"):
         return build_model(name, **options).eval()

@@ -160,7 +160,6 @@ def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tup
 
 
 def _known(verdict: ObjectVerdict, said: Sequence[OperatorAnswer], clean: bool) -> LabelledBox | None:
-    """The class at the place of one object; None if unknown."""
     box = as_box(verdict.object.box)
     answer = next((a for a in reversed(said) if same_place(a.box, box)), None)
     if answer is not None:
@@ -232,7 +231,6 @@ def _read_decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
 
 
 def _messages(bag: Bag, kind: str) -> Iterator[Any]:
-    """All readable messages of one kind; truncated ones are missing from the cases."""
     topics = bag.topics_of(_MESSAGES + kind)
     if not topics:
         raise InvalidInput(f"{bag.path}: no topic of {_MESSAGES}{kind}: expected a recording of the cell")

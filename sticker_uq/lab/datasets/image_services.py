@@ -213,7 +213,6 @@ def _decoded(text: Any) -> bytes:
 
 
 def _suffix(data: bytes) -> str:
-    """The file extension of a whole picture; InvalidInput for anything else."""
     try:
         with Image.open(io.BytesIO(data), formats=tuple(_SUFFIXES)) as picture:
             picture.load()

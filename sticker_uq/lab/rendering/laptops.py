@@ -154,7 +154,6 @@ def deck_layout(laptop: LaptopSpec) -> DeckLayout:
 
 
 def _flat_layout(laptop: LaptopSpec) -> DeckLayout:
-    """The screen in the upper half, the keyboard in the lower one."""
     half = laptop.depth / 2
     side = 45.0 if laptop.numpad else 85.0
     middle = 440.0 if laptop.numpad else 500.0
@@ -338,7 +337,6 @@ def _paint_desktop(window: Image, scale: float, rng: np.random.Generator) -> Non
 
 
 def _paint_palm_rest(laptop: LaptopSpec, pen: Pen, parts: DeckLayout, gloss: Image) -> None:
-    """Keyboard, speakers, touchpad and fingerprint reader."""
     base, body, scale = laptop.deck_colour, pen.image, pen.unit
     _keyboard(laptop, pen, parts.keyboard)
     if not laptop.numpad:

@@ -321,7 +321,6 @@ def _apply_sticker(surface: Surface, id_map: Image, sticker: StickerSpec) -> int
 
 
 def _areas(ids: Image) -> Floats:
-    """Pixels (256,) of every id."""
     return cv2.calcHist([ids], [0], None, [256], [0, 256]).ravel()
 
 

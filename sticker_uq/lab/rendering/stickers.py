@@ -86,7 +86,6 @@ def _words(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Gen
 
 
 def _label(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
-    """An inventory tag: owner, bar code, number."""
     foil = spec.motif.startswith("ASSET")
     pen.image[:] = (205, 207, 208) if foil else PAPER
     pen.box(0, -ay * 0.68, ax, ay * 0.34, spec.colours[0])
@@ -96,7 +95,6 @@ def _label(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Gen
 
 
 def _shipping(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
-    """A paper label with a heading, lines of text and a bar code."""
     pen.image[:] = PAPER
     pen.text(spec.motif, 0, -ay * 0.68, ax * 1.6, ay * 0.38, INK, "sans", 800)
     pen.box(0, -ay * 0.4, ax * 0.9, 0.02, INK)

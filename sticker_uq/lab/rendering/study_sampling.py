@@ -94,7 +94,7 @@ def _drawn(rng: np.random.Generator, values: tuple[float, ...]) -> float:
 
 
 @dataclass
-class Frame:
+class StudyFrame:
     """Where the laptop lies in the cell's picture."""
 
     matrix: npt.NDArray[np.float64]
@@ -177,7 +177,7 @@ def _fixture(
     return FixtureSpec(kind, spot, float(rng.uniform(*size)), angle, int(rng.integers(2**31)))
 
 
-def study_pose(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[PoseSpec, Frame]:
+def study_pose(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[PoseSpec, StudyFrame]:
     """Where the rendered laptop lies, in the reference frame and in px."""
     if laptop.view == "lid":
         angle = float(rng.uniform(0, 360))
@@ -196,7 +196,7 @@ def study_pose(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[PoseSpec, 
     matrix = np.array([[scale, 0, middle[0]], [0, scale, middle[1]], [0, 0, 1]]) @ tilted @ turned @ centred
     to_frame = np.array([[1 / WIDTH, 0, 0], [0, 1 / WIDTH, FRAME_HEIGHT / 2 - HEIGHT / 2 / WIDTH], [0, 0, 1]])
     homography = tuple(float(value) for value in (to_frame @ matrix).ravel())
-    return PoseSpec(homography, scale * 1000 / WIDTH, angle), Frame(matrix, scale, angle)
+    return PoseSpec(homography, scale * 1000 / WIDTH, angle), StudyFrame(matrix, scale, angle)
 
 
 @lru_cache(maxsize=4096)
@@ -250,7 +250,7 @@ class _Draft:
     angle: float
 
 
-def _sticker_draft(rng: np.random.Generator, on_lid: bool, frame: Frame, strip: bool) -> _Draft:
+def _sticker_draft(rng: np.random.Generator, on_lid: bool, frame: StudyFrame, strip: bool) -> _Draft:
     if strip:
         kind = next(kind for kind in STICKER_KINDS if kind.print == "words")
         aspect = float(rng.uniform(3.6, 6.4))
@@ -271,7 +271,7 @@ def _sticker_draft(rng: np.random.Generator, on_lid: bool, frame: Frame, strip: 
     return _Draft(kind, str(rng.choice(kind.motifs)), str(rng.choice(kind.shapes)), aspect, turn)
 
 
-def study_logos(rng: np.random.Generator, laptop: LaptopSpec, frame: Frame) -> tuple[LogoSpec, ...]:
+def study_logos(rng: np.random.Generator, laptop: LaptopSpec, frame: StudyFrame) -> tuple[LogoSpec, ...]:
     """One or two logos on a lid; text marks and mostly a slanted or round one on a laptop opened flat."""
     if laptop.view == "lid":
         count = 1 if rng.random() < 0.53 else 2
@@ -294,7 +294,7 @@ def _study_logo(
     rng: np.random.Generator,
     identity: int,
     laptop: LaptopSpec,
-    frame: Frame,
+    frame: StudyFrame,
     centre: Point,
     layout: str,
     angle: float,
@@ -323,7 +323,7 @@ def _study_logo(
     )
 
 
-def _lid_logo(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: Frame) -> LogoSpec:
+def _lid_logo(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
     wanted = _drawn(rng, (1.0, 1.02, 1.04, 1.4, 1.65, 2.9, 3.4))
     fill = _drawn(rng, (0.25, 0.31, 0.46, 0.52, 0.73, 0.79, 0.85))
     best, least = ("emblem", 0.0), math.inf
@@ -345,7 +345,7 @@ def _lid_logo(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame
 
 
 def _text_mark(
-    rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: Frame, centre: Point
+    rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: StudyFrame, centre: Point
 ) -> LogoSpec:
     angle = frame.angle + float(rng.choice((0.0, 180.0)))
     shorter = _drawn(rng, (18, 20, 23, 28, 30, 38, 44))
@@ -367,7 +367,7 @@ def _text_mark(
     return replace(logo, width=logo.width * stretch)
 
 
-def _slanted(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: Frame) -> LogoSpec:
+def _slanted(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
     parts, turn = deck_layout(laptop), float(rng.choice((-42.0, 42.0)) + rng.normal(0, 4))
     palm = parts.palm_left if rng.random() < 0.5 else parts.palm_right
     if rng.random() < 0.85:
@@ -383,7 +383,7 @@ def _slanted(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame:
     return _study_logo(rng, identity, laptop, frame, centre, best, frame.angle + turn, shorter, 175)
 
 
-def _round_mark(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: Frame) -> LogoSpec:
+def _round_mark(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
     parts = deck_layout(laptop)
     centre = (
         (rng.uniform(150, 850), parts.keyboard[1] - rng.uniform(28, 40))
@@ -406,7 +406,7 @@ def _round_mark(rng: np.random.Generator, identity: int, laptop: LaptopSpec, fra
     )
 
 
-def logo_box(laptop: LaptopSpec, frame: Frame, logo: LogoSpec) -> Box:
+def logo_box(laptop: LaptopSpec, frame: StudyFrame, logo: LogoSpec) -> Box:
     """The upright box around a rendered logo, px."""
     outline = _logo_outline(logo.brand, logo.layout) * max(logo.width, logo.height)
     if logo.width >= logo.height:
@@ -426,7 +426,7 @@ def sticker_count(rng: np.random.Generator, laptop: LaptopSpec) -> int:
 def study_stickers(
     rng: np.random.Generator,
     laptop: LaptopSpec,
-    frame: Frame,
+    frame: StudyFrame,
     logos: tuple[LogoSpec, ...],
     count: int,
     torn: bool,
@@ -489,7 +489,7 @@ def _spot(
     rng: np.random.Generator,
     view: _View,
     laptop: LaptopSpec,
-    frame: Frame,
+    frame: StudyFrame,
     boxes: list[Box],
     logos: int,
     size: tuple[float, float],
@@ -535,7 +535,7 @@ def _beside(rng: np.random.Generator, near: Box, size: tuple[float, float], over
     return x + along * reach_x, y + side * (reach_y + step)
 
 
-def _outside(laptop: LaptopSpec, frame: Frame, box: Box) -> float:
+def _outside(laptop: LaptopSpec, frame: StudyFrame, box: Box) -> float:
     """How far the middle of a box is beyond where stickers can be, px."""
     x, y = frame.units((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
     margin = min(box[2] - box[0], box[3] - box[1]) / 2 / frame.scale
@@ -561,7 +561,7 @@ def _zone(rng: np.random.Generator, laptop: LaptopSpec) -> Rect:
 
 
 def study_things(
-    rng: np.random.Generator, laptop: LaptopSpec, frame: Frame
+    rng: np.random.Generator, laptop: LaptopSpec, frame: StudyFrame
 ) -> tuple[tuple[ThingSpec, ...], tuple[ResidueSpec, ...]]:
     """What lies about, hands and grippers, and residue on the laptop of some scenes."""
     things: list[ThingSpec] = []

@@ -195,7 +195,6 @@ def _lamps(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
 
 
 def _symbols(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
-    """Printed symbols in a row: plug, battery, lock, bin, arrows."""
     ink = _tone(case)
     count = int(rng.integers(1, 5))
     for index in range(count):
@@ -219,7 +218,6 @@ def _symbols(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
 
 
 def _certification(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
-    """The printed block of approvals and type data under a laptop."""
     ink = _tone(case)
     rows = int(rng.integers(3, 8))
     for row in range(rows):

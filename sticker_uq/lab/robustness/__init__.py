@@ -12,7 +12,7 @@ from sticker_uq.lab.robustness.followups import Application, FollowUpCase
 from sticker_uq.lab.robustness.spec import (
     PERFORMANCE_METRICS,
     Circumstance,
-    Measured,
+    Measurable,
     Piece,
     Relation,
     Specification,
@@ -25,7 +25,7 @@ __all__ = [
     "Application",
     "Circumstance",
     "FollowUpCase",
-    "Measured",
+    "Measurable",
     "Piece",
     "Relation",
     "Specification",

@@ -20,9 +20,9 @@ from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.images import MOST_PICTURE, read_image_file
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.reading import read_bytes
-from sticker_uq.lab.robustness.distances import ImageDistances, Reference
+from sticker_uq.lab.robustness.distances import ComparedPicture, ImageDistances
 from sticker_uq.lab.robustness.followups import FollowUpCase
-from sticker_uq.lab.robustness.systems_interface import Action, Answer, System
+from sticker_uq.lab.robustness.systems_interface import Action, System, SystemAnswer
 from sticker_uq.scene import CLASS_COUNT, Detections, InvalidInput
 
 _FORMAT = 1
@@ -31,7 +31,7 @@ _IMAGE_DISTANCES = ("mse", "psnr", "ssim", "cw_ssim")
 
 
 @dataclass(frozen=True)
-class Question:
+class ImageQuestion:
     """One image that a system under robustness assessment is asked about: ``key`` is unique in the assessment; ``source``:
     the image it is compared with, None for a source image itself.
     """
@@ -42,23 +42,23 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Reply:
+class ImageReply:
     """The answer of a system under robustness assessment to one question, and how far its image is from its source (None for a
     source image).
     """
 
-    answer: Answer
+    answer: SystemAnswer
     distances: ImageDistances | None
 
 
-def source_question(item: LabelledImage) -> Question:
+def source_question(item: LabelledImage) -> ImageQuestion:
     """The question about a source image; its key tells its pixels."""
     digest = hashlib.blake2b(read_bytes(item.path, MOST_PICTURE), digest_size=8).hexdigest()
-    return Question(f"source-{item.path.stem}-{digest}", item)
+    return ImageQuestion(f"source-{item.path.stem}-{digest}", item)
 
 
-def case_question(case: FollowUpCase) -> Question:
-    return Question(case.case_id, case.truth, case.source)
+def case_question(case: FollowUpCase) -> ImageQuestion:
+    return ImageQuestion(case.case_id, case.truth, case.source)
 
 
 class AnswerLog:
@@ -81,7 +81,7 @@ class AnswerLog:
     def __contains__(self, key: str) -> bool:
         return key in self._store
 
-    def __getitem__(self, key: str) -> Reply:
+    def __getitem__(self, key: str) -> ImageReply:
         entry = self._store.get(key)
         if entry is None:
             raise KeyError(key)
@@ -93,7 +93,7 @@ class AnswerLog:
 
 
 def answer_all(
-    questions: Sequence[Question],
+    questions: Sequence[ImageQuestion],
     log: AnswerLog,
     load: Callable[[], System],
     jobs: int = 1,
@@ -115,7 +115,7 @@ def answer_all(
 
 
 def _replies(
-    questions: Sequence[Question], load: Callable[[], System], jobs: int
+    questions: Sequence[ImageQuestion], load: Callable[[], System], jobs: int
 ) -> Iterator[tuple[str, str]]:
     if not questions:
         return
@@ -136,12 +136,12 @@ def _replies(
         pool.shutdown(cancel_futures=True)
 
 
-def ask_system(system: System, question: Question) -> str:
+def ask_system(system: System, question: ImageQuestion) -> str:
     """The reply of ``system``, which is under robustness assessment, as one line of JSON."""
     image = read_picture(question.item)
     answer = system.answer(image, question.key)
     distances = None if question.source is None else _reference(question.source.path).compare(image)
-    return json.dumps(_entry_of(question.key, Reply(answer, distances)))
+    return json.dumps(_entry_of(question.key, ImageReply(answer, distances)))
 
 
 _system: System | None = None
@@ -152,17 +152,17 @@ def _begin(load: Callable[[], System]) -> None:
     _system = load()
 
 
-def _ask_in_process(question: Question) -> str:
+def _ask_in_process(question: ImageQuestion) -> str:
     assert _system is not None
     return ask_system(_system, question)
 
 
 @lru_cache(maxsize=4)
-def _reference(path: Path) -> Reference:
-    return Reference(read_image_file(path))
+def _reference(path: Path) -> ComparedPicture:
+    return ComparedPicture(read_image_file(path))
 
 
-def _entry_of(key: str, reply: Reply) -> dict[str, Any]:
+def _entry_of(key: str, reply: ImageReply) -> dict[str, Any]:
     answer, action = reply.answer, reply.answer.action
     return {
         "key": key,
@@ -186,13 +186,13 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _reply_from(entry: Mapping[str, Any]) -> Reply:
+def _reply_from(entry: Mapping[str, Any]) -> ImageReply:
     action, features, distances = entry["action"], entry["features"], entry["distances"]
     detections = Detections(
         np.array(entry["boxes"], np.float32).reshape(-1, 4),
         np.array(entry["probabilities"], np.float32).reshape(-1, CLASS_COUNT),
     )
-    answer = Answer(
+    answer = SystemAnswer(
         detections,
         None
         if action is None
@@ -201,6 +201,6 @@ def _reply_from(entry: Mapping[str, Any]) -> Reply:
         entry["failure"],
     )
     if distances is None:
-        return Reply(answer, None)
+        return ImageReply(answer, None)
     values = {name: math.inf if value is None else value for name, value in distances.items()}
-    return Reply(answer, ImageDistances(**values))
+    return ImageReply(answer, ImageDistances(**values))

@@ -11,7 +11,7 @@ import numpy as np
 
 from sticker_uq.lab.robustness.answering import (
     AnswerLog,
-    Question,
+    ImageQuestion,
     answer_all,
     case_question,
     source_question,
@@ -64,7 +64,7 @@ class Prepared:
         images = tuple(self.source.images[n] for n in self.numbers)
         return SourceSet(self.source.folder, images, self.source.tagged)
 
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[ImageQuestion]:
         """One question of the robustness assessment per image: those of the source, then the follow-ups, by source image."""
         asked = [source_question(self.source.images[n].item) for n in self.numbers]
         cases = sorted((case for one in self.sets for case in one.cases), key=lambda case: case.source_id)

@@ -144,7 +144,7 @@ class ImageDistances:
         return 1 - float(getattr(self, name))
 
 
-class Reference:
+class ComparedPicture:
     """A source picture (H, W, 3) uint8 BGR, prepared to be compared with many follow-ups."""
 
     def __init__(self, picture: Picture) -> None:
@@ -167,8 +167,8 @@ class Reference:
 
 
 def compare(source: Picture, followup: Picture) -> ImageDistances:
-    """Distances between a ``source`` picture and its ``followup``; see :class:`Reference`."""
-    return Reference(source).compare(followup)
+    """Distances between a ``source`` picture and its ``followup``; see :class:`ComparedPicture`."""
+    return ComparedPicture(source).compare(followup)
 
 
 def _of_same_size(source: Picture, followup: Picture) -> Picture:

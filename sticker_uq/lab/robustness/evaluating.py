@@ -16,7 +16,7 @@ from scipy.optimize import isotonic_regression
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.corruptions import transformation_named
-from sticker_uq.lab.robustness.answering import AnswerLog, Reply, case_question, source_question
+from sticker_uq.lab.robustness.answering import AnswerLog, ImageReply, case_question, source_question
 from sticker_uq.lab.robustness.distances import feature_distances, pair_distances
 from sticker_uq.lab.robustness.followups import CaseSet, FollowUpCase
 from sticker_uq.lab.robustness.performance import GATE_METRICS, Judged, Performance
@@ -120,7 +120,6 @@ def first_break(difference: Matrix, allowed: Matrix) -> float:
 
 
 def _strength(place: float, strengths: Matrix) -> float:
-    """The strength at a place between the steps, NaN for none."""
     return float(np.interp(place, np.arange(len(strengths)), strengths)) if math.isfinite(place) else math.nan
 
 
@@ -142,9 +141,9 @@ class AnsweredSet:
     """
 
     cases: CaseSet
-    replies: tuple[Reply, ...]
+    replies: tuple[ImageReply, ...]
     sources: tuple[LabelledImage, ...]
-    source_replies: tuple[Reply, ...]
+    source_replies: tuple[ImageReply, ...]
     origin: NDArray[np.intp]
 
     def paired(self, spec: Specification) -> Paired:

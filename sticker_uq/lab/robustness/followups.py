@@ -25,7 +25,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.reading import read_bytes, read_json
 from sticker_uq.lab.corruptions import LabelledPicture, transform, transformation_named
-from sticker_uq.lab.robustness.source_set import SourceImage, SourceSet
+from sticker_uq.lab.robustness.source_set import SourceSet, TaggedImage
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
 from sticker_uq.scene import InvalidInput
 
@@ -336,8 +336,7 @@ def _case_id(draft: Draft, source: SourceSet, digests: Sequence[str]) -> str:
     return f"{image.item.path.stem}-{what}-{digest}"[-120:]
 
 
-def _make(root: Path, work: tuple[SourceImage, list[tuple[str, Draft]]]) -> int:
-    """Make all cases of one source image; returns how many."""
+def _make(root: Path, work: tuple[TaggedImage, list[tuple[str, Draft]]]) -> int:
     image, drafts = work
     picture = image.picture()
     suffix = ".jpg" if image.item.path.suffix.lower() in _LOSSY else ".png"

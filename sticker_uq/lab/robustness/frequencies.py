@@ -17,7 +17,7 @@ from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.io.coco import read_picture
 from sticker_uq.io.images import Picture
 from sticker_uq.lab.corruptions.camera import linear
-from sticker_uq.lab.robustness.source_set import SourceImage, SourceSet
+from sticker_uq.lab.robustness.source_set import SourceSet, TaggedImage
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
 
 MIDDLE_GREY = 0.18
@@ -240,7 +240,7 @@ def _frequency(
     )
 
 
-def _tagged(name: str, images: Sequence[SourceImage]) -> int:
+def _tagged(name: str, images: Sequence[TaggedImage]) -> int:
     return sum(name in image.tags for image in images)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics.accuracy import AREAS, IOUS, MatchTable, coco_summary, count_matches
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.lab.robustness.systems_interface import Answer, act_on_detections, consequence
+from sticker_uq.lab.robustness.systems_interface import SystemAnswer, act_on_detections, consequence
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 Weights = NDArray[np.float64]
@@ -39,7 +39,7 @@ class Judged:
     """
 
     truth: LabelledImage
-    answer: Answer
+    answer: SystemAnswer
     hidden_sticker: bool = False
 
 

@@ -31,7 +31,7 @@ from sticker_uq.scene import InvalidInput, ObjectClass
 
 
 @dataclass(frozen=True)
-class SourceImage:
+class TaggedImage:
     """One image of the source set. ``tags``: circumstances a person found in it;
     ``seed`` of its scene, where it was rendered.
     """
@@ -64,7 +64,7 @@ class SourceSet:
     """
 
     folder: Path
-    images: tuple[SourceImage, ...]
+    images: tuple[TaggedImage, ...]
     tagged: bool
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class SourceSet:
                 found |= names & written.keys()
                 own = frozenset().union(*(written[name] for name in names if name in written))
             seed = entry.get("seed")
-            images.append(SourceImage(item, own, seed if isinstance(seed, int) and seed >= 0 else None))
+            images.append(TaggedImage(item, own, seed if isinstance(seed, int) and seed >= 0 else None))
         if written is not None and set(written) - found:
             raise InvalidInput(f"{tags}: image {sorted(set(written) - found)[0]!r} is not in {root}")
         tagged = written is not None or any("tags" in entry for entry in entries.values())

@@ -148,7 +148,7 @@ DistanceName = Literal["mse", "psnr", "ssim", "cw_ssim", "fid", "euclidean", "co
 Quantity = Literal["blur", "motion", "noise", "exposure"]
 
 
-class Measured(BaseModel):
+class Measurable(BaseModel):
     """A circumstance that can be seen in an image: ``quantity`` lies within ``above`` and ``below``.
 
     Blur is the 10-90 % width of edges in px, motion how much wider they are in the worst direction, noise the standard deviation
@@ -195,7 +195,7 @@ class Circumstance(BaseModel):
     exposure: int = Field(ge=1, le=5, description="how often the system is exposed to it (M3)")
     likelihood: int = Field(ge=1, le=5, description="how likely it then occurs (M4)")
     severity: int = Field(ge=1, le=5, description="how bad a failure of the system in it is (M5)")
-    measured: Measured | None = Field(None, description="how it is recognised in an image without a tag")
+    measured: Measurable | None = Field(None, description="how it is recognised in an image without a tag")
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

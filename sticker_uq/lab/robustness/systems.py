@@ -17,7 +17,7 @@ from sticker_uq.evaluation.metrics.accuracy import as_detections
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.images import Picture
 from sticker_uq.io.reading import MOST_JSON, parse_json, read_text
-from sticker_uq.lab.robustness.systems_interface import Answer, act_on_decision, no_detections
+from sticker_uq.lab.robustness.systems_interface import SystemAnswer, act_on_decision, no_detections
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import CLASS_COUNT, Detections, FloatArray, InvalidInput, ObjectClass, Status
@@ -43,14 +43,14 @@ class DetectorSystem:
             f"detector {self._detector.weights_hash} {lowered.hash_on(self._detector.device.type)}"
         )
 
-    def answer(self, image: Picture, key: str) -> Answer:
+    def answer(self, image: Picture, key: str) -> SystemAnswer:
         """The answer of an assessed system, a detector: detections by falling score, with the features of the backbone."""
         del key
         try:
             features = self._detector.encode(image)
-            return Answer(self._detector.detect(features), None, pooled_features(features))
+            return SystemAnswer(self._detector.detect(features), None, pooled_features(features))
         except (InvalidInput, ArithmeticError) as error:
-            return Answer.failed(str(error))
+            return SystemAnswer.failed(str(error))
 
     def close(self) -> None:
         """Nothing to release in an assessed system that is a detector."""
@@ -69,7 +69,7 @@ class CellSystem:
         self.name = f"{settings.model}, {settings.passes} passes, gate with policy {policy.hash[:8]}"
         self.identity = f"cell {loaded.weights_hash} {settings.hash_on(loaded.device.type)} {policy.hash}"
 
-    def answer(self, image: Picture, key: str) -> Answer:
+    def answer(self, image: Picture, key: str) -> SystemAnswer:
         """The answer of an assessed detector with gate: clustered objects, what the gate would do,
         and the features of the backbone.
         """
@@ -77,12 +77,12 @@ class CellSystem:
         try:
             assessment = self._perception.assess(image)
         except InvalidInput as error:
-            return Answer.failed(str(error))
+            return SystemAnswer.failed(str(error))
         if assessment.status is Status.FAILED:
-            return Answer.failed(assessment.status_text)
+            return SystemAnswer.failed(assessment.status_text)
         action = act_on_decision(judge(assessment, self._policy))
         features = self._detector.last
-        return Answer(
+        return SystemAnswer(
             as_detections(assessment.objects), action, None if features is None else pooled_features(features)
         )
 
@@ -109,18 +109,17 @@ class ResultsSystem:
         self.name = f"detections in {', '.join(path.name for path, *_ in files)}"
         self.identity = f"results {' '.join(digests)}"
 
-    def answer(self, image: Picture, key: str) -> Answer:
+    def answer(self, image: Picture, key: str) -> SystemAnswer:
         """What the assessed results files say about the image known as ``key``."""
         del image
         found = self._by_key.get(key)
-        return Answer.failed(f"no results for image {key}") if found is None else Answer(found)
+        return SystemAnswer.failed(f"no results for image {key}") if found is None else SystemAnswer(found)
 
     def close(self) -> None:
         """Nothing to release for assessed results files."""
 
 
 def _read_results(path: Path, known: set[int]) -> tuple[dict[int, list[_Row]], str]:
-    """The detections of a results file by image id, and the digest of the file."""
     text = read_text(path, MOST_JSON, f"results {path}")
     entries = parse_json(text, f"results {path}")
     if not isinstance(entries, list):
@@ -153,7 +152,6 @@ class _FeatureKeeper(StochasticDetector):
 
 
 def _result(entry: Any, known: set[int], where: str) -> tuple[int, list[float], list[float]]:
-    """Image id, corners and probabilities of one detection."""
     if not isinstance(entry, dict):
         raise InvalidInput(f"{where}: expected an object, got {type(entry).__name__}")
     identity, category = entry.get("image_id"), entry.get("category_id")

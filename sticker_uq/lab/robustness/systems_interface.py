@@ -35,7 +35,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SystemAnswer:
     """What a system under robustness assessment said about one image.
 
     ``action``: what its own gate decided, None for a system without one; ``features`` (D,) of its network, None for a black box;
@@ -48,7 +48,7 @@ class Answer:
     failure: str = ""
 
     @classmethod
-    def failed(cls, reason: str) -> Answer:
+    def failed(cls, reason: str) -> SystemAnswer:
         """The assessed system gave no answer: nothing was detected, nothing may be done, a person has to look."""
         return cls(no_detections(), Action(np.zeros((0, 4), np.float32), True, False), None, reason)
 
@@ -62,7 +62,7 @@ class System(Protocol):
     name: str
     identity: str
 
-    def answer(self, image: Picture, key: str) -> Answer:
+    def answer(self, image: Picture, key: str) -> SystemAnswer:
         """The assessed system's answer to ``image`` (H, W, 3) uint8 BGR, which the assessment knows as ``key``.
 
         Does not raise for an image that it cannot handle: that is a failed answer.

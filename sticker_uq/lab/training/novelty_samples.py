@@ -30,7 +30,7 @@ _MIDDLE, _RIM = 0.5, 0.8
 """Centre region of a sticker's box, and the ignored margin around it, relative to its sides."""
 
 
-class Sample(NamedTuple):
+class NoveltySample(NamedTuple):
     """A training picture of the novelty network and its targets.
 
     ``picture`` (H, W, 3) uint8; ``targets`` and ``weights`` (4, h, w) float32 of CHANNELS and of the centre of a sticker;
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
     edges: NDArray[np.float32]
 
 
-def sample(item: LabelledImage, epoch: int, seed: int) -> Sample:
+def sample(item: LabelledImage, epoch: int, seed: int) -> NoveltySample:
     """Novelty training sample of ``item``: other shapes, position, scale and light in every epoch.
 
     InvalidInput if the picture cannot be read.
@@ -71,7 +71,7 @@ def sample(item: LabelledImage, epoch: int, seed: int) -> Sample:
     parts = cv2.resize(truth.astype(np.float32) / 255, cells, interpolation=cv2.INTER_AREA).transpose(2, 0, 1)
     targets, weights = _taught(parts)
     middle, edges = _middles(moved / STRIDE, shares, parts[-1])
-    return Sample(
+    return NoveltySample(
         picture,
         np.concatenate([targets, middle[:1]]),
         np.concatenate([weights, middle[1:]]),

@@ -21,7 +21,7 @@ from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
 from sticker_uq.gate.assumptions.familiarity import tail_limit
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.datasets.abnormal import add_foreign_objects
-from sticker_uq.lab.training.novelty_samples import Sample, sample
+from sticker_uq.lab.training.novelty_samples import NoveltySample, sample
 from sticker_uq.novelty.network import (
     FARTHEST,
     NoveltyNetwork,
@@ -248,7 +248,7 @@ def learn_network(
         optimizer, lambda step: min(1.0, (step + 1) / _WARM_UP) * max(0.01, 1 - step / len(batches))
     )
     with ThreadPoolExecutor(2, "samples") as pool:
-        waiting: list[list[Future[Sample]]] = []
+        waiting: list[list[Future[NoveltySample]]] = []
         for number in range(len(batches)):
             for batch in batches[number + len(waiting) : number + _AHEAD]:
                 waiting.append([pool.submit(sample, item, epoch, seed) for item, epoch in batch])
@@ -267,7 +267,6 @@ def learn_network(
 def _batches(
     items: Sequence[LabelledImage], epochs: int, seed: int
 ) -> Iterator[list[tuple[LabelledImage, int]]]:
-    """Batches of (picture, epoch) in an order drawn from ``seed``, each of pictures that are of one size for the network."""
     for epoch in range(epochs):
         waiting: dict[tuple[int, int], list[tuple[LabelledImage, int]]] = {}
         for number in np.random.default_rng((seed, epoch)).permutation(len(items)).tolist():
@@ -280,7 +279,7 @@ def _batches(
         yield from waiting.values()
 
 
-def _loss(predicted: Tensor, samples: Sequence[Sample]) -> Tensor:
+def _loss(predicted: Tensor, samples: Sequence[NoveltySample]) -> Tensor:
     """Sum of the mean cross entropy of every channel over the cells with weight, and of the mean -log IoU of boxes."""
     targets, weights = (
         torch.from_numpy(np.stack(arrays)) for arrays in zip(*(s[1:3] for s in samples), strict=True)

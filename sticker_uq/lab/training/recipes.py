@@ -187,7 +187,6 @@ _FIRST_LOGITS = 0.1
 def _own_losses(
     model: Any, samples: Sequence[Sample], targets: Targets, device: torch.device, dropout: Dropout
 ) -> Tensor:
-    """The sum of the losses that a torchvision detector computes in training mode."""
     images = [
         torch.from_numpy(np.ascontiguousarray(s.image[..., ::-1])).to(device).permute(2, 0, 1).float() / 255
         for s in samples

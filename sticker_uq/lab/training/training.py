@@ -248,7 +248,6 @@ class Training:
 
     @contextmanager
     def _replicas(self) -> Iterator[Replicas]:
-        """The replicas that compute a step, with torch's and OpenCV's threads set for them."""
         threads = self.settings.threads or torch.get_num_threads()
         most = self.batch_size // _MIN_PER_REPLICA
         divided = self.device.type == "cpu" and self._recipe.replicas
@@ -323,7 +322,7 @@ class Training:
             say(
                 f"default boxes from {min(scales, default=0):g} of the picture, input of {size or 'its own'} px"
             )
-        share = covered_share(items, name, **network)
+        share = covered_share(items, name, input_size=size, anchor_scales=tuple(scales))
         say(f"a default box overlaps {share:.0%} of the labelled boxes by {OVERLAP:g} or more")
         return network if size or scales else {}
 
@@ -449,7 +448,6 @@ class Training:
         }
 
     def _fill(self, say: Callable[[str], None]) -> str:
-        """Load the initial weights; returns their description."""
         start, name = self.settings.start, self.settings.model
         if start == "random":
             return start

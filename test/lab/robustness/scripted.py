@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from sticker_uq.io.images import Picture
-from sticker_uq.lab.robustness.systems_interface import Answer
+from sticker_uq.lab.robustness.systems_interface import SystemAnswer
 from sticker_uq.scene import Detections
 
 
@@ -23,7 +23,7 @@ class Scripted:
     def __init__(self, log: Path | None = None, patience: int = 10**6) -> None:
         self._log, self._patience = log, patience
 
-    def answer(self, image: Picture, key: str) -> Answer:
+    def answer(self, image: Picture, key: str) -> SystemAnswer:
         if self._patience == 0:
             raise KeyboardInterrupt
         self._patience -= 1
@@ -33,10 +33,10 @@ class Scripted:
         height, width = image.shape[:2]
         brightness = float(image.mean()) / 255
         if brightness < 0.25:
-            return Answer.failed("too dark")
+            return SystemAnswer.failed("too dark")
         box = np.float32([[width / 4, height / 4, width * 3 / 4, height * 3 / 4]])
         features = cv_features(image)
-        return Answer(Detections(box, np.float32([[1 - brightness, 0, brightness]])), None, features)
+        return SystemAnswer(Detections(box, np.float32([[1 - brightness, 0, brightness]])), None, features)
 
     def close(self) -> None:
         pass

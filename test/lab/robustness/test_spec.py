@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from sticker_uq.lab.robustness import (
     Circumstance,
-    Measured,
+    Measurable,
     Piece,
     Relation,
     Specification,
@@ -157,8 +157,8 @@ def test_a_broken_file_is_bad_input(tmp_path: Path, content: str) -> None:
 
 
 def test_a_measured_circumstance_has_open_limits_and_never_holds_for_nan() -> None:
-    dark = Measured(quantity="exposure", below=-1.5)
+    dark = Measurable(quantity="exposure", below=-1.5)
     assert dark.holds(-2)
     assert not dark.holds(-1.5)
     assert not dark.holds(float("nan"))
-    assert not Measured(quantity="noise", above=2, below=5).holds(6)
+    assert not Measurable(quantity="noise", above=2, below=5).holds(6)

@@ -16,7 +16,7 @@ from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.robustness.performance import Judged, Performance
 from sticker_uq.lab.robustness.systems_interface import (
     Action,
-    Answer,
+    SystemAnswer,
     act_on_decision,
     act_on_detections,
     consequence,
@@ -62,8 +62,8 @@ def test_the_published_significances() -> None:
 
 def pairs(images: int, lost: int, distance: float = 0.1, gained: int = 0) -> Paired:
     """``images`` pictures with one sticker each, the first ``lost`` found only in the source, the last ``gained`` only later."""
-    there = Judged(STICKER_THERE, Answer(found(BOX)))
-    nothing = Judged(STICKER_THERE, Answer(found(np.zeros((0, 4)))))
+    there = Judged(STICKER_THERE, SystemAnswer(found(BOX)))
+    nothing = Judged(STICKER_THERE, SystemAnswer(found(np.zeros((0, 4)))))
     source = [nothing if i >= images - gained else there for i in range(images)]
     target = [nothing if i < lost else there for i in range(images)]
     return Paired(
@@ -118,7 +118,7 @@ def test_the_chance_of_a_false_holds_is_what_was_promised(images: int, allowed: 
 @pytest.mark.parametrize("better", [0, 1, 5])
 def test_rare_changes_in_both_directions_keep_the_level(better: int) -> None:
     """Simulated: in 100 images a share of epsilon + r loses its sticker and r gains one; neither verdict is often wrong."""
-    images, allowed, trials = 100, 0.05, 200
+    images, allowed, trials = 100, 0.05, 100
     rng = np.random.default_rng(1)
     gains = better / images
     drawn = rng.multinomial(images, [allowed + gains, gains, 1 - allowed - 2 * gains], size=trials)
@@ -182,9 +182,9 @@ def test_overall_is_the_worst_and_says_how_much_significance_each_finding_has() 
 
 def test_performance_is_that_of_the_images() -> None:
     judged = [
-        Judged(STICKER_THERE, Answer(found(BOX))),
-        Judged(STICKER_THERE, Answer(found(BOX + 100))),
-        Judged(STICKER_THERE, Answer.failed("time-out")),
+        Judged(STICKER_THERE, SystemAnswer(found(BOX))),
+        Judged(STICKER_THERE, SystemAnswer(found(BOX + 100))),
+        Judged(STICKER_THERE, SystemAnswer.failed("time-out")),
     ]
     figures = Performance(judged, 0.5, 0.5).figures()
     assert [figures[n] for n in ("true_positives", "false_positives", "false_negatives")] == [1, 1, 2]

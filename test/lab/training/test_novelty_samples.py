@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.datasets.abnormal_shapes import exposed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.training.novelty_samples import Sample, _middles, _visible, sample
+from sticker_uq.lab.training.novelty_samples import NoveltySample, _middles, _visible, sample
 from sticker_uq.novelty.network import STRIDE
 
 FOREIGN, LOGO, STICKER, MIDDLE = range(4)
@@ -24,7 +24,7 @@ def item(tmp_path_factory: pytest.TempPathFactory) -> LabelledImage:
     return read_coco(folder)[0]
 
 
-def boxes_of(seen: Sample) -> np.ndarray:
+def boxes_of(seen: NoveltySample) -> np.ndarray:
     """The boxes in cells that its middles teach, (N, 4)."""
     rows, columns = np.nonzero(seen.targets[MIDDLE] * seen.weights[MIDDLE])
     left, top, right, bottom = seen.edges[:, rows, columns]

@@ -124,8 +124,6 @@ def best_models(ordered: pd.DataFrame) -> pd.DataFrame:
 
 
 class _Rows:
-    """Rows of the tables while they grow."""
-
     def __init__(self) -> None:
         self.means: list[dict[str, object]] = []
         self.friedman: list[dict[str, object]] = []

@@ -222,7 +222,6 @@ def score(samples: StochasticSamples, truth: LabelledImage, profile: Profile) ->
 
 
 def _passes(samples: StochasticSamples) -> list[Detections]:
-    """The detections of each pass."""
     members = [samples.pass_index == number for number in range(samples.passes)]
     return [Detections(samples.boxes[own], samples.probabilities[own]) for own in members]
 

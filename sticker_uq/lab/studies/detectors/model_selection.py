@@ -31,7 +31,7 @@ _KEYS = ["dataset", "dropout_rate", "model", "image"]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class RankedModel:
     """A detector in the ranking of model selection.
 
     ``score``: weighted mean of its tiers, 1 is best everywhere; ``tiers`` by requirement, means over measures and data sets;
@@ -54,7 +54,7 @@ class Ranking:
     with their mean mAP on clean images.
     """
 
-    candidates: list[Candidate]
+    candidates: list[RankedModel]
     too_weak: Mapping[str, float]
 
 
@@ -109,7 +109,7 @@ def rank(
     left = {} if scores.empty else scores.groupby("model")["map_adversarial"].mean().to_dict()
     return Ranking(
         [
-            Candidate(
+            RankedModel(
                 model,
                 score,
                 tiers,
@@ -131,7 +131,7 @@ def advice(ranking: Ranking) -> str:
     return _advice(best) + (f" Not ranked, because they see too little: {weak}." if weak else "")
 
 
-def _advice(best: Candidate) -> str:
+def _advice(best: RankedModel) -> str:
     words = f"{label(best.model)} ({best.model})" if label(best.model) != best.model else best.model
     if not best.tied:
         return f"Take {words}: no other model of the study is as good for this."

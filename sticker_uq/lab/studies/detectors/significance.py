@@ -45,7 +45,7 @@ class Friedman:
 
 
 @dataclass(frozen=True)
-class Pair:
+class ModelPair:
     """One pair of detectors tested, d = first - second over ``images``.
 
     ``alternative`` that was tested; ``p`` of Wilcoxon's signed-rank test and ``p_holm`` corrected over all pairs; ``rbc``:
@@ -158,7 +158,9 @@ def holm(p: FloatArray) -> NDArray[np.float64]:
     return result
 
 
-def compare_pairs(values: FloatArray, models: list[str], measure: Measure, profile: Profile) -> list[Pair]:
+def compare_pairs(
+    values: FloatArray, models: list[str], measure: Measure, profile: Profile
+) -> list[ModelPair]:
     """Statistical test of every pair of the K ``models`` on ``values`` (N, K) of ``measure``, Holm over the
     pairs.
 
@@ -185,7 +187,7 @@ def compare_pairs(values: FloatArray, models: list[str], measure: Measure, profi
         median = float(np.median(difference)) if len(difference) else math.nan
         effect = effect_r(difference)
         pairs.append(
-            Pair(
+            ModelPair(
                 first,
                 second,
                 len(difference),
@@ -315,7 +317,7 @@ Tiers = tuple[tuple[str, ...], ...]
 """Groups of models that are tied, the best first."""
 
 
-def tiers(models: Sequence[str], pairs: Iterable[Pair], profile: Profile) -> Tiers:
+def tiers(models: Sequence[str], pairs: Iterable[ModelPair], profile: Profile) -> Tiers:
     """The ``models`` in tiers by "better" of ``pairs``.
 
     ``paper``: the first tier holds the models that no other beats, the second those that none of the rest beats, and so on;

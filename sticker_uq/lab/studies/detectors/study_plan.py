@@ -61,7 +61,7 @@ class ModelChoice(BaseModel):
         return cls.model_validate(values | ({"min_size": found["size"]} if found["size"] else {}))
 
 
-class Circumstance(BaseModel):
+class StudyCircumstance(BaseModel):
     """A transformation of every image of a detector study, with its strength in its own unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -86,7 +86,7 @@ class Circumstance(BaseModel):
         return cls(name=name, strength=value)
 
 
-class DataSet(BaseModel):
+class StudyData(BaseModel):
     """A data set of a detector study: COCO folder or labelled recording, and its name.
 
     ``topic``: of a recording's images, where there are several.
@@ -114,14 +114,14 @@ class StudySettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     models: tuple[ModelChoice, ...] = Field(min_length=1)
-    datasets: tuple[DataSet, ...] = Field(min_length=1)
+    datasets: tuple[StudyData, ...] = Field(min_length=1)
     rates: tuple[float, ...] = Field(RATES, min_length=1)
     passes: int = Field(DetectorSettings().passes, ge=2, le=200)
     adversarial: int = Field(10, ge=0, le=100, description="attacked variants of each image")
     patches: int = Field(0, ge=0, le=100, description="variants of each image with patches on stickers")
     patch_steps: int = Field(40, ge=1, le=10_000, description="steps in which a patch is made")
     transfer: bool = Field(True, description="whether every model also looks at the attacks on the others")
-    circumstances: tuple[Circumstance, ...] = ()
+    circumstances: tuple[StudyCircumstance, ...] = ()
     images: int = Field(0, ge=0, description="images of each data set; 0: all")
     score_floor: float = same_field(DetectorSettings, "score_floor")
     profile: Literal["paper", "simula_rp"] = "paper"

@@ -185,7 +185,6 @@ def in_short(study: Study, analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def _shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, str, pd.DataFrame]]:
-    """Title, note and content of the tables that a person reads, in order; empty ones are left out."""
     rate = reference_rate(study)
     pairs, by_rate = tables["pairs"], tables["quality"]
     if not pairs.empty:
@@ -204,7 +203,6 @@ def _shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, 
 
 
 def _as_text(table: pd.DataFrame) -> Table:
-    """A table for a person; NAME_low, NAME_high become brackets of NAME."""
     names = [str(n) for n in table.columns if not str(n).endswith(("low", "high"))]
     ends = {n: (f"{n}_low", f"{n}_high") if f"{n}_low" in table else ("low", "high") for n in names}
     rows = [
@@ -224,7 +222,6 @@ def _as_text(table: pd.DataFrame) -> Table:
 
 
 def _heading(name: str) -> str:
-    """The measure with unit and an arrow to what is better, or the column's name."""
     if name not in BY_NAME:
         return name.replace("_", " ")
     about = BY_NAME[name]

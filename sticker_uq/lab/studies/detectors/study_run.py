@@ -23,7 +23,13 @@ from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.reading import read_bytes, read_json
 from sticker_uq.io.sources import is_recording
 from sticker_uq.lab.studies.detectors.measures import CLEAN
-from sticker_uq.lab.studies.detectors.study_plan import PATCHED, TRANSFER, DataSet, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.study_plan import (
+    PATCHED,
+    TRANSFER,
+    ModelChoice,
+    StudyData,
+    StudySettings,
+)
 from sticker_uq.lab.studies.detectors.study_tasks import (
     Assess,
     Attack,
@@ -36,7 +42,7 @@ from sticker_uq.lab.table_files import write_parquet
 from sticker_uq.scene import InvalidInput
 
 
-def with_topics(datasets: Sequence[DataSet], topics: Sequence[str]) -> tuple[DataSet, ...]:
+def with_topics(datasets: Sequence[StudyData], topics: Sequence[str]) -> tuple[StudyData, ...]:
     """``datasets`` with image topics of their recordings, from [NAME=]TOPIC; without NAME for all
     others.
 
@@ -61,7 +67,7 @@ def with_topics(datasets: Sequence[DataSet], topics: Sequence[str]) -> tuple[Dat
     )
 
 
-def labelled_images(data: DataSet, folder: Path) -> list[LabelledImage]:
+def labelled_images(data: StudyData, folder: Path) -> list[LabelledImage]:
     """The labelled pictures of the plan for data set ``data``, in order.
 
     Those of a COCO folder lie there. Those of a recording (rosbag2 folder with the ``annotations.json`` that
@@ -309,7 +315,6 @@ def _complete(
     execute: Executor,
     progress: Progress,
 ) -> None:
-    """Execute what of ``tasks`` is not in the store."""
     missing = list(_missing(tasks, store))
     total = len(tasks)
     done = total - len(missing)

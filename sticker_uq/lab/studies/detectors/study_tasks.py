@@ -22,7 +22,7 @@ from sticker_uq.lab.attacks.white_box import Adversarial, attack, variant_seed
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.datasets.abnormal import patched
 from sticker_uq.lab.studies.detectors.image_scores import score
-from sticker_uq.lab.studies.detectors.study_plan import PATCHED, Circumstance, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.study_plan import PATCHED, ModelChoice, StudyCircumstance, StudySettings
 from sticker_uq.perception.pipeline import image_digest, image_seed
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
@@ -91,7 +91,7 @@ class Assess:
     rates: tuple[float, ...]
     keys: tuple[str, ...]
     file: Path | None = None
-    circumstance: Circumstance | None = None
+    circumstance: StudyCircumstance | None = None
 
 
 Task = Attack | Assess
@@ -167,7 +167,7 @@ def _assessed(task: Assess, settings: StudySettings) -> dict[str, Any]:
 
 
 def variant_picture(
-    item: LabelledImage, variant: str, file: Path | None, circumstance: Circumstance | None, seed: int
+    item: LabelledImage, variant: str, file: Path | None, circumstance: StudyCircumstance | None, seed: int
 ) -> tuple[Picture, LabelledImage]:
     """What a model sees as ``variant`` of the ``item``, and its labels.
 

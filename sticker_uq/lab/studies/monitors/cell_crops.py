@@ -118,7 +118,6 @@ def _crops(
     rng: np.random.Generator,
     size: int,
 ) -> tuple[FloatArray, IntArray]:
-    """Crops of one picture: bare lid, then its objects."""
     bare = empty_boxes((image.shape[1], image.shape[0]), boxes, _LIDS, rng)
     crops = cut_crops(image, np.concatenate([bare, boxes]), size)
     return crops, np.concatenate([np.zeros(len(bare), np.int64), classes])

@@ -135,7 +135,7 @@ _PARTS = ("images", "pairs", "probabilities")
 
 
 @dataclass(frozen=True)
-class StudySettings:
+class MonitorStudySettings:
     """``seeds`` of the classifier, each with an ensemble of ``members``; ``passes``: T of Monte-Carlo dropout; ``ambiguous``:
     ambiguous crops to train and half as many to test with; ``delta_max``: largest difference of the probabilities of the two
     classes of the latter; ``architectures``: kinds of classifier, each trained with every seed; ``alarms``: share of nominal
@@ -189,7 +189,7 @@ class StudyResult:
     """
 
     material: str
-    settings: StudySettings
+    settings: MonitorStudySettings
     seeds: list[SeedResult]
     clean_accuracy: float
     diversity: tuple[float, float]
@@ -197,7 +197,7 @@ class StudyResult:
 
 def run_study(
     material: Material,
-    settings: StudySettings,
+    settings: MonitorStudySettings,
     out: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> StudyResult:
@@ -241,7 +241,7 @@ class AmbiguousCrops:
 
 def ambiguous_crops(
     material: Material,
-    settings: StudySettings,
+    settings: MonitorStudySettings,
     out: Path | None,
     progress: Callable[[str], None] | None = None,
 ) -> AmbiguousCrops:
@@ -278,7 +278,7 @@ def ambiguous_crops(
 def train_members(
     material: Material,
     training: AmbiguousImages,
-    settings: StudySettings,
+    settings: MonitorStudySettings,
     seed: int,
     architecture: str = CONVOLUTIONAL,
     folder: Path | None = None,
@@ -322,7 +322,7 @@ def draw_labels(vectors: FloatArray, seed: int) -> IntArray:
 
 def run_seed(
     material: Material,
-    settings: StudySettings,
+    settings: MonitorStudySettings,
     ambiguous: AmbiguousCrops,
     seed: int,
     architecture: str = CONVOLUTIONAL,
@@ -390,13 +390,12 @@ def run_seed(
 
 
 def _within(stage: str, tell: Callable[[str], None]) -> Callable[[str], None]:
-    """Tells the steps of a ``stage`` with its name."""
     return lambda step: tell(f"{stage}: {step}")
 
 
 def _kept(
     material: Material,
-    settings: StudySettings,
+    settings: MonitorStudySettings,
     ambiguous: AmbiguousCrops,
     seed: int,
     out: Path | None,
@@ -431,7 +430,7 @@ def _kept(
 
 
 def _clean_accuracy(
-    material: Material, settings: StudySettings, architecture: str, out: Path | None
+    material: Material, settings: MonitorStudySettings, architecture: str, out: Path | None
 ) -> float:
     """Accuracy of a classifier that saw no ambiguous crop, from the disk where the same study left it."""
     training = settings.training or material.training

@@ -125,7 +125,6 @@ def mnist(folder: Path, name: str, invalid: Path | None = None) -> Material:
 
 
 def _part(folder: Path, part: str) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Pictures (N, 1, h, w) float32 0..1 and their classes (N,)."""
     images, labels = (_read_idx(folder, name) for name in _FILES[part])
     if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels) or not len(labels):
         raise InvalidInput(
@@ -137,7 +136,6 @@ def _part(folder: Path, part: str) -> tuple[FloatArray, NDArray[np.int64]]:
 
 
 def _read_idx(folder: Path, name: str) -> NDArray[np.uint8]:
-    """The array of bytes in the IDX file ``name``, with or without ``.gz``."""
     path = folder / name
     packed = path.with_name(f"{name}.gz")
     if packed.is_file():

@@ -70,7 +70,6 @@ def _dense(shape: tuple[int, int, int], classes: int) -> StagedClassifier:
 
 
 def _resnet(shape: tuple[int, int, int], classes: int) -> StagedClassifier:
-    """Features of ResNet-50 and three fully connected layers, without pretrained weights."""
     net = resnet50(weights=None)
     stem = nn.Sequential(_Colour(), net.conv1, net.bn1, net.relu, net.maxpool)
     stages = [nn.Sequential(stem, net.layer1), net.layer2, net.layer3, net.layer4]

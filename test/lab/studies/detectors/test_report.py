@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from sticker_uq.io.coco import EncodedScene, write_coco
-from sticker_uq.lab.studies.detectors.study_plan import DataSet, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudyData, StudySettings
 from sticker_uq.lab.studies.detectors.study_report import write_report
 from sticker_uq.lab.studies.detectors.study_run import Study, Work, labelled_images
 
@@ -41,7 +41,7 @@ def study(folder: Path) -> Study:
     architecture = "ssdlite320_mobilenet_v3_large"
     settings = StudySettings(
         models=tuple(ModelChoice.parse(f"{name}:{architecture}") for name in (GOOD, BAD)),
-        datasets=(DataSet.parse(f"lids={folder / 'data'}"),),
+        datasets=(StudyData.parse(f"lids={folder / 'data'}"),),
         rates=RATES,
         passes=5,
         adversarial=1,

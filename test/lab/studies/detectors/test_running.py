@@ -25,7 +25,12 @@ from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.detectors import study_tasks
-from sticker_uq.lab.studies.detectors.study_plan import Circumstance, DataSet, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.study_plan import (
+    ModelChoice,
+    StudyCircumstance,
+    StudyData,
+    StudySettings,
+)
 from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, labelled_images, run_study, with_topics
 from sticker_uq.lab.studies.detectors.summaries import attack_table, circumstance_table
 from sticker_uq.scene import InvalidInput, ObjectClass
@@ -51,7 +56,7 @@ def data(tmp_path_factory) -> Path:
 def settings(data: Path, **values) -> StudySettings:
     plain = {
         "models": (ModelChoice.parse(MODEL), ModelChoice.parse(f"other:{MODEL}")),
-        "datasets": (DataSet.parse(str(data)),),
+        "datasets": (StudyData.parse(str(data)),),
         "rates": (0.1, 0.3),
         "passes": 3,
         "adversarial": 1,
@@ -162,7 +167,7 @@ def test_a_circumstance_changes_the_picture_and_its_labels(data, tmp_path) -> No
         models=(ModelChoice.parse(MODEL),),
         adversarial=0,
         rates=(0.1,),
-        circumstances=(Circumstance.parse("defocus=4"),),
+        circumstances=(StudyCircumstance.parse("defocus=4"),),
     )
     images = run_study(plan, tmp_path / "s", Spy()).images.set_index(["variant", "image"])
     assert set(images.index.get_level_values(0)) == {"clean", "defocus=4"}
@@ -220,7 +225,7 @@ def test_a_labelled_recording_is_a_data_set(data, tmp_path) -> None:
     """The same pictures give the same results, whether they lie in a folder or in a recording."""
     bag = tmp_path / "bag"
     document = record(bag, data)
-    both = (DataSet.parse(f"lids={data}"), DataSet.parse(f"recorded={bag}"))
+    both = (StudyData.parse(f"lids={data}"), StudyData.parse(f"recorded={bag}"))
     plan = settings(data, datasets=both, models=(ModelChoice.parse(MODEL),), adversarial=0, rates=(0.1,))
     images = run_study(plan, tmp_path / "s", Spy()).images.drop(columns=["image", *TIMINGS])
     lids, recorded = (
@@ -235,7 +240,7 @@ def test_a_labelled_recording_is_a_data_set(data, tmp_path) -> None:
 
 def test_a_study_is_reported_and_selected_from_in_any_folder(data, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(data.parent)
-    assert DataSet.parse(f"lids={data.name}").folder == data
+    assert StudyData.parse(f"lids={data.name}").folder == data
     choice = ModelChoice.parse(f"{MODEL}=weights/best.safetensors@128")
     assert (choice.weights, choice.min_size) == (str(data.parent / "weights" / "best.safetensors"), 128)
 
@@ -243,8 +248,8 @@ def test_a_study_is_reported_and_selected_from_in_any_folder(data, tmp_path, mon
 def test_the_topic_of_a_recording_is_named(data, tmp_path) -> None:
     record(tmp_path / "two", data, "/left/compressed", "/right/compressed")
     record(tmp_path / "one", data)
-    sets = tuple(DataSet.parse(f"{name}={tmp_path / name}") for name in ("two", "one"))
-    lids = DataSet.parse(f"lids={data}")
+    sets = tuple(StudyData.parse(f"{name}={tmp_path / name}") for name in ("two", "one"))
+    lids = StudyData.parse(f"lids={data}")
     with pytest.raises(
         InvalidInput, match=r"choose one image topic with --topic; .* /left/compressed, /right"
     ):
@@ -271,7 +276,7 @@ def test_the_topic_of_a_recording_is_named(data, tmp_path) -> None:
 def test_a_topic_that_cannot_be_meant_is_refused(data, tmp_path, topics, said) -> None:
     (tmp_path / "bag").mkdir()
     (tmp_path / "bag" / "metadata.yaml").touch()
-    sets = (DataSet.parse(f"lids={data}"), DataSet.parse(f"bag={tmp_path / 'bag'}"))
+    sets = (StudyData.parse(f"lids={data}"), StudyData.parse(f"bag={tmp_path / 'bag'}"))
     with pytest.raises(InvalidInput, match=said):
         with_topics(sets, topics)
     with pytest.raises(InvalidInput, match=r"\(none\)"):

@@ -17,7 +17,7 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.lab.studies.detectors.analysis import analyse
 from sticker_uq.lab.studies.detectors.model_selection import advice, parameters, rank
-from sticker_uq.lab.studies.detectors.study_plan import DataSet, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudyData, StudySettings
 from sticker_uq.lab.studies.detectors.study_report import in_short
 from sticker_uq.lab.studies.detectors.study_run import ATTACKS, IMAGES, OBJECTS, PLAN, Study
 from sticker_uq.perception import PerceptionSettings
@@ -64,7 +64,7 @@ def study(tmp_path: Path) -> Study:
         ModelChoice(label=m, name=SSDLITE, weights=str(tmp_path / f"{m}.safetensors")) for m in "abc"
     )
     settings = StudySettings(
-        models=models, datasets=(DataSet(name="d", folder=Path("d")),), rates=(0.2,), adversarial=1
+        models=models, datasets=(StudyData(name="d", folder=Path("d")),), rates=(0.2,), adversarial=1
     )
     return Study(settings, pd.DataFrame(rows), pd.DataFrame(), pd.DataFrame(), {})
 

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from sticker_uq.lab.studies.detectors.analysis import analyse
 from sticker_uq.lab.studies.detectors.measures import ACCURACY, BY_NAME
 from sticker_uq.lab.studies.detectors.significance import (
-    Pair,
+    ModelPair,
     band,
     best_everywhere,
     compare_pairs,
@@ -93,8 +93,8 @@ def test_lower_is_better_for_uncertainty() -> None:
         compare_pairs(values * np.nan, ["a", "b"], ACCURACY, "paper")
 
 
-def beaten(winner: str, loser: str) -> Pair:
-    return Pair(winner, loser, 9, 1.0, "two-sided", 0.0, 0.0, 0.9, "large", 0.9, winner, 0.0)
+def beaten(winner: str, loser: str) -> ModelPair:
+    return ModelPair(winner, loser, 9, 1.0, "two-sided", 0.0, 0.0, 0.9, "large", 0.9, winner, 0.0)
 
 
 def test_tiers_do_not_depend_on_the_order_of_models() -> None:

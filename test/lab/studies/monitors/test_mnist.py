@@ -14,7 +14,11 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli import app
 from sticker_uq.lab.studies.ambiguity.raae import AmbiguousImages
-from sticker_uq.lab.studies.monitors.classifier_study import StudySettings, observe_crops, train_members
+from sticker_uq.lab.studies.monitors.classifier_study import (
+    MonitorStudySettings,
+    observe_crops,
+    train_members,
+)
 from sticker_uq.lab.studies.monitors.material import mnist
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES
 from sticker_uq.monitors.crop_network import Training, class_vectors, train_network
@@ -120,11 +124,11 @@ def test_a_study_trains_the_kind_that_was_asked_for(tmp_path: Path) -> None:
     write(tmp_path / "mnist", 20)
     material = mnist(tmp_path / "mnist", "mnist")
     made = AmbiguousImages(material.train[:2], np.array([[0, 1], [1, 2]]), np.full((2, 2), 0.5))
-    settings = StudySettings(seeds=1, members=1, training=Training(epochs=1), architectures=("dense",))
+    settings = MonitorStudySettings(seeds=1, members=1, training=Training(epochs=1), architectures=("dense",))
     members = train_members(material, made, settings, 0, "dense")
     assert [type(member).__name__ for member in members] == ["StagedClassifier"] * 2
     with pytest.raises(InvalidInput, match="--architecture lenet: expected one of convolutional, dense"):
-        StudySettings(architectures=("lenet",))
+        MonitorStudySettings(architectures=("lenet",))
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
@@ -144,7 +148,7 @@ def test_networks_of_an_interrupted_seed_are_not_trained_again(
     write(tmp_path / "mnist", 20)
     material = mnist(tmp_path / "mnist", "mnist")
     made = AmbiguousImages(material.train[:2], np.array([[0, 1], [1, 2]]), np.full((2, 2), 0.5))
-    settings = StudySettings(seeds=1, members=2, training=Training(epochs=1))
+    settings = MonitorStudySettings(seeds=1, members=2, training=Training(epochs=1))
     folder, stages = tmp_path / "networks", []
     whole = train_members(material, made, settings, 0, folder=folder, progress=stages.append)
     assert stages == ["network 1 of 3", "network 2 of 3", "network 3 of 3"]

@@ -11,8 +11,8 @@ import pytest
 
 from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
 from sticker_uq.lab.studies.monitors.classifier_study import (
+    MonitorStudySettings,
     StudyResult,
-    StudySettings,
     classifier_report,
     draw_labels,
     observe_crops,
@@ -22,7 +22,9 @@ from sticker_uq.lab.studies.monitors.material import Material, digits, no_digits
 from sticker_uq.monitors.crop_network import Training, train_classifier
 from sticker_uq.scene import InvalidInput
 
-TINY = StudySettings(seeds=1, members=1, passes=5, ambiguous=200, training=Training(epochs=40, batch=64))
+TINY = MonitorStudySettings(
+    seeds=1, members=1, passes=5, ambiguous=200, training=Training(epochs=40, batch=64)
+)
 
 
 def three_digits() -> Material:
@@ -108,6 +110,6 @@ def test_no_digits_are_pieces_of_photographs() -> None:
 
 def test_settings_out_of_range() -> None:
     with pytest.raises(InvalidInput, match="--seeds 0"):
-        StudySettings(seeds=0)
+        MonitorStudySettings(seeds=0)
     with pytest.raises(InvalidInput, match="--alarms 1"):
-        StudySettings(alarms=1)
+        MonitorStudySettings(alarms=1)
