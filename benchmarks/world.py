@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights for the study's cell: small stickers, and what must not be peeled.
 
-    python -m benchmarks.world train --out out/world
+    python -m benchmarks.world train --out out/first --large 300
+    python -m benchmarks.world train --out out/world --start out/first/run-0/best.safetensors --epochs 2 --learning-rate 5e-4
     python -m benchmarks.world measure --work out/world --weights packaged cell=out/world/run-0/best.safetensors \\
         --out benchmarks/results/world.json
 
@@ -18,7 +19,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ class Part:
 TRAINING = {
     "study": Part(1_000_000, 1800),
     "bare": Part(1_100_000, 200, stickers=0),
-    "large": Part(1_200_000, 300, "large", size=(640, 480)),
+    "large": Part(1_200_000, 1000, "large", size=(640, 480)),
 }
 PASSES = 20
 SMALLEST = {"lid": 69.0, "flat": 52.0}
@@ -126,7 +127,8 @@ def quantiles(
 
 def train_weights(options: argparse.Namespace) -> None:
     """Render and train, or go on with it."""
-    data = tuple(rendered(options.out, name, part) for name, part in TRAINING.items())
+    parts = TRAINING | {"large": replace(TRAINING["large"], count=options.large)}
+    data = tuple(rendered(options.out, name, part) for name, part in parts.items())
     settings = TrainSettings(
         data=data,
         out=options.out / f"run-{options.seed}",
@@ -447,6 +449,9 @@ def main() -> None:
     training = commands.add_parser("train")
     training.add_argument("--out", type=Path, required=True)
     training.add_argument("--start", default="packaged")
+    training.add_argument(
+        "--large", type=int, default=TRAINING["large"].count, help="pictures of large laptops"
+    )
     training.add_argument("--epochs", type=int, default=4)
     training.add_argument("--learning-rate", type=float, default=1e-3)
     training.add_argument("--input-size", type=int, default=640)
