@@ -51,12 +51,14 @@ def choose_risk(
     signal removes noticeably more in every split. With few laptops or few mistakes it is the mean score, as ``say`` tells.
     """
     laptops, wrong = len(np.unique(objects.image)), int((~objects.right).sum())
-    if (laptops < LEAST_LAPTOPS or wrong < LEAST_WRONG) and len(names) > 1 and BACKUPS[0] in names:
+    few = (laptops < LEAST_LAPTOPS or wrong < LEAST_WRONG) and len(names) > 1 and BACKUPS[0] in names
+    # a score that does not rank them at all is no score
+    if few and (alone := Candidate(BACKUPS[:1], PENALTIES[0]).fit(objects.signals, objects.badness)).terms:
         say(
             f"the risk score is the mean score alone: {laptops} laptops with {wrong} wrong objects to fit on, expected "
             f"{LEAST_LAPTOPS} with {LEAST_WRONG} or more for a combination of signals"
         )
-        return Candidate(BACKUPS[:1], PENALTIES[0]).fit(objects.signals, objects.badness)
+        return alone
     combined = [Candidate(tuple(names), penalty) for penalty in PENALTIES]
     single = [Candidate((name,), PENALTIES[0]) for name in BACKUPS if name in names and len(names) > 1]
     images = np.unique(objects.image, return_inverse=True)[1]
