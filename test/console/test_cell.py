@@ -76,6 +76,8 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(h
             "failure_rate": 0.0,
             "record_file": str(truth),
         },
+        # a busy machine takes seconds for an image, which is not the subject here
+        "supervisor": {"max_scene_age_s": 30.0, "lease_s": 5.0, "accept_timeout_s": 10.0},
     }
     parameters.write_text(
         yaml.safe_dump({f"/**/{name}": {"ros__parameters": p} for name, p in nodes.items()})
