@@ -17,6 +17,7 @@ from test.helpers.samples import LOGO, samples, seen
 PASSES = 20
 SIZE = (480, 360)
 UNSURE = (0.3, 0.1, 0.6)
+SURE = (0.03, 0.01, 0.96)
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +29,7 @@ def image() -> np.ndarray:
 def assessment() -> SceneAssessment:
     """A sure sticker, an unsure one that wanders, a logo, and something two passes saw."""
     rows = [
-        *seen((40, 60, 140, 130), range(PASSES), noise=0.4, seed=1),
+        *seen((40, 60, 140, 130), range(PASSES), noise=0.4, seed=1, probabilities=SURE),
         *seen((260, 60, 360, 150), range(0, PASSES, 2), noise=5.0, seed=2, probabilities=UNSURE),
         *seen((200, 200, 280, 240), range(PASSES), noise=0.4, seed=3, probabilities=LOGO),
         *seen((380, 280, 440, 330), (3, 9), noise=1.0, seed=4),

@@ -80,7 +80,7 @@ def test_every_object_is_named_with_what_decided(image, assessment, decision, wr
         assert f"#{verdict.object.id} {verdict.verdict.name}  {kind}" in said
         assert f"{verdict.object.passes}/20" in said
     assert "within all limits" in said
-    assert "P(sticker) 0.6 < 0.8" in said
+    assert "P(sticker) 0.3 < 0.8" in said
     assert "too few passes detected it: 2" in said
     assert "DiL 0.21" in said
 

@@ -101,7 +101,7 @@ def test_the_page_is_whole_and_says_what_happened(full):
         "Decision: a sticker may be removed.",
         "✓ remove",
         "#0 sticker within all limits",
-        "probability of sticker 0.6 is below the limit 0.8",
+        "probability of sticker 0.3 is below the limit 0.8",
         "The image could not be assessed: image data is truncated.",
         "+1.5 s arm peeled #0",
         "DiL, limit 0.6",
