@@ -62,9 +62,10 @@ def test_a_removal_that_takes_too_long_is_stopped() -> None:
 
 def test_settings_and_policy_are_frozen_while_a_permit_is_out() -> None:
     cell = permitted()
+    before = cell.core.policy
     with pytest.raises(InvalidInput, match="hold the gate first"):
         cell.core.configure(Policy(max_dil=1.0, max_dil_clean=1.0), SETTINGS)
-    assert cell.core.policy == Policy()
+    assert cell.core.policy == before
     finish(cell.tick(), RemovalCode.STALE_PERMIT)
     cell.scene(STICKER, times=K - 1)
     cell.core.configure(Policy(min_probability=0.9), SETTINGS)
