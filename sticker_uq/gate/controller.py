@@ -127,6 +127,7 @@ class GateController:
         )
 
     def handle(self, event: Event, now_ns: int) -> tuple[Effect, ...]:
+        """Step the gate by any event but a scene; the effects are to be carried out in their order."""
         before = self._state
         self._state, effects = step(before, event, now_ns, self._settings)
         alarm = self._let_watch_know(event, before, effects)

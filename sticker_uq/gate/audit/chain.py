@@ -54,6 +54,7 @@ class Entry:
         return cls(**content, hash=_digest(content))
 
     def line(self) -> bytes:
+        """The entry as the one line that it is in the file, with its line feed."""
         return _canonical({name: getattr(self, name) for name in _FIELDS}) + b"\n"
 
     @classmethod

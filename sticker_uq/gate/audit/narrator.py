@@ -27,6 +27,7 @@ class Narrator:
     def entries_of_step(
         self, event: ev.Event | None, before: GateState, after: GateState, effects: Sequence[ev.Effect]
     ) -> list[AuditRecord]:
+        """The entries of one step of the gate. ``event`` is None for a scene, whose entries come from the effects."""
         told: list[AuditRecord] = [("model", model) for model in self._new_model(after)]
         if event is not None:
             told += _happened(event, effects)

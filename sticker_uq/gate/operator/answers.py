@@ -71,6 +71,7 @@ class OperatorAnswers:
         return replace(self, answers=tuple(kept), scene_clean=clean)
 
     def checked(self) -> OperatorAnswers:
+        """The answers after the whole picture was checked."""
         return replace(self, scene_checked=True)
 
     def clean(self) -> OperatorAnswers:
@@ -86,9 +87,11 @@ class OperatorAnswers:
         return replace(self, answers=kept)
 
     def without_approvals(self) -> OperatorAnswers:
+        """The answers without any approval of a removal."""
         return replace(self, answers=tuple(answer for answer in self.answers if not answer.removes))
 
     def against(self, box: Box) -> OperatorAnswer | None:
+        """The answer not to remove the object at ``box``, if there is one."""
         return next((a for a in self.answers if not a.removes and same_place(a.box, box)), None)
 
     @property
