@@ -11,7 +11,7 @@ import numpy as np
 from sticker_uq.calibration.combination import PENALTIES, fit_risk
 from sticker_uq.calibration.outcomes import Objects
 from sticker_uq.calibration.selective import curve
-from sticker_uq.gate.policy.policy_schema import RiskScore
+from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm
 from sticker_uq.gate.policy.signals import SignalName
 from sticker_uq.scene import FloatArray, IntArray
 
@@ -51,14 +51,14 @@ def choose_risk(
     signal removes noticeably more in every split. With few laptops or few mistakes it is the mean score, as ``say`` tells.
     """
     laptops, wrong = len(np.unique(objects.image)), int((~objects.right).sum())
-    few = (laptops < LEAST_LAPTOPS or wrong < LEAST_WRONG) and len(names) > 1 and BACKUPS[0] in names
-    # a score that does not rank them at all is no score
-    if few and (alone := Candidate(BACKUPS[:1], PENALTIES[0]).fit(objects.signals, objects.badness)).terms:
+    if (laptops < LEAST_LAPTOPS or wrong < LEAST_WRONG) and len(names) > 1 and BACKUPS[0] in names:
         say(
             f"the risk score is the mean score alone: {laptops} laptops with {wrong} wrong objects to fit on, expected "
             f"{LEAST_LAPTOPS} with {LEAST_WRONG} or more for a combination of signals"
         )
-        return alone
+        # rising everywhere, so that a limit on the risk is one on the mean score; what is fitted to few may be level in parts
+        rising = RiskTerm(signal=BACKUPS[0], knots=(0.0, 1.0), log_odds=(0.0, 8.0))
+        return RiskScore(intercept=-4.0, terms=(rising,), max_removal=1.0)
     combined = [Candidate(tuple(names), penalty) for penalty in PENALTIES]
     single = [Candidate((name,), PENALTIES[0]) for name in BACKUPS if name in names and len(names) > 1]
     images = np.unique(objects.image, return_inverse=True)[1]
