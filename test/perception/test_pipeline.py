@@ -339,4 +339,4 @@ def test_too_little_memory_is_told_and_changes_nothing_else(monkeypatch):
     found = tight.assess(picture(), stamp_ns=1)
     assert found.status is wanted.status
     assert [o.detections for o in found.objects] == [o.detections for o in wanted.objects]
-    assert tight.shortage == "the memory of cpu suffices for 1 pass at once, not for 10"
+    assert tight.shortage == "the memory of cpu suffices for 1 pass at once, not for 20"

@@ -38,7 +38,7 @@ function start() {
     button.addEventListener("click", () => toggle(name));
     $("layers").append(button);
   }
-  $("who").value = localStorage.getItem("person") || "";
+  $("who").value ||= localStorage.getItem("person") || ""; // somebody may have begun to type before the words came
   $("who").addEventListener("change", () => localStorage.setItem("person", $("who").value.trim()));
   for (const name of ["hold", "release", "reset"]) $(name).addEventListener("click", () => command(name));
   $("restart-begin").addEventListener("click", () => askRestart(true));
