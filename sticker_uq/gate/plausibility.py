@@ -266,6 +266,7 @@ _EXPOSURE = {
 _OBJECT = {
     "detection_rate": _SHARE,
     "novelty": _SHARE,
+    "single_pass": _SHARE,
     **{name: (0.0, metric.highest) for name, metric in METRICS.items()},
 }
 _Value = tuple[str, float, tuple[float, float]]
