@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from threading import Thread
 from typing import Any
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
@@ -36,6 +38,9 @@ class CellMetrics:
             "stage_seconds", "Time of a stage of perception", ["stage"], buckets=_BUCKETS, **own
         )
         self._state = ""
+        self._server: WSGIServer | None = None
+        self._thread: Thread | None = None
+        self.port = 0
 
     def gate(self, state: str, closed: Iterable[str]) -> None:
         """The gate is in ``state``, of :data:`STATES`, and these block reasons close it."""
@@ -72,8 +77,18 @@ class CellMetrics:
                 self._value.labels(name, key).set(value)
 
     def serve(self, host: str, port: int) -> None:
-        """Serve them on http://host:port/metrics until the process ends. Raises InvalidInput when nothing can listen there."""
+        """Serve them on http://host:port/metrics until :meth:`close`. Raises InvalidInput when nothing can listen there.
+
+        A ``port`` of 0 is any free one; :attr:`port` says which.
+        """
         try:
-            start_http_server(port, host, self.registry)
+            self._server, self._thread = start_http_server(port, host, self.registry)
         except OSError as error:
             raise InvalidInput(f"metrics_port {port}: cannot be listened on: {error.strerror}") from None
+        self.port = self._server.server_port
+
+    def close(self) -> None:
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()

@@ -4,8 +4,8 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -61,18 +61,18 @@ def test_every_state_of_the_gate_has_a_series() -> None:
     assert {"unknown", *STATES} == set(GATE_STATES)
 
 
-def test_they_are_served_and_a_taken_port_is_named() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        taken.listen()
-        with pytest.raises(InvalidInput, match=f"metrics_port {port}: cannot be listened on"):
-            CellMetrics().serve("127.0.0.1", port)
+def test_they_are_served_until_they_are_closed_and_a_taken_port_is_named() -> None:
     metrics = busy()
-    metrics.serve("127.0.0.1", port)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
+    metrics.serve("127.0.0.1", 0)
+    with pytest.raises(InvalidInput, match=f"metrics_port {metrics.port}: cannot be listened on"):
+        CellMetrics().serve("127.0.0.1", metrics.port)
+    address = f"http://127.0.0.1:{metrics.port}/metrics"
+    with urllib.request.urlopen(address, timeout=60) as reply:
         families = {family.name for family in text_string_to_metric_families(reply.read().decode())}
     assert {"sticker_uq_gate_state", "sticker_uq_permits", "sticker_uq_stage_seconds"} <= families
+    metrics.close()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(address, timeout=60)
 
 
 def asked() -> list[str]:

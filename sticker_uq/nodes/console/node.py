@@ -82,6 +82,7 @@ class Console(Node):
 
     def destroy_node(self) -> None:
         self._server.close()
+        self._metrics.close()
         super().destroy_node()
 
     def _listen(self) -> None:
