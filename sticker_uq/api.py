@@ -65,15 +65,16 @@ class JudgedImage:
 
     def save(self, path: str | Path) -> None:
         """Write :meth:`draw` to ``path``; its suffix names the format. Raises :class:`~sticker_uq.InvalidInput` if it cannot."""
+        import cv2
+
         from sticker_uq.io.files import atomic_write
         from sticker_uq.scene import InvalidInput
 
-        with atomic_write(Path(path), "wb") as stream:
-            stream.write(
-                self._encoded(
-                    Path(path).suffix, InvalidInput(f"{path}: expected a picture's suffix, as .png")
-                )
-            )
+        suffix = Path(path).suffix
+        if not suffix or not cv2.haveImageWriter(f"judged{suffix}"):
+            raise InvalidInput(f"{path}: expected a picture's suffix, as .png")
+        with atomic_write(Path(path)) as stream:
+            stream.write(cv2.imencode(suffix, self.draw())[1].tobytes())
 
     def table(self) -> pd.DataFrame:
         """A row for every object, with the columns of :func:`objects_table`."""
@@ -85,19 +86,13 @@ class JudgedImage:
             columns="image"
         )
 
-    def _encoded(self, suffix: str, refusal: Exception) -> bytes:
-        import cv2
-
-        try:
-            return cv2.imencode(suffix, self.draw())[1].tobytes()
-        except cv2.error:
-            raise refusal from None
-
     def __repr__(self) -> str:
         return repr(self.decision)
 
     def _repr_html_(self) -> str:
-        picture = b64encode(self._encoded(".png", AssertionError())).decode()
+        import cv2
+
+        picture = b64encode(cv2.imencode(".png", self.draw())[1]).decode()
         shown = ["label", "verdict", "p_sticker", "detection_rate", "mutual_information"]
         return (
             f'<p>{html.escape(repr(self))}</p><img alt="objects and decision" src="data:image/png;base64,{picture}">'

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import platform
 import re
@@ -495,7 +496,11 @@ def _print_summary(summary: ReplaySummary, out: Path) -> None:
         **{f"objections by {name}": count for name, count in summary.objections.items()},
         **{f"{stage}, ms": f"{ms:.1f}" for stage, ms in summary.timings_ms.items()},
         "images per second": f"{summary.images / summary.seconds:.1f}",
-        "model busy": f"{summary.model_busy:.1%} of the time, {summary.processes} process(es)",
+        **(
+            {}  # of one image it cannot be told
+            if math.isnan(summary.model_busy)
+            else {"model busy": f"{summary.model_busy:.1%} of the time, {summary.processes} process(es)"}
+        ),
     }
     for name, value in rows.items():
         table.add_row(name, str(value))
