@@ -62,6 +62,7 @@ class Qualified:
 def qualified(tmp_path_factory: pytest.TempPathFactory) -> Qualified:
     folder = tmp_path_factory.mktemp("qualify")
     data, out = rendered(folder / "data", 116), folder / "bundle"
+    # one epoch makes a detector that finds next to nothing: how much it releases is tested in test_verdict.py
     options = ("--alpha", "0.3", "--beta", "0.5", "--min-removed", "0", "--split", "0.45,0.45,0.1")
 
     def killed(*arguments: object) -> None:
