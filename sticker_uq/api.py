@@ -92,7 +92,7 @@ class JudgedImage:
     def _repr_html_(self) -> str:
         import cv2
 
-        picture = b64encode(cv2.imencode(".png", self.draw())[1]).decode()
+        picture = b64encode(cv2.imencode(".png", self.draw())[1].tobytes()).decode()
         shown = ["label", "verdict", "p_sticker", "detection_rate", "mutual_information"]
         return (
             f'<p>{html.escape(repr(self))}</p><img alt="objects and decision" src="data:image/png;base64,{picture}">'
