@@ -38,6 +38,7 @@ from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, legend_belo
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, LabelledImage, read_coco, read_picture, write_coco
 from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.datasets.abnormal import EXPOSURE, abnormal_scenes
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.rendering.scene_sampling import Profile
 from sticker_uq.lab.rendering.study_sampling import HEIGHT, WIDTH
@@ -63,6 +64,9 @@ TRAINING = {
     "bare": Part(1_100_000, 200, stickers=0),
     "large": Part(1_200_000, 1000, "large", size=(640, 480)),
 }
+EXPOSED = Part(1_600_000, 910, "large", size=(640, 480))
+"""Large laptops of which `EXPOSURE_CASES` degrade one each, or lay on it what must not be peeled."""
+EXPOSURE_CASES = (*EXPOSURE, "unknown-object")
 PASSES = 20
 SMALLEST = {"lid": 69.0, "flat": 52.0}
 """5th percentile of the shorter side of the cell's stickers by view, px of its pictures. `BAND`: how far from it a sticker
@@ -99,6 +103,18 @@ def rendered(out: Path, name: str, part: Part) -> Path:
     return folder
 
 
+def exposed(out: Path, part: Part) -> tuple[Path, ...]:
+    """A COCO folder of every case of `EXPOSURE_CASES`, each of other laptops, made unless it is there."""
+    items = read_coco(rendered(out, "exposed", part))
+    folders = []
+    for number, case in enumerate(EXPOSURE_CASES):
+        folder = out / f"exposed-{case}"
+        if not (folder / ANNOTATIONS).exists():
+            write_coco(folder, abnormal_scenes(items[number :: len(EXPOSURE_CASES)], case, seed=0))
+        folders.append(folder)
+    return tuple(folders)
+
+
 def _boxes(seed: int, size: tuple[int, int]) -> tuple[str, FloatArray, IntArray]:
     spec = sample_scene(seed, profile="study")
     scene = render(spec, size)
@@ -131,6 +147,7 @@ def train_weights(options: argparse.Namespace) -> None:
     data = tuple(rendered(options.out, name, part) for name, part in parts.items())
     settings = TrainSettings(
         data=data,
+        exposure=exposed(options.out, EXPOSED) if options.exposure else (),
         out=options.out / f"run-{options.seed}",
         val_data=rendered(options.out, "validation", VALIDATION),
         start=options.start,
@@ -140,7 +157,7 @@ def train_weights(options: argparse.Namespace) -> None:
         input_size=options.input_size,
         dropout=options.dropout,
         seed=options.seed,
-        threads=1,
+        threads=options.threads,
     )
     with stop_on_signal() as stop:
         train(
@@ -452,6 +469,10 @@ def main() -> None:
     training.add_argument(
         "--large", type=int, default=TRAINING["large"].count, help="pictures of large laptops"
     )
+    training.add_argument(
+        "--exposure", action="store_true", help="degraded laptops and foreign objects beside them"
+    )
+    training.add_argument("--threads", type=int, default=1, help="the weights depend on it")
     training.add_argument("--epochs", type=int, default=4)
     training.add_argument("--learning-rate", type=float, default=1e-3)
     training.add_argument("--input-size", type=int, default=640)
