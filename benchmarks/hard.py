@@ -2,10 +2,11 @@
 """Where the uncertainty is worth something: the gate and simpler methods under graded shift, with novel objects, on photographs.
 
     python -m benchmarks.hard --out FILE [--photographs FOLDER] [--part PART] [--split development|test] [--scenes N]
-        [--profile large|study]
+        [--profile large|study] [--weights FILE] [--against RESULT]
 
 Every method's limit is set on unchanged laptops of their own to the same rate of questions, that of config/policy.yaml, and again
-to the same rate of wrongful releases, then frozen. What is measured of a scene stays in the folder of --cache, so that an
+to the same rate of wrongful releases, then frozen. A few are also set to equal rates of questions in every group, which compares
+weights (``--weights``, ``--against``). What is measured of a scene stays in the folder of --cache, so that an
 interrupted run continues and a new method needs no new run. Photographs come from `python -m benchmarks.photographs --to FOLDER`.
 Nothing may be chosen by the split "test": run it once, for what ships.
 """
@@ -60,6 +61,9 @@ REFERENCE = "score, one pass"
 """The method that differences are taken to."""
 SHIPPED = "policy.yaml"
 """The method whose rate of questions on unchanged laptops all others are set to."""
+TRADED = (REFERENCE, "mean score, T passes", "calibrated combination")
+"""The methods of which :func:`trade` says what they release wrongly where they ask about shares `AT` of the pictures."""
+AT = (0.2, 0.3, 0.4)
 WRONG_RATE = 0.01
 """Share of the unchanged laptops with a wrongful release that limits are set to, the promise of `sticker-uq calibrate`."""
 GOALS = ("asked", "wrong")
@@ -186,6 +190,30 @@ def summary(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
+def trade(chosen: Sequence[Method], scenes: Sequence[MeasuredScene]) -> list[dict[str, Any]]:
+    """Wrongful releases of the methods TRADED where each asks about a share AT of the pictures of a group, by laptop.
+
+    The limit is set on the group itself, for every method alike: the best that the ranking of the method allows there.
+    """
+    keys = pd.DataFrame(
+        {name: [getattr(s, name) for s in scenes] for name in ("part", "case", "strength", "seed")}
+    )
+    found = []
+    for group, mask in groups_of(keys).items():
+        own = [scene for scene, kept in zip(scenes, mask, strict=True) if kept]
+        for method in (m for m in chosen if m.name in TRADED):
+            for share in AT:
+                limits = {"equal": {method.name: limit_for(method, own, ("asked", share))}}
+                rows = results_of([method], limits, own)
+                counts = {figure: _by_laptop(rows, figure) for figure in ("wrong", "asked", "dirty_clean")}
+                found.append(
+                    {"group": group, "method": method.name, "asked_for": share}
+                    | {figure: table.to_numpy().tolist() for figure, table in counts.items()}
+                    | {"laptops": counts["wrong"].index.tolist()}
+                )
+    return found
+
+
 def cells(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Counts of every goal and method in every single case: events and of how many."""
     found = []
@@ -275,6 +303,7 @@ TABLES = (
     "right_at_1_percent",
     "cases",
     "signals",
+    "trade",
 )
 """The tables of docs/results/hard.md: a figure at the same rate of questions or of wrongful releases, single cases, and AUROC."""
 
@@ -285,6 +314,8 @@ def table(found: dict[str, Any], name: str = TABLES[0]) -> str:
         made = _cases(found)
     elif name == "signals":
         made = _signals(found)
+    elif name == "trade":
+        made = _trade(found)
     else:
         figure = name.removesuffix("_at_1_percent")
         made = _by_group(found, GOALS[figure != name], figure)
@@ -362,6 +393,37 @@ def _signals(found: dict[str, Any]) -> Table:
     )
 
 
+def _trade(found: dict[str, Any]) -> Table:
+    """Wrongful releases at equal questions: of each method, and less than those of REFERENCE with the same and other weights."""
+    results = {"": found["trade"]} | {name: other["trade"] for name, other in found["against"].items()}
+    counts = {
+        (name, row["method"], row["group"], row["asked_for"]): np.array(row["wrong"], float)
+        for name, rows in results.items()
+        for row in rows
+    }
+    columns = list(dict.fromkeys(key[2:] for key in counts if key[2] != "photographs"))
+
+    def cell(*keys: tuple[Any, ...]) -> str:
+        if any(key not in counts for key in keys):
+            return "-"
+        stacked = np.stack([counts[key] for key in keys])
+        value = float(_difference(stacked.sum(axis=1)))
+        low, high = np.nanquantile(_difference(_redrawn(stacked.shape[1]) @ stacked), [0.025, 0.975])
+        return f"{100 * value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+
+    lines = []
+    for name in results:
+        with_weights = f", {name}" if name else ""
+        for method in TRADED:
+            lines.append((method + with_weights, *(cell((name, method, *column)) for column in columns)))
+    for name in results:
+        for method in TRADED[not name :]:
+            title = f"{method} minus {REFERENCE}{f', {name}' if name else ''}"
+            pairs = ((("", method, *column), (name, REFERENCE, *column)) for column in columns)
+            lines.append((title, *(cell(*pair) for pair in pairs)))
+    return Table(("% of pictures", *(f"{group}, {share:.0%} asked" for group, share in columns)), lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is missing, and write the result file."""
     options = _options().parse_args(arguments)
@@ -370,7 +432,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "photographs" in parts and options.photographs is None:
         print("photographs: skipped, no folder is given by --photographs", file=sys.stderr)
         parts.remove("photographs")
-    instrument = Instrument(str(options.panel or ""))
+    instrument = Instrument(str(options.panel or ""), str(options.weights or ""))
     jobs = plan(parts, options.split, options.scenes, options.fit, options.limits, options.profile)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
@@ -393,6 +455,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "summary": summary(rows),
         "cells": cells(rows),
         "ranking": ranking(chosen, shown),
+        "trade": trade(chosen, shown),
+        "against": {file.stem: {"trade": read(file)["trade"]} for file in options.against},
     }
     with atomic_write(options.out, "w") as stream:
         json.dump(found, stream, separators=(",", ":"))
@@ -408,6 +472,10 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the result")
     parser.add_argument(
         "--profile", choices=SIZES, default="large", help="laptops, as `dataset render` has them"
+    )
+    parser.add_argument("--weights", type=Path, help="weights file; none: the packaged")
+    parser.add_argument(
+        "--against", type=Path, nargs="*", default=[], help="results of other weights on the same laptops"
     )
     parser.add_argument("--part", choices=PARTS, help="only this part")
     parser.add_argument("--split", choices=("development", "test"), default="development")

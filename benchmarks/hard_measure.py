@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks import hard_scenes
 from benchmarks.augmentation import TestTimeAugmentation
-from benchmarks.hard_scenes import NONE, Case, HardScene, Material, material
+from benchmarks.hard_scenes import NO_MATERIAL, NONE, Case, HardScene, Material, material
 from benchmarks.photographs import load_photographs
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.detection.boxes import decoded
@@ -154,10 +154,10 @@ class _Recorder:
 
 
 class Instrument:
-    """Measures scenes with one SSD; ``panel``: folder of a fitted panel, or empty."""
+    """Measures scenes with one SSD; ``panel``: folder of a fitted panel, or empty; ``weights``: file, or empty: the packaged."""
 
-    def __init__(self, panel: str = "") -> None:
-        settings = PerceptionSettings(device="cpu", threads=1, panel=panel)
+    def __init__(self, panel: str = "", weights: str = "") -> None:
+        settings = PerceptionSettings(device="cpu", threads=1, panel=panel, weights=weights)
         plain = Perception(settings.model_copy(update={"panel": ""})).detector
         self.detector = plain
         self._recorder = _Recorder(plain)
@@ -255,15 +255,17 @@ def measure(
 
     Every finished chunk is kept, so that an interrupted run continues.
     """
-    made = material(folder, instrument.detector)
+    novelties = any(job.case.part == "novelty" for job in jobs)
+    made = material(folder, instrument.detector) if novelties else NO_MATERIAL
     (profile,) = {job.case.profile for job in jobs}
     tables = folder / table_key(instrument, profile)
     tables.mkdir(parents=True, exist_ok=True)
     known = _known(tables)
     missing = [job for job in jobs if tuple(job.key.values()) not in known]
     progress(len(jobs) - len(missing))
-    panel = instrument.perception.settings.panel
-    with closing(mapped(partial(_rows, material=made, panel=panel), missing, processes, chunksize=4)) as rows:
+    settings = instrument.perception.settings
+    task = partial(_rows, material=made, panel=settings.panel, weights=settings.weights)
+    with closing(mapped(task, missing, processes, chunksize=4)) as rows:
         chunk: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
         for number, row in enumerate(rows, 1):
             chunk.append(row)
@@ -289,14 +291,16 @@ def measure_photographs(folder: Path, split: str, instrument: Instrument) -> lis
     return scenes
 
 
-_instruments: dict[str, Instrument] = {}
+_instruments: dict[tuple[str, str], Instrument] = {}
 
 
-def _rows(job: Job, material: Material, panel: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    if panel not in _instruments:
-        _instruments[panel] = Instrument(panel)
+def _rows(
+    job: Job, material: Material, panel: str, weights: str
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    if (panel, weights) not in _instruments:
+        _instruments[panel, weights] = Instrument(panel, weights)
     scene = job.case.scene(job.seed, material)
-    assessment, seen = _instruments[panel].scene(scene.image, job.seed)
+    assessment, seen = _instruments[panel, weights].scene(scene.image, job.seed)
     return rows_of(job.key, scene, assessment, seen)
 
 

@@ -83,6 +83,10 @@ class Material:
     patches: dict[str, NDArray[np.uint8]]
 
 
+NO_MATERIAL = Material(np.zeros((0, 3, 1, 1), np.float32), {})
+"""Of cases that shift only."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One kind of difficulty. ``part``: shift or novelty; ``name``; ``strength``: one of STRENGTHS, or NONE where it has none;

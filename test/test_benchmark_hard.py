@@ -304,8 +304,27 @@ def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, caps
         raise AssertionError("measured again")
 
     monkeypatch.setattr(Case, "scene", measured_again)
-    hard.main([*arguments, "--out", str(tmp_path / "two.json")])
-    assert json.loads((tmp_path / "two.json").read_text()) == found
+    hard.main([*arguments, "--out", str(tmp_path / "two.json"), "--against", str(tmp_path / "one.json")])
+    again = json.loads((tmp_path / "two.json").read_text())
+    assert again.pop("against") == {"one": {"trade": found["trade"]}}
+    assert again == {name: value for name, value in found.items() if name != "against"}
+
+
+def test_weights_are_compared_where_they_ask_equally_often():
+    def row(method: str, wrong: list[int]) -> dict[str, object]:
+        counts = [[n, 2] for n in wrong]
+        return {"group": "weak shift", "method": method, "asked_for": 0.2, "wrong": counts}
+
+    mean = "mean score, T passes"
+    found = {
+        "trade": [row(REFERENCE, [1, 1, 0, 0]), row(mean, [0, 1, 0, 0])],
+        "against": {"0.2": {"trade": [row(REFERENCE, [2, 2, 1, 1])]}},
+    }
+    lines = [line.split(" | ") for line in table(found, "trade").splitlines()]
+    cells = {line[0].strip("| "): line[1].strip("| ").split(" ")[0] for line in lines}
+    assert (cells[REFERENCE], cells[mean], cells[f"{REFERENCE}, 0.2"]) == ("25.0", "12.5", "75.0")
+    assert cells[f"{mean} minus {REFERENCE}"] == "-12.5"
+    assert cells[f"{REFERENCE} minus {REFERENCE}, 0.2"] == "-50.0"
 
 
 def test_photographs_are_skipped_without_a_folder(tmp_path, monkeypatch, capsys):

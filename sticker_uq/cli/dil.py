@@ -108,8 +108,10 @@ def study(
 @field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device", "seed")
 def learn(
     data: Annotated[
-        Path,
-        typer.Option(help="COCO folder of clean pictures: thousands, or hundreds with --start."),
+        list[Path],
+        typer.Option(
+            help="COCO folder of clean pictures: thousands, or hundreds with --start; may be repeated."
+        ),
     ],
     out: Annotated[Path, output_file("Safetensors file for the network.")],
     detector_values: dict[str, Any],
@@ -135,8 +137,8 @@ def learn(
     if epochs is not None and epochs < (0 if start else 1):
         raise InvalidInput(f"--epochs {epochs}: expected 1 or more, or 0 with --start")
     settings = checked(DetectorSettings, detector_values)
-    pictures = read_coco(data)
-    check_objects(pictures, str(data))
+    pictures = [item for folder in data for item in read_coco(folder)]
+    check_objects(pictures, ", ".join(map(str, data)))
     detector, seed = load_detector(settings), settings.seed
     begin = None if start is None else read_network(_start_of(start))
     with stage_bars() as progress:

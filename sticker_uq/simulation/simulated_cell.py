@@ -55,7 +55,7 @@ class SimulationSettings(BaseModel):
     height_px: int = Field(720, ge=120, le=4096, description="Height of the images, px")
     rate: float = Field(4.0, ge=0.1, le=60.0, description="Rate of the images, Hz")
     jpeg_quality: int = Field(92, ge=10, le=100, description="JPEG quality of the compressed images")
-    frame_id: str = Field("camera", min_length=1, description="frame_id of the images")
+    frame_id: str = Field("simulated_camera", min_length=1, description="frame_id of the images")
     motion_s: float = Field(1.6, gt=0.0, le=60.0, description="Duration of one removal, s")
     failure_rate: float = Field(0.05, ge=0.0, le=1.0, description="Share of the removals whose motion fails")
     person: Literal["none", "ground_truth"] = Field(

@@ -49,7 +49,7 @@ class CellWatch:
         first, second = self.scenes[:2]
         assert first.status in (SceneAssessment.STATUS_OK, SceneAssessment.STATUS_DEGRADED), first.status_text
         assert (first.image_width, first.image_height, first.passes) == (320, 240, PASSES)
-        assert first.header.frame_id == "camera"
+        assert first.header.frame_id == "simulated_camera"
         assert self._started_ns < _ns(first) < _ns(second)
         self._bench.until(lambda: _ns(second) < _ns(self.gates[-1]), "a gate that goes on")
         sequences = [g.sequence for g in self.gates if not g.reasons & GateState.REASON_NOT_ACTIVE]
