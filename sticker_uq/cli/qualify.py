@@ -200,13 +200,15 @@ def _bundle(
 ) -> str:
     """Make the bundle, if there is to be one; what became of it, in a sentence."""
     weights = f"Weights are in {Path(found.perception.weights).parent}."
-    if found.idle:
-        return f"No bundle. {_way_out(found, allow_uncalibrated)} {weights}"
     if not found.ready and not allow_uncalibrated:
         return f"No bundle; --allow-uncalibrated makes one without a guarantee, for a dry run. {weights}"
     # what is not ready promises nothing, also where one of several requirements was proved: a real arm asks for the promise alone
     limits = found.policy or found.settings.base
-    policy = found.policy if found.policy and found.ready else without_guarantee(limits, steps.work / _DRAFT)
+    policy = (
+        found.policy
+        if found.policy and found.ready
+        else without_guarantee(limits, steps.work / _DRAFT, found.novelty)
+    )
     try:
         made = _made(found, out, policy, supervisor)
     except InvalidInput as error:
@@ -216,17 +218,6 @@ def _bundle(
     promise = made.manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
     warning = f" WARNING: {made.warning}." if made.warning else ""
     return f"Bundle in {out}: {promise}.{warning}"
-
-
-def _way_out(found: Found, allowed: bool) -> str:
-    """How a bundle for a dry run comes about where no novelty network can be used."""
-    what = "too weak" if found.novelty.pictures else "missing"
-    options = "--base FILE" if allowed else "--allow-uncalibrated and --base FILE"
-    return (
-        f"The novelty network is {what}, and a policy with unmeasured_novelty: ask releases nothing without. For a dry run add "
-        f"{options}, where FILE is a copy of {found.base} with unmeasured_novelty: release; such a bundle also releases "
-        "stickers in scenes that the detector was not made for."
-    )
 
 
 def _made(found: Found, out: Path, policy: Path, supervisor: dict[str, Any]) -> Bundle:

@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,7 +54,6 @@ from sticker_uq.lab.qualifying.parts import (
     subset,
 )
 from sticker_uq.lab.qualifying.results import (
-    NO_NOVELTY,
     AccuracyResult,
     CalibrationResult,
     CheckResult,
@@ -151,7 +150,7 @@ class QualifySettings:
 class Found:
     """All that a qualification found, and its verdict; ``policy``: the file of the policy with a guarantee, if there is one.
 
-    ``base``: the policy whose other limits are kept; ``unmeasured``: its ``unmeasured_novelty``. ``tried``: other levels that the
+    ``base``: the policy whose other limits are kept. ``tried``: other levels that the
     same pictures were calibrated to before.
     """
 
@@ -168,7 +167,6 @@ class Found:
     perception: PerceptionSettings
     policy: Path | None
     base: Path
-    unmeasured: Literal["ask", "release"]
     tried: tuple[Levels, ...] = ()
 
     @property
@@ -187,13 +185,6 @@ class Found:
             self.lacking,
             self.accuracy,
         )
-
-    @property
-    def idle(self) -> bool:
-        """Whether a policy on these limits would release nothing: the qualification found no usable novelty network, and the base
-        policy needs one.
-        """
-        return bool(self.novelty.weakness) and self.unmeasured == "ask"
 
     @property
     def ready(self) -> bool:
@@ -251,7 +242,6 @@ class Qualification:
             perception=self._perception,
             policy=policy,
             base=self._base_file,
-            unmeasured=self._base.unmeasured_novelty,
             tried=tried,
         )
 
@@ -419,12 +409,17 @@ class Qualification:
             )
             file = packaged_file(_BASE_MODEL)
             start = read_network(file) if settings.novelty_start == "packaged" and file else None
-            network = learn_novelty_network(
-                detector, items, start, settings.novelty_epochs, settings.seed, self._progress
+            learned = partial(
+                learn_novelty_network, detector, items, start, seed=settings.seed, progress=self._progress
             )
-            save_network(network, detector, folder / NOVELTY)
+            epochs = settings.novelty_epochs
+            network = learned(0 if start is not None and epochs is None else epochs)
             quality = network.quality
+            if epochs is None and start is not None and quality is not None and quality.weakness:
+                network = learned(None)
+                quality = network.quality
             assert quality is not None
+            save_network(network, detector, folder / NOVELTY)
             areas = [(one.value, one.low, one.high) for one in (quality.objects, quality.scenes)]
             return NoveltyResult(
                 objects=areas[0], scenes=areas[1], pictures=quality.pictures, weakness=quality.weakness
@@ -457,11 +452,9 @@ class Qualification:
 
         def make(folder: Path) -> CalibrationResult:
             (folder / POLICY).unlink(missing_ok=True)
-            if novelty.weakness and self._base.unmeasured_novelty == "ask":
-                return CalibrationResult(refused=NO_NOVELTY)
             assessed = self._assessed("calibrate")
             try:
-                return self._proved(assessed, folder / POLICY)
+                return self._proved(assessed, folder / POLICY, base_without_novelty(self._base, novelty))
             except InvalidInput as error:
                 return CalibrationResult(refused=str(error))
 
@@ -472,12 +465,12 @@ class Qualification:
         }
         return self._steps.run("calibrate", inputs | self._with_weights(), CalibrationResult, make)
 
-    def _proved(self, assessed: Sequence[Assessed], file: Path) -> CalibrationResult:
+    def _proved(self, assessed: Sequence[Assessed], file: Path, base: Policy) -> CalibrationResult:
         """The policy, in ``file``; InvalidInput when nothing can be fitted."""
         levels = self.settings.levels
         divided = Divided.of(assessed)
         kind = choose_kind(divided.fit, "isotonic").kind
-        draft = fit_policy(divided.fit, self._base, kind, level=levels.alpha)
+        draft = fit_policy(divided.fit, base, kind, level=levels.alpha)
         trials = Trials(draft, divided.fit, divided.proof)
         alpha, beta = trials.lowest_levels(levels.delta)
         proofs = map(ProofResult.of, trials.attempts(levels))
@@ -573,11 +566,19 @@ class Qualification:
         )
 
 
-def without_guarantee(base: Path | None, file: Path) -> Path:
+def base_without_novelty(base: Policy, novelty: NoveltyResult) -> Policy:
+    """``base``, which releases where novelty is not measured if no network can be used.
+
+    The bundle and the gate warn of it, and a real arm does not move on it without ``allow_uncalibrated``.
+    """
+    return base.model_copy(update={"unmeasured_novelty": "release"}) if novelty.weakness else base
+
+
+def without_guarantee(base: Path | None, file: Path, novelty: NoveltyResult) -> Path:
     """Write the limits of ``base`` (None: packaged), which guarantee nothing, to ``file``;
     returns it.
     """
-    limits = Policy.load(base or share_folder() / "config" / "policy.yaml")
+    limits = base_without_novelty(Policy.load(base or share_folder() / "config" / "policy.yaml"), novelty)
     plain = limits.model_copy(
         update={"guarantee": None, "validity": None, "provenance": None, "reference": None}
     )

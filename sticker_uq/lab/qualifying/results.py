@@ -13,10 +13,6 @@ from sticker_uq.lab.kept_pieces import StepResult
 from sticker_uq.messages import printable
 from sticker_uq.novelty.quality import MIN_AUROC
 
-NO_NOVELTY = (
-    "no novelty network can be used, and the base policy releases nothing where novelty is not measured"
-)
-"""Why nothing is calibrated without a novelty network that can be used."""
 _MOST_JOINED = 0.2
 """Share of the pictures in one group above which the person is told."""
 

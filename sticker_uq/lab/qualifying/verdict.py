@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.lab.qualifying.results import (
-    NO_NOVELTY,
     AccuracyResult,
     CalibrationResult,
     CurvePoint,
@@ -95,7 +94,8 @@ def _novelty(novelty: NoveltyResult) -> Requirement:
         f"the novelty network is too weak to notice what the detector does not know: {novelty.weakness}, on {novelty.pictures} "
         "pictures held out"
     )
-    advice = f"{too_weak if novelty.pictures else novelty.weakness}; {more}"
+    without = "the policy was fitted without it and also releases stickers in scenes that the detector was not made for"
+    advice = f"{too_weak if novelty.pictures else novelty.weakness}; {without}; {more}"
     return Requirement(
         "novelty network: least lower bound of AUROC",
         f"{novelty.lower_bound:.3f}" if novelty.pictures else "not trained",
@@ -116,9 +116,7 @@ def _proved(
     """A promise holds also where the other one cannot be proved; ``told``: what the policy does on the laptops of the proof."""
     limit = f"at most {percent(level)}"
     if proof is None:
-        # without a usable novelty network nothing is assessed, and that is said where it is required
-        value = "nothing proved" if lacking or calibration.refused != NO_NOVELTY else NOT_MEASURED
-        return Requirement(name, value, limit, False, lacking or calibration.refused)
+        return Requirement(name, "nothing proved", limit, False, lacking or calibration.refused)
     proved = proof.bound <= level
     value = f"{percent(proof.bound)} {'excluded' if proved else 'at best'}: {told(proof)}"
     return Requirement(name, value, limit, proved, lacking or calibration.refused)
