@@ -6,11 +6,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.stats import binom
 
+from sticker_uq.evaluation.metrics.statistics import upper_bound
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+
+_LEAST_DELTA, _HALVINGS = 1e-9, 30
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,21 @@ class Trial:
     limit: float
     images: int
     events: int
+    method: ClassVar[str] = "exact binomial"
+    sample: ClassVar[bool] = True
+    """Whether the images were drawn at random from those that the guarantee is about."""
+
+    def bound(self, delta: float) -> float:
+        """The highest rate of bad images with confidence 1 - ``delta``."""
+        return upper_bound(self.events, self.images, delta) if self.images else 1.0
+
+    def smallest_level(self, delta: float) -> float:
+        """:meth:`bound` if none of the images were bad."""
+        return smallest_level(self.images, delta)
+
+    def lacking(self, level: float, delta: float, bad: str) -> str:
+        """Why ``level`` is not proved, for images that are no random sample; ``bad``: what a bad one is."""
+        raise NotImplementedError
 
 
 def p_values(tested: Sequence[Trial], level: float) -> FloatArray:
@@ -28,9 +47,22 @@ def p_values(tested: Sequence[Trial], level: float) -> FloatArray:
     The exact binomial tail, valid for 0-1 losses at any sample size; it is never above the Hoeffding-Bentkus value
     (Angelopoulos et al. 2021, proposition 2). 1 where there is no image.
     """
+    if not all(t.sample for t in tested):
+        return np.array([_p_value(t, level) for t in tested])
     events = np.array([t.events for t in tested])
     images = np.array([t.images for t in tested])
     return np.where(images > 0, binom.cdf(events, images, level), 1.0)
+
+
+def _p_value(trial: Trial, level: float) -> float:
+    """The lowest delta at which the bound of ``trial`` is within ``level``."""
+    low, high = math.log(_LEAST_DELTA), 0.0
+    if trial.bound(math.exp(high)) > level:
+        return 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if trial.bound(math.exp(middle)) <= level else (middle, high)
+    return math.exp(high)
 
 
 def learn_then_test(tested: Sequence[Trial], level: float, delta: float) -> IntArray:

@@ -24,7 +24,6 @@ from sticker_uq.calibration.outcomes import (
 from sticker_uq.calibration.probability import Kind, fit_calibration
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.evaluation.metrics.decisions import Count
-from sticker_uq.evaluation.metrics.statistics import upper_bound
 from sticker_uq.gate import Policy
 from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.assumptions.familiarity import Familiarity
@@ -236,8 +235,8 @@ class Trials:
         Levels that are chosen after looking at the images are a description of them and no guarantee.
         """
         strictest = self._removals[:1]
-        alpha = upper_bound(strictest[0].events, strictest[0].images, delta) if strictest else 1.0
-        bounds = {upper_bound(one.events, one.images, delta) for one in self._cleans if one.images}
+        alpha = strictest[0].bound(delta) if strictest else 1.0
+        bounds = {one.bound(delta) for one in self._cleans if one.images}
         for beta in sorted(bounds):
             level = min(beta * (1 + 1e-9), 1.0)  # the bound itself, whatever its last digit
             if control.p_values(self._ordered(level)[:1], level)[0] <= delta:
@@ -271,8 +270,7 @@ def clean_units(records: Sequence[Record]) -> int:
 
 
 def _attempt(level: float, trial: Trial, delta: float, done: Count) -> Attempt:
-    bound = upper_bound(trial.events, trial.images, delta) if trial.images else 1.0
-    return Attempt(level, Count(trial.events, trial.images), bound, done)
+    return Attempt(level, Count(trial.events, trial.images), trial.bound(delta), done)
 
 
 def _first_of_each(records: Sequence[Record]) -> list[Record]:
@@ -289,7 +287,9 @@ def limits_to_try(doubt: FloatArray) -> FloatArray:
     return np.unique(doubt)
 
 
-def removal_tests(objects: Objects, doubt: FloatArray, images: int, limits: FloatArray) -> list[Trial]:
+def removal_tests(
+    objects: Objects, doubt: FloatArray, images: int, limits: FloatArray | Sequence[float]
+) -> list[Trial]:
     """For each policy limit on ``doubt`` (N,), how many of ``images`` images would see something but a sticker removed."""
     wrong = ~objects.right
     worst = np.full(images, np.inf)  # the doubt from which an image is bad
@@ -321,7 +321,8 @@ def _prove_removal(tests: Sequence[Trial], levels: Levels) -> Proof:
     held = control.learn_then_test(tests, levels.alpha, levels.delta)
     if not len(held):
         raise InvalidInput(_why_not("alpha", levels.alpha, levels.delta, tests, "with a wrongful removal"))
-    chosen, expected = tests[held[-1]], control.conformal_risk_control(tests, levels.alpha)
+    chosen = tests[held[-1]]
+    expected = control.conformal_risk_control(tests, levels.alpha) if chosen.sample else -1
     return _proof(
         chosen, levels.alpha, levels.delta, None if expected < 0 else tests[expected].limit, "by risk"
     )
@@ -342,11 +343,11 @@ def _proof(chosen: Trial, level: float, delta: float, expected: float | None, or
     return Proof(
         level=level,
         confidence=round(1.0 - delta, 9),
-        method=f"Learn-then-Test, exact binomial, fixed sequence ({order})",
+        method=f"Learn-then-Test, {chosen.method}, fixed sequence ({order})",
         images=chosen.images,
         events=chosen.events,
-        bound=upper_bound(chosen.events, chosen.images, delta),
-        smallest_level=control.smallest_level(chosen.images, delta),
+        bound=chosen.bound(delta),
+        smallest_level=chosen.smallest_level(delta),
         limit=chosen.limit,
         expected_limit=expected,
     )
@@ -359,6 +360,8 @@ def _why_not(
     images = max((test.images for test in tests), default=0)
     least = control.smallest_level(images, delta)
     text = f"--{name} {level:g} cannot be proved at confidence {1 - delta:g}: "
+    if tests and not tests[0].sample:
+        return text + tests[0].lacking(level, delta, bad)
     if least <= level:
         first = tests[0]
         return (

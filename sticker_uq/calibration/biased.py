@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guarantee from a cell's answers, although the policy chose what was asked.
+
+The active policy asks about the laptops that it doubts (group A) and releases the others (group B), of which a random share is
+spot checked. Labels therefore come from all of A and from a sample of B, and their plain share of bad laptops says nothing about
+all laptops. With q = P(A) the rate of bad laptops of another policy is
+
+    R = q r_A + (1 - q) r_B.
+
+Each part is bounded by Clopper and Pearson (1934), exact at any sample size: r_A <= U(k_A, n_A; d_A) from the answered laptops
+of A, r_B <= U(k_B, n_B; d_B) from the spot checked ones of B, q in [L, H] from the counts of all laptops, d_q / 2 at each end.
+R is linear in q, so by the union bound, with confidence 1 - (d_A + d_B + d_q),
+
+    R <= max over q in {L, H} of q U_A + (1 - q) U_B.
+
+This holds for laptops that are drawn alike and independently, and for spot checks whose rate follows neither from the laptop
+nor from earlier answers: it may rise for a time after a promotion. (Where it doubles after every bad laptop, the level held in
+simulation.) No weight 1/rate is needed, which would make the bound as large as the smallest rate makes it. Weighting by inverse
+probability (Horvitz and Thompson 1952) has the same estimate: n_B is N_B times the mean rate.
+
+The rate of stickers on laptops called clean is that of a subset C. A has the weight q a / (q a + (1 - q) b), a = P(C | A)
+and b = P(C | B), rises with q and a and falls with b; each is bounded in the same way and takes its part of delta.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from sticker_uq.calibration.control import Trial
+from sticker_uq.calibration.fitting import LEFT_LIMITS, Trials, clean_tests, removal_tests
+from sticker_uq.calibration.outcomes import MATCH_IOU, outcomes_of
+from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.metrics.decisions import Count
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson, upper_bound
+from sticker_uq.gate import Policy
+from sticker_uq.scene import InvalidInput
+
+_CHECKED, _OTHER = 0.7, 0.15
+"""Parts of delta: for r_B, of which there are the fewest laptops, and for r_A and for the weight."""
+_MOST_CHECKS = 100_000
+
+
+@dataclass(frozen=True)
+class Population:
+    """How many laptops the active policy asked about (A), and how many it released, spot checked or not (B)."""
+
+    asked: int
+    released: int
+
+
+@dataclass(frozen=True)
+class BiasedTrial(Trial):
+    """A :class:`Trial` on laptops of both groups. ``asked``, ``checked``: bad ones of those of A and B that the limit decides
+    about; ``of_asked``, ``of_checked``: all laptops of A and B with a label.
+    """
+
+    asked: Count
+    checked: Count
+    of_asked: int
+    of_checked: int
+    population: Population
+
+    method: ClassVar[str] = "bound by groups (asked, spot checked), exact binomial"
+    sample: ClassVar[bool] = False
+
+    def bound(self, delta: float) -> float:
+        low, high = self._weights(_OTHER * delta)
+        asked = upper_bound(self.asked.events, self.asked.of, _OTHER * delta)
+        checked = upper_bound(self.checked.events, self.checked.of, _CHECKED * delta)
+        return max(weight * asked + (1 - weight) * checked for weight in (low, high))
+
+    def _weights(self, delta: float) -> tuple[float, float]:
+        """The interval of A's share of the laptops that the limit decides about."""
+        everything = (self.asked.of, self.checked.of) == (self.of_asked, self.of_checked)
+        total = self.population.asked + self.population.released
+        confidence = 1 - (delta if everything else delta / 3)
+        share = clopper_pearson(self.population.asked, total, confidence)
+        if everything:
+            return share
+        in_asked = clopper_pearson(self.asked.of, self.of_asked, confidence)
+        in_checked = clopper_pearson(self.checked.of, self.of_checked, confidence)
+        ends = zip(share, in_asked, reversed(in_checked), strict=True)
+        low, high = (_share(q * a, (1 - q) * b) for q, a, b in ends)
+        return low, high
+
+    def smallest_level(self, delta: float) -> float:
+        none = replace(self, asked=Count(0, self.asked.of), checked=Count(0, self.checked.of))
+        return none.bound(delta)
+
+    def lacking(self, level: float, delta: float, bad: str) -> str:
+        left = f"which leaves up to {self.bound(delta):.3g}"
+        told = f"{self.asked} answered laptops and {self.checked} spot checked ones are {bad}, {left}"
+        needed = spot_checks_needed(self, level, delta)
+        more = (
+            f"about {needed} spot checks without a bad one, with more answers alike, would prove it"
+            if needed
+            else "so many bad ones among the answered laptops exclude it"
+        )
+        return (
+            f"{told}; {more}: wait for more, raise spot_check_rate, or choose a larger level before you look at a result (one "
+            "chosen by it proves nothing)"
+        )
+
+
+def _share(first: float, second: float) -> float:
+    return first / (first + second) if first + second > 0 else 1.0
+
+
+def spot_checks_needed(trial: BiasedTrial, level: float, delta: float) -> int:
+    """How many spot checks prove ``level`` if there is ever more of what there is, and no bad one among them; 0: no number."""
+    present = max(trial.checked.of, 1)
+    factor = 1.0
+    while present * factor <= _MOST_CHECKS:
+        if _grown(trial, factor).smallest_level(delta) <= level:
+            return math.ceil(present * factor)
+        factor *= 1.05
+    return 0
+
+
+def _grown(trial: BiasedTrial, factor: float) -> BiasedTrial:
+    def grow(number: int) -> int:
+        return round(max(number, 1) * factor)
+
+    return replace(
+        trial,
+        asked=Count(0, grow(trial.asked.of)),
+        checked=Count(0, grow(trial.checked.of)),
+        of_asked=grow(trial.of_asked),
+        of_checked=grow(trial.of_checked),
+        population=Population(grow(trial.population.asked), grow(trial.population.released)),
+    )
+
+
+class BiasedTrials(Trials):
+    """What answers prove about the policy ``draft``: the records of laptops that the active policy ``asked`` about and those that
+    were spot ``checked``, and how many laptops there were of either kind in all.
+
+    A record with an unknown label has to count as the worst. ``fit``: what the draft was fitted on, any laptops but these.
+    Raises :class:`InvalidInput` without a spot check or without any answered laptop.
+    """
+
+    def __init__(
+        self,
+        draft: Policy,
+        fit: Sequence[Record],
+        asked: Sequence[Record],
+        checked: Sequence[Record],
+        population: Population,
+        match_iou: float = MATCH_IOU,
+    ) -> None:
+        if not checked or not asked:
+            raise InvalidInput(
+                f"{len(asked)} answered and {len(checked)} spot checked laptops to prove a policy on: expected some of each; set "
+                "spot_check_rate of the supervisor, and wait for more laptops"
+            )
+        super().__init__(draft, fit, [*asked, *checked], match_iou)
+        seen = [outcomes_of(records, draft, match_iou) for records in (asked, checked)]
+        sizes = (seen[0].images, seen[1].images)
+
+        def joined(pairs: Sequence[tuple[Trial, Trial]]) -> list[Trial]:
+            return [
+                BiasedTrial(
+                    one.limit,
+                    one.images + two.images,
+                    one.events + two.events,
+                    Count(one.events, one.images),
+                    Count(two.events, two.images),
+                    *sizes,
+                    population,
+                )
+                for one, two in pairs
+            ]
+
+        limits = [trial.limit for trial in self._removals]
+        removals = [removal_tests(*one.removed(), one.images, limits) for one in seen]
+        cleans = [clean_tests(one.cleans, LEFT_LIMITS) for one in seen]
+        self._removals = joined(list(zip(*removals, strict=True)))
+        self._cleans = joined(list(zip(*cleans, strict=True)))
