@@ -53,6 +53,13 @@ class Entry:
         }
         return cls(**content, hash=_digest(content))
 
+    @property
+    def time_ns(self) -> int:
+        """``time`` in ns since 1970."""
+        seconds, _, fraction = self.time.rstrip("Z").partition(".")
+        whole = datetime.fromisoformat(seconds).replace(tzinfo=UTC)
+        return int(whole.timestamp()) * 10**9 + int(fraction or 0)
+
     def line(self) -> bytes:
         """The entry as the one line that it is in the file, with its line feed."""
         return _canonical({name: getattr(self, name) for name in _FIELDS}) + b"\n"

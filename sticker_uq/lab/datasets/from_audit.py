@@ -9,6 +9,7 @@ accepted, and every later one of that laptop: what the gate decided then followe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, SceneDecision, Verdict
 
 _MESSAGES = "sticker_uq_msgs/msg/"
+NO_PICTURE = "no recording has its decision and its image"
 _READ = _DECISION, _SCENE = "SceneDecision", "SceneAssessment"
 BY_PERSON, BY_POLICY = "person", "policy"
 _MEANING = {
@@ -51,7 +53,11 @@ _UNUSABLE = {
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """An accepted answer of the audit log. ``before``: earlier ones about the same laptop; ``problem``: why it cannot be used."""
+    """An accepted answer of the audit log. ``before``: earlier ones about the same laptop; ``problem``: why it cannot be used.
+
+    ``entry``: number of the request's entry; ``seconds`` from there to the answer; ``spot_check``: the policy itself would not
+    have asked; ``released``: boxes of the objects asked about that the policy released itself.
+    """
 
     request_id: str
     decision_id: str
@@ -62,6 +68,10 @@ class AnsweredQuestion:
     answers: tuple[OperatorAnswer, ...]
     before: OperatorAnswers
     problem: str = ""
+    entry: int = -1
+    seconds: float = math.inf
+    spot_check: bool = False
+    released: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,7 +142,18 @@ def _question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers
         ),
         # without a workpiece id an earlier answer may be about another laptop
         before=memories.get(workpiece_id, OperatorAnswers()) if workpiece_id else OperatorAnswers(),
+        entry=request.number,
+        seconds=(answer.time_ns - request.time_ns) * 1e-9,
+        spot_check=is_spot_check(request),
+        released=tuple(
+            as_box(tuple(one["box"])) for one in request.data.get("objects", ()) if one["verdict"] == "REMOVE"
+        ),
     )
+
+
+def is_spot_check(request: Entry) -> bool:
+    """Whether the policy itself would not have opened this ``request`` of an audit log."""
+    return any(reason["code"] == "spot_check" for reason in request.data.get("reasons", ()))
 
 
 def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tuple[LabelledBox, ...], str]:
@@ -193,24 +214,36 @@ def answered_cases(
     recording that cannot be read.
     """
     open_questions = {question.request_id: question for question in answered_questions(audit_folder)}
+    wanted = {question.decision_id for question in open_questions.values()}
+    for decision, picture in recorded_decisions(recordings, wanted, topic, on_read):
+        for question in [q for q in open_questions.values() if q.decision_id == decision.decision_id]:
+            del open_questions[question.request_id]
+            boxes, problem = label_case(question, decision)
+            yield AnsweredCase(question, None if problem else picture, boxes, problem)
+    for question in open_questions.values():
+        yield AnsweredCase(question, None, (), NO_PICTURE)
+
+
+def recorded_decisions(
+    recordings: Sequence[Path],
+    wanted: set[str],
+    topic: str | None = None,
+    on_read: Callable[[Path, Sequence[str], str], object] = lambda *_: None,
+) -> Iterator[tuple[SceneDecision, NDArray[np.uint8]]]:
+    """The recorded decisions with these ids, each with its picture (H, W, 3) BGR; arguments and errors as
+    :func:`answered_cases`.
+    """
     for path in recordings:
         bag, source = Bag(path), open_source(path, topic)
-        decisions = _decisions(bag, {question.decision_id for question in open_questions.values()})
-        stamps = {decision.stamp_ns for decision in decisions.values()}
+        decisions: dict[int, list[SceneDecision]] = {}
+        for decision in _decisions(bag, wanted).values():
+            decisions.setdefault(decision.stamp_ns, []).append(decision)
         for image in source:
-            if image.image is None or image.stamp_ns not in stamps:
-                continue
-            here = [q for q in open_questions.values() if q.image_stamp_ns == image.stamp_ns]
-            for question in here:
-                decision = decisions.get(question.decision_id)
-                if decision is not None:
-                    del open_questions[question.request_id]
-                    boxes, problem = label_case(question, decision)
-                    yield AnsweredCase(question, None if problem else image.image, boxes, problem)
+            if image.image is not None:
+                for decision in decisions.pop(image.stamp_ns, ()):
+                    yield decision, image.image
         losses = (bag.loss(name) for kind in _READ for name in bag.topics_of(_MESSAGES + kind))
         on_read(path, source.remarks, "; ".join(filter(None, (source.lost, *losses))))
-    for question in open_questions.values():
-        yield AnsweredCase(question, None, (), "no recording has its decision and its image")
 
 
 def _decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:

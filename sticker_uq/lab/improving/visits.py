@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an audit log tells of every laptop, and which of its answers can become labels.
+
+A laptop belongs to the group of the first thing that happened to it: the policy asked, a spot check asked, or something was
+released. The policy asks about what it doubts, so the groups differ; within the last two a spot check is drawn at random. Two
+of the three groups have answers, and together they stand for all laptops (see :mod:`sticker_uq.calibration.biased`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+
+from sticker_uq.gate.audit import Entry, entries
+from sticker_uq.gate.box_overlap import same_place
+from sticker_uq.gate.events import RemovalCode
+from sticker_uq.gate.operator.answers import Answer
+from sticker_uq.io.messages import expected_fields
+from sticker_uq.lab.datasets.from_audit import AnsweredQuestion, answered_questions, is_spot_check
+from sticker_uq.scene import InvalidInput
+
+
+class Group(StrEnum):
+    """What happened to a laptop first."""
+
+    ASKED = "asked"
+    CHECKED = "spot check"
+    RELEASED = "released"
+
+
+_COMPLAINTS = {"hold": "a person pressed HOLD", "fault": "a fault", "escalation": "the arm did not stop"}
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One laptop in the cell. ``decision_id``: of the picture on which it arrived; ``time_ns``: when something was decided first.
+
+    ``policy_hash``: what decided; ``questions``: the answered ones; ``complaint``: why what was released is no label, "" for
+    nothing.
+    """
+
+    name: str
+    workpiece_id: str
+    group: Group
+    decision_id: str
+    time_ns: int
+    policy_hash: str
+    questions: tuple[AnsweredQuestion, ...] = ()
+    complaint: str = ""
+
+
+@dataclass
+class _Open:
+    workpiece_id: str = ""
+    first: tuple[Group, str, int, str] | None = None
+    requests: set[int] = field(default_factory=set)
+    complaint: str = ""
+
+
+def visits(audit_folder: Path) -> list[Visit]:
+    """The laptops of an audit log about which something was decided, in their order.
+
+    Raises :class:`InvalidInput` when there is no log or when it was altered.
+    """
+    questions = {question.entry: question for question in answered_questions(audit_folder)}
+    found: list[Visit] = []
+    for one in _opened(audit_folder):
+        if one.first is not None:
+            group, decision_id, time_ns, policy_hash = one.first
+            said = tuple(questions[number] for number in sorted(one.requests & questions.keys()))
+            name = f"{audit_folder.name}-{len(found):05d}"
+            visit = Visit(
+                name, one.workpiece_id, group, decision_id, time_ns, policy_hash, said, one.complaint
+            )
+            found.append(visit)
+    return found
+
+
+def _opened(audit_folder: Path) -> Iterator[_Open]:
+    one, policy_hash = _Open(), ""
+    for entry in entries(audit_folder):
+        with expected_fields(f"audit log {audit_folder}: entry {entry.number}"):
+            data = entry.data
+            policy_hash = str(data.get("policy_hash") or policy_hash)
+            if entry.kind == "workpiece":
+                yield one
+                one = _Open(str(data["workpiece_id"]))
+            elif entry.kind == "request":
+                one.requests.add(entry.number)
+            group = _group(entry)
+            if group is not None and one.first is None and data["decision_id"]:
+                one.first = group, str(data["decision_id"]), entry.time_ns, policy_hash
+            one.complaint = one.complaint or _complaint(entry)
+            if entry.kind == "done":
+                yield one
+                one = _Open(one.workpiece_id)
+    yield one
+
+
+def _group(entry: Entry) -> Group | None:
+    if entry.kind == "request":
+        return Group.CHECKED if is_spot_check(entry) else Group.ASKED
+    return Group.RELEASED if entry.kind in ("permit", "done") else None
+
+
+def _complaint(entry: Entry) -> str:
+    if entry.kind == "result" and entry.data["code"] != RemovalCode.NONE.name:
+        return "a removal failed"
+    if entry.kind == "done" and not entry.data["clean"]:
+        return "it was left to a person"
+    return _COMPLAINTS.get(entry.kind, "")
+
+
+@dataclass(frozen=True)
+class AnswerLimits:
+    """From when on answers teach nothing. A person needs ``glance_s`` for a picture and ``object_s`` for each object on it.
+
+    Of a person who answers faster than that in a share of more than ``fast``, who gives ``alike`` of at least ``alike_of``
+    answers about objects alike, or whom more than ``opposed`` of at least ``opposed_of`` second opinions contradict, no
+    answer is used. A second opinion is another person's answer, or what the policy released where it was spot checked.
+    """
+
+    glance_s: float = 1.0
+    object_s: float = 0.25
+    fast: float = 0.2
+    fast_of: int = 10
+    alike: float = 0.97
+    alike_of: int = 40
+    opposed: float = 0.3
+    opposed_of: int = 10
+
+
+@dataclass
+class PersonCounts:
+    """What is counted of one person's answers. ``kinds``: by answer about an object; ``refused``: why none is used, or ""."""
+
+    questions: int = 0
+    fast: int = 0
+    kinds: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    opinions: int = 0
+    opposed: int = 0
+
+    def refused(self, limits: AnswerLimits) -> str:
+        total = sum(self.kinds.values())
+        if self.questions >= limits.fast_of and self.fast > limits.fast * self.questions:
+            return f"{self.fast} of {self.questions} questions were answered faster than one can look"
+        if total >= limits.alike_of and (most := max(self.kinds.values())) >= limits.alike * total:
+            return f"{most} of {total} answers about objects are the same one"
+        if self.opinions >= limits.opposed_of and self.opposed > limits.opposed * self.opinions:
+            return f"{self.opposed} of {self.opinions} second opinions contradict the answers"
+        return ""
+
+
+def screened(
+    found: Sequence[Visit], limits: AnswerLimits | None = None
+) -> tuple[list[Visit], dict[str, PersonCounts]]:
+    """The laptops with the answers that may not teach marked by their ``problem``, and the counts of every person by name.
+
+    After an answer that is not used, later ones about the same laptop are not used either: what was asked then followed from it.
+    """
+    limits = limits or AnswerLimits()
+    persons: dict[str, PersonCounts] = defaultdict(PersonCounts)
+    disputed: set[tuple[str, int]] = set()
+    for visit in found:
+        for number, question in enumerate(visit.questions):
+            person = persons[question.person]
+            person.questions += 1
+            person.fast += _too_fast(question, limits)
+            for answer in question.answers:
+                if answer.answer is not Answer.MISSED:
+                    person.kinds[answer.answer.name] += 1
+            for said in question.answers if question.spot_check else ():
+                if any(same_place(said.box, box) for box in question.released):
+                    person.opinions += 1
+                    person.opposed += not said.removes
+            for earlier in visit.questions[:number]:
+                if earlier.person != question.person:
+                    agreed = _agreements(earlier, question)
+                    for one in (person, persons[earlier.person]):
+                        one.opinions += len(agreed)
+                        one.opposed += agreed.count(False)
+                    if not all(agreed):
+                        disputed |= {(visit.name, earlier.entry), (visit.name, question.entry)}
+    refused = {name: counts.refused(limits) for name, counts in persons.items()}
+    return [_marked(visit, disputed, refused, limits) for visit in found], dict(persons)
+
+
+def _agreements(first: AnsweredQuestion, second: AnsweredQuestion) -> list[bool]:
+    """Of each place that two persons answered about, whether they meant the same."""
+    return [
+        one.removes == other.removes
+        for one in first.answers
+        for other in second.answers
+        if same_place(one.box, other.box)
+    ]
+
+
+def _too_fast(question: AnsweredQuestion, limits: AnswerLimits) -> bool:
+    return question.seconds < limits.glance_s + limits.object_s * len(question.answers)
+
+
+def _marked(
+    visit: Visit, disputed: set[tuple[str, int]], refused: Mapping[str, str], limits: AnswerLimits
+) -> Visit:
+    marked: list[AnsweredQuestion] = []
+    for question in visit.questions:
+        problem = question.problem
+        if problem:
+            pass
+        elif refused[question.person]:
+            problem = "no answer of this person is used"
+        elif (visit.name, question.entry) in disputed:
+            problem = "two persons disagree"
+        elif _too_fast(question, limits):
+            problem = "answered faster than one can look"
+        elif any(one.problem for one in marked):
+            problem = "an earlier answer about the laptop is not used"
+        marked.append(replace(question, problem=problem))
+    return replace(visit, questions=tuple(marked))
+
+
+def person_rows(
+    persons: Mapping[str, PersonCounts], names: bool, limits: AnswerLimits | None = None
+) -> list[tuple[str, ...]]:
+    """One row of counts for each person, without their names unless ``names``: a number by how much was answered."""
+    limits = limits or AnswerLimits()
+    ordered = sorted(persons.items(), key=lambda one: (-one[1].questions, one[0]))
+    return [
+        (
+            name if names else f"person {number}",
+            str(counts.questions),
+            str(counts.fast),
+            f"{counts.opposed} of {counts.opinions}",
+            counts.refused(limits) or "used",
+        )
+        for number, (name, counts) in enumerate(ordered, 1)
+    ]
+
+
+def all_visits(audit_folders: Sequence[Path]) -> list[Visit]:
+    """The laptops of several audit logs in order of time; :class:`InvalidInput` where there are none or two have one name."""
+    names = [folder.resolve().name for folder in audit_folders]
+    if len(set(names)) < len(names):
+        raise InvalidInput(
+            f"--audit {', '.join(map(str, audit_folders))}: expected folders of different names"
+        )
+    found = [visit for folder in audit_folders for visit in visits(folder)]
+    if not found:
+        raise InvalidInput(
+            f"--audit {', '.join(map(str, audit_folders))}: nothing was asked or released in these logs"
+        )
+    return sorted(found, key=lambda visit: visit.time_ns)
