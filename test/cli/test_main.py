@@ -79,35 +79,13 @@ def test_the_version():
 
 
 def test_the_shell_completes_commands_and_their_options():
-    for typed, expected in (("re", "replay"), ("replay --dropout-r", "--dropout-rate")):
-        words = f"sticker-uq {typed}"
-        asked = {
-            "_STICKER_UQ_COMPLETE": "complete_bash",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(words.count(" ")),
-        }
-        done = subprocess.run(
-            ["sticker-uq"], env=os.environ | asked, capture_output=True, text=True, check=False
-        )
-        assert done.stdout.split() == [expected], done.stderr
-
-
-def test_what_needs_no_ros_runs_without_it():
-    """On a machine without ROS (or outside its environment) importing rclpy or the messages fails."""
-    code = (
-        "import importlib, sys\nsys.modules['rclpy'] = sys.modules['sticker_uq_msgs'] = None\n"
-        "for name in ('dataset', 'train', 'evaluate', 'replay', 'doctor'):\n"
-        "    importlib.import_module('sticker_uq.cli.' + name)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_runs_as_a_module():
-    done = subprocess.run(
-        [sys.executable, "-m", "sticker_uq.cli", "--help"], capture_output=True, text=True, check=True
-    )
-    assert "sticker-uq [OPTIONS] COMMAND" in done.stdout
+    asked = {
+        "_STICKER_UQ_COMPLETE": "complete_bash",
+        "COMP_WORDS": "sticker-uq replay --dropout-r",
+        "COMP_CWORD": "2",
+    }
+    done = subprocess.run(["sticker-uq"], env=os.environ | asked, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["--dropout-rate"], done.stderr
 
 
 @pytest.mark.parametrize("entry", [["-m", "sticker_uq.cli"], [str(ROOT / "resource" / "sticker-uq")]])

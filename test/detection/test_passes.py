@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from functools import cache
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from torch import nn
 
 from sticker_uq.detection.detector import Kernels, StochasticDetector
 from sticker_uq.detection.features import Features
@@ -98,7 +96,15 @@ def test_a_pass_does_not_depend_on_those_computed_with_it(name: str, monkeypatch
         assert_matches(other, one_pass(together, t))
 
 
-@pytest.mark.parametrize(("name", "site"), CASES)
+@pytest.mark.parametrize(
+    ("name", "site"),
+    [
+        ("fasterrcnn_resnet50_fpn", "in"),
+        ("retinanet_resnet50_fpn", "in"),
+        ("ssdlite320_mobilenet_v3_large", "in"),
+        ("ssdlite320_mobilenet_v3_large", "out"),
+    ],
+)
 def test_dropout_varies_with_pass_and_seed_and_repeats(name: str, site: str) -> None:
     detector = tiny_detector(name, dropout_site=site, max_detections=60)
     features = features_of(name, site)
@@ -143,18 +149,3 @@ def test_detections_are_torchvisions(name: str) -> None:
         )
         if image.shape == picture().shape:
             assert len(found) > 0
-
-
-@pytest.mark.parametrize("name", MODEL_NAMES)
-def test_setting_an_attribute_changes_nothing_in_torchvision(name: str) -> None:
-    """The published code assigns nn.Dropout to an attribute that no forward pass of torchvision reads."""
-    model = copy.deepcopy(tiny_model(name))
-    settings = tiny_detector(name).settings
-    before = complete_pass(model, settings, picture(), None)
-    owner = model.head if name.startswith("ssd") else model.backbone.fpn
-    owner.dropout = nn.Dropout(0.9)
-    assert owner.dropout.training
-    assert "dropout" not in inspect.getsource(type(owner).forward)
-    after = complete_pass(model, settings, picture(), None)
-    assert torch.equal(before.logits, after.logits)
-    assert torch.equal(before.boxes, after.boxes)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -14,8 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
+from sticker_uq.calibration import panel
 from sticker_uq.calibration.panel import Labelled, fit_panel, joint_limits
 from sticker_uq.monitors.folder import PanelFile, load_panel
+from sticker_uq.monitors.task_network import TaskNetwork
 from sticker_uq.perception import Perception
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import MIN_SIZE, picture, tiny_detector
@@ -40,6 +44,14 @@ def test_limits_use_what_they_may() -> None:
     assert joint_limits({"a": one, "b": 2 * one}, 0.05) == {"a": 94.0, "b": 188.0}
     assert joint_limits({"a": one, "b": one[::-1]}, 0.05) == {"a": 97.0, "b": 97.0}
     assert joint_limits({"a": one}, 0.001) == {"a": 99.0}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_trainings() -> Iterator[None]:
+    """What a task network learns is test_task_networks' subject."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(panel, "TaskNetwork", partial(TaskNetwork, epochs=2))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
@@ -40,7 +39,8 @@ def covered_share(items: Sequence[LabelledImage], name: str, **options: Any) -> 
 
     ``options`` are those of `build_model`. Of more than a thousand boxes some are drawn.
     """
-    return _share(items, _shapes(name, **options))
+    model = _shapes(name, **options)
+    return _share(items, model, _generator(model))
 
 
 def fitting_scales(items: Sequence[LabelledImage], name: str, input_size: int) -> tuple[float, ...]:
@@ -48,18 +48,16 @@ def fitting_scales(items: Sequence[LabelledImage], name: str, input_size: int) -
 
     Otherwise a geometric row from the largest of some first scales with which the share is within 2 % of the best.
     """
-    model = copy.deepcopy(_shapes(name, input_size=input_size))
-    if not _share(items, model) < ENOUGH:
-        return ()
+    model = _shapes(name, input_size=input_size)
     own = model.anchor_generator
+    if not _share(items, model, own) < ENOUGH:
+        return ()
     rows, shares = [], []
     for first in _SMALLEST:
         row = np.geomspace(first, _LARGEST, len(own.scales) - 1).round(3).tolist()
         rows.append((*row, 1.0))
-        model.anchor_generator = DefaultBoxGenerator(
-            own.aspect_ratios, scales=list(rows[-1]), steps=own.steps, clip=own.clip
-        )
-        shares.append(_share(items, model))
+        tried = DefaultBoxGenerator(own.aspect_ratios, scales=list(rows[-1]), steps=own.steps, clip=own.clip)
+        shares.append(_share(items, model, tried))
     best = max(shares)
     return next(row for row, value in zip(rows, shares, strict=True) if value >= best - 0.02)
 
@@ -70,7 +68,7 @@ def _shapes(name: str, **options: Any) -> Any:
         return build_model(name, **options).eval()
 
 
-def _share(items: Sequence[LabelledImage], model: Any) -> float:
+def _share(items: Sequence[LabelledImage], model: Any, generator: Any) -> float:
     boxes: dict[tuple[int, int], list[NDArray[np.float32]]] = defaultdict(list)
     for item in items:
         height, width = resized_size(model.transform, item.height, item.width)
@@ -83,7 +81,7 @@ def _share(items: Sequence[LabelledImage], model: Any) -> float:
         wanted = -(-_MOST_BOXES * len(here) // max(whole, 1))
         if wanted < len(here):
             here = np.random.default_rng(0).permutation(here)[:wanted]
-        anchors = _anchors(model, size)
+        anchors = _anchors(model, generator, size)
         for part in torch.from_numpy(here).split(_AT_ONCE):
             found.append(box_iou(part, anchors).amax(dim=1) >= OVERLAP)
     return float(torch.cat(found).float().mean()) if whole else float("nan")
@@ -134,14 +132,20 @@ def _with_own_boxes(items: Sequence[LabelledImage], model: str, size: int) -> fl
     return covered_share(items, model, input_size=size, anchor_scales=scales)
 
 
-def _anchors(model: Any, size: tuple[int, int]) -> Tensor:
+def _generator(model: Any) -> Any:
+    return getattr(model, "anchor_generator", None) or model.rpn.anchor_generator
+
+
+def _anchors(model: Any, generator: Any, size: tuple[int, int]) -> Tensor:
     """All default boxes of a picture of ``size`` (height, width), (A, 4) px."""
-    generator = getattr(model, "anchor_generator", None) or model.rpn.anchor_generator
     step = 1 if model.transform.fixed_size is not None else model.transform.size_divisible
     height, width = (-(-side // step) * step for side in size)
-    images = torch.empty((1, 3, height, width), device="meta")
-    maps = list(model.backbone(images).values())
-    shells = [torch.empty(()).expand(m.shape) for m in maps]
+    shells = [torch.empty(()).expand(shape) for shape in _map_shapes(model.backbone, height, width)]
     canvas = torch.empty(()).expand(1, 3, height, width)
     anchors: Tensor = generator(ImageList(canvas, [size]), shells)[0]
     return anchors
+
+
+@cache
+def _map_shapes(backbone: Any, height: int, width: int) -> list[torch.Size]:
+    return [m.shape for m in backbone(torch.empty((1, 3, height, width), device="meta")).values()]
