@@ -21,7 +21,6 @@ from sticker_uq.cli import (
     dataset_import,
     dataset_prelabel,
     dataset_prompts,
-    dataset_suggest,
 )
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
 from sticker_uq.cli.terminal import counting
@@ -49,7 +48,6 @@ app.command("from-audit")(dataset_from_audit.command)
 app.command("attack")(dataset_attack.command)
 app.command("import")(dataset_import.command)
 app.command("frames")(dataset_frames.command)
-app.command("suggest")(dataset_suggest.command)
 app.command("prelabel")(dataset_prelabel.command)
 app.command("check")(dataset_check.command)
 app.command("prompts")(dataset_prompts.command)

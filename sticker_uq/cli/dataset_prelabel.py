@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -20,7 +20,8 @@ from sticker_uq.io.images import MOST_PICTURE, Picture
 from sticker_uq.io.outputs import whole_folder
 from sticker_uq.io.reading import read_bytes
 from sticker_uq.io.sources import SourceImage, open_source
-from sticker_uq.lab.datasets.labelled_already import LabelledAlready, unlabelled
+from sticker_uq.lab.datasets.checking import pixel_digest
+from sticker_uq.lab.datasets.consecutive import plain_stem
 from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, ObjectClass
@@ -74,9 +75,7 @@ def command(
         settings = chosen.settings(PerceptionSettings(device=settings.device))
     elif not settings.weights:
         typer.echo(_PACKAGED, err=True)
-    already = LabelledAlready()
-    for known in (item for folder in labelled or () for item in read_coco(folder, crowd=True)):
-        already.add(known, read_picture(known))
+    already = _labelled(labelled or ())
     detector: StochasticDetector = load_detector(
         settings.model_copy(update={"score_floor": min(settings.score_floor, min_score)})
     )
@@ -111,16 +110,17 @@ def command(
             name=stem,
         )
 
-    def skipped() -> None:
-        left_out["labelled"] += 1
-        bar.advance(task)
-
     def scenes() -> Iterator[EncodedScene]:
-        for number, item in enumerate(unlabelled(source, already, skipped)):
-            if item.image is None:
+        number = 0
+        for item in source:
+            if not already.isdisjoint(_marks(item.name, item.image)):
+                left_out["labelled"] += 1
+            elif item.image is None:
                 failed.append(f"{item.name}: {item.error}")
+                number += 1
             else:
                 yield encoded(item, number)
+                number += 1
             bar.advance(task)
 
     with counting() as bar, whole_folder(out) as folder:
@@ -139,6 +139,19 @@ def command(
     )
     if tell_of_source(pool, source.remarks, source.lost):
         raise typer.Exit(1)
+
+
+def _labelled(folders: Sequence[Path]) -> set[str | bytes]:
+    """Names and pixels of all labelled pictures."""
+    items = (item for folder in folders for item in read_coco(folder, crowd=True))
+    return {mark for item in items for mark in _marks(item.source_name or item.path.name, read_picture(item))}
+
+
+def _marks(name: str, image: Picture | None) -> set[str | bytes]:
+    # a name that is only a number, as of frames of a recording, says nothing
+    stem = plain_stem(PurePosixPath(name))
+    marks: set[str | bytes] = set() if image is None else {pixel_digest(image)}
+    return marks if not stem or stem.isdecimal() else {*marks, stem}
 
 
 def _file(item: SourceImage, image: Picture, image_format: str) -> tuple[str, bytes]:

@@ -117,8 +117,8 @@ what was measured on them, in the unit of the limit, NaN where the reason has no
 
 
 _DETECTOR = (
-    "the detector is not sure enough: train it on more pictures like these (`sticker-uq dataset suggest` names the most useful), "
-    "longer, or take a larger model; a limit that is only set looser releases what is wrong, too"
+    "the detector is not sure enough: train it on more pictures like these, longer, or take a larger model; a limit that is only "
+    "set looser releases what is wrong, too"
 )
 _CALIBRATED = (
     "this limit comes with the calibration: calibrate a policy, if this one has no guarantee; more laptops to calibrate on make "

@@ -121,8 +121,8 @@ def _next_labels(found: Found) -> list[Block]:
         "without a sticker is called clean:",
         Table(head, rows),
         *_learning(found),
-        "`sticker-uq dataset suggest` lists the pictures from which the detector would learn most. They belong to the learn part "
-        "only: the calibrate and test parts need laptops drawn at random.",
+        "Pictures that were chosen because they are hard belong to the learn part only: the calibrate and test parts need "
+        "laptops drawn at random.",
     ]
     return blocks
 

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to label next: uncertain, novel and different pictures first; and boxes to be corrected."""
+"""The boxes of a detector as a data set that a person corrects."""
 
-import csv
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -17,79 +15,11 @@ from sticker_uq.cli import app
 from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
 from sticker_uq.io.share import share_folder
-from sticker_uq.lab.datasets.suggesting import PoolPicture, scores_of, signals_of, suggested
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.scene import InvalidInput
-from sticker_uq.testing.scenes import assessment, observed
 from test.helpers.recordings import declare_more, record
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def pictures(*values: tuple[float, tuple[float, ...]]) -> list[PoolPicture]:
-    return [
-        PoolPicture(str(number), {"shannon_entropy": doubt, "novelty": math.nan}, np.array(features))
-        for number, (doubt, features) in enumerate(values)
-    ]
-
-
-def test_the_most_uncertain_comes_first_and_its_like_late() -> None:
-    twins = [(0.9, (0.0, 0.0)), (0.8, (0.0, 0.1)), (0.7, (5.0, 0.0)), (0.6, (5.0, 5.0)), (0.1, (1.0, 1.0))]
-    chosen = suggested(pictures(*twins), 5)
-    assert [one.picture.name for one in chosen] == ["0", "2", "3", "1", "4"]
-    assert math.isnan(chosen[0].distance)
-    assert chosen[2].distance > chosen[3].distance > 0
-    assert chosen[0].score == 1.0
-
-
-def test_sure_pictures_come_last_however_far_they_are() -> None:
-    pool = pictures((0.0, (100.0, 100.0)), *((0.5 + 0.01 * n, (n, 0.0)) for n in range(10)))
-    assert "0" not in {one.picture.name for one in suggested(pool, 10)}
-    assert "0" in {one.picture.name for one in suggested(pool, 11)}
-
-
-def test_what_is_like_a_labelled_picture_comes_last() -> None:
-    pool = pictures((0.9, (0.0, 0.0)), (0.8, (3.0, 0.0)), (0.7, (3.0, 9.0)), (0.1, (3.0, 3.0)))
-    chosen = suggested(pool, 4, [np.array([0.0, 0.0])])
-    assert [one.picture.name for one in chosen] == ["1", "2", "3", "0"]
-    assert chosen[3].distance == 0.0
-
-
-def test_pictures_of_a_rare_kind_are_found_though_they_are_alike() -> None:
-    rng = np.random.default_rng(0)
-    many = [(float(rng.uniform(0, 0.7)), tuple(rng.normal(0, 1, 16))) for _ in range(170)]
-    few = [(float(rng.uniform(0.5, 1)), tuple(rng.normal(0, 0.7, 16))) for _ in range(30)]
-    rare = {str(number) for number in range(170, 200)}
-    for count in (10, 20, 40):
-        names = [one.picture.name for one in suggested(pictures(*many, *few), count)]
-        # by chance 15 %, and the farthest pictures are the others
-        assert len(rare & set(names)) >= 0.3 * count
-
-
-def test_without_signals_the_farthest_pictures_are_chosen() -> None:
-    pool = [PoolPicture(str(n), {}, np.array([at])) for n, at in enumerate((0.0, 1.0, 10.0, 4.0))]
-    chosen = suggested(pool, 3, [np.array([0.0])])
-    assert [one.picture.name for one in chosen] == ["2", "3", "1"]
-
-
-def test_a_signal_that_was_not_measured_everywhere_says_nothing() -> None:
-    pool = pictures((0.1, (0.0, 0.0)), (0.2, (0.0, 0.0)), (0.3, (0.0, 0.0)))
-    pool[0].signals["novelty"] = 1.0
-    assert scores_of(pool).tolist() == [0.0, 0.5, 1.0]
-    for one, distance in zip(pool, (9.0, 0.2, 0.1), strict=True):
-        one.signals["scene_distance"] = distance
-    assert scores_of(pool).tolist() == [1.0, 0.5, 1.0]
-    with pytest.raises(InvalidInput, match="no picture of the pool can be assessed"):
-        suggested([], 3)
-
-
-def test_the_signals_are_those_of_the_most_doubtful_object() -> None:
-    box = (0.0, 0.0, 40.0, 40.0)
-    sure, unsure = (observed(box, shannon_entropy=e, mutual_information=e / 2) for e in (0.1, 0.9))
-    signals = signals_of(assessment(sure, unsure))
-    assert (signals["shannon_entropy"], signals["mutual_information"]) == (0.9, 0.45)
-    assert signals_of(assessment())["shannon_entropy"] == 0.0
 
 
 @pytest.fixture(scope="module")
@@ -109,24 +39,6 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["dataset", *map(str, arguments)])
-
-
-def test_suggestions_are_novel_and_different(pool: Path, tmp_path: Path) -> None:
-    out = tmp_path / "next.csv"
-    result = run(
-        "suggest", pool, "--count", 5, "--out", out, "--passes", 4, "--device", "cpu", "--threads", 1
-    )
-    assert result.exit_code == 0, result.output
-    assert "left out text.png" in result.output
-    with out.open() as stream:
-        rows = list(csv.DictReader(stream))
-    assert len(rows) == 5
-    names = [row["picture"] for row in rows]
-    assert "noise.png" in names[:2]
-    # of the picture and its copy, one adds nothing
-    assert len({"lid_0.png", "copy.png"} & set(names)) == 1
-    assert all(0 <= float(row["score"]) <= 1 for row in rows)
-    assert float(next(row for row in rows if row["picture"] == "noise.png")["scene_distance"]) > 1
 
 
 def test_boxes_to_be_corrected_fit_the_stickers(pool: Path, tmp_path: Path) -> None:
@@ -160,11 +72,7 @@ def test_what_a_recording_has_lost_is_said_after_what_was_read(tmp_path: Path) -
     assert run("prelabel", whole, "--out", tmp_path / "pre", "--device", "cpu").exit_code == 0
     declare_more(whole)
     (whole / "other.mcap").touch()
-    for command, options in (
-        ("frames", ()),
-        ("prelabel", ("--device", "cpu")),
-        ("suggest", ("--passes", 2, "--device", "cpu", "--threads", 1)),
-    ):
+    for command, options in (("frames", ()), ("prelabel", ("--device", "cpu"))):
         out = tmp_path / f"{command}_short"
         short = run(command, whole, "--out", out, *options)
         assert short.exit_code == 1, short.output
@@ -195,32 +103,16 @@ def data_set(folder: Path, pool: Path) -> Path:
 
 
 def test_what_is_labelled_already_is_left_out_by_its_name_or_its_pixels(pool: Path, tmp_path: Path) -> None:
-    known, out = data_set(tmp_path / "known", pool), tmp_path / "next.csv"
-    options = ["--labelled", known, "--device", "cpu"]
-    suggestions = run("suggest", pool, "--out", out, "--passes", 2, "--threads", 1, *options)
-    assert suggestions.exit_code == 0, suggestions.output
-    assert "4 of 4 pictures in" in suggestions.output
-    assert "2 were left out, they are labelled already" in suggestions.output
-    with out.open() as stream:
-        assert {row["picture"] for row in csv.DictReader(stream)} == {
-            "lid_0.png",
-            "lid_2.png",
-            "lid_3.png",
-            "copy.png",
-        }
+    options = ["--labelled", data_set(tmp_path / "known", pool), "--device", "cpu"]
     boxes = run("prelabel", pool, "--out", tmp_path / "pre", *options)
     assert boxes.exit_code == 0, boxes.output
-    assert {item.path.name for item in read_coco(tmp_path / "pre")} == {
-        "lid_0.png",
-        "lid_2.png",
-        "lid_3.png",
-        "copy.png",
-    }
-    for command, name in (("suggest", "none.csv"), ("prelabel", "none")):
-        none = run(command, pool / "noise.png", "--out", tmp_path / name, *options)
-        assert none.exit_code == 2
-        assert "all its 1 pictures are labelled already" in none.output
-        assert not (tmp_path / name).exists()
+    assert "2 pictures were left out, they are labelled already" in boxes.output
+    left = {item.path.name for item in read_coco(tmp_path / "pre")}
+    assert left == {"lid_0.png", "lid_2.png", "lid_3.png", "copy.png"}
+    none = run("prelabel", pool / "noise.png", "--out", tmp_path / "none", *options)
+    assert none.exit_code == 2
+    assert "all its 1 pictures are labelled already" in none.output
+    assert not (tmp_path / "none").exists()
 
 
 def test_pictures_keep_their_files_so_that_corrected_labels_fit_the_originals(
@@ -257,13 +149,9 @@ def test_weights_and_settings_may_be_those_of_a_bundle(pool: Path, tmp_path: Pat
     boxes = run("prelabel", pool / "lid_0.png", "--out", tmp_path / "pre", *options)
     assert boxes.exit_code == 0, boxes.output
     assert "packaged weights are used" not in boxes.output
-    out = tmp_path / "next.csv"
-    suggestions = run("suggest", pool / "lid_0.png", "--out", out, *options)
-    assert suggestions.exit_code == 0, suggestions.output
-    for command in ("prelabel", "suggest"):
-        both = run(command, pool, "--out", tmp_path / "both", *options, "--model", "ssd300_vgg16")
-        assert both.exit_code == 2
-        assert "--bundle and --model: expected one of them" in both.output
+    both = run("prelabel", pool, "--out", tmp_path / "both", *options, "--model", "ssd300_vgg16")
+    assert both.exit_code == 2
+    assert "--bundle and --model: expected one of them" in both.output
 
 
 def test_two_pictures_of_one_name_are_refused(pool: Path, tmp_path: Path) -> None:
