@@ -136,7 +136,6 @@ def test_a_supervisor_that_is_not_heard(cell: FaultCell) -> None:
     ("topic", "reason"),
     [
         ("scene", BlockReason.SECOND_SCENE_PUBLISHER),
-        ("image_check", BlockReason.SECOND_SCENE_PUBLISHER),
         ("gate", BlockReason.UNKNOWN_GATE_PUBLISHER),
     ],
 )
