@@ -21,12 +21,12 @@ from sticker_uq.detection.features import Features
 from sticker_uq.detection.selection import NonFiniteOutput, Rows
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
-from test.helpers.models import MODEL_NAMES, picture, tiny_detector, tiny_model, tiny_weights
+from test.helpers.models import FAMILIES, picture, tiny_detector, tiny_model, tiny_weights
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_boxes_lie_in_the_original_image_and_vectors_are_distributions(name: str) -> None:
     detector = tiny_detector(name, score_floor=0.05)
     width, height = 127, 401  # 127 / 300 * 300 is more than 127 in single precision
@@ -44,7 +44,7 @@ def test_boxes_lie_in_the_original_image_and_vectors_are_distributions(name: str
     assert (samples.probabilities >= 0).all()
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_objectness_is_that_of_the_heads_and_differentiable(name: str) -> None:
     detector = tiny_detector(name)
     deterministic = detector.deterministic_pass(detector.encode(picture()))
@@ -78,7 +78,7 @@ def test_objectness_is_that_of_the_heads_and_differentiable(name: str) -> None:
 
 
 @pytest.mark.parametrize("site", ["in", "out"])
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_deterministic_pass_has_the_detections_of_the_detector_byte_for_byte(name: str, site: str) -> None:
     if site == "out" and not name.startswith("ssd"):
         return
@@ -90,7 +90,7 @@ def test_a_deterministic_pass_has_the_detections_of_the_detector_byte_for_byte(n
     np.testing.assert_array_equal(seen.probabilities, expected.probabilities)
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_deterministic_pass_can_be_asked_for_the_surer_detections_only(name: str) -> None:
     detector = tiny_detector(name)
     features = detector.encode(picture())
@@ -104,7 +104,7 @@ def test_a_deterministic_pass_can_be_asked_for_the_surer_detections_only(name: s
     np.testing.assert_array_equal(found.probabilities, wanted.probabilities[sure])
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_detections_are_decoded_from_the_anchors_of_the_deterministic_pass(name: str) -> None:
     if name.startswith("fasterrcnn"):
         return  # its second stage moves the boxes once more

@@ -26,11 +26,11 @@ from sticker_uq.dil import LocalizationSettings, localize, saliency
 from sticker_uq.dil.saliency import summed_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
-from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model
+from test.helpers.models import FAMILIES, MIN_SIZE, picture, tiny_detector, tiny_model
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 
 # the tests of one model follow each other, for which it is brought to the GPU once
-each_model = pytest.mark.parametrize("name", MODEL_NAMES, scope="module")
+each_model = pytest.mark.parametrize("name", FAMILIES, scope="module")
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 _PX, _PROBABILITY = 0.05, 2e-3
 """The processor has convolutions of its own; random weights enlarge what is rounded differently."""

@@ -17,7 +17,7 @@ from sticker_uq.detection.detector import Kernels, StochasticDetector
 from sticker_uq.detection.features import Features
 from sticker_uq.scene import Detections, StochasticSamples
 from test.detection.reference import complete_pass, expected
-from test.helpers.models import MODEL_NAMES, picture, tiny_detector, tiny_model
+from test.helpers.models import FAMILIES, MODEL_NAMES, picture, tiny_detector, tiny_model
 
 CASES = [(name, "in") for name in MODEL_NAMES] + [
     (name, "out") for name in MODEL_NAMES if name.startswith("ssd")
@@ -77,7 +77,7 @@ def test_passes_on_cached_features_equal_complete_passes(name: str, site: str, k
             assert_matches(one_pass(samples, t), wanted, pixels=0.05, probability=5e-3)
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_pass_does_not_depend_on_those_computed_with_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     detector = tiny_detector(name)
     features = features_of(name)
@@ -115,7 +115,7 @@ def test_dropout_varies_with_pass_and_seed_and_repeats(name: str, site: str) -> 
     assert not np.array_equal(one_pass(first, 0), rows_of(detector.detect(features)))
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_without_dropout_every_pass_is_the_detection(name: str) -> None:
     detector = tiny_detector(name, dropout_rate=0.0)
     features = features_of(name)
@@ -127,7 +127,7 @@ def test_without_dropout_every_pass_is_the_detection(name: str) -> None:
         np.testing.assert_array_equal(one_pass(samples, t), detections)
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_detections_are_torchvisions(name: str) -> None:
     """Above 0.5 a softmax has one class at most, so the one box per proposal is torchvision's."""
     model = copy.deepcopy(tiny_model(name))

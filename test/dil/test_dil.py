@@ -22,9 +22,8 @@ from sticker_uq.dil import (
 from sticker_uq.dil.score import covered_pixels
 from sticker_uq.dil.settings import Technique
 from sticker_uq.scene import Detections, Localization, to_plain
-from test.helpers.models import MODEL_NAMES, picture, tiny_detector
+from test.helpers.models import FAMILIES, picture, tiny_detector
 
-FAMILIES = ["fasterrcnn_resnet50_fpn", "retinanet_resnet50_fpn", "ssdlite320_mobilenet_v3_large"]
 NOTHING = Detections(np.zeros((0, 4), np.float32), np.zeros((0, 3), np.float32))
 
 
@@ -42,7 +41,7 @@ def localized(
 
 
 @pytest.mark.parametrize("technique", get_args(Technique))
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_model_has_a_dil(name: str, technique: Technique) -> None:
     detector = tiny_detector(name)
     features = detector.encode(picture())
@@ -70,7 +69,7 @@ def test_every_model_has_a_dil(name: str, technique: Technique) -> None:
     assert found.decision_threshold == dynamic_threshold(found.dil, 0.5, 0.2)
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_saliency_leaves_no_trace(name: str) -> None:
     detector = tiny_detector(name)
     features = detector.encode(picture())
@@ -118,7 +117,7 @@ def test_an_object_that_is_not_predicted_raises_dil() -> None:
     assert missed.dil > found.dil
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_deterministic_pass_at_the_surer_detections_tells_the_same(name: str) -> None:
     detector = tiny_detector(name)
     settings = LocalizationSettings()

@@ -33,7 +33,11 @@ PROPOSALS = 48
 _PASSING = 15  # anchors or proposals per class and pass about or above 0.5, before suppression
 _RATE = 0.2  # dropout that the tuning expects
 
+FAMILIES = tuple(name for name in MODEL_NAMES if not name.endswith("_v2"))
+"""One model of each kind; the two others have more layers of the same kind, and test_passes.py holds them to torchvision."""
+
 __all__ = [
+    "FAMILIES",
     "MIN_SIZE",
     "MODEL_NAMES",
     "forget_detectors",

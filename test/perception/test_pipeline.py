@@ -21,7 +21,7 @@ from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.perception.pipeline import image_digest, image_seed
 from sticker_uq.scene import DeviceFailed, InvalidInput, Status, to_plain
-from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model, tiny_weights
+from test.helpers.models import FAMILIES, MIN_SIZE, picture, tiny_detector, tiny_model, tiny_weights
 from test.helpers.simulated_gpu import simulated_gpu
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
@@ -49,7 +49,7 @@ def with_head(name, value):
     return StochasticDetector(model, healthy.settings, healthy.weights_hash)
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_model_gives_a_whole_assessment(name):
     scene = perception(name).assess(picture(), 17, "camera", keep_saliency=True)
     assert (scene.stamp_ns, scene.frame_id, scene.model) == (17, "camera", name)

@@ -15,7 +15,7 @@ import torch
 from torchvision.models.detection.image_list import ImageList
 from torchvision.ops import box_iou
 
-from sticker_uq.detection import MODEL_NAMES, DetectorSettings, build_model, load_detector, load_weights
+from sticker_uq.detection import DetectorSettings, build_model, load_detector, load_weights
 from sticker_uq.detection.dropout import PassDropout, no_dropout
 from sticker_uq.detection.weights import network_settings, packaged_weights, save_weights
 from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
@@ -26,6 +26,7 @@ from sticker_uq.lab.training.checkpoint import METRICS, STATE
 from sticker_uq.lab.training.recipes import CLAIMED, batch_loss, encode, input_size, match
 from sticker_uq.lab.training.training import BEST, EpochResult, Training, TrainSettings, train
 from sticker_uq.scene import InvalidInput
+from test.helpers.models import FAMILIES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -226,7 +227,7 @@ def test_what_is_frozen_stays_and_all_else_learns(
     assert changed == changing
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name: str, scenes: Path) -> None:
     torch.manual_seed(0)
     model = build_model(name, min_size=64).train()
