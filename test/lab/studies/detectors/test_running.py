@@ -141,17 +141,6 @@ def test_a_gpu_has_the_results_of_the_processor(data, tmp_path, monkeypatch) -> 
     np.testing.assert_allclose(found.images["map"], processor.images["map"], atol=0.02)
 
 
-def test_a_ray_cluster_computes_the_same(finished, data, tmp_path) -> None:
-    pytest.importorskip("ray", reason="Ray is an optional dependency: pip install ray")
-    alone = (ModelChoice.parse(MODEL),)
-    with executor(1, "local") as execute:
-        study = run_study(settings(data, models=alone, rates=(0.1,)), tmp_path / "s", execute)
-    assert set(study.images["variant"]) == {"clean", "adv-00"}
-    for found, known in ((study.images, finished[0].images), (study.objects, finished[0].objects)):
-        here = known[(known["model"] == MODEL) & (known["dropout_rate"] == 0.1)]
-        same(found, here[here["variant"].isin(["clean", "adv-00"])].reset_index(drop=True))
-
-
 def test_another_rate_computes_only_that(finished, data, tmp_path) -> None:
     alone = (ModelChoice.parse(MODEL),)
     run_study(settings(data, models=alone, adversarial=0), tmp_path / "s", Spy())
