@@ -21,7 +21,6 @@ from sticker_uq.gate.events import (
     PublishDecision,
     Reply,
     SceneReceived,
-    Tick,
 )
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.plausibility import range_problem
@@ -115,10 +114,6 @@ class GateController:
         alarmed = self._alarmed(alarm, now_ns)
         effects = self.handle(event, now_ns)
         return (PublishDecision(decision, poses), *alarmed, *effects)
-
-    def on_tick(self, now_ns: int, steady_ns: int = 0) -> tuple[Effect, ...]:
-        """Time has passed; the gate is published. ``steady_ns``: a clock that never jumps, to notice jumps by."""
-        return self.handle(Tick(steady_ns), now_ns)
 
     def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
         """Whether the clock has jumped since the last step, so that a tick must come before anything else."""

@@ -37,8 +37,6 @@ _KNOWN: dict[str, type[Monitor]] = {
     TASK: TaskNetwork,
     TaskCascade.name: TaskCascade,
 }
-SOFTMAX_FAMILY = ("max_softmax", "pcs", "deep_gini", "softmax_entropy")
-SURPRISE_FAMILY = ("lsa", "dsa", "mdsa")
 
 
 def monitor_named(name: str, **settings: Any) -> Monitor:

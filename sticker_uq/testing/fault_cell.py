@@ -24,7 +24,6 @@ from typing import Any, Self
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
-from sensor_msgs.msg import Image
 from std_msgs.msg import Header, String
 from std_srvs.srv import SetBool, Trigger
 
@@ -250,13 +249,6 @@ class FaultCell:
         self.until(enough, "more scenes and gate messages")
         assert not any(gate.open for gate in self.gates[said:])
         self.check_motion()
-
-    def until_arrived(self, image: Image) -> None:
-        """Wait until the detector has received ``image``."""
-        stamp = image.header.stamp
-        self.until(
-            lambda: any(c.header.stamp == stamp for c in self.checks[-20:]), "a picture that has arrived"
-        )
 
     def until_no_scene_comes(self) -> None:
         """Wait until the gate was published a few times without a new scene: the detector hangs."""

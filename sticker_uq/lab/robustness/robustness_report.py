@@ -230,11 +230,6 @@ def assessment_findings(assessment: Assessment) -> str:
     return " ".join(sentences)
 
 
-def markdown_summary(assessment: Assessment) -> str:
-    """The assessment as Markdown: verdict, one line per circumstance, what the gate did."""
-    return as_markdown(_summary(assessment))
-
-
 def _summary(assessment: Assessment) -> list[Block]:
     source = assessment.set_named("source")
     assert source is not None

@@ -22,7 +22,6 @@ from sticker_uq.lab.robustness.result import (
 from sticker_uq.lab.robustness.robustness_report import (
     breaks_words,
     figure_text,
-    markdown_summary,
     write_report,
 )
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
@@ -192,7 +191,8 @@ def test_every_figure_is_in_a_csv_file(folder: Path) -> None:
 
 
 def test_the_summary_is_a_table_of_markdown(folder: Path) -> None:
-    text = markdown_summary(Assessment.load(folder))
+    write_report(Assessment.load(folder), folder)
+    text = (folder / "summary.md").read_text()
     assert text.startswith("# Robustness of cell: violated")
     assert "| defocus | 5 | 0.120 | -0.260 [-0.290, -0.230] (±0.050) | violated |" in text
     assert "| defocus | ap50 | 2.5 px [1.5, 3.5] |" in text
