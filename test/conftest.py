@@ -27,7 +27,7 @@ LONG = (
     "test_documented_commands.py",
     "detection/test_passes.py",
     "lab/training/test_training.py",
-    "lab/attacks/test_dag.py",
+    "lab/attacks/test_white_box.py",
     "detection/test_gpu.py",
     "detection/test_devices.py",
     "test_benchmark_gpu.py",
