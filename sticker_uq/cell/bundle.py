@@ -2,7 +2,8 @@
 """A bundle: one folder with all that a cell was qualified with, so that nothing of it is exchanged alone.
 
 ``bundle.yaml`` is the manifest: the parameters of detector and supervisor, what weights, settings and panel hash to, and the
-SHA-256 of every other file: ``weights.safetensors``, ``weights_novelty.safetensors``, ``policy.yaml``, ``panel/``.
+SHA-256 of every other file: ``weights.safetensors``, ``weights_novelty.safetensors``, ``policy.yaml``, ``panel/``,
+``comparison.json``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
+from sticker_uq.evaluation.bundle_comparison import COMPARISON, BundleComparison
 from sticker_uq.gate import Policy
 from sticker_uq.io.outputs import check_output_folder, whole_folder
 from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, shown
@@ -116,6 +118,27 @@ class Bundle:
         return self.folder / _POLICY
 
     @property
+    def comparison(self) -> BundleComparison | None:
+        """How it compares with the bundle that was active when `sticker-uq improve` made it; None for a bundle made otherwise.
+
+        Raises :class:`InvalidInput` for a comparison that cannot be read or is of other parts than the bundle's.
+        """
+        if COMPARISON not in self.manifest.files:
+            return None
+        name = f"bundle {self.folder}: {COMPARISON}"
+        try:
+            found = BundleComparison.model_validate_json(read_text(self.folder / COMPARISON, MOST_YAML, name))
+        except ValidationError as error:
+            raise InvalidInput(f"{name}: {words(error.errors()[0], BundleComparison)}") from None
+        for part in ("model_hash", "settings_hash", "policy_hash"):
+            if (compared := getattr(found, part)) != (own := getattr(self.manifest, part)):
+                raise InvalidInput(
+                    f"{name}: compares another candidate ({part} {shown(compared[:12])}, the bundle has {shown(own[:12])}); make "
+                    "it again with `sticker-uq improve`"
+                )
+        return found
+
+    @property
     def warning(self) -> str:
         """What whoever starts the cell should know about the bundle's policy, "" for nothing."""
         if Policy.load(self.policy).unmeasured_novelty == "ask":
@@ -195,11 +218,13 @@ def create_bundle(
     settings: PerceptionSettings,
     policy_file: Path,
     supervisor: Mapping[str, Any] | None = None,
+    comparison: BundleComparison | None = None,
 ) -> Bundle:
     """Make a bundle of what ``settings`` and ``policy_file`` name in the new or empty folder ``out``; returns it.
 
-    ``supervisor``: parameters of the supervisor that belong to what is qualified. One picture is assessed with it all, so that
-    whatever does not fit together is refused with :class:`InvalidInput` before anything is written.
+    ``supervisor``: parameters of the supervisor that belong to what is qualified; ``comparison``: with the active bundle. One
+    picture is assessed with it all, so that whatever does not fit together is refused with :class:`InvalidInput` before anything
+    is written.
     """
     check_output_folder(out, f"--out {out}", empty=True)
     chosen = {k: v for k, v in (supervisor or {}).items() if k not in _NOT_OF_A_BUNDLE}
@@ -210,6 +235,8 @@ def create_bundle(
     with whole_folder(out) as folder:
         for name, source in _sources(settings, policy_file).items():
             _copy(source, folder / name)
+        if comparison is not None:
+            (folder / COMPARISON).write_text(comparison.model_dump_json(indent=1), encoding="utf-8")
         manifest = Manifest(
             created=dt.datetime.now(dt.UTC).date(),
             version=metadata.version("sticker_uq"),
@@ -229,6 +256,7 @@ def create_bundle(
         )
         made = Bundle.load(folder)
         made.verify(settings)
+        _ = made.comparison
     return Bundle.load(out)
 
 

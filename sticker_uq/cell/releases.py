@@ -45,11 +45,31 @@ class History(NamedTuple):
 def promote(cell: Path, candidate: Bundle, person: str = "", reason: str = "") -> ActiveBundle:
     """Make ``candidate`` the active bundle of ``cell``, a folder that is made when it is missing; returns what was made active.
 
-    Raises :class:`InvalidInput` when it is active already, ``active`` is no link, or the log is damaged or in use; OSError when
-    the disk refuses. Nothing has changed then.
+    Raises :class:`InvalidInput` when it is active already, its comparison says that it is worse or is one with another bundle
+    than the active one, ``active`` is no link, or the log is damaged or in use; OSError when the disk refuses. Nothing has
+    changed then.
     """
     check_output_folder(cell, f"--cell {cell}")
+    _check_comparison(cell, candidate)
     return _change(cell, PROMOTE, ActiveBundle(candidate.folder, candidate.hash), person, reason)
+
+
+def _check_comparison(cell: Path, candidate: Bundle) -> None:
+    compared = candidate.comparison
+    if compared is None:
+        return
+    active = history(cell).standing[-1:] if (cell / LOG).is_dir() else ()
+    present = active[0].hash if active else ""
+    if compared.active != present:
+        raise InvalidInput(
+            f"bundle {candidate.folder} was compared with the bundle {compared.active[:12]}, active in {cell} is "
+            f"{present[:12] or 'none'}: make it again from the active one with `sticker-uq improve`"
+        )
+    if compared.verdict == "worse":
+        raise InvalidInput(
+            f"bundle {candidate.folder} is worse than the active one ({'; '.join(compared.reasons)}): expected one that is "
+            "better, or of which nothing can be told yet"
+        )
 
 
 def previous(cell: Path) -> ActiveBundle:

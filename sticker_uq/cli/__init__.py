@@ -42,6 +42,7 @@ PANELS = {
     "Make data, models and policies": {
         "dataset": "Render pictures of laptops with stickers, with COCO annotations.",
         "qualify": "Go from labelled images to a bundle, and say whether it is ready, and why.",
+        "improve": "Go from operators' answers to a candidate bundle, compared with the active one.",
         "train": "Train a detector on a COCO folder.",
         "calibrate": "Calibrate a policy with a statistical guarantee on labelled images.",
         "bundle": "Put weights, policy and parameters of a cell into one folder, check it, make it active, go back.",

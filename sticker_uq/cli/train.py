@@ -114,9 +114,8 @@ def command(
         for folder in folders:
             if (folder / STATE).exists():
                 raise InvalidInput(f"{folder / STATE}: exists already; expected another folder, or --resume")
-    if out / EXPOSURE in settings.exposure and not (out / EXPOSURE / ANNOTATIONS).exists():
-        console.print(f"rendering {_PICTURES} pictures of what must not be peeled to {out / EXPOSURE}")
-        write_coco(out / EXPOSURE, map(_exposing, range(_FIRST_SEED, _FIRST_SEED + _PICTURES)))
+    if out / EXPOSURE in settings.exposure:
+        render_exposure(out / EXPOSURE, console.print)
     every = [
         settings.model_copy(update={"out": folder, "seed": settings.seed + number})
         for number, folder in enumerate(folders)
@@ -126,6 +125,13 @@ def command(
             console.print(f"member {number} of {ensemble}, seed {settings.seed}")
         # a member of an ensemble may not have started when it was stopped
         _train(settings, resume and (settings.out / STATE).exists() if ensemble > 1 else resume, console)
+
+
+def render_exposure(folder: Path, say: Callable[[str], None]) -> None:
+    """Render the packaged pictures of what must not be peeled to ``folder``, unless they are there."""
+    if not (folder / ANNOTATIONS).exists():
+        say(f"rendering {_PICTURES} pictures of what must not be peeled to {folder}")
+        write_coco(folder, map(_exposing, range(_FIRST_SEED, _FIRST_SEED + _PICTURES)))
 
 
 def _exposing(seed: int) -> EncodedScene:

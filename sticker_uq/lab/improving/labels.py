@@ -117,9 +117,12 @@ def labelled(
     left_out = Counter() if left_out is None else left_out
     wanted: dict[str, list[tuple[Visit, AnsweredQuestion | None]]] = {}
     for visit in visits:
-        for question in visit.questions:
-            wanted.setdefault(question.decision_id, []).append((visit, question))
-        if all(visit.decision_id != question.decision_id for question in visit.questions):
+        last = {
+            question.decision_id: question for question in visit.questions
+        }  # a picture may be asked about again
+        for decision_id, question in last.items():
+            wanted.setdefault(decision_id, []).append((visit, question))
+        if visit.decision_id not in last:
             wanted.setdefault(visit.decision_id, []).append((visit, None))
     for decision, picture in recorded_decisions(recordings, set(wanted), topic, on_read):
         for visit, answered in wanted.pop(decision.decision_id, ()):

@@ -77,7 +77,7 @@ from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.novelty_training import FEWEST, learn_novelty_network
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.lab.training.training import BEST, train
-from sticker_uq.novelty.network import packaged_file, read_network, save_network
+from sticker_uq.novelty.network import NoveltyNetwork, packaged_file, read_network, save_network
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, ObjectClass
 
@@ -394,36 +394,12 @@ class Qualification:
         settings, trained = self.settings, self._work / "train" / BEST
 
         def make(folder: Path) -> NoveltyResult:
-            shutil.copyfile(trained, folder / WEIGHTS)
-            items = self._items["learn"]
-            if len(items) < FEWEST:
-                why = f"{len(items)} pictures to learn from, expected {FEWEST} or more"
-                return NoveltyResult(
-                    objects=(0.5, 0.0, 1.0), scenes=(0.5, 0.0, 1.0), pictures=0, weakness=why
-                )
-            own = settings.perception.model == _BASE_MODEL
-            detector = load_detector(
-                settings.perception.model_copy(update={"weights": str(trained)})
-                if own
-                else PerceptionSettings(device=settings.perception.device)
-            )
             file = packaged_file(_BASE_MODEL)
             start = read_network(file) if settings.novelty_start == "packaged" and file else None
-            learned = partial(
-                learn_novelty_network, detector, items, start, seed=settings.seed, progress=self._progress
-            )
-            epochs = settings.novelty_epochs
-            network = learned(0 if start is not None and epochs is None else epochs)
-            quality = network.quality
-            if epochs is None and start is not None and quality is not None and quality.weakness:
-                network = learned(None)
-                quality = network.quality
-            assert quality is not None
-            save_network(network, detector, folder / NOVELTY)
-            areas = [(one.value, one.low, one.high) for one in (quality.objects, quality.scenes)]
-            return NoveltyResult(
-                objects=areas[0], scenes=areas[1], pictures=quality.pictures, weakness=quality.weakness
-            )
+            return novelty_beside(
+                trained, self._items["learn"], settings.perception, start, settings.novelty_epochs, settings.seed, folder,
+                self._progress,
+            )  # fmt: skip
 
         inputs = {
             "learn": self._prints["learn"],
@@ -564,6 +540,41 @@ class Qualification:
         return self._steps.run(
             name, inputs | {"settings": self._training_inputs()}, CurvePoint, make, (BEST,)
         )
+
+
+def novelty_beside(
+    trained: Path,
+    items: Sequence[LabelledImage],
+    perception: PerceptionSettings,
+    start: NoveltyNetwork | None,
+    epochs: int | None,
+    seed: int,
+    folder: Path,
+    progress: Progress,
+) -> NoveltyResult:
+    """Copy the weights ``trained`` to ``folder`` and put the novelty network for them beside, if there are pictures enough."""
+    shutil.copyfile(trained, folder / WEIGHTS)
+    if len(items) < FEWEST:
+        why = f"{len(items)} pictures to learn from, expected {FEWEST} or more"
+        return NoveltyResult(objects=(0.5, 0.0, 1.0), scenes=(0.5, 0.0, 1.0), pictures=0, weakness=why)
+    own = perception.model == _BASE_MODEL
+    detector = load_detector(
+        perception.model_copy(update={"weights": str(trained)})
+        if own
+        else PerceptionSettings(device=perception.device)
+    )
+    learned = partial(learn_novelty_network, detector, items, start, seed=seed, progress=progress)
+    network = learned(0 if start is not None and epochs is None else epochs)
+    quality = network.quality
+    if epochs is None and start is not None and quality is not None and quality.weakness:
+        network = learned(None)
+        quality = network.quality
+    assert quality is not None
+    save_network(network, detector, folder / NOVELTY)
+    areas = [(one.value, one.low, one.high) for one in (quality.objects, quality.scenes)]
+    return NoveltyResult(
+        objects=areas[0], scenes=areas[1], pictures=quality.pictures, weakness=quality.weakness
+    )
 
 
 def base_without_novelty(base: Policy, novelty: NoveltyResult) -> Policy:

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``sticker-uq improve``: from operators' answers to a candidate bundle and a verdict about it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sticker_uq.calibration.fitting import Levels
+from sticker_uq.cell.bundle import Bundle, create_bundle
+from sticker_uq.cli.options import Jobs, checked, field_options, output_folder
+from sticker_uq.cli.terminal import stage_bars
+from sticker_uq.cli.train import EXPOSURE, PACKAGED, render_exposure, stop_on_signal
+from sticker_uq.gate import Policy
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.lab.improving.improvement import Active, Improvement, ImproveSettings
+from sticker_uq.lab.improving.improvement_report import REPORT, improvement_report, lead
+from sticker_uq.lab.kept_pieces import Steps
+from sticker_uq.lab.training.settings import TrainSettings
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.scene import InvalidInput
+
+_ALPHA, _BETA, _DELTA = 0.01, 0.05, 0.1
+
+
+@field_options("machine", PerceptionSettings, "device", "threads")
+@field_options("training", TrainSettings, "epochs", "batch_size", "learning_rate", "freeze")
+def command(
+    machine: dict[str, Any],
+    training: dict[str, Any],
+    bundle: Annotated[Path, typer.Option(help="The bundle that is active in the cell.")],
+    audit: Annotated[list[Path], typer.Option(help="Folder of the supervisor's audit log; may be repeated.")],
+    recordings: Annotated[list[Path], typer.Option(help="Recording of the same time; may be repeated.")],
+    out: Annotated[Path, output_folder("Folder of the candidate, a bundle, new or empty.")],
+    work: Annotated[
+        Path | None, output_folder("Folder of intermediate results and of the report; default: OUT.work.")
+    ] = None,
+    newest: Annotated[
+        float, typer.Option(min=0, help="Days whose laptops judge the candidate and never train it.")
+    ] = 7.0,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="COCO folder of earlier labels to train on beside; may be repeated."),
+    ] = None,
+    exposure: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="COCO folder to train on beside, so that nothing is forgotten; may be repeated. Default: packaged, for rendered "
+            "laptops in WORK/exposure."
+        ),
+    ] = None,
+    old_test: Annotated[
+        Path | None, typer.Option(help="COCO folder on which the candidate must not be worse either.")
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="Highest rate of laptops with a wrongful removal; default: that of the bundle, or 0.01."
+        ),
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(
+            help="Highest rate of missed stickers among laptops called clean; default: that of the bundle, or 0.05; 0: none."
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="1 - delta is the confidence of each guarantee.")] = _DELTA,
+    tolerance: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Rise of a risk that a candidate may have and still be better."),
+    ] = 0.02,
+    novelty_epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Epochs of the novelty network; default: it is trained only if too weak as it is."
+        ),
+    ] = None,
+    names: Annotated[bool, typer.Option("--names", help="Name the operators in the report.")] = False,
+    topic: Annotated[
+        str | None, typer.Option(help="Image topic of the recordings, if they have several.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
+    jobs: Jobs = 0,
+    allow_uncalibrated: Annotated[
+        bool,
+        typer.Option(
+            "--allow-uncalibrated",
+            help="Make a candidate even without a guarantee, with the limits of the bundle.",
+        ),
+    ] = False,
+) -> None:
+    """Train and calibrate a candidate on what operators answered, and compare it with the active bundle.
+
+    The newest laptops judge and never train. The guarantee is proved on answered and spot checked laptops. Nothing is promoted.
+    The same call resumes after an interruption. Exit status 0: there is a candidate, with its verdict; 1: there is none, the
+    report says why; 2: invalid input.
+    """
+    work = work or out.with_name(f"{out.name}.work")
+    if work.absolute() == out.absolute() or out.absolute() in work.absolute().parents:
+        raise InvalidInput(f"--work {work}: expected a folder outside of the candidate --out {out}")
+    active = Bundle.load(bundle)
+    perception = active.settings(PerceptionSettings(**machine))
+    promised = Policy.load(active.policy).guarantee
+    levels = Levels(
+        _level(alpha, promised and promised.wrongful_removal, _ALPHA),
+        _level(beta, promised and promised.missed_sticker, _BETA),
+        delta,
+    )
+    check_output_folder(out, f"--out {out}", empty=True)
+    steps = Steps(work, _say, f"--work {work}", _note)
+    rendered = [
+        work / EXPOSURE if str(folder) == PACKAGED else folder for folder in exposure or [Path(PACKAGED)]
+    ]
+    settings = ImproveSettings(
+        audit=tuple(audit),
+        recordings=tuple(recordings),
+        levels=levels,
+        newest_days=newest,
+        topic=topic,
+        training=training,
+        data=tuple(data or ()),
+        exposure=tuple(rendered),
+        old_test=old_test,
+        novelty_epochs=novelty_epochs,
+        tolerance=tolerance,
+        names=names,
+        seed=seed,
+        command=shlex.join(["sticker-uq", *sys.argv[1:]]),
+    )
+    checked(TrainSettings, {**training, "data": (work,), "out": work})
+    if work / EXPOSURE in rendered:
+        render_exposure(work / EXPOSURE, typer.echo)
+    with stop_on_signal() as stop, stage_bars(transient=True) as shown:
+
+        def progress(stage: str, done: int, total: int) -> None:
+            shown(stage, done, total)
+            if stop() and stage != "training":  # which saves its state first
+                raise KeyboardInterrupt
+
+        side = Active(perception, active.policy, active.hash)
+        found = Improvement(settings, side, steps, progress, stop, jobs).run()
+    comparison = found.comparison.document(active.hash)
+    made = not found.calibration.refused or allow_uncalibrated
+    if made:
+        candidate = create_bundle(out, found.perception, found.policy, active.manifest.supervisor, comparison)
+        told = f"Candidate in {out}: {candidate.manifest.guarantee or 'no guarantee: a real arm needs allow_uncalibrated:=true'}."
+    else:
+        told = "No candidate: nothing is promised of it; --allow-uncalibrated makes one for a dry run."
+    with atomic_write(work / REPORT, "w") as stream:
+        stream.write(improvement_report(found, comparison, told))
+    for line in (told, f"{comparison.verdict.upper()}: {lead(comparison)}", f"report: {work / REPORT}"):
+        typer.echo(line)
+    if not made:
+        raise typer.Exit(1)
+
+
+def _level(given: float | None, promised: Any, otherwise: float) -> float:
+    return given if given is not None else otherwise if promised is None else promised.level
+
+
+def _say(name: str, line: str, seconds: float, before: bool) -> None:
+    typer.echo(f"{name:<11} {line} ({'done before' if before else f'{seconds:.0f} s'})")
+
+
+def _note(name: str, line: str) -> None:
+    typer.echo(f"{name:<11} {line}")

@@ -1,0 +1,517 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From answers to a candidate: labels, training, novelty, calibration, comparison with the active bundle; each step kept."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sticker_uq.calibration.biased import BiasedTrials, Population
+from sticker_uq.calibration.fitting import Levels, fit_policy
+from sticker_uq.calibration.making import Divided, assess_sources, write_policy
+from sticker_uq.calibration.probability import choose_kind
+from sticker_uq.calibration.records import Assessed, Record, units_of
+from sticker_uq.detection.weights import load_weights
+from sticker_uq.evaluation.bundle_comparison import (
+    DIRTY,
+    QUESTIONS,
+    RISKS,
+    WRONGFUL,
+    BundleComparison,
+    Compared,
+    GroupedPairs,
+    Pairs,
+)
+from sticker_uq.evaluation.metrics.decisions import DecisionCounts
+from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.audit import verify
+from sticker_uq.io.coco import read_coco
+from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.lab.improving.labels import Noted, Part, divided, labelled, write_parts
+from sticker_uq.lab.improving.visits import AnswerLimits, Group, Visit, all_visits, person_rows, screened
+from sticker_uq.lab.kept_pieces import StepResult, Steps, file_digest
+from sticker_uq.lab.qualifying.parts import fingerprint
+from sticker_uq.lab.qualifying.qualification import (
+    NOVELTY,
+    POLICY,
+    WEIGHTS,
+    base_without_novelty,
+    novelty_beside,
+    without_guarantee,
+)
+from sticker_uq.lab.qualifying.results import NoveltyResult
+from sticker_uq.lab.training.checkpoint import STATE
+from sticker_uq.lab.training.settings import TrainSettings
+from sticker_uq.lab.training.training import BEST, train
+from sticker_uq.novelty.network import packaged_file, read_network
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.scene import InvalidInput, ObjectClass, Outcome
+
+_NOVELTY_MODEL = "ssdlite320_mobilenet_v3_large"
+
+
+@dataclass(frozen=True)
+class Active:
+    """The bundle that works in the cell: its settings of perception with the paths of its weights, its policy file, the SHA-256
+    of its manifest.
+    """
+
+    perception: PerceptionSettings
+    policy: Path
+    hash: str
+
+
+@dataclass(frozen=True)
+class ImproveSettings:
+    """What is asked for. ``exposure``: pictures trained on beside, so that nothing is forgotten; ``old_test``: labelled pictures
+    that the active bundle was tested on; ``tolerance``: see :class:`Compared`. Others as the command has them.
+    """
+
+    audit: tuple[Path, ...]
+    recordings: tuple[Path, ...]
+    levels: Levels
+    newest_days: float = 7.0
+    topic: str | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    data: tuple[Path, ...] = ()
+    exposure: tuple[Path, ...] = ()
+    old_test: Path | None = None
+    novelty_epochs: int | None = None
+    tolerance: float = 0.02
+    names: bool = False
+    seed: int = 0
+    command: str = ""
+    limits: AnswerLimits = field(default_factory=AnswerLimits)
+
+
+class LabelsResult(StepResult):
+    """``pictures``: by part, what each stands for; ``population``: laptops that the policy asked about and that it released, of
+    the proof and of the newest; ``left_out``: what could not be used, by reason; ``persons``: rows of counts.
+    """
+
+    pictures: dict[Part, tuple[Noted, ...]]
+    population: dict[Part, tuple[int, int]]
+    left_out: dict[str, int]
+    persons: tuple[tuple[str, ...], ...]
+    lost: tuple[str, ...]
+
+    def __str__(self) -> str:
+        origins = Counter(one.origin for part in self.pictures.values() for one in part)
+        told = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
+        parts = ", ".join(f"{len(self.pictures[part])} to {part}" for part in Part)
+        return f"pictures: {told}; {parts}; left out: {sum(self.left_out.values())}"
+
+
+class TrainedResult(StepResult):
+    pictures: int
+    map50: float
+
+    def __str__(self) -> str:
+        return f"trained on {self.pictures} pictures of the cell, mAP@0.5 {self.map50:.3f} on some of them that were held out"
+
+
+class CalibratedResult(StepResult):
+    """``refused``: why there is no guarantee, "" where there is one; ``promise``: the guarantee in a line."""
+
+    refused: str
+    promise: str = ""
+
+    def __str__(self) -> str:
+        return self.promise or f"no guarantee: {self.refused}"
+
+
+class ComparedResult(StepResult):
+    """``questions`` and ``risks``: counts as :class:`Compared` has them; ``old``: those of the old test set."""
+
+    questions: tuple[int, int, int, int]
+    risks: dict[str, tuple[tuple[int, int, int, int], tuple[int, int, int, int]]]
+    population: tuple[int, int]
+    old: dict[str, tuple[int, int, int, int]]
+    guaranteed: bool
+    tolerance: float
+    model_hash: str
+    settings_hash: str
+    policy_hash: str
+
+    @property
+    def compared(self) -> Compared:
+        risks = {
+            name: GroupedPairs(Pairs(*asked), Pairs(*checked), self.population)
+            for name, (asked, checked) in self.risks.items()
+        }
+        old = {name: Pairs(*counts) for name, counts in self.old.items()}
+        return Compared(Pairs(*self.questions), risks, old, self.guaranteed, self.tolerance)
+
+    def document(self, active: str) -> BundleComparison:
+        """The comparison with the bundle whose manifest has the SHA-256 ``active``, as the candidate keeps it."""
+        compared = self.compared
+        verdict, reasons = compared.verdict()
+        saved = compared.questions.difference()
+        return BundleComparison(
+            active=active,
+            model_hash=self.model_hash,
+            settings_hash=self.settings_hash,
+            policy_hash=self.policy_hash,
+            verdict=verdict,
+            reasons=reasons,
+            laptops=compared.questions.of,
+            saved=(-100 * saved.value, -100 * saved.high, -100 * saved.low),
+            more_laptops=compared.more_laptops(),
+        )
+
+    def __str__(self) -> str:
+        verdict, reasons = self.compared.verdict()
+        return f"{verdict}: {'; '.join(reasons)}"
+
+
+@dataclass(frozen=True)
+class Improved:
+    """All that was found. ``perception``, ``policy``: the candidate, with its weights and its policy file."""
+
+    settings: ImproveSettings
+    active: Active
+    labels: LabelsResult
+    training: TrainedResult
+    novelty: NoveltyResult
+    calibration: CalibratedResult
+    comparison: ComparedResult
+    perception: PerceptionSettings
+    policy: Path
+
+
+Progress = Callable[[str, int, int], None]
+
+
+class Improvement:
+    """The steps in the folder of ``steps``, each of them done once for the same inputs. Raises :class:`InvalidInput` for what
+    cannot be used; ``stop``: whether to end after the next step of the training, with ``KeyboardInterrupt``.
+    """
+
+    def __init__(
+        self,
+        settings: ImproveSettings,
+        active: Active,
+        steps: Steps,
+        progress: Progress = lambda stage, done, total: None,
+        stop: Callable[[], bool] = lambda: False,
+        jobs: int = 0,
+    ) -> None:
+        if active.perception.panel:
+            raise InvalidInput(
+                "the active bundle has a panel, which is fitted to its weights: expected none; fit one to the candidate's "
+                "weights, and calibrate by hand"
+            )
+        self.settings, self.active, self._steps = settings, active, steps
+        self._progress, self._stop, self._jobs = progress, stop, jobs
+        self._work = steps.work
+        self._policy = Policy.load(active.policy)
+
+    def run(self) -> Improved:
+        labels = self._label()
+        training = self._train(labels)
+        novelty = self._measure_novelty()
+        calibration = self._calibrate(labels, novelty)
+        policy = self._work / "calibrate" / POLICY
+        comparison = self._compare(labels, policy)
+        return Improved(
+            self.settings,
+            self.active,
+            labels,
+            training,
+            novelty,
+            calibration,
+            comparison,
+            self._perception,
+            policy,
+        )
+
+    @property
+    def _perception(self) -> PerceptionSettings:
+        weights = str(self._work / "novelty" / WEIGHTS)
+        return self.active.perception.model_copy(update={"weights": weights})
+
+    def _part(self, part: Part) -> Path:
+        return self._work / "labels" / part
+
+    def _label(self) -> LabelsResult:
+        settings = self.settings
+        found = all_visits(settings.audit)
+
+        def make(folder: Path) -> LabelsResult:
+            for old in folder.iterdir():
+                shutil.rmtree(old)
+            visits, persons = screened(found, settings.limits)
+            parts = divided(visits, self._policy.hash, settings.newest_days)
+            left_out: Counter[str] = Counter()
+            lost: list[str] = []
+
+            def on_read(path: Path, remarks: Sequence[str], what: str) -> None:
+                lost.extend([f"{path}: {what}"] if what else [])
+
+            pictures = labelled(visits, parts, settings.recordings, settings.topic, on_read, left_out)
+            noted = write_parts(folder, pictures)
+            for part in (Part.LEARN, Part.JUDGE):
+                if not noted[part]:
+                    reasons = "; ".join(f"{count} {why}" for why, count in left_out.items())
+                    raise InvalidInput(f"no picture to {part} with: {reasons or 'nothing was recorded'}")
+            return LabelsResult(
+                pictures={part: tuple(notes) for part, notes in noted.items()},
+                population=_populations(visits, parts, self._policy.hash),
+                left_out=dict(left_out),
+                persons=tuple(person_rows(persons, settings.names, settings.limits)),
+                lost=tuple(lost),
+            )
+
+        inputs = {
+            "audit": [verify(folder).head for folder in settings.audit],
+            "recordings": [_listing(path) for path in settings.recordings],
+            "policy": self._policy.hash,
+            "newest": settings.newest_days,
+            "limits": asdict(settings.limits),
+            "names": settings.names,
+            "topic": settings.topic,
+        }
+        files = [f"{part}/annotations.json" for part in (Part.LEARN, Part.JUDGE)]
+        return self._steps.run("labels", inputs, LabelsResult, make, files)
+
+    def _train(self, labels: LabelsResult) -> TrainedResult:
+        settings, seen = self.settings, self.active.perception
+        learn = self._part(Part.LEARN)
+
+        def chosen(out: Path) -> TrainSettings:
+            given = {
+                "model": seen.model,
+                "min_size": seen.min_size,
+                "device": seen.device,
+                "threads": seen.threads,
+                "seed": settings.seed,
+                "start": seen.weights or "packaged",
+            }
+            return TrainSettings(
+                data=(learn, *settings.data),
+                exposure=settings.exposure,
+                out=out,
+                **(given | dict(settings.training)),
+            )
+
+        def make(folder: Path) -> TrainedResult:
+            finished = train(
+                chosen(folder),
+                resume=(folder / STATE).exists(),
+                command=settings.command,
+                on_step=lambda step: self._progress("training", step.step, step.steps),
+                stop=self._stop,
+            )
+            if not finished:
+                raise KeyboardInterrupt
+            best = load_weights(folder / BEST)[1]
+            return TrainedResult(
+                pictures=len(labels.pictures[Part.LEARN]),
+                map50=math.nan if best.get("map50") is None else float(best["map50"]),
+            )
+
+        asked = chosen(Path()).model_dump(mode="json", exclude={"out", "threads", "data", "exposure"})
+        folders = (learn, *settings.data, *settings.exposure)
+        inputs = {
+            "settings": asked,
+            "data": [fingerprint(read_coco(folder)) for folder in folders],
+            "start": file_digest(Path(seen.weights)) if seen.weights else "packaged",
+        }
+        return self._steps.run("train", inputs, TrainedResult, make, (BEST,))
+
+    def _measure_novelty(self) -> NoveltyResult:
+        settings, seen = self.settings, self.active.perception
+        trained = self._work / "train" / BEST
+        beside = Path(seen.weights).with_name(NOVELTY) if seen.weights else None
+        start = beside if beside is not None and beside.is_file() else packaged_file(_NOVELTY_MODEL)
+
+        def make(folder: Path) -> NoveltyResult:
+            folders = (self._part(Part.LEARN), *settings.data, *settings.exposure)
+            items = [item for part in folders for item in read_coco(part)] if seen.novelty else []
+            network = read_network(start) if start else None
+            return novelty_beside(
+                trained, items, seen, network, settings.novelty_epochs, settings.seed, folder, self._progress
+            )
+
+        inputs = {
+            "weights": file_digest(trained),
+            "start": file_digest(start) if start else "",
+            "epochs": settings.novelty_epochs,
+            "novelty": seen.novelty,
+        }
+        return self._steps.run("novelty", inputs, NoveltyResult, make, (WEIGHTS,))
+
+    def _assess(self, folder: Path, perception: PerceptionSettings, stage: str) -> Assessed:
+        source = LabelledSource(folder)
+        done = iter(range(1, len(source) + 1))
+        (found,) = assess_sources(
+            [source],
+            perception,
+            self._work / "assessments.sqlite",
+            lambda: self._progress(stage, next(done), len(source)),
+            self._jobs,
+        )
+        return found
+
+    def _calibrate(self, labels: LabelsResult, novelty: NoveltyResult) -> CalibratedResult:
+        levels = self.settings.levels
+
+        def make(folder: Path) -> CalibratedResult:
+            try:
+                return self._proved(labels, novelty, folder / POLICY)
+            except InvalidInput as error:
+                without_guarantee(self.active.policy, folder / POLICY, novelty)
+                return CalibratedResult(refused=str(error))
+
+        inputs = {
+            "levels": [levels.alpha, levels.beta, levels.delta],
+            "base": file_digest(self.active.policy),
+            "labels": labels.model_dump(mode="json", exclude={"persons"}),
+        }
+        return self._steps.run("calibrate", inputs | self._identity(), CalibratedResult, make, (POLICY,))
+
+    def _identity(self) -> dict[str, Any]:
+        files = [self._work / "novelty" / name for name in (WEIGHTS, NOVELTY)]
+        return {
+            "weights": [file_digest(path) for path in files if path.is_file()],
+            "perception": self.active.perception.model_dump(mode="json", exclude={"threads", "weights"}),
+        }
+
+    def _proved(self, labels: LabelsResult, novelty: NoveltyResult, file: Path) -> CalibratedResult:
+        levels, noted = self.settings.levels, labels.pictures
+        base = base_without_novelty(self._policy, novelty)
+        groups = {group: [one.group is group for one in noted[Part.PROVE]] for group in Group}
+        asked, checked = sum(groups[Group.ASKED]), sum(groups[Group.CHECKED])
+        if not asked or not checked or not noted[Part.FIT]:
+            raise InvalidInput(
+                f"{len(noted[Part.FIT])} laptops to fit limits on, {asked} answered and {checked} spot checked ones to prove "
+                "them: expected some of each; set spot_check_rate of the supervisor, and wait for more laptops"
+            )
+        parts = [
+            self._assess(self._part(part), self._perception, f"assessing the laptops to {part}")
+            for part in (Part.FIT, Part.PROVE)
+        ]
+        fit, proof = parts[0].records, parts[1].records
+        kind = choose_kind(fit, "isotonic").kind
+        draft = fit_policy(fit, base, kind, level=levels.alpha, clean=levels.beta > 0)
+        answered, checks = (
+            [record for record, own in zip(proof, groups[group], strict=True) if own]
+            for group in (Group.ASKED, Group.CHECKED)
+        )
+        trials = BiasedTrials(draft, fit, answered, checks, Population(*labels.population[Part.PROVE]))
+        whole = Divided(tuple(parts), frozenset(range(len(fit))), tuple(fit), tuple(proof))
+        policy = whole.signed(trials.policy(levels), self.settings.command)
+        write_policy(policy, file)
+        return CalibratedResult(refused="", promise=str(policy.guarantee))
+
+    def _compare(self, labels: LabelsResult, policy_file: Path) -> ComparedResult:
+        settings = self.settings
+        policy = Policy.load(policy_file)
+
+        def make(folder: Path) -> ComparedResult:
+            sides = ((self._perception, policy), (self.active.perception, self._policy))
+            old = None
+            newest = [
+                self._counted(self._part(Part.JUDGE), *side, "assessing the newest laptops") for side in sides
+            ]
+            if settings.old_test is not None:
+                old = [
+                    self._counted(settings.old_test, *side, "assessing the old test set") for side in sides
+                ]
+            noted = labels.pictures[Part.JUDGE]
+            group = {
+                Group.ASKED: [one.group is Group.ASKED for one in noted],
+                Group.CHECKED: [one.group is Group.CHECKED for one in noted],
+            }
+            first = newest[0][1][0].assessment
+            return ComparedResult(
+                questions=_pairs(newest[0][0][QUESTIONS], newest[1][0][QUESTIONS]),
+                risks={
+                    name: tuple(
+                        _pairs(*(side[0][name][np.array(rows, bool)] for side in newest))
+                        for rows in group.values()
+                    )
+                    for name in RISKS
+                },
+                population=labels.population[Part.JUDGE],
+                old={}
+                if old is None
+                else {name: _pairs(*(s[0][name] for s in old)) for name in (QUESTIONS, *RISKS)},
+                guaranteed=_kept(policy, self._policy),
+                tolerance=settings.tolerance,
+                model_hash=first.model_hash,
+                settings_hash=first.settings_hash,
+                policy_hash=policy.hash,
+            )
+
+        inputs = {
+            "newest": fingerprint(read_coco(self._part(Part.JUDGE))),
+            "population": labels.population[Part.JUDGE],
+            "old": fingerprint(read_coco(settings.old_test)) if settings.old_test else "",
+            "policy": policy.hash,
+            "active": self.active.hash,
+            "tolerance": settings.tolerance,
+        }
+        return self._steps.run("compare", inputs | self._identity(), ComparedResult, make)
+
+    def _counted(
+        self, folder: Path, perception: PerceptionSettings, policy: Policy, stage: str
+    ) -> tuple[dict[str, np.ndarray[Any, np.dtype[np.bool_]]], tuple[Record, ...]]:
+        """What happens with every laptop of the COCO ``folder``: by kind of event (L,) bool, and the records."""
+        records = self._assess(folder, perception, stage).records
+        units = units_of(records)
+        happened = {name: np.zeros(units.max() + 1, bool) for name in (QUESTIONS, *RISKS)}
+        free = policy.model_copy(update={"validity": None})
+        for unit, record in zip(units.tolist(), records, strict=True):
+            decision = judge(record.assessment, free)
+            counts = DecisionCounts()
+            counts.add("", record.boxes, record.labels, decision)
+            happened[QUESTIONS][unit] |= decision.outcome is Outcome.ASK
+            happened[WRONGFUL][unit] |= counts.measured().wrongful.events > 0
+            clean = decision.outcome is Outcome.CLEAN
+            happened[DIRTY][unit] |= clean and bool((record.labels == ObjectClass.STICKER).any())
+        return happened, records
+
+
+def _pairs(candidate: Any, active: Any) -> tuple[int, int, int, int]:
+    both, one, other = candidate & active, candidate & ~active, active & ~candidate
+    return int(both.sum()), int(one.sum()), int(other.sum()), len(candidate)
+
+
+def _kept(candidate: Policy, active: Policy) -> bool:
+    """Whether all that the ``active`` policy promises, or both promises where it has none, is proved of the ``candidate``."""
+    if candidate.guarantee is None or candidate.guarantee.wrongful_removal is None:
+        return False
+    for name in ("wrongful_removal", "missed_sticker"):
+        own = getattr(candidate.guarantee, name)
+        before = getattr(active.guarantee, name) if active.guarantee is not None else None
+        if before is not None and (own is None or own.level > before.level):
+            return False
+        if own is None and candidate.clean_without_operator:
+            return False
+    return True
+
+
+def _populations(
+    visits: Sequence[Visit], parts: Mapping[str, Part], policy_hash: str
+) -> dict[Part, tuple[int, int]]:
+    """Laptops that the policy ``policy_hash`` asked about and those that it released, of the newest and of all before."""
+    found = {Part.PROVE: [0, 0], Part.JUDGE: [0, 0]}
+    for visit in visits:
+        if visit.policy_hash == policy_hash:
+            part = Part.JUDGE if parts[visit.name] is Part.JUDGE else Part.PROVE
+            found[part][visit.group is not Group.ASKED] += 1
+    return {part: (counts[0], counts[1]) for part, counts in found.items()}
+
+
+def _listing(path: Path) -> list[tuple[str, int]]:
+    """The files of a recording with their sizes, by which a changed one is noticed."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [(file.name, file.stat().st_size) for file in files if file.is_file()]
