@@ -48,6 +48,18 @@ class AssumptionSettings(BaseModel):
         le=1.0,
         description="Share of the workpieces, drawn at random, that a person checks before the first removal and before CLEAN",
     )
+    spot_check_factor: float = Field(
+        3.0,
+        ge=1.0,
+        le=1000.0,
+        description="So many times more are checked after a start and while signals have drifted half the way to an alarm",
+    )
+    spot_check_start: int = Field(
+        50,
+        ge=0,
+        le=1_000_000,
+        description="Workpieces after a start, as with another bundle, of which more are checked",
+    )
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,7 @@ class AssumptionMonitor:
         self.settings = settings
         self._reference = reference if settings.watch_assumption else None
         self._limits = dict(risks) if settings.watch_assumption and settings.spot_check_rate > 0 else {}
+        self._seen = self._checks = 0
         self.restart()
 
     def restart(self) -> None:
@@ -95,8 +108,15 @@ class AssumptionMonitor:
 
     @property
     def spot_checks(self) -> int:
-        """Workpieces that people have checked as spot checks of the policy's assumption."""
-        return max((test.observed for test in self._risks.values()), default=0)
+        """Answers to spot checks of the policy's assumption."""
+        return self._checks
+
+    @property
+    def spot_check_rate(self) -> float:
+        """The share of workpieces that is checked at present. It must not follow from answers, which calibration counts on."""
+        log = self._drift.strongest[1] if self._drift is not None else 0.0
+        raised = 0 < self.settings.spot_check_start >= self._seen or log >= self._alarm_at / 2
+        return min(self.settings.spot_check_rate * (self.settings.spot_check_factor if raised else 1.0), 1.0)
 
     @property
     def evidence(self) -> float:
@@ -117,8 +137,10 @@ class AssumptionMonitor:
         if not self._unseen:
             return None
         self._unseen = False
-        if uniform(scene.image_digest, "spot check") < self.settings.spot_check_rate:
-            self._to_check = frozenset(self._risks)
+        self._seen += 1
+        # without a promise too: the answers are the labels that prove one
+        if uniform(scene.image_digest, "spot check") < self.spot_check_rate:
+            self._to_check = frozenset((WRONG_REMOVAL, MISSED_STICKER))
         if self._drift is None:
             return None
         self._drift.observe(scene)
@@ -153,10 +175,13 @@ class AssumptionMonitor:
             losses[MISSED_STICKER] = any(answer.removes for answer in event.answers)
         checked = self._to_check & losses.keys()
         self._to_check -= checked
+        self._checks += bool(checked)
         return next(filter(None, [self._learn(risk, losses[risk]) for risk in sorted(checked)]), None)
 
     def _learn(self, risk: str, loss: bool) -> Alarm | None:
-        test = self._risks[risk]
+        test = self._risks.get(risk)
+        if test is None:
+            return None
         test.observe(float(loss))
         reason = Reason.of(risk, count=test.total, checks=test.observed, rate=self.settings.false_alarm)
         return self._alarm(

@@ -258,6 +258,33 @@ def test_a_spot_check_asks_before_anything_is_removed_and_then_lets_work_go_on()
     assert line.core.watch.spot_checks == 1
 
 
+def test_without_a_promise_spot_checks_still_ask_and_nothing_is_tested() -> None:
+    line = Line(POLICY.model_copy(update={"guarantee": None, "reference": None}), spot_check_rate=1.0)
+    line.workpiece()
+    line.see(2)
+    assert "spot_check" in codes(line.sent(OpenIntervention)[-1].reasons)
+    line.answer(SceneAnswer.NONE, (Answer.KEEP, HERE))
+    assert (line.core.watch.spot_checks, line.core.watch.active) == (1, False)
+
+
+def test_more_is_checked_after_a_start_and_under_drift() -> None:
+    line = Line(
+        PROMISING, spot_check_rate=0.2, spot_check_factor=4.0, spot_check_start=3, watch_assumption=False
+    )
+    rates = []
+    for _ in range(5):
+        line.workpiece()
+        line.see()
+        rates.append(line.core.watch.spot_check_rate)
+    assert rates == pytest.approx([0.8, 0.8, 0.8, 0.2, 0.2])
+    line = Line(POLICY, spot_check_rate=0.01, spot_check_start=0)
+    while not 0.5 <= line.core.watch.evidence < 1.0:
+        assert line.core.watch.spot_check_rate == pytest.approx(0.01)
+        line.workpiece()
+        line.see(dil=0.5)
+    assert line.core.watch.spot_check_rate == pytest.approx(0.03)
+
+
 def test_removals_that_people_would_not_make_close_the_gate() -> None:
     line = checking()
     for number in range(1, 30):
