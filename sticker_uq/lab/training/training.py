@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import socket
@@ -204,8 +205,7 @@ class Training:
             self.position.initial = self._fill(say)
             if self.position.initial == "random":
                 prepare_random(settings.model, self.model, self._some_samples(), torch.device("cpu"))
-        self.average: Any = build_model(settings.model, min_size=settings.min_size, **self._network)
-        self.average.load_state_dict(self.model.state_dict())
+        self.average: Any = copy.deepcopy(self.model)
         for module in self.model.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.momentum = _NORM_MOMENTUM
