@@ -27,6 +27,11 @@ from sticker_uq.lab.rendering import render, sample_scene
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+TESTS = {
+    name
+    for path in (ROOT / "test").rglob("test_*.py")
+    for name in (path.stem, *re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")))
+}
 SETTINGS = {
     "detector": DetectorNodeSettings,
     "supervisor": SupervisorNodeSettings,
@@ -76,6 +81,7 @@ def test_the_images_per_second_of_the_readme_are_measured() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_its_commands_and_files_name_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
+    assert set(re.findall(r"`(test_\w+)`", text)) <= TESTS
     group = typer.main.get_command(cli.app)
     for words in command_lines(text, "sticker-uq"):
         command: Any = group
