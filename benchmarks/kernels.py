@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -30,9 +31,9 @@ from benchmarks.result_files import result_file
 from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector, detector, dropout
 from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels import frozen
+from sticker_uq.detection.kernels import fast_ssd, frozen
 from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
-from sticker_uq.detection.kernels.fast_ssd import FastSsd
+from sticker_uq.detection.kernels.fast_ssd import Dense, FastSsd, Separable
 from sticker_uq.detection.kernels.pixels import rgb_input
 from sticker_uq.detection.models.faster_rcnn import FasterRcnn
 from sticker_uq.detection.models.ssd import Ssd
@@ -40,6 +41,7 @@ from sticker_uq.dil import localize
 from sticker_uq.dil.settings import LocalizationSettings
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.scene import CLASS_COUNT
 
 SCENES = (5, 6, 7)
 PASSES = 20
@@ -65,6 +67,16 @@ KERNELS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {
         _SSD,
         [(FastSsd, "candidates", Ssd.candidates), (FastSsd, "head_maps", _whole_maps)],
     ),
+    "SSDs: class logits less the background's": (
+        _SSD,
+        [
+            (fast_ssd, "levels_above_background", fast_ssd.levels_of),
+            (FastSsd, "_foreground", property(lambda self: CLASS_COUNT, lambda self, value: None)),
+            (fast_ssd, "functional", SimpleNamespace(pad=lambda logits, _: logits)),
+        ],
+    ),
+    "SSDs: boxes of many places by the whole map": (_SSD, [(Dense, "few", 0), (Separable, "few", 0)]),
+    "SSD300: nine places as one product": ("ssd300", [(fast_ssd, "_MANY_PLACES", 10**9)]),
     "3x3 convolutions by minimal filtering": (
         "",
         [(frozen, "use_winograd", lambda module: None)],
@@ -145,7 +157,7 @@ def _worth(kernel: str, whole: StochasticDetector, image: NDArray[np.uint8]) -> 
 def _without(kernel: str) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, value in KERNELS[kernel][1]:
-            stack.enter_context(patch.object(owner, name, value))
+            stack.enter_context(patch.object(owner, name, value, create=name == "_foreground"))
         yield
 
 

@@ -13,7 +13,13 @@ from torchvision.models.detection.ssd import SSDClassificationHead, SSDRegressio
 from torchvision.models.detection.ssdlite import SSDLiteClassificationHead, SSDLiteRegressionHead
 
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.detection.kernels.fast_ssd import Dropped, Level, SsdDeltas, levels_of
+from sticker_uq.detection.kernels.fast_ssd import (
+    Dropped,
+    Level,
+    SsdDeltas,
+    levels_above_background,
+    levels_of,
+)
 from sticker_uq.detection.kernels.frozen import frozen
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.dil.saliency import objectness_gradients
@@ -64,6 +70,15 @@ def test_outputs_are_those_of_the_branch(kind: str, count: int) -> None:
     wanted = branch(kind).double().requires_grad_(False)([m.double() for m in maps(count)])
     found = [level.rows(m).reshape(count, -1, 3) for level, m in zip(levels(kind), maps(count), strict=True)]
     torch.testing.assert_close(torch.cat(found, dim=1).double(), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["ssd300", "ssdlite"])
+def test_logits_less_the_backgrounds_have_the_same_softmax(kind: str) -> None:
+    made = levels_above_background(frozen(Model(branch(kind))).branch)
+    for whole_level, level, m in zip(levels(kind), made, maps(3), strict=True):
+        wanted = whole_level.rows(m).unflatten(2, (-1, 3))
+        found = torch.nn.functional.pad(level.rows(m).unflatten(2, (-1, 2)), (1, 0))
+        torch.testing.assert_close(found.softmax(3), wanted.softmax(3), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["ssd300_vgg16", "ssdlite320_mobilenet_v3_large"])

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.features import Features
@@ -20,6 +21,8 @@ from sticker_uq.detection.selection import Rows, all_finite, check_finite, softm
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import FloatArray, IntArray
 
+_MANY_PLACES = 256
+"""Of a map of so many places, a 3x3 convolution with few outputs is faster as a product."""
 _TOGETHER = (5, 10, 20)
 """Passes computed at once on the finest map, the next, and all others: as many as the caches hold. Constants, as another number
 rounds differently in the last bits.
@@ -27,8 +30,11 @@ rounds differently in the last bits.
 
 
 class Level(Protocol):
-    def rows(self, x: Tensor) -> Tensor:
-        """A fast SSD head's outputs (n, h * w, O) of the map ``x`` (n, C, h, w)."""
+    few: int
+    """Up to one place in so many of a map has its outputs computed by itself; of more the whole map is convolved."""
+
+    def rows(self, x: Tensor, places: Tensor | None = None) -> Tensor:
+        """A fast SSD head's outputs (n, h * w, O) of the map ``x`` (n, C, h, w), or (K, O) of its ``places`` (K,) alone."""
 
     def at(self, patches: Tensor) -> Tensor:
         """A fast SSD head's outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C), which it may change."""
@@ -36,26 +42,61 @@ class Level(Protocol):
 
 def levels_of(branch: Any) -> list[Level]:
     """The levels of ``branch``, the classification or regression head of a frozen SSD300 or SSDLite."""
-    return [_level(block) for block in branch.module_list]
+    return [_level(block, _unchanged) for block in branch.module_list]
 
 
-def _level(block: nn.Module) -> Level:
+def levels_above_background(branch: Any) -> list[Level]:
+    """Those of the classification head, whose outputs are the logits of the classes less that of the background.
+
+    Softmax asks for no more. Two outputs per default box instead of three fill one vector of the processor where three fill two.
+    """
+
+    def less(values: Tensor) -> Tensor:
+        by_box = values.unflatten(0, (-1, branch.num_columns))
+        return (by_box[:, 1:] - by_box[:, :1]).flatten(0, 1)
+
+    return [_level(block, less) for block in branch.module_list]
+
+
+def _unchanged(values: Tensor) -> Tensor:
+    return values
+
+
+def _level(block: nn.Module, outputs: Callable[[Tensor], Tensor]) -> Level:
+    """``outputs``: what becomes of the last convolution's filters and shifts."""
     convolutions = [m for m in block.modules() if isinstance(m, nn.Conv2d)]
+    last = convolutions[-1]
+    weight = outputs(last.weight.detach()).contiguous(memory_format=torch.channels_last)
+    bias = None if last.bias is None else outputs(last.bias.detach())
     if len(convolutions) == 1:
-        return Dense(convolutions[0])
-    depthwise, pointwise = convolutions
-    return Separable(depthwise, pointwise)
+        return Dense(weight, bias)
+    return Separable(convolutions[0], weight, bias)
 
 
 class Dense:
     """SSD branch of a 3x3 convolution (SSD300)."""
 
-    def __init__(self, convolution: nn.Conv2d) -> None:
-        self._weight, self._bias = convolution.weight.detach(), convolution.bias
+    few = 6
 
-    def rows(self, x: Tensor) -> Tensor:
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self._weight, self._bias = weight, bias
+
+    def rows(self, x: Tensor, places: Tensor | None = None) -> Tensor:
         """The SSD300 head's fast kernel: outputs, as of :class:`Level`."""
-        return _rows(convolved(x, self._weight, self._bias, 1))
+        many = x.shape[2] * x.shape[3] >= _MANY_PLACES
+        made = self._of_nine_places(x) if many else _rows(convolved(x, self._weight, self._bias, 1))
+        return made if places is None else made.flatten(0, 1).index_select(0, places)
+
+    def _of_nine_places(self, x: Tensor) -> Tensor:
+        """The convolution as one product for all nine places of the filters, whose parts are shifted and added."""
+        n, _, height, width = x.shape
+        parts = convolved(x, self._as_product, None, 0).permute(0, 2, 3, 1).unflatten(3, (9, -1))
+        made = parts.new_zeros(n, height + 2, width + 2, parts.shape[4])
+        for number in range(9):
+            down, across = 2 - number // 3, 2 - number % 3
+            made[:, down : down + height, across : across + width] += parts[:, :, :, number]
+        inner = made[:, 1:-1, 1:-1].flatten(1, 2)
+        return inner if self._bias is None else inner + self._bias
 
     def at(self, patches: Tensor) -> Tensor:
         """The SSD300 head's fast kernel: outputs of places, as of :class:`Level`."""
@@ -67,24 +108,34 @@ class Dense:
         """The filters (O, 9 * C)."""
         return self._weight.permute(0, 2, 3, 1).flatten(1)
 
+    @cached_property
+    def _as_product(self) -> Tensor:
+        """The filters of the nine places as a 1x1 convolution (9 * O, C, 1, 1)."""
+        return self._weight.permute(2, 3, 0, 1).flatten(0, 2)[:, :, None, None]
+
 
 class Separable:
     """SSD branch of a depthwise 3x3 convolution, ReLU6, and a 1x1 convolution (SSDLite)."""
 
-    def __init__(self, depthwise: nn.Conv2d, pointwise: nn.Conv2d) -> None:
-        self._filters, self._shift = depthwise.weight.detach(), depthwise.bias
-        self._weight, self._bias = pointwise.weight.detach(), pointwise.bias
+    few = 12
 
-    def rows(self, x: Tensor) -> Tensor:
+    def __init__(self, depthwise: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> None:
+        self._filters, self._shift = depthwise.weight.detach(), depthwise.bias
+        self._weight, self._bias = weight, bias
+
+    def rows(self, x: Tensor, places: Tensor | None = None) -> Tensor:
         """Outputs, as of :class:`Level`."""
-        hidden = convolved(x, self._filters, self._shift, 1, x.shape[1]).clamp_(0.0, 6.0)
-        return _rows(convolved(hidden, self._weight, self._bias, 0))
+        hidden = convolved(x, self._filters, self._shift, 1, x.shape[1])
+        if places is not None:
+            return self._last(_rows(hidden).flatten(0, 1).index_select(0, places))
+        return _rows(convolved(hidden.clamp_(0.0, 6.0), self._weight, self._bias, 0))
 
     def at(self, patches: Tensor) -> Tensor:
         """Outputs of places, as of :class:`Level`."""
         hidden = patches.mul_(self._by_place).sum(dim=1)
-        if self._shift is not None:
-            hidden += self._shift
+        return self._last(hidden if self._shift is None else hidden.add_(self._shift))
+
+    def _last(self, hidden: Tensor) -> Tensor:
         made = hidden.clamp_(0.0, 6.0) @ self._matrix
         return made if self._bias is None else made + self._bias
 
@@ -103,9 +154,7 @@ def _rows(maps: Tensor) -> Tensor:
     return maps.permute(0, 2, 3, 1).flatten(1, 2)
 
 
-_FEW = 6
-"""Up to one place in so many of a level is computed by itself, from there on the whole level."""
-_PLACES_AT_ONCE = 64
+_PLACES_AT_ONCE = 32
 """Neighbourhoods that are gathered together: as many as the caches hold."""
 
 
@@ -121,30 +170,44 @@ class Dropped:
 
     def rows(self, level: Level) -> Tensor:
         """A fast SSD head's outputs (n, h * w, O) of all places."""
-        if self._kept is None:
-            return level.rows(self._shared)
-        groups = self._kept.split(self._together)
-        return torch.cat([level.rows(kept.to(self._shared.dtype).mul_(self._shared)) for kept in groups])
+        return torch.cat([level.rows(group) for group in self._groups()])
 
     def at(self, level: Level, places: IntArray) -> Tensor:
-        """A fast SSD head's outputs (K, O) of ``places`` (K,), counted over passes, rows and columns."""
-        some = range(0, len(places), _PLACES_AT_ONCE)
-        return torch.cat([level.at(self._patches(places[start : start + _PLACES_AT_ONCE])) for start in some])
+        """A fast SSD head's outputs (K, O) of ``places`` (K,), rising, counted over passes, rows and columns."""
+        count, _, height, width = self.shape
+        if level.few * len(places) > count * height * width:
+            size = self._together * height * width
+            ends = np.searchsorted(places, np.arange(size, count * height * width, size)).tolist()
+            wanted = torch.from_numpy(places % size).tensor_split(ends)
+            return torch.cat([level.rows(*pair) for pair in zip(self._groups(), wanted, strict=True)])
+        return torch.cat([level.at(patches) for patches in self._patches(places)])
 
-    def _patches(self, places: IntArray) -> Tensor:
-        """The neighbourhoods (K, 9, C) of ``places`` (K,), zeros beyond the edges."""
+    def _groups(self) -> Iterator[Tensor]:
+        """The maps of so many passes as are computed at once."""
+        if self._kept is None:
+            yield self._shared
+            return
+        for kept in self._kept.split(self._together):
+            yield kept.to(self._shared.dtype).mul_(self._shared)
+
+    def _patches(self, places: IntArray) -> Iterator[Tensor]:
+        """The neighbourhoods (., 9, C) of ``places`` (K,), some at a time, zeros beyond the edges."""
         _, channels, height, width = self.shape
         row, column = places // width % height, places % width
         step = np.arange(-1, 2)
         down, across = row[:, None, None] + step[:, None], column[:, None, None] + step
         inside = (down >= 0) & (down < height) & (across >= 0) & (across < width)
-        index = np.where(inside, places[:, None, None] + step[:, None] * width + step, 0).ravel()
-        of_shared = np.where(inside.ravel(), index % (height * width), height * width)
-        found = self._table.index_select(0, torch.from_numpy(of_shared))
-        if self._kept is not None:
-            kept = self._kept.permute(0, 2, 3, 1).view(-1, channels).index_select(0, torch.from_numpy(index))
-            found = kept.to(found.dtype).mul_(found)
-        return found.view(len(places), 9, channels)
+        index = np.where(inside, places[:, None, None] + step[:, None] * width + step, 0)
+        of_shared = np.where(inside, index % (height * width), height * width)
+        some = (
+            torch.from_numpy(numbers.ravel()).split(9 * _PLACES_AT_ONCE) for numbers in (index, of_shared)
+        )
+        for of_kept, of_table in zip(*some, strict=True):
+            found = self._table.index_select(0, of_table)
+            if self._kept is not None:
+                kept = self._kept.permute(0, 2, 3, 1).view(-1, channels).index_select(0, of_kept)
+                found = kept.to(found.dtype).mul_(found)
+            yield found.view(-1, 9, channels)
 
     @cached_property
     def _table(self) -> Tensor:
@@ -160,7 +223,6 @@ class SsdDeltas:
         """``levels``: of the regression head; ``counts``: default boxes per level of ``maps``."""
         self._levels, self._maps, self._ends = levels, maps, np.cumsum(counts)
         self._counts = counts
-        self._outputs: dict[int, Tensor] = {}
 
     def __call__(self, image: int | Tensor, rows: Tensor) -> Tensor:
         """The deltas (K, 4) of the boxes ``rows`` (K,) of one image, or of the image of each. NonFiniteOutput if any is not."""
@@ -178,17 +240,11 @@ class SsdDeltas:
 
     def _of_level(self, level: int, images: IntArray, rows: IntArray) -> FloatArray:
         maps = self._maps[level]
-        n, _, height, width = maps.shape
+        _, _, height, width = maps.shape
         boxes = self._counts[level] // (height * width)
-        place, box = images * (height * width) + rows // boxes, rows % boxes
-        outputs = self._outputs.get(level)
-        if outputs is None:
-            places, place_of = np.unique(place, return_inverse=True)
-            if _FEW * len(places) <= n * height * width:
-                outputs, place = maps.at(self._levels[level], places), place_of
-            else:
-                outputs = self._outputs[level] = maps.rows(self._levels[level])
-        return np.asarray(outputs.float().view(-1, boxes, 4).numpy()[place, box])
+        places, place = np.unique(images * (height * width) + rows // boxes, return_inverse=True)
+        outputs = maps.at(self._levels[level], places)
+        return np.asarray(outputs.float().view(-1, boxes, 4).numpy()[place, rows % boxes])
 
 
 class FastSsd(Ssd):
@@ -197,8 +253,8 @@ class FastSsd(Ssd):
     def __init__(self, model: Any, settings: DetectorSettings) -> None:
         super().__init__(model, settings)
         self._keep = 1.0 - settings.dropout_rate
-        self._columns = model.head.classification_head.num_columns
-        self._classes = levels_of(model.head.classification_head)
+        self._foreground = model.head.classification_head.num_columns - 1
+        self._classes = levels_above_background(model.head.classification_head)
         self._boxes = levels_of(model.head.regression_head)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
@@ -219,8 +275,9 @@ class FastSsd(Ssd):
         dropped = [Dropped(*pair, n) for n, pair in enumerate(zip(self._scaled(features), maps, strict=True))]
         # a small picture has fewer maps than the head has levels
         outputs = [d.rows(level) for level, d in zip(self._classes, dropped, strict=False)]
-        logits = [rows.reshape(len(rows), -1, self._columns) for rows in outputs]
-        probabilities = softmax_distribution(torch.cat(logits, dim=1))
+        logits = [rows.reshape(len(rows), -1, self._foreground) for rows in outputs]
+        # a background of zero before the others
+        probabilities = softmax_distribution(functional.pad(torch.cat(logits, dim=1), (1, 0)))
         deltas = SsdDeltas(self._boxes, dropped, [part.shape[1] for part in logits])
         anchors, finite = anchors_of(self._model, features, maps), all_finite(probabilities)
         return anchor_outputs(self._model, (), anchors, probabilities, deltas, finite, score_floor).rows

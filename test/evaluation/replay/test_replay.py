@@ -343,8 +343,8 @@ def test_a_replay_that_says_the_same_agrees(assessment):
         ({"settings_hash": "00", "image_digest": "11"}, "settings_hash was efefef"),
         ({"image_digest": "11"}, "image_digest was abab"),
         (
-            {"device": "cpu, engine 1", "unstable": ()},
-            "device was , is cpu, engine 1",
+            {"device": "cpu, engine 2", "unstable": ()},
+            "device was , is cpu, engine 2",
         ),  # a recording of before
         ({"unstable": ()}, "other unstable"),
         ({"status": Status.FAILED, "status_text": "?"}, "status was 1, is 3"),
