@@ -101,7 +101,7 @@ class CellOptions(BaseModel):
     )
     sim_hard: bool | None = Field(
         None,
-        description="Whether a sticker lies partly on a logo of every simulated laptop; empty: as in params_file",
+        description="Whether the simulated laptops are hard (prints, residue, foreign objects, ...); empty: as in params_file",
     )
     console: bool = Field(False, description="Start the operator's web page")
     console_port: int | None = Field(

@@ -26,7 +26,7 @@ from sticker_uq.scene import DeviceFailed, InvalidFile, InvalidInput
 
 PANELS = {
     "Run a cell": {
-        "demo": "Run five laptops through the whole simulated cell, with a recording and a report.",
+        "demo": "Run hard laptops through the whole simulated cell and again without its gate, and compare the two in a report.",
         "cell": "Run the nodes of the cell as processes until Ctrl-C.",
         "status": "Print a running cell's gate, why it is closed, and its diagnostics.",
         "doctor": "Check this machine, with advice on each finding.",

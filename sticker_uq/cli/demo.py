@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``sticker-uq demo``: a simulated cell at work, and what came of it."""
+"""``sticker-uq demo``: a simulated cell at work, with its gate and without."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import os
 import platform
 import re
+import socket
+import webbrowser
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -25,18 +28,23 @@ from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cli.options import output_folder
 from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.replay.recording import RecordedLaptop, read_recording
-from sticker_uq.evaluation.reporting.cell_report import cell_report, stage_times
+from sticker_uq.evaluation.reporting.animation import write_animation
+from sticker_uq.evaluation.reporting.cell_report import cell_report
 from sticker_uq.evaluation.reporting.report import write_report
-from sticker_uq.evaluation.reporting.report_model import Headline, ReportLaptop, Tone
+from sticker_uq.evaluation.reporting.report_model import Headline, ReportLaptop, Section, Tone
 from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import remove_earlier_result
+from sticker_uq.io.parameter_files import read_parameters
+from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
-from sticker_uq.simulation.simulated_cell import LaptopRecord
+from sticker_uq.simulation.comparison import Comparison, compare
+from sticker_uq.simulation.simulated_cell import LaptopRecord, SimulationSettings
 
 LAPTOP_COLUMNS = (
     "laptop",
+    "hard because",
     "stickers",
     "removed",
     "by person",
@@ -51,76 +59,78 @@ Row = tuple[str | int | float | None, ...]
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """Outcome of the demo. ``rows``: a laptop each and the total; ``stages``: median ms per image; ``failures``:
-    missed criteria.
-    """
+    """Outcome of the demo. ``rows``: a laptop each; ``stages``: median ms per image; ``failures``: missed criteria."""
 
     rows: tuple[Row, ...]
+    comparison: Comparison
     stages: Mapping[str, float]
     failures: tuple[str, ...]
 
     def summary(self) -> dict[str, Any]:
         """The demo's outcome as JSON-serialisable values."""
-        laptops = [dict(zip(LAPTOP_COLUMNS, row, strict=True)) for row in self.rows]
         return {
-            "laptops": laptops[:-1],
-            "total": laptops[-1],
+            "laptops": [dict(zip(LAPTOP_COLUMNS, row, strict=True)) for row in self.rows],
+            "comparison": self.comparison.summary(),
             "ms": dict(self.stages),
             "failures": list(self.failures),
         }
 
 
-def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[str, str]) -> DemoOutcome:
+def read_outcome(
+    out: Path,
+    policy: Policy,
+    settings: SimulationSettings,
+    by_score: list[LaptopRecord],
+    least_score: float,
+    minutes: float,
+) -> DemoOutcome:
     """Outcome of the demo: the recording in ``out``, made with ``policy``, against ground truth; writes pictures and report.html.
 
-    Raises :class:`sticker_uq.scene.InvalidInput` when the recording cannot be read.
+    ``by_score``: the same simulated laptops, peeled by a score threshold. Raises :class:`sticker_uq.scene.InvalidInput` when
+    the recording cannot be read.
     """
-    records = [LaptopRecord(**record) for record in json.loads((out / "truth.json").read_text())]
+    records = _records(out)
     bag = Bag(out / "bag")
-    cell = read_recording(bag)
-    recorded = {laptop.workpiece_id: laptop for laptop in cell.laptops}
-    rows = [_row(record, recorded.get(record.workpiece_id)) for record in records]
-    if cell.between.scenes:
-        rows.append(("between laptops", *[None] * 6, len(cell.between.scenes), ""))
-    totals = [sum(int(row[i] or 0) for row in rows) for i in range(1, 8)]
-    clean = sum(laptop.clean for laptop in recorded.values())
-    total: Row = ("all", *totals, f"{clean} of {laptops} clean")
-    failures = _failures(records, recorded, laptops)
-    if totals[0] and not totals[1]:
-        failures.append(f"none of {totals[0]} stickers was removed")
+    laptops = read_recording(bag).laptops
+    recorded = {laptop.workpiece_id: laptop for laptop in laptops}
+    matched = [recorded.get(record.workpiece_id) for record in records]
+    rows = tuple(map(_row, records, matched))
+    failures = _failures(records, recorded, settings.laptops)
     if bag.damage:
         failures.append(f"the recording is damaged: {bag.damage}")
-    stages = stage_times(list(recorded.values()))
-    stickers, removed, by_operator, left, wrong = totals[:5]
+    comparison = compare(by_score[: len(records)], records, matched, least_score, minutes)
+    score, gate = comparison.score, comparison.gate
+    each = Section("Every laptop through the gate", "", columns=LAPTOP_COLUMNS, rows=rows, folded=True)
     report = cell_report(
-        list(recorded.values()),
+        laptops,
         out / "bag",
         out / "pictures",
         policy,
-        title=f"{laptops} laptops through the cell",
-        lead=(
-            f"{removed} of {stickers} stickers were removed, {by_operator} of them after a person was asked; {left} are left and "
-            f"{wrong} times something else was touched. Laptops, camera, arm and the person's answers are simulated; detector, "
-            "uncertainty, policy and gate are those of a real cell."
-        ),
+        title=comparison.headline,
+        lead="Laptops, camera, arm and the person's answers are simulated; detector, uncertainty, policy and gate are those of "
+        "a real cell. Big numbers: score threshold → gate.",
         headlines=[
-            Headline(
-                "stickers removed",
-                f"{removed} of {stickers}",
-                Tone.GOOD if removed == stickers else Tone.WARN,
-            ),
-            Headline("wrongly touched", str(wrong), Tone.BAD if wrong else Tone.GOOD),
-            Headline("laptops clean", f"{clean} of {laptops}", Tone.GOOD if clean == laptops else Tone.WARN),
-            Headline("interventions", str(totals[5])),
-            Headline("per image", f"{stages.get('total', float('nan')):.0f} ms"),
+            _headline("peeled at wrong places", score.wrong, gate.wrong),
+            _headline("stickers left", score.left, gate.left),
+            Headline("questions to a person", f"0 → {gate.questions}"),
+            Headline("minutes of a person", f"0 → {gate.questions * minutes:g}"),
+            _headline("laptops right without a person", score.unattended, gate.unattended, fewer=False),
         ],
-        columns=LAPTOP_COLUMNS,
-        rows=[*rows, total],
-        environment=environment,
+        columns=comparison.columns,
+        rows=comparison.rows,
+        environment=_environment(),
+        sections=(*comparison.sections(settings), each),
     )
     write_report(report, out / "report.html")
+    write_animation(report.laptops, out / _ANIMATION)
     failures += [f"{laptop.title}: no picture of it" for laptop in report.laptops if not _has_picture(laptop)]
-    return DemoOutcome((*rows, total), stages, tuple(failures))
+    return DemoOutcome(rows, comparison, report.timings, tuple(failures))
+
+
+def _headline(label: str, score: int, gate: int, *, fewer: bool = True) -> Headline:
+    better = gate < score if fewer else gate > score
+    tone = Tone.PLAIN if gate == score else Tone.GOOD if better else Tone.BAD
+    return Headline(label, f"{score} → {gate}", tone)
 
 
 def _has_picture(laptop: ReportLaptop) -> bool:
@@ -131,11 +141,12 @@ def _row(record: LaptopRecord, laptop: RecordedLaptop | None) -> Row:
     removals = laptop.removals() if laptop is not None else []
     return (
         record.workpiece_id,
+        record.condition,
         record.stickers,
         record.removed,
         sum(laptop.by_operator(r) for r in removals) if laptop is not None else 0,
         record.left,
-        record.logos_touched + record.lid_touched,
+        record.wrong,
         len(laptop.questions) if laptop is not None else 0,
         len(laptop.scenes) if laptop is not None else 0,
         _result(laptop),
@@ -155,25 +166,21 @@ def _failures(records: list[LaptopRecord], recorded: Mapping[str, RecordedLaptop
         failures.append(f"{done} of {laptops} laptops were done")
     for record in records:
         laptop = recorded.get(record.workpiece_id)
-        wrong = record.logos_touched + record.lid_touched
-        if wrong:
-            failures.append(
-                f"{record.workpiece_id}: {wrong} times something other than a sticker was touched"
-            )
         if laptop is None:
             failures.append(f"{record.workpiece_id} is not in the recording")
             continue
-        if laptop.clean and record.left:
-            failures.append(f"{record.workpiece_id} was called clean with {record.left} stickers left")
         if not laptop.scenes:
             failures.append(f"{record.workpiece_id}: no image of it was assessed")
     return failures
 
 
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
+_ADDRESS = re.compile(r"the page is at (?P<address>http\S+)")
 _SHOWN = ("cell_sim", "console", "supervisor")
+_PORT = 8780
 _MADE_BY_DEMO = "truth.json"
-_WRITTEN = (_MADE_BY_DEMO, "summary.json", "report.html", "log.txt")
+_ANIMATION = "demo.webp"
+_WRITTEN = (_MADE_BY_DEMO, "summary.json", "report.html", _ANIMATION, "log.txt")
 _FILES = (
     *_WRITTEN,
     *(f".{name}.*.tmp" for name in _WRITTEN),  # of a demo that was killed
@@ -187,7 +194,7 @@ _FILES = (
 
 
 def command(
-    laptops: Annotated[int, typer.Option(min=1, max=1000, help="Number of laptops.")] = 5,
+    laptops: Annotated[int, typer.Option(min=1, max=1000, help="Number of laptops.")] = 6,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the laptops.")] = 7,
     out: Annotated[
         Path,
@@ -198,13 +205,30 @@ def command(
     person: Annotated[
         Literal["ground_truth", "console", "none"],
         typer.Option(
-            help="Who answers interventions: ground_truth (the simulation), console (you, on the operator's page; every laptop "
-            "has a sticker on a logo, so that there is something to ask) or none."
+            help="Who answers interventions: ground_truth (the simulation), console (you, on the live page) or none."
         ),
     ] = "ground_truth",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the operator's page; 0: any free one.")
-    ] = 8780,
+        int | None,
+        typer.Option(
+            min=0, max=65535, help=f"Port of the live page; default: {_PORT}, or a free one if it is taken."
+        ),
+    ] = None,
+    score_threshold: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="Lowest score at which the arm without the gate peels, for comparison."
+        ),
+    ] = 0.5,
+    minutes_per_question: Annotated[
+        float,
+        typer.Option(
+            min=0.0, help="Minutes that a question takes a person: an assumption, in the report only."
+        ),
+    ] = 0.5,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the log lines of the nodes.")
+    ] = False,
     params: Annotated[
         Path | None, typer.Option(help="ROS parameter file instead of the packaged one.")
     ] = None,
@@ -225,14 +249,14 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Run laptops through the whole cell: separate processes over DDS, a recording, a report, a table.
+    """Run hard laptops through the whole cell, and again without its gate: what the uncertainty saves, and what it costs.
 
-    Interventions are answered from ground truth, or by you with --person console. Exit status 0 only if every laptop was
-    done, nothing but stickers was touched, no laptop called clean has a sticker left, and recording and report are complete.
+    The cell is separate processes over DDS, with a live page and a recording. Then the same laptops are peeled by a plain score
+    threshold, and a report compares the two. Exit status 0 only if every laptop was done, and recording and report are complete.
     """
     console = output()
     policy_file = policy or share_folder() / "config" / "policy.yaml"
-    Policy.load(policy_file)  # reports an invalid policy before anything is removed or started
+    limits = Policy.load(policy_file)  # reports an invalid policy before anything is removed or started
     if params is not None:
         check_parameter_file(params)
     if domain is not None and taken(domain):
@@ -247,11 +271,11 @@ def command(
         {
             "sim": "true",
             "sim_person": "none" if on_page else person,
-            "console": str(on_page).lower(),
-            "console_port": str(port),
+            "console": "true",
+            "console_port": str(_free_port() if port is None else port),
             "sim_seed": str(seed),
             "sim_laptops": str(laptops),
-            "sim_hard": "true" if on_page else "",
+            "sim_hard": "true",
             "image_transport": "compressed",
             "record": str(out / "bag"),
             "audit": str(out / "audit"),
@@ -260,23 +284,58 @@ def command(
         }
     )
     processes = cell_processes(options)
+    settings = _simulation(params, seed, laptops)
     _prepare(out)
     with nullcontext(domain) if domain is not None else free_domain() as own:
         _isolate(own)
-        console.print(f"ROS domain {own}, on this machine alone")
-        trouble = _run(processes, laptops, out, limit, console)
+        trouble = _run(processes, laptops, out, limit, console, verbose)
     if trouble:
         console.print(f"[bold red]FAILED[/]: {trouble}; see {out / 'log.txt'}")
         raise typer.Exit(1)
-    console.print("reading the recording, drawing pictures, writing the report ...")
-    outcome = read_outcome(out, laptops, Policy.load(policy_file), _environment())
+    with console.status("the same laptops without the gate, then the report"):
+        by_score = _peel_by_score(params, settings, score_threshold)
+        outcome = read_outcome(out, limits, settings, by_score, score_threshold, minutes_per_question)
     with atomic_write(out / "summary.json", "w") as file:
         json.dump(outcome.summary(), file, indent=1)
-    _print_table(outcome, console)
-    console.print(f"report: {out / 'report.html'}   pictures: {out / 'pictures'}   recording: {out / 'bag'}")
+    _print_table(outcome.comparison, console)
+    report = (out / "report.html").resolve()
+    console.print(f"report: {report}   pictures: {out / 'pictures'}   recording: {out / 'bag'}")
+    if _has_desktop():
+        webbrowser.open(report.as_uri())
     for failure in outcome.failures:
         console.print(f"[bold red]FAILED[/]: {failure}")
     raise typer.Exit(1 if outcome.failures else 0)
+
+
+def _has_desktop() -> bool:
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and not os.environ.get("CI")
+
+
+def _free_port() -> int:
+    """The page's usual port, or 0, any free one, where that is taken."""
+    with socket.socket() as probe:
+        return 0 if probe.connect_ex(("127.0.0.1", _PORT)) == 0 else _PORT
+
+
+def _simulation(params: Path | None, seed: int, laptops: int) -> SimulationSettings:
+    """The simulated laptops of the cell that the demo starts."""
+    given = read_parameters(params, "cell_sim", SimulationSettings.model_fields) if params is not None else {}
+    known = {name: given[name] for name in SimulationSettings.model_fields if name in given}
+    return validated(SimulationSettings, known | {"seed": seed, "laptops": laptops, "hard": True})
+
+
+def _peel_by_score(
+    params: Path | None, settings: SimulationSettings, least_score: float
+) -> list[LaptopRecord]:
+    # torch takes seconds to load: the cell need not wait
+    from sticker_uq.detection.detector import load_detector
+    from sticker_uq.detection.settings import DetectorSettings
+    from sticker_uq.simulation.score_threshold import peel_by_score
+
+    fields = DetectorSettings.model_fields
+    given = read_parameters(params, "detector", fields) if params is not None else {}
+    detector = validated(DetectorSettings, {name: given[name] for name in fields if name in given})
+    return peel_by_score(settings, load_detector(detector), least_score)
 
 
 def _isolate(domain: int) -> None:
@@ -294,27 +353,40 @@ def _prepare(out: Path) -> None:
         file.write("[]")
 
 
-def _run(specs: list[ProcessSpec], laptops: int, out: Path, timeout: float | None, console: Console) -> str:
+def _run(
+    specs: list[ProcessSpec], laptops: int, out: Path, timeout: float | None, console: Console, verbose: bool
+) -> str:
     for spec in specs:
         if spec.name == "cell_sim":
             spec.parameters["record_file"] = str((out / _MADE_BY_DEMO).resolve())
     bar = Progress(
         TextColumn("laptops"), BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeElapsedColumn(),
-        TextColumn("{task.description}"), console=console,
+        console=console, transient=True,
     )  # fmt: skip
     with bar, (out / "log.txt").open("w") as log:
-        task = bar.add_task("starting", total=laptops)
+        task = bar.add_task("", total=laptops)
+        told = 0
 
         def show(line: str) -> None:
+            nonlocal told
             print(line, file=log, flush=True)
             match = _LOG_LINE.match(line)
-            if match is None or (match["node"] not in _SHOWN and match["level"] == "INFO"):
+            if match is None:
                 return
-            if match["node"] == "cell_sim":
-                done, removed, stickers = _progress(out)
-                bar.update(task, completed=done, description=f"{removed} of {stickers} stickers so far")
-            colour = {"WARN": "yellow", "ERROR": "red", "FATAL": "red"}.get(match["level"], "default")
-            bar.console.print(f"[dim]{match['node']:>10}[/] [{colour}]{_plain(match['text'])}[/]")
+            node, level, text = match["node"], match["level"], match["text"]
+            if node == "console" and (page := _ADDRESS.search(text)):
+                bar.console.print(f"live page: {page['address']}")
+                if _has_desktop():
+                    webbrowser.open(page["address"])
+            if verbose and (node in _SHOWN or level != "INFO"):
+                colour = {"WARN": "yellow", "ERROR": "red", "FATAL": "red"}.get(level, "default")
+                bar.console.print(f"[dim]{node:>10}[/] [{colour}]{escape(text)}[/]")
+            if node == "cell_sim":
+                done = [record for record in _records(out) if record.handed_over]
+                for record in done[told:]:
+                    bar.console.print(_told(record))
+                told = len(done)
+                bar.update(task, completed=told)
 
         with ProcessGroup(specs, show) as group:
             ended = group.wait_for_exit(timeout)
@@ -324,35 +396,23 @@ def _run(specs: list[ProcessSpec], laptops: int, out: Path, timeout: float | Non
     return "" if (name, code) == ("cell_sim", 0) else f"the node {name} ended with exit code {code}"
 
 
-def _progress(out: Path) -> tuple[int, int, int]:
-    records = json.loads((out / _MADE_BY_DEMO).read_text())
-    done = sum(record["handed_over"] for record in records)
-    return done, sum(record["removed"] for record in records), sum(record["stickers"] for record in records)
+def _records(out: Path) -> list[LaptopRecord]:
+    return [LaptopRecord.from_json(values) for values in json.loads((out / _MADE_BY_DEMO).read_text())]
 
 
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")
+def _told(record: LaptopRecord) -> str:
+    wrong = f", [bold red]{record.wrong} wrongly touched[/]" if record.wrong else ""
+    return f"{record.workpiece_id} ({record.condition}): {record.removed} of {record.stickers} stickers peeled{wrong}"
 
 
-def _print_table(outcome: DemoOutcome, console: Console) -> None:
-    table = Table(title="Outcome by ground truth", box=SIMPLE_HEAD, padding=0)
-    for column in LAPTOP_COLUMNS:
-        table.add_column(column, justify="left" if column in ("laptop", "result") else "right", no_wrap=True)
-    *laptops, total = outcome.rows
-    for row in laptops:
-        table.add_row(*map(_cell, row))
-    table.add_section()
-    table.add_row(*map(_cell, total), style="bold")
+def _print_table(comparison: Comparison, console: Console) -> None:
+    table = Table(box=SIMPLE_HEAD, padding=0)
+    for number, column in enumerate(comparison.columns):
+        table.add_column(column, justify="right" if number else "left")
+    for row in comparison.rows:
+        table.add_row(*row)
     console.print(table)
-    stages = Table(title="Milliseconds per image (median)")
-    for stage in outcome.stages:
-        stages.add_column(stage, justify="right")
-    stages.add_row(*(f"{ms:.1f}" for ms in outcome.stages.values()))
-    console.print(stages)
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else str(value)
+    console.print(comparison.headline)
 
 
 def _environment() -> dict[str, str]:

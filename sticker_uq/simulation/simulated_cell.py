@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.datasets.abnormal import AbnormalScene, add_foreign_objects
 from sticker_uq.lab.rendering import RenderedScene, SceneSpec, render, sample_scene
-from sticker_uq.lab.rendering.scene_sampling import sticker_on_logo
+from sticker_uq.lab.rendering.scene_sampling import sticker_on_logo, with_prints
+from sticker_uq.lab.rendering.scene_spec import ResidueSpec
 from sticker_uq.scene import FloatArray, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
 
@@ -31,6 +33,10 @@ TOUCH_IOU = 0.3
 
 _ON_LOGO = 0.4
 """Nearness of sticker and logo at which the packaged policy asks about 18 of 20 laptops, and a person can tell the two apart."""
+_PRINT_OPACITY = 0.7
+_DIM: dict[str, Any] = {"exposure": 0.6, "gamma": 1.25, "noise": 9.0}
+CONDITIONS = ("sticker on a logo", "plain", "print", "foreign objects", "residue", "dim light")
+"""What is hard about hard laptops, in turn."""
 SENSOR_NOISE = 3
 """Highest difference of a pixel between two pictures of the same scene, grey levels."""
 ImageArray = NDArray[np.uint8]
@@ -40,6 +46,9 @@ class Touch(Enum):
     STICKER = "sticker"
     LOGO = "logo"
     LID = "lid"
+    PRINT = "print"
+    RESIDUE = "residue"
+    FOREIGN_OBJECT = "foreign object"
 
 
 class SimulationSettings(BaseModel):
@@ -49,7 +58,9 @@ class SimulationSettings(BaseModel):
     laptops: int = Field(0, ge=0, description="Number of laptops; 0: unlimited")
     max_stickers: int = Field(6, ge=0, le=8, description="Highest number of stickers on one laptop")
     hard: bool = Field(
-        False, description="Whether every laptop has two stickers or more, one of them partly on a logo"
+        False,
+        description="Whether laptops are hard, in turn by a sticker on a logo, a print, foreign objects, residue or dim light; "
+        "every sixth is plain",
     )
     width_px: int = Field(960, ge=160, le=4096, description="Width of the images, px")
     height_px: int = Field(720, ge=120, le=4096, description="Height of the images, px")
@@ -67,29 +78,61 @@ class SimulationSettings(BaseModel):
     )
 
 
+_COUNTS = ("stickers", "removed", "left", "wrong")
+_LABELLED = {ObjectClass.STICKER: Touch.STICKER.value, ObjectClass.LOGO: Touch.LOGO.value}
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something on a simulated laptop, or a place on its lid: a `Touch`, an id and a ``box`` (x1, y1, x2, y2) px."""
+
+    kind: str
+    id: int
+    box: tuple[float, ...]
+
+
 @dataclass
 class LaptopRecord:
+    """Ground truth of one simulated laptop: its ``things``, and those that a removal met, in order: ``touched``."""
+
     workpiece_id: str
     seed: int
-    stickers: int
-    removed: int = 0
-    logos_touched: int = 0
-    lid_touched: int = 0
+    condition: str
+    things: list[Thing]
+    touched: list[Thing] = field(default_factory=list)
     motions_failed: int = 0
     answers: int = 0
     handed_over: bool = False
 
+    def to_json(self) -> dict[str, Any]:
+        """Its fields and, for readers of the file, its counts."""
+        return asdict(self) | {name: getattr(self, name) for name in _COUNTS}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> LaptopRecord:
+        fields = {name: value for name, value in values.items() if name not in _COUNTS}
+        lists = {
+            name: [Thing(t["kind"], t["id"], tuple(t["box"])) for t in values[name]]
+            for name in ("things", "touched")
+        }
+        return cls(**fields | lists)
+
+    @property
+    def stickers(self) -> int:
+        return sum(thing.kind == Touch.STICKER.value for thing in self.things)
+
+    @property
+    def removed(self) -> int:
+        return len(self.touched) - self.wrong
+
+    @property
+    def wrong(self) -> int:
+        """Removals that met anything but a sticker."""
+        return sum(thing.kind != Touch.STICKER.value for thing in self.touched)
+
     @property
     def left(self) -> int:
         return self.stickers - self.removed
-
-
-@dataclass(frozen=True)
-class TrueAnswer:
-    """Answer of the simulated operator about a box: its true class, BACKGROUND for nothing."""
-
-    box: FloatArray
-    truth: ObjectClass
 
 
 @dataclass
@@ -97,12 +140,14 @@ class SimulatedCell:
     """The laptop in the cell and its state. Not thread-safe: the node calls it under a lock."""
 
     settings: SimulationSettings
+    first: int = 0
+    """Number of the laptop to begin with, from 0."""
     records: list[LaptopRecord] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng([self.settings.seed, 0x5EED])
         self._frames = 0
-        self._place(0)
+        self._place(self.first)
 
     @property
     def record(self) -> LaptopRecord:
@@ -121,14 +166,13 @@ class SimulatedCell:
         return cv2.add(self._truth.image, noise, dtype=cv2.CV_8U)
 
     def touched_by(self, box: FloatArray) -> tuple[Touch, int]:
-        """What an arm sent to ``box`` (4,) px of the simulated laptop touches: kind and id of sticker or logo (-1: the lid)."""
-        truth = self._truth
-        if len(truth.boxes):
-            overlap = iou_matrix(np.asarray(box, float)[None], truth.boxes)[0]
+        """What an arm sent to ``box`` (4,) px of the simulated laptop touches: its kind and id (-1: the bare lid)."""
+        things = [*self._visible(), *(t for t in self.record.things if t.kind not in _LABELLED.values())]
+        if things:
+            overlap = iou_matrix(np.asarray(box, float)[None], np.array([thing.box for thing in things]))[0]
             best = int(overlap.argmax())
             if overlap[best] >= TOUCH_IOU:
-                kind = Touch.STICKER if truth.labels[best] == ObjectClass.STICKER else Touch.LOGO
-                return kind, int(truth.ids[best])
+                return Touch(things[best].kind), things[best].id
         return Touch.LID, -1
 
     def motion_fails(self) -> bool:
@@ -137,26 +181,10 @@ class SimulatedCell:
     def peel(self, box: FloatArray) -> Touch:
         """Peel at ``box`` of the simulated laptop: removes a sticker from the picture; anything else is counted as damage."""
         kind, object_id = self.touched_by(box)
+        self.record.touched.append(Thing(kind.value, object_id, tuple(np.asarray(box, float).tolist())))
         if kind is Touch.STICKER:
             self._show(self._scene.without_sticker(object_id))
-            self.record.removed += 1
-        elif kind is Touch.LOGO:
-            self.record.logos_touched += 1
-        else:
-            self.record.lid_touched += 1
         return kind
-
-    def answers_for(self, boxes: Sequence[FloatArray]) -> list[TrueAnswer]:
-        answers = []
-        for box in boxes:
-            kind, _ = self.touched_by(box)
-            truth = {
-                Touch.STICKER: ObjectClass.STICKER,
-                Touch.LOGO: ObjectClass.LOGO,
-                Touch.LID: ObjectClass.BACKGROUND,
-            }[kind]
-            answers.append(TrueAnswer(np.asarray(box, np.float32), truth))
-        return answers
 
     def missed(self, boxes: Sequence[FloatArray]) -> list[FloatArray]:
         """Boxes of the simulated laptop's stickers that none of ``boxes`` covers, as an operator would draw them."""
@@ -169,7 +197,7 @@ class SimulatedCell:
     def write_record(self) -> None:
         if self.settings.record_file:
             with atomic_write(Path(self.settings.record_file), "w") as file:
-                json.dump([asdict(record) for record in self.records], file, indent=1)
+                json.dump([record.to_json() for record in self.records], file, indent=1)
 
     def hand_over(self) -> bool:
         """Replace the simulated laptop by the next one; ``False`` when it was the last one."""
@@ -182,14 +210,56 @@ class SimulatedCell:
     def _place(self, index: int) -> None:
         seed = self.settings.seed + index
         count = int(np.random.default_rng([seed, 0xC0]).integers(0, self.settings.max_stickers + 1))
-        if self.settings.hard:
-            scene = sticker_on_logo(sample_scene(seed, stickers=max(count, 2)), _ON_LOGO)
-        else:
-            scene = sample_scene(seed, stickers=count)
+        condition = CONDITIONS[index % len(CONDITIONS)] if self.settings.hard else "plain"
+        scene = sample_scene(seed, stickers=max(count, 2) if self.settings.hard else count)
+        self._prints: tuple[int, ...] = ()
+        self._foreign: RenderedScene | None = None
+        extra: list[Thing] = []
+        if condition == "sticker on a logo":
+            scene = sticker_on_logo(scene, _ON_LOGO)
+        elif condition == "dim light":
+            scene = replace(scene, camera=replace(scene.camera, **_DIM))
         self._show(scene)
-        stickers = len(self._scene.stickers)
-        self.records.append(LaptopRecord(f"laptop-{self.settings.seed}-{index + 1}", seed, stickers))
+        if condition in ("print", "residue"):
+            # in the place of a sticker, so that it lies where one may lie and is as large
+            spec = scene.stickers[0]
+            kind = Touch.PRINT if condition == "print" else Touch.RESIDUE
+            extra = [Thing(kind.value, t.id, t.box) for t in self._visible() if t.id == spec.id]
+            if kind is Touch.PRINT:
+                self._prints = (spec.id,)
+            else:
+                left = ResidueSpec(spec.centre, spec.width, spec.height, spec.angle, spec.seed)
+                scene = replace(scene.without_sticker(spec.id), residues=(*scene.residues, left))
+            self._show(scene)
+        elif condition == "foreign objects":
+            self._foreign = self._truth
+            added = self._with_foreign_objects(self._truth, self._truth).added.tolist()
+            extra = [Thing(Touch.FOREIGN_OBJECT.value, i, tuple(box)) for i, box in enumerate(added)]
+            self._show(scene)
+        things = [*self._visible(), *extra]
+        seen = {thing.id for thing in things if thing.kind == Touch.STICKER.value} | set(self._prints)
+        hidden = [s.id for s in scene.stickers if s.id not in seen]  # below another one, until that is peeled
+        things += [Thing(Touch.STICKER.value, identity, (0.0,) * 4) for identity in hidden]
+        self.records.append(LaptopRecord(f"laptop-{self.settings.seed}-{index + 1}", seed, condition, things))
+
+    def _visible(self) -> list[Thing]:
+        truth = self._truth
+        return [
+            Thing(_LABELLED[ObjectClass(label)], int(identity), tuple(box))
+            for label, identity, box in zip(truth.labels, truth.ids, truth.boxes.tolist(), strict=True)
+        ]
 
     def _show(self, scene: SceneSpec) -> None:
         self._scene = scene
-        self._truth: RenderedScene = render(scene, (self.settings.width_px, self.settings.height_px))
+        size = (self.settings.width_px, self.settings.height_px)
+        self._truth: RenderedScene = (
+            with_prints(scene, _PRINT_OPACITY, size, self._prints)[0] if self._prints else render(scene, size)
+        )
+        if self._foreign is not None:
+            image = self._with_foreign_objects(self._truth, self._foreign).image
+            self._truth = replace(self._truth, image=image)
+
+    def _with_foreign_objects(self, truth: RenderedScene, first: RenderedScene) -> AbnormalScene:
+        """``truth`` with foreign objects between the objects that the laptop had at ``first``: always the same."""
+        rng = np.random.default_rng([self._scene.seed, 0xF0])
+        return add_foreign_objects(truth.image, first.boxes, first.labels, rng, stickers=False)

@@ -19,6 +19,7 @@ from sticker_uq.evaluation.reporting.report_model import (
     Report,
     ReportEntry,
     ReportLaptop,
+    Section,
     TimelineEvent,
     Tone,
 )
@@ -94,6 +95,7 @@ def cell_report(
     columns: Sequence[str],
     rows: Sequence[tuple[str | int | float | None, ...]],
     environment: Mapping[str, str],
+    sections: Sequence[Section] = (),
 ) -> Report:
     """The report of the recorded ``laptops``; writes its annotated pictures to ``pictures_folder`` as well.
 
@@ -121,6 +123,7 @@ def cell_report(
         limits=policy_limits(policy),
         timings=stage_times(laptops),
         environment=dict(environment),
+        sections=tuple(sections),
     )
 
 

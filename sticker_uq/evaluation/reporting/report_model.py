@@ -88,7 +88,10 @@ class Headline:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a report about all images: a ``note`` on how to read it, a chart, a table, and small pictures with captions."""
+    """A part of a report about all images: a ``note`` on how to read it, a chart, a table, and small pictures with captions.
+
+    ``folded``: shown when the reader opens it.
+    """
 
     title: str
     note: str
@@ -96,6 +99,7 @@ class Section:
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str | int | float | None, ...], ...] = ()
     pictures: tuple[tuple[str, NDArray[np.uint8]], ...] = ()
+    folded: bool = False
 
 
 @dataclass(frozen=True)

@@ -330,15 +330,20 @@ def _beside(sticker: StickerSpec, logo: LogoSpec, nearness: float) -> Point:
 
 
 def with_prints(
-    scene: SceneSpec, opacity: float, size: tuple[int, int] = (960, 720)
+    scene: SceneSpec,
+    opacity: float,
+    size: tuple[int, int] = (960, 720),
+    printed: tuple[int, ...] | None = None,
 ) -> tuple[RenderedScene, tuple[int, ...]]:
-    """``scene`` with every second sticker as a print of the lid itself, through which the lid shows, and the ids of those.
+    """``scene`` with the stickers ``printed``, by default every second, as prints of the lid itself, and the ids of those.
 
-    ``opacity`` of the ink: 0 is the bare lid, 1 looks like the sticker. A print is no sticker and is not labelled.
+    The lid shows through. ``opacity`` of the ink: 0 is the bare lid, 1 looks like the sticker. A print is no sticker and is
+    not labelled.
     InvalidInput for an opacity out of range.
     """
     _check_share("opacity", opacity)
-    printed = tuple(sticker.id for sticker in scene.stickers[::2])
+    if printed is None:
+        printed = tuple(sticker.id for sticker in scene.stickers[::2])
     bare = scene
     for identity in printed:
         bare = bare.without_sticker(identity)

@@ -153,7 +153,7 @@ class CellSim(Node):
                 "removed": record.removed,
                 "left": record.left,
             }
-            wrong = record.logos_touched + record.lid_touched
+            wrong = record.wrong
         values["wrongly_touched"] = wrong
         return PartReport(Level.ERROR if wrong else Level.OK, "a laptop lies in the cell", values)
 
@@ -192,7 +192,7 @@ class CellSim(Node):
             self._keeper.write()
         self.get_logger().info(
             f"{record.workpiece_id} leaves: {message.reason.text}; {record.removed} removed, {record.left} left, "
-            f"{record.logos_touched + record.lid_touched} wrongly touched"
+            f"{record.wrong} wrongly touched"
         )
         if more:
             self._publish_workpiece()

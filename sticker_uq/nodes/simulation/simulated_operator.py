@@ -17,18 +17,15 @@ from rclpy.timer import Timer
 
 from sticker_uq.nodes.common.conversions import box_from_msg, box_to_msg
 from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
-from sticker_uq.scene import FloatArray, ObjectClass
-from sticker_uq.simulation.simulated_cell import SimulatedCell
+from sticker_uq.scene import FloatArray
+from sticker_uq.simulation.simulated_cell import SimulatedCell, Touch
 from sticker_uq_msgs.msg import InterventionRequest, ObjectAnswer, SceneDecision
 from sticker_uq_msgs.srv import ResolveIntervention
 
 REMEMBERED_DECISIONS = 200
 NAME = "simulated person (ground truth)"
-_ANSWERS = {
-    ObjectClass.STICKER: ObjectAnswer.ANSWER_REMOVE,
-    ObjectClass.LOGO: ObjectAnswer.ANSWER_KEEP,
-    ObjectClass.BACKGROUND: ObjectAnswer.ANSWER_NOT_THERE,
-}
+_ANSWERS = {Touch.STICKER: ObjectAnswer.ANSWER_REMOVE, Touch.LID: ObjectAnswer.ANSWER_NOT_THERE}
+"""Anything else is there, and to be kept."""
 
 
 class SimulatedOperator:
@@ -79,13 +76,14 @@ class SimulatedOperator:
         with self._lock:
             if message.workpiece_id not in ("", self._cell.record.workpiece_id):
                 return
-            answers = self._cell.answers_for(asked)
+            answers = [self._cell.touched_by(box)[0] for box in asked]
             missed = self._cell.missed(known)
             left = self._cell.record.left
             self._cell.record.answers += 1
         request = ResolveIntervention.Request(request_id=message.request_id, person=NAME)
-        for answer in answers:
-            request.answers.append(ObjectAnswer(answer=_ANSWERS[answer.truth], box=box_to_msg(answer.box)))
+        for box, kind in zip(asked, answers, strict=True):
+            answer = _ANSWERS.get(kind, ObjectAnswer.ANSWER_KEEP)
+            request.answers.append(ObjectAnswer(answer=answer, box=box_to_msg(box)))
         for box in missed:
             request.answers.append(
                 ObjectAnswer(answer=ObjectAnswer.ANSWER_MISSED, box=box_to_msg(np.asarray(box)))
@@ -95,9 +93,7 @@ class SimulatedOperator:
             request.not_stickers = [box_to_msg(box) for box in known + newest]
         elif not request.answers:
             request.scene_answer = ResolveIntervention.Request.SCENE_RESCAN
-        said = (
-            ", ".join(answer.truth.name.lower() for answer in answers) or "nothing was asked about an object"
-        )
+        said = ", ".join(kind.value for kind in answers) or "nothing was asked about an object"
         self._node.get_logger().info(
             f"answering {message.request_id} from the simulation's ground truth: {said}; {len(missed)} missed, {left} left"
         )
