@@ -129,7 +129,7 @@ def _mark(observed: ObservedObject, verdict: ObjectVerdict | None, passes: int) 
 def _missed(assessment: SceneAssessment) -> Iterator[_Mark]:
     for region in assessment.localization.unexplained if assessment.localization is not None else ():
         title = f"missed? {number(round(region.objectness, 2))}"
-        yield _Mark(region.box, (), RED, True, title, f"no box explains it, {region.share:.0%} of BL")
+        yield _Mark(region.box, (), RED, True, title, f"possibly a missed object, {region.share:.0%} of BL")
 
 
 def _draw_brackets(canvas: Picture, rect: Rect, colour: Colour, scale: float) -> None:

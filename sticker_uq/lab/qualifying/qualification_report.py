@@ -83,9 +83,9 @@ def _provable(found: Found) -> list[Block]:
     alpha, beta = found.provable.levels
     units, delta = found.provable.proof, found.provable.delta
     text = (
-        f"Of the calibrate part {units.laptops} laptops prove, {units.clean} of them without a sticker; limits were fitted on "
-        f"the others. At confidence {percent(1 - delta)} so many prove at best at most {percent(alpha)} wrongful removals "
-        f"(--alpha) and {percent(beta)} missed stickers (--beta), if none goes wrong."
+        f"{units.laptops} calibration laptops, {units.clean} of them without a sticker, were used as proof; limits were fitted on "
+        f"the others. At {percent(1 - delta)} confidence they cannot show a rate below {percent(alpha)} of wrongful removals "
+        f"(--alpha) and {percent(beta)} of missed stickers (--beta), even if none goes wrong."
     )
     seen = found.calibration
     blocks: list[Block] = ["## What these labels can prove", text]
