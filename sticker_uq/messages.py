@@ -4,7 +4,8 @@ block reasons.
 
 The gate, the policy and the nodes hand over codes and values. Logs, reports, pictures, ``sticker-uq audit`` and the ``text``
 fields of ROS messages are rendered here, at the edge. All words are in ``words_en.json``: those of the cell, and for the same
-codes those of the operator's page (:data:`PAGE_WORDS`), which knows no words of the makers. A translation is another such file.
+codes those of the operator's page (:data:`PAGE_WORDS`), which knows no words of the makers. The page speaks the languages of the
+other ``words_*.json`` too; logs, reports and ``/diagnostics`` are English.
 
 ``{value}``, ``{limit}`` and ``{subject}`` of a template stand for these fields of the reason, ``{x1}`` to ``{y2}`` for its box,
 any other name for one of its ``values``. The subject and a value ``signal`` have words in ``SUBJECTS``. A value ``detail`` needs
@@ -143,7 +144,14 @@ SUBJECTS = {**MEASURES, **LABELS, **ERROR_CODES, **PHASES, **LACKS}
 """The words of ``Reason.subject``; what is not in here, such as the name of a monitor, stands for itself."""
 
 PAGE_WORDS = {**_CATALOGUE["page"], "subjects": SUBJECTS | _CATALOGUE["page"]["subjects"]}
-"""All words of the operator's page, as its scripts read them."""
+"""All English words of the operator's page, as its scripts read them."""
+
+PAGE_LANGUAGES: dict[str, dict[str, Any]] = {"en": PAGE_WORDS} | {
+    words["lang"]: words
+    for path in sorted(Path(__file__).parent.glob("words_*.json"))
+    if (words := json.loads(path.read_text(encoding="utf-8"))["page"])["lang"] != "en"
+}
+"""The words of the operator's page by language (ISO 639-1)."""
 
 MESSAGES = BLOCK_REASONS | _WORDS["messages"]
 """The words of every code that an operator may see."""

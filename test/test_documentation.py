@@ -53,7 +53,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert "arm_heartbeat_timeout_s" in built["parameters"]
     assert "audit verify FOLDER" in built["reference/commands"]
     assert "REASON_NO_SCENE" in built["reference/ros"]
-    assert "no scene received yet" in built["howto/troubleshooting"]
+    assert "waiting for the first camera image" in built["howto/troubleshooting"]
 
 
 def command_lines(text: str, name: str) -> Iterator[list[str]]:

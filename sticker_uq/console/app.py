@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -23,7 +23,7 @@ from sticker_uq.console.access import OPEN, Access, Addresses, Session, SignInRe
 from sticker_uq.console.guard import COOKIE, SESSION, Guard, client_of
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.setting_fields import words
-from sticker_uq.messages import PAGE_WORDS
+from sticker_uq.messages import PAGE_LANGUAGES
 
 PAGE = Path(__file__).parent / "page"
 HEARTBEAT_S = 1.0
@@ -162,10 +162,14 @@ def make_app(
             return FileResponse(PAGE / "sign_in.html", 401)
         return FileResponse(PAGE / "index.html")
 
+    @app.get("/static/words.json")
+    def page_words(wanted: Annotated[str, Query(max_length=200)] = "") -> JSONResponse:
+        known = (tag[:2].lower() for tag in wanted.split(",") if tag[:2].lower() in PAGE_LANGUAGES)
+        languages = {lang: each["language"] for lang, each in PAGE_LANGUAGES.items()}
+        return JSONResponse(PAGE_LANGUAGES[next(known, "en")] | {"languages": languages})
+
     @app.get("/static/{name}")
     def static(name: str) -> Response:
-        if name == "words.json":
-            return JSONResponse(PAGE_WORDS)
         if name not in _STATIC:
             raise HTTPException(404, "there is no such file")
         return FileResponse(PAGE / name)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where things are on a tablet and on a phone: nothing is clipped, and what a person must see is on the screen."""
 
+import itertools
 import time
 
 import pytest
 from playwright.sync_api import expect
 
+from sticker_uq.messages import PAGE_LANGUAGES
 from test.console.test_first_time import in_view
 from test.console.test_usability import opened
 from test.helpers.operator_page import gate, prepared
@@ -54,3 +56,36 @@ def test_nothing_is_clipped_and_state_picture_and_answers_are_on_the_screen(brow
         page.locator("#who").scroll_into_view_if_needed()
         assert in_view(page, "#who")
     context.close()
+
+
+#: Of each group of opposite answers: the least distance of two buttons, and how much their widths and heights differ, px.
+APART = """() => [...document.querySelectorAll("#objects > li:first-child .row, #scene, #sure .row")].map((row) => {
+  const boxes = [...row.querySelectorAll("button")].map((button) => button.getBoundingClientRect());
+  const differ = (side) => Math.max(...boxes.map((box) => box[side])) - Math.min(...boxes.map((box) => box[side]));
+  const between = (a, b) => Math.max(b.left - a.right, b.top - a.bottom);
+  const gaps = boxes.flatMap((a, index) => boxes.slice(index + 1).map((b) => between(a, b)));
+  return [Math.min(...gaps), differ("width"), differ("height")];
+})"""
+
+
+def test_every_language_fits_and_opposite_answers_are_of_one_size_and_apart(browser):
+    with prepared("two-objects") as (address, cell):
+        cell.gate = gate("intervention", "waiting_for_operator", held=True)
+        for (lang, words), (screen, (width, height)) in itertools.product(
+            PAGE_LANGUAGES.items(), SCREENS.items()
+        ):
+            context = browser.new_context(
+                viewport={"width": width, "height": height}, has_touch=True, locale=f"{lang}-CH"
+            )
+            context.set_default_timeout(60_000)
+            page = opened(context, address)
+            expect(page.locator("html")).to_have_attribute("lang", lang)
+            expect(page.locator("#release")).to_have_text(words["release"])
+            page.click("#all")
+            expect(page.locator("#sure-asked")).to_have_text(words["allAsk"]["other"].format(count=2))
+            for gap, *differences in page.evaluate(APART):
+                assert gap >= (60 if screen == "tablet" else 5) - 0.1, (lang, screen)
+                assert max(differences) < 1, (lang, screen)
+            assert page.evaluate(CLIPPED) == [], (lang, screen)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (lang, screen)
+            context.close()

@@ -137,7 +137,7 @@ def test_an_answer_says_what_was_pressed(operator):
 
 def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
     unknown = reason("of_tomorrow", text="what the cell calls it")
-    details = [reason("image_late", seconds=3.14159), unknown]
+    details = [reason("image_late", "", None, None, seconds=3.14159), unknown]
     operator.state.put("gate", gate("blocked", "stale_scene", "arm_failed", details=details))
     page = operator.page
     expect(page.locator("#closed")).to_have_text(
@@ -147,7 +147,7 @@ def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
     expect(page.locator("#why")).to_have_text(f"{late}. what the cell calls it")
     expect(page.locator("#gate-details p")).to_be_hidden()
     page.click("#gate-details summary")
-    expect(page.locator("#gate-details p")).to_contain_text("The image timestamp is 3.14 s behind the clock")
+    expect(page.locator("#gate-details p")).to_have_text(f"{late}: seconds 3.14")
     operator.see(asked(BOX), asked(OTHER), reasons=[reason("objects_to_decide", count=2)])
     expect(page.locator("#reasons .why")).to_be_empty()  # the numbers of the open ones are beside Send
     expect(page.locator("#message")).to_have_text("Still to decide: 1, 2")
@@ -180,7 +180,7 @@ def test_without_a_name_nothing_is_sent(operator):
     operator.see(asked(BOX))
     operator.says(0, "Peel it")
     operator.page.click("#send")
-    expect(operator.page.locator("#message")).to_have_text("Answer: NOT done: please give your name first.")
+    expect(operator.page.locator("#message")).to_have_text("Not sent yet: please enter your name.")
     expect(operator.page.locator("#who")).to_be_focused()
     assert operator.cell.answers == []
 
@@ -202,7 +202,7 @@ def test_a_refusal_is_shown_with_its_reason(operator):
 
 
 def test_everything_from_the_cell_is_text(operator):
-    refused = reason("goal_rejected", detail=EVIL)
+    refused = reason("goal_rejected", "", None, None, detail=EVIL)
     operator.see(asked(BOX, refused, reason(EVIL, text=EVIL)), reasons=[reason("above_limit", EVIL)])
     operator.state.put("gate", gate("fault", "fault", details=[refused]))
     operator.state.put("workpiece", EVIL)
@@ -210,13 +210,13 @@ def test_everything_from_the_cell_is_text(operator):
     operator.state.report("detector", "lifecycle", 2, f"failed: {EVIL}")
     page = operator.page
     expect(page.locator("#why")).to_have_text("The arm refused the task")
-    expect(page.locator("#gate-details p")).to_have_text(f"The arm rejected the goal: {EVIL}")
+    expect(page.locator("#gate-details p")).to_have_text(f"The arm refused the task: {EVIL}")
     expect(page.locator("#title")).to_contain_text(EVIL)
     expect(page.locator("#history")).to_contain_text(EVIL)
     expect(page.locator("#health")).to_contain_text(EVIL)
     assert page.locator("#objects .why").all_text_contents() == [f"The arm refused the task. {EVIL}"]
     assert page.locator("#reasons .why").all_text_contents() == [f"Not sure enough: {EVIL}"]
-    expect(page.locator("#reasons details p")).to_have_text(f"{EVIL} 1.02 is above the limit 0.9")
+    expect(page.locator("#reasons details p")).to_have_text(f"{EVIL}: 1.02, limit 0.9")
     assert page.locator("img").count() == 2
     assert page.title() != "owned"
 
@@ -232,8 +232,8 @@ def test_plain_words_come_first_and_numbers_when_they_are_wanted(operator):
     )
     expect(details).to_be_hidden()
     operator.page.click("#objects summary")
-    expect(details).to_contain_text("Shannon entropy 1.02 is above the limit 0.9")
-    expect(details).to_contain_text("0.9999 is below the limit 1")
+    expect(details).to_contain_text("Uncertainty about the class (entropy, bit): 1.02, limit 0.9")
+    expect(details).to_contain_text("Probability of sticker: 0.9999, limit 1")
     expect(details).to_contain_text("the permit expired 50 ms ago")
 
 
@@ -464,7 +464,7 @@ def test_hold_release_and_reset(operator):
     page.keyboard.press("h")
     expect(page.locator("#hold b")).to_have_text("HOLD")
     page.click("#release")
-    expect(said).to_have_text("Release: NOT done: please give your name first.")
+    expect(said).to_have_text("Not sent yet: please enter your name.")
     operator.see(asked(BOX))
     operator.is_called("Ada")
     operator.state.put("gate", gate("fault", "fault", held=True))

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sticker_uq.console.state import ConsoleState
-from sticker_uq.messages import BLOCK_REASONS, MESSAGES, PAGE_WORDS, SUBJECTS, placeholders
+from sticker_uq.messages import BLOCK_REASONS, MESSAGES, PAGE_LANGUAGES, PAGE_WORDS, SUBJECTS, placeholders
 from sticker_uq.nodes.console.scene import shown_reason
 from sticker_uq.scene import Reason
 from test.console.test_page import BOX, OTHER, SCENE
@@ -44,8 +44,8 @@ def page_and_state(tablet):
 def test_the_page_has_words_for_the_codes_and_of_the_values_of_the_catalogue():
     assert PAGE_WORDS["messages"].keys() == MESSAGES.keys()
     for code, words in PAGE_WORDS["messages"].items():
-        # the numbers that decided are in the details, in the words of the cell
-        assert placeholders(words) <= placeholders(MESSAGES[code]) - {
+        # the numbers that decided are in the details
+        assert placeholders(" ".join(all_values(words))) <= placeholders(MESSAGES[code]) - {
             "value",
             "limit",
             "x1",
@@ -56,6 +56,28 @@ def test_the_page_has_words_for_the_codes_and_of_the_values_of_the_catalogue():
     assert PAGE_WORDS["doubts"].keys() <= SUBJECTS.keys()
     assert PAGE_WORDS["subjects"].keys() == SUBJECTS.keys()
     assert not any(placeholders(words) for words in PAGE_WORDS["doubts"].values())
+    said = {name for words in MESSAGES.values() for name in placeholders(words)}
+    assert PAGE_WORDS["values"].keys() >= said - {"value", "limit", "subject", "x1", "x2", "y1", "y2"}
+
+
+@pytest.mark.parametrize("language", PAGE_LANGUAGES)
+def test_a_language_has_every_text_with_the_same_values_and_none_in_english(language):
+    words, english = flat(PAGE_LANGUAGES[language]), flat(PAGE_WORDS)
+    assert words.keys() == english.keys()
+    assert {"en", "da", "de"} <= PAGE_LANGUAGES.keys()
+    for name, text in words.items():
+        assert placeholders(text) == placeholders(english[name]), name
+        assert bool(text) == bool(english[name]), name
+    same = {text for name, text in words.items() if text and text == english[name]}
+    assert language == "en" or same <= {"Log", "Program", "program", "logo", "Enter"}
+
+
+def flat(words, name=""):
+    """Every text of a catalogue by its path."""
+    if isinstance(words, str):
+        return {name: words}
+    entries = words.items() if isinstance(words, dict) else enumerate(words)
+    return {path: text for key, each in entries for path, text in flat(each, f"{name}/{key}").items()}
 
 
 def test_every_block_reason_has_an_advice_for_the_person_at_the_machine(page_and_state):
@@ -104,7 +126,8 @@ def bracketed(words):
 
 
 def bracket(page):
-    page.route("**/static/words.json", lambda route: route.fulfill(json=bracketed(PAGE_WORDS)))
+    words = PAGE_WORDS | {"languages": {"en": PAGE_WORDS["language"]}}
+    page.route("**/static/words.json*", lambda route: route.fulfill(json=bracketed(words)))
 
 
 def words_outside_brackets(text):

@@ -139,8 +139,8 @@ def test_the_tabulator_goes_from_hold_to_the_question_to_send(tablet):
             page.keyboard.press("Tab")
             order.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
     row = ["Details", "Peel it", "Leave it", "Nothing is there"]
-    assert order[:10] == ["hold", *row, *row, "draw"]
-    assert order[14:17] == ["who", "send", "view"]
+    assert order[:11] == ["hold", *row, *row, "draw", "all"]
+    assert order[15:18] == ["who", "send", "view"]
 
 
 def test_what_a_screen_reader_says(tablet):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The operator's page. Everything that comes from the cell is written with textContent: nothing of it can become markup.
-import { STRINGS, fill, plain } from "./strings.js";
+import { STRINGS, fill, plain, speak } from "./strings.js";
 import { View } from "./view.js";
 import { Question } from "./question.js";
 import { acts, askRestart, showGate, showHealth, showHistory, showStale, toDo } from "./panels.js";
@@ -18,12 +18,12 @@ let state = null, socket = null, commands = 0, holdAgain = false, contact = null
 let triedAt = 0, heardAt = 0, trueAt = performance.now(), offset = Infinity;
 
 function start() {
-  document.documentElement.lang = STRINGS.lang;
+  speak($("language"));
   const texts = {
     title: STRINGS.title, "no-picture": STRINGS.noPicture, send: STRINGS.send, "who-label": STRINGS.who, "scene-title": STRINGS.sceneTitle,
     reset: STRINGS.reset, "hold-name": STRINGS.hold, "hold-hint": STRINGS.holdHint, "look-first": STRINGS.lookFirst, "who-hint": STRINGS.whoHint, "restart-hint": STRINGS.resetAlarmHint,
     "restart-begin": STRINGS.resetAlarm, "restart-asked": STRINGS.resetAlarmAsk, "restart-yes": STRINGS.resetAlarmYes, "restart-no": STRINGS.resetAlarmNo,
-    "sure-yes": STRINGS.sureYes, "sure-no": STRINGS.sureNo, release: STRINGS.release, "sign-out": STRINGS.signOut, "keys-title": STRINGS.keysTitle,
+    all: STRINGS.allStickers, "sure-no": STRINGS.sureNo, release: STRINGS.release, "sign-out": STRINGS.signOut, "keys-title": STRINGS.keysTitle,
   };
   for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
   $("view").setAttribute("aria-label", STRINGS.picture);
@@ -173,7 +173,7 @@ async function post(where, what, body, line, done) {
   const tell = (words, bad = false) => show(what + ": " + words, bad);
   const wanted = !person && !named && !holds;
   $("who").classList.toggle("wanted", wanted);
-  if (wanted) { tell(STRINGS.notDone + STRINGS.whoMissing, true); $("who").focus(); return false; }
+  if (wanted) { show(STRINGS.whoMissing, true); $("who").focus(); return false; }
   if (person) localStorage.setItem("person", person);
   tell(STRINGS.sending);
   const parameters = new URLSearchParams();

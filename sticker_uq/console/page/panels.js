@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The gate in one glance, how the nodes are, and what happened lately.
-import { STRINGS, fill, plain, numbers, subject } from "./strings.js";
+import { LOCALE, STRINGS, fill, plain, numbers, subject } from "./strings.js";
 
 const $ = (id) => document.getElementById(id);
 // A shape for each state, so that it is told without colour.
@@ -89,7 +89,7 @@ function heldWords({ name, since_ms }) {
   return fill(words, { name, time: since_ms ? clock(since_ms) : "" });
 }
 
-function clock(stamp_ms) { return new Date(stamp_ms).toLocaleTimeString(STRINGS.lang, { hour12: false }); }
+function clock(stamp_ms) { return new Date(stamp_ms).toLocaleTimeString(LOCALE, { hour12: false }); }
 
 // The page has heard nothing for `age` ms: whatever it shows is covered.
 export function showStale(stale, age) {
@@ -126,7 +126,7 @@ export function showHealth(state) {
     line(node.level, MARKS[node.level] + " " + (STRINGS.nodes[node.node] || node.node) + ": " + STRINGS.levels[node.level]),
     ...(node.level === "silent" ? [line("detail", STRINGS.silentHint)] : []),
     // what a comparison has found is no fault, and is read here
-    ...node.parts.filter((part) => part.level !== "ok" || part.part === "comparison").map((part) => line("detail", (STRINGS.parts[part.part] || part.part) + ": " + (part.message || STRINGS.levels[part.level]))),
+    ...node.parts.filter((part) => part.level !== "ok" || part.part === "comparison").map((part) => line("detail", (STRINGS.parts[part.part] || part.part) + ": " + (part.message ? "" : STRINGS.levels[part.level]), part.message)),
   ]));
 }
 
@@ -147,9 +147,11 @@ export function details(box, reasons) {
   box.firstElementChild.textContent = STRINGS.details; box.lastElementChild.textContent = words;
 }
 
-function line(kind, words) {
-  const item = document.createElement("li");
+// `said`: what a program says, which is English.
+function line(kind, words, said = "") {
+  const item = document.createElement("li"), english = document.createElement("span");
   item.className = kind; item.textContent = words;
+  english.lang = "en"; english.textContent = said; item.append(english);
   return item;
 }
 

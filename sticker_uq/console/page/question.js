@@ -10,7 +10,7 @@ const ANSWERS = ["remove", "keep", "not_there"], STICKER = 2;
 export class Question {
   constructor(view, post) {
     this.view = view; this.post = post;
-    this.request = null; this.scene = "none"; this.places = []; this.waiting = false; this.connected = true; this.held = false;
+    this.request = null; this.scene = "none"; this.places = []; this.all = false; this.waiting = false; this.connected = true; this.held = false;
     // what to do apart from the question; the question that was answered here last; what the last answer said of the picture
     this.todo = this.answered = this.last = "";
     view.accept = (box) => this.addDrawn(box);
@@ -26,7 +26,8 @@ export class Question {
     $("draw").addEventListener("click", (event) => this.toggleDrawing(event.detail === 0));
     $("send").addEventListener("click", () => this.send());
     $("sure-no").addEventListener("click", () => this.ask([]));
-    $("sure-yes").addEventListener("click", () => this.send(this.places));
+    $("sure-yes").addEventListener("click", () => this.sure());
+    $("all").addEventListener("click", () => this.ask(this.request.objects.map(({ box }) => box), true));
     this.show();
   }
 
@@ -79,7 +80,7 @@ export class Question {
     const request = this.request;
     this.head();
     $("panel").scrollTop = 0;
-    $("actions").hidden = $("send").hidden = !request;
+    $("actions").hidden = $("send").hidden = !request; $("all").hidden = !request || request.objects.length < 2;
     $("reasons").className = "said";
     $("reasons").replaceChildren(...(request ? whys(request.reasons) : []));
     $("objects").replaceChildren(...(request ? request.objects.map((object, index) => this.item(object, index)) : []));
@@ -151,19 +152,26 @@ export class Question {
     return like.filter((box, index) => !like.slice(0, index).some((other) => sameBox(other, box)));
   }
 
-  // Asks whether the answer means these places, too; none: asks nothing.
-  ask(places) {
-    this.places = places;
+  // Asks whether the answer means these places, too, or, of `all` objects, whether they are stickers; none: asks nothing.
+  ask(places, all = false) {
+    this.places = places; this.all = all;
     const numbers = places.map((box) => this.request.objects.findIndex((object) => sameBox(object.box, box)) + 1);
     $("sure").hidden = !places.length; $("send").hidden = !this.request || places.length > 0;
-    text("sure-asked", places.length ? STRINGS.sureAsk : "");
+    text("sure-asked", places.length ? fill(all ? STRINGS.allAsk : STRINGS.sureAsk, { count: places.length }) : "");
+    text("sure-yes", all ? STRINGS.allYes : STRINGS.sureYes);
     $("sure-places").replaceChildren(...places.map((box, index) => {
       const item = document.createElement("li"), name = document.createElement("strong");
-      name.textContent = numbers[index] || STRINGS.sureOther;
+      name.textContent = [numbers[index] || STRINGS.sureOther, all && STRINGS.labels[this.request.objects[index].label]].filter(Boolean).join(": ");
       item.append(this.view.crop(box), name);
       return item;
     }));
     if (places.length) $("sure-no").focus(); // what a second Enter presses
+  }
+
+  // The second look is done.
+  sure() {
+    if (this.all) { this.scene = "none"; this.view.choices.fill("remove"); this.changed(); this.send(); }
+    else this.send(this.places);
   }
 
   // Whether something is to be peeled by what is said so far.

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The sign-in: the secret goes into the body of one request and comes back as a cookie that no script can read.
-import { STRINGS, fill } from "./strings.js";
+import { STRINGS, fill, speak } from "./strings.js";
 
 const $ = (id) => document.getElementById(id);
 const ANSWER_MS = 2000;
 let waiting = false;
 
 async function start() {
-  document.documentElement.lang = STRINGS.lang;
+  speak($("language"));
   document.title = STRINGS.title;
   const texts = { title: STRINGS.title, "name-label": STRINGS.name, send: STRINGS.signIn };
   for (const [id, words] of Object.entries(texts)) $(id).textContent = words;

@@ -1,30 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-// The words of the page, which the cell serves from its catalogue (sticker_uq/words_en.json), and how reasons are said in them.
-export const STRINGS = await (await fetch(new URL("./words.json", import.meta.url))).json();
+// The words of the page, which the cell serves in the language of the browser, or in the one that was chosen here, and how reasons are said in them.
+const wanted = [localStorage.getItem("language"), ...navigator.languages].filter(Boolean);
+export const STRINGS = await (await fetch(new URL("./words.json?wanted=" + wanted.slice(0, 9), import.meta.url))).json();
+// Numbers and times as in the person's country, where the browser says it.
+export const LOCALE = navigator.languages.find((tag) => tag.startsWith(STRINGS.lang)) || STRINGS.lang;
+const PLURALS = new Intl.PluralRules(LOCALE), LIMIT = /^(above|below)_limit$/;
 
-// A template with the values in the places of their names.
+// The language of the page, and the control that chooses another. What is typed is kept by the page; the rest comes again.
+export function speak(select) {
+  document.documentElement.lang = STRINGS.lang;
+  select.setAttribute("aria-label", STRINGS.chooseLanguage);
+  select.replaceChildren(...Object.entries(STRINGS.languages).map(([lang, name]) => new Option(name, lang, false, lang === STRINGS.lang)));
+  for (const option of select.options) option.lang = option.value;
+  select.addEventListener("change", () => { localStorage.setItem("language", select.value); location.reload(); });
+}
+
+// A template with the values in the places of their names; of one with plural forms, that for the `count` among them.
 export function fill(template, values) {
-  return template.replace(/\{(\w+)\}/g, (_, name) => (name in values ? values[name] : ""));
+  const words = template.other ? template[PLURALS.select(values.count)] || template.other : template;
+  return words.replace(/\{(\w+)\}/g, (_, name) => (name in values ? shown(values[name]) : ""));
 }
 
 // Reasons in plain words, without the numbers that decided and without what a program said.
 export function plain(reasons) { return [...new Set(reasons.map(plainly).filter(Boolean))].join(". "); }
 
-// In the words of the cell those reasons that say more there: values, or what a program said.
-export function numbers(reasons) { return [...new Set(reasons.filter(saysMore).map((reason) => capital(reason.text)))].join(". "); }
+// The numbers that decided, and what a program said, which is English.
+export function numbers(reasons) { return [...new Set(reasons.map(inNumbers).filter(Boolean))].join(". "); }
 
 function plainly(reason) {
   if (reason.code === "below_limit" && reason.limit >= 1) return STRINGS.asksAlways; // nothing is ever that sure
-  if (/^(above|below)_limit$/.test(reason.code) && Object.hasOwn(STRINGS.doubts, reason.subject)) return STRINGS.doubts[reason.subject];
-  const words = own(STRINGS.messages, reason.code);
-  if (words === undefined) return reason.text;
-  const values = Object.entries(reason.values).map(([name, value]) => [name, typeof value === "number" ? String(Number(value.toPrecision(3))) : value]);
-  return capital(fill(words, { ...Object.fromEntries(values), subject: subject(reason.subject) }));
+  if (LIMIT.test(reason.code) && Object.hasOwn(STRINGS.doubts, reason.subject)) return STRINGS.doubts[reason.subject];
+  return message(reason) ?? reason.text; // of an unknown code, in the words of the cell
 }
 
-function saysMore({ code, value, values }) {
-  const words = own(STRINGS.messages, code);
-  return words !== undefined && (value !== null || Object.keys(values).some((name) => !words.includes("{" + name + "}")));
+function message(reason) {
+  const words = own(STRINGS.messages, reason.code);
+  return words && capital(fill(words, { ...reason.values, subject: subject(reason.subject) }));
+}
+
+function inNumbers(reason) {
+  const { value, limit, values: { detail, signal, ...others } } = reason, words = own(STRINGS.messages, reason.code);
+  if (words === undefined) return "";
+  const unsaid = Object.entries(others).filter(([name]) => !JSON.stringify(words).includes("{" + name + "}"));
+  // as many digits as it takes to tell the two apart
+  const digits = [3, 4, 5, 6].find((count) => value !== null && limit !== null && shown(value, count) !== shown(limit, count)) || 3;
+  const parts = [
+    value !== null && shown(value, digits), value !== null && limit !== null && fill(STRINGS.limit, { limit: shown(limit, digits) }), signal && subject(signal),
+    ...unsaid.map(([name, each]) => (own(STRINGS.values, name) ?? name) + " " + shown(each)), detail,
+  ].filter(Boolean);
+  const head = LIMIT.test(reason.code) ? capital(subject(reason.subject)) : message(reason);
+  return parts.length ? [head, parts.join(", ")].filter(Boolean).join(": ") : "";
+}
+
+function shown(value, maximumSignificantDigits = 3) {
+  return typeof value === "number" ? value.toLocaleString(LOCALE, Number.isInteger(value) ? { useGrouping: false } : { maximumSignificantDigits }) : value;
 }
 
 // The words of what a reason is about.
