@@ -139,7 +139,7 @@ class BiasedTrials(Trials):
     were spot ``checked``, and how many laptops there were of either kind in all.
 
     A record with an unknown label has to count as the worst. ``fit``: what the draft was fitted on, any laptops but these.
-    Raises :class:`InvalidInput` without a spot check or without any answered laptop.
+    Raises :class:`InvalidInput` without a label of one of the groups, unless no laptop belongs to it.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class BiasedTrials(Trials):
         population: Population,
         match_iou: float = MATCH_IOU,
     ) -> None:
-        if not checked or not asked:
+        if (population.released and not checked) or (population.asked and not asked):
             raise InvalidInput(
                 f"{len(asked)} answered and {len(checked)} spot checked laptops to prove a policy on: expected some of each; set "
                 "spot_check_rate of the supervisor, and wait for more laptops"

@@ -20,6 +20,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.lab.improving.improvement import Active, Improvement, ImproveSettings
 from sticker_uq.lab.improving.improvement_report import REPORT, improvement_report, lead
+from sticker_uq.lab.improving.visits import AnswerLimits
 from sticker_uq.lab.kept_pieces import Steps
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.perception import PerceptionSettings
@@ -80,6 +81,13 @@ def command(
             min=0, help="Epochs of the novelty network; default: it is trained only if too weak as it is."
         ),
     ] = None,
+    glance: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Time that a person needs to look at a picture, s; a faster answer is not used; 0: any is.",
+        ),
+    ] = AnswerLimits.glance_s,
     names: Annotated[bool, typer.Option("--names", help="Name the operators in the report.")] = False,
     topic: Annotated[
         str | None, typer.Option(help="Image topic of the recordings, if they have several.")
@@ -129,6 +137,7 @@ def command(
         novelty_epochs=novelty_epochs,
         tolerance=tolerance,
         names=names,
+        limits=AnswerLimits(glance_s=glance, object_s=AnswerLimits.object_s if glance else 0.0),
         seed=seed,
         command=shlex.join(["sticker-uq", *sys.argv[1:]]),
     )

@@ -91,3 +91,9 @@ def test_without_one_of_the_groups_nothing_is_proved(group: int) -> None:
     records[group] = [object()]
     with pytest.raises(InvalidInput, match="expected some of each"):
         BiasedTrials(Policy(), [], *records, Population(1, 1))
+
+
+def test_a_cell_that_asked_about_every_laptop_needs_no_spot_check() -> None:
+    everything = trial((0, 300), (0, 0), (300, 0), (300, 0))
+    assert everything.bound(DELTA) < 0.03
+    assert trial((0, 300), (0, 0), (300, 0), (300, 300)).bound(DELTA) > 0.5

@@ -40,7 +40,7 @@ class Cell:
 
     def improve(self, out: Path, *options: str) -> Result:
         """The command of the page, with the folders of this cell and as little work as possible."""
-        (line,) = re.findall(r"^    sticker-uq (improve .*)$", PAGE.read_text(), re.MULTILINE)
+        line, *_ = re.findall(r"^    sticker-uq (improve .*)$", PAGE.read_text(), re.MULTILINE)
         own = {
             "active": self.bundle,
             "audit": self.folder / "audit",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sticker_uq.calibration.biased import BiasedTrials, Population
 from sticker_uq.calibration.fitting import Levels, fit_policy
@@ -55,6 +56,10 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, ObjectClass, Outcome
 
 _NOVELTY_MODEL = "ssdlite320_mobilenet_v3_large"
+
+
+Progress = Callable[[str, int, int], None]
+Happened = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -128,26 +133,10 @@ class CalibratedResult(StepResult):
 
 
 class ComparedResult(StepResult):
-    """``questions`` and ``risks``: counts as :class:`Compared` has them; ``old``: those of the old test set."""
-
-    questions: tuple[int, int, int, int]
-    risks: dict[str, tuple[tuple[int, int, int, int], tuple[int, int, int, int]]]
-    population: tuple[int, int]
-    old: dict[str, tuple[int, int, int, int]]
-    guaranteed: bool
-    tolerance: float
+    compared: Compared
     model_hash: str
     settings_hash: str
     policy_hash: str
-
-    @property
-    def compared(self) -> Compared:
-        risks = {
-            name: GroupedPairs(Pairs(*asked), Pairs(*checked), self.population)
-            for name, (asked, checked) in self.risks.items()
-        }
-        old = {name: Pairs(*counts) for name, counts in self.old.items()}
-        return Compared(Pairs(*self.questions), risks, old, self.guaranteed, self.tolerance)
 
     def document(self, active: str) -> BundleComparison:
         """The comparison with the bundle whose manifest has the SHA-256 ``active``, as the candidate keeps it."""
@@ -184,9 +173,6 @@ class Improved:
     comparison: ComparedResult
     perception: PerceptionSettings
     policy: Path
-
-
-Progress = Callable[[str, int, int], None]
 
 
 class Improvement:
@@ -388,12 +374,9 @@ class Improvement:
         levels, noted = self.settings.levels, labels.pictures
         base = base_without_novelty(self._policy, novelty)
         groups = {group: [one.group is group for one in noted[Part.PROVE]] for group in Group}
-        asked, checked = sum(groups[Group.ASKED]), sum(groups[Group.CHECKED])
-        if not asked or not checked or not noted[Part.FIT]:
-            raise InvalidInput(
-                f"{len(noted[Part.FIT])} laptops to fit limits on, {asked} answered and {checked} spot checked ones to prove "
-                "them: expected some of each; set spot_check_rate of the supervisor, and wait for more laptops"
-            )
+        for part in (Part.FIT, Part.PROVE):
+            if not noted[part]:
+                raise InvalidInput(f"no laptop is left to {part} limits with: wait for more laptops")
         parts = [
             self._assess(self._part(part), self._perception, f"assessing the laptops to {part}")
             for part in (Part.FIT, Part.PROVE)
@@ -417,35 +400,32 @@ class Improvement:
 
         def make(folder: Path) -> ComparedResult:
             sides = ((self._perception, policy), (self.active.perception, self._policy))
-            old = None
-            newest = [
-                self._counted(self._part(Part.JUDGE), *side, "assessing the newest laptops") for side in sides
-            ]
-            if settings.old_test is not None:
-                old = [
-                    self._counted(settings.old_test, *side, "assessing the old test set") for side in sides
-                ]
+            folders = (
+                (self._part(Part.JUDGE), "the newest laptops"),
+                (settings.old_test, "the old test set"),
+            )
+            newest, old = (
+                [self._counted(folder, *side, f"assessing {name}") for side in sides] if folder else []
+                for folder, name in folders
+            )
             noted = labels.pictures[Part.JUDGE]
-            group = {
-                Group.ASKED: [one.group is Group.ASKED for one in noted],
-                Group.CHECKED: [one.group is Group.CHECKED for one in noted],
-            }
+            groups = [[one.group is group for one in noted] for group in (Group.ASKED, Group.CHECKED)]
             first = newest[0][1][0].assessment
+            risks = {}
+            for name in RISKS:
+                asked, checked = (
+                    _pairs(*(side[0][name][np.array(own, bool)] for side in newest)) for own in groups
+                )
+                risks[name] = GroupedPairs(asked, checked, labels.population[Part.JUDGE])
+            kinds = (QUESTIONS, *RISKS) if old else ()
             return ComparedResult(
-                questions=_pairs(newest[0][0][QUESTIONS], newest[1][0][QUESTIONS]),
-                risks={
-                    name: tuple(
-                        _pairs(*(side[0][name][np.array(rows, bool)] for side in newest))
-                        for rows in group.values()
-                    )
-                    for name in RISKS
-                },
-                population=labels.population[Part.JUDGE],
-                old={}
-                if old is None
-                else {name: _pairs(*(s[0][name] for s in old)) for name in (QUESTIONS, *RISKS)},
-                guaranteed=_kept(policy, self._policy),
-                tolerance=settings.tolerance,
+                compared=Compared(
+                    _pairs(*(side[0][QUESTIONS] for side in newest)),
+                    risks,
+                    {name: _pairs(*(side[0][name] for side in old)) for name in kinds},
+                    _kept(policy, self._policy),
+                    settings.tolerance,
+                ),
                 model_hash=first.model_hash,
                 settings_hash=first.settings_hash,
                 policy_hash=policy.hash,
@@ -463,7 +443,7 @@ class Improvement:
 
     def _counted(
         self, folder: Path, perception: PerceptionSettings, policy: Policy, stage: str
-    ) -> tuple[dict[str, np.ndarray[Any, np.dtype[np.bool_]]], tuple[Record, ...]]:
+    ) -> tuple[dict[str, Happened], tuple[Record, ...]]:
         """What happens with every laptop of the COCO ``folder``: by kind of event (L,) bool, and the records."""
         records = self._assess(folder, perception, stage).records
         units = units_of(records)
@@ -480,9 +460,9 @@ class Improvement:
         return happened, records
 
 
-def _pairs(candidate: Any, active: Any) -> tuple[int, int, int, int]:
+def _pairs(candidate: Happened, active: Happened) -> Pairs:
     both, one, other = candidate & active, candidate & ~active, active & ~candidate
-    return int(both.sum()), int(one.sum()), int(other.sum()), len(candidate)
+    return Pairs(int(both.sum()), int(one.sum()), int(other.sum()), len(candidate))
 
 
 def _kept(candidate: Policy, active: Policy) -> bool:

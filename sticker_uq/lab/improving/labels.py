@@ -83,7 +83,7 @@ def divided(visits: Sequence[Visit], policy_hash: str, newest_days: float) -> di
     since = max(visit.time_ns for visit in visits) - round(newest_days * _DAY_NS)
     parts: dict[str, Part] = {}
     for visit in visits:
-        drawn = uniform(f"{visit.name} {visit.time_ns}", "improve")
+        drawn = uniform(f"{visit.time_ns} {visit.decision_id}", "improve")
         if visit.policy_hash != policy_hash:
             parts[visit.name] = Part.LEARN
         elif visit.time_ns > since:

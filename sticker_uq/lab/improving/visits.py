@@ -60,8 +60,8 @@ class _Open:
     complaint: str = ""
 
 
-def visits(audit_folder: Path) -> list[Visit]:
-    """The laptops of an audit log about which something was decided, in their order.
+def visits(audit_folder: Path, prefix: str = "0") -> list[Visit]:
+    """The laptops of an audit log about which something was decided, in their order, with names that begin with ``prefix``.
 
     Raises :class:`InvalidInput` when there is no log or when it was altered.
     """
@@ -71,7 +71,7 @@ def visits(audit_folder: Path) -> list[Visit]:
         if one.first is not None:
             group, decision_id, time_ns, policy_hash = one.first
             said = tuple(questions[number] for number in sorted(one.requests & questions.keys()))
-            name = f"{audit_folder.name}-{len(found):05d}"
+            name = f"{prefix}-{len(found):05d}"
             visit = Visit(
                 name, one.workpiece_id, group, decision_id, time_ns, policy_hash, said, one.complaint
             )
@@ -241,13 +241,10 @@ def person_rows(
 
 
 def all_visits(audit_folders: Sequence[Path]) -> list[Visit]:
-    """The laptops of several audit logs in order of time; :class:`InvalidInput` where there are none or two have one name."""
-    names = [folder.resolve().name for folder in audit_folders]
-    if len(set(names)) < len(names):
-        raise InvalidInput(
-            f"--audit {', '.join(map(str, audit_folders))}: expected folders of different names"
-        )
-    found = [visit for folder in audit_folders for visit in visits(folder)]
+    """The laptops of several audit logs in order of time; :class:`InvalidInput` where there are none or a log is given twice."""
+    if len({folder.resolve() for folder in audit_folders}) < len(audit_folders):
+        raise InvalidInput(f"--audit {', '.join(map(str, audit_folders))}: expected every log once")
+    found = [visit for n, folder in enumerate(audit_folders) for visit in visits(folder, str(n))]
     if not found:
         raise InvalidInput(
             f"--audit {', '.join(map(str, audit_folders))}: nothing was asked or released in these logs"

@@ -5,30 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from sticker_uq.gate.audit import Entry
-from sticker_uq.gate.audit import chain as chain_module
 from sticker_uq.gate.operator.answers import Answer
 from sticker_uq.lab.improving.visits import AnswerLimits, Group, all_visits, person_rows, screened, visits
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.scenes import HERE, THERE
+from sticker_uq.testing.shifts import AuditWriter
 
 SPOT_CHECK = [{"code": "spot_check"}]
 
 
-class Log:
+class Log(AuditWriter):
     """An audit log written entry by entry, at times that the test chooses."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self._file = folder / "audit-000001.jsonl"
-        self._head, self._number, self.now_ns = chain_module.GENESIS, -1, 10**18
-
-    def add(self, kind: str, **data: object) -> None:
-        self._number += 1
-        entry = Entry.following(self._number, self._head, kind, data, self.now_ns)
-        self._head = entry.hash
-        with self._file.open("ab") as stream:
-            stream.write(entry.line())
 
     def laptop(self, name: str) -> None:
         self.now_ns += 60 * 10**9
@@ -55,7 +42,7 @@ class Log:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    return Log(tmp_path / "audit")
+    return Log(tmp_path / "audit", 10**18)
 
 
 @pytest.fixture
@@ -173,5 +160,5 @@ def test_logs_without_a_decision_and_two_of_one_name_are_refused(log: Log, folde
     log.add("start")
     with pytest.raises(InvalidInput, match="nothing was asked or released"):
         all_visits([folder])
-    with pytest.raises(InvalidInput, match="different names"):
+    with pytest.raises(InvalidInput, match="every log once"):
         all_visits([folder, folder])

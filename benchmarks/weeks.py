@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Eight weeks of a cell that starts with packaged weights in a world it does not know, with and without `sticker-uq improve`.
+
+    python -m benchmarks.weeks --work out/weeks --out benchmarks/results/weeks.json --figure docs/images/weeks.svg
+    python -m benchmarks.weeks --work out/weeks-tiny --out out/weeks-tiny.json --tiny
+
+Every week 60 laptops of the profile "study" (other makes and prints, small stickers; seeds of their own) are judged by the
+active bundle; a scripted operator answers and errs in 2 % of the objects. At the end of a week with ``improve`` a candidate is
+made of all weeks so far and promoted unless it is worse. The hostile operator says "peel it" to everything. What happened without
+a person's answer is counted against the truth. An interrupted run goes on; a training takes most of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.result_files import result_file, result_folder
+from sticker_uq.cell.bundle import Bundle, create_bundle
+from sticker_uq.evaluation.reporting.charts import legend_below, svg
+from sticker_uq.evaluation.reporting.document import Table, as_markdown
+from sticker_uq.gate import Policy
+from sticker_uq.gate.operator.answers import Answer
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.kept_pieces import StepResult, Steps
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import load_perception
+from sticker_uq.testing.shifts import SECOND, Operator, run_shift
+
+ARMS = {
+    "without": Operator(),
+    "improve": Operator(),
+    "hostile": Operator("Mallory", always=Answer.REMOVE, errs=0.0),
+}
+FIRST_SEED, WEEK_NS, START_NS = 9_000_000, 7 * 86_400 * SECOND, 1_767_571_200 * SECOND
+SPOT_CHECKS = 0.1
+LEVELS = ("--alpha", "0.1", "--beta", "0.2")
+
+
+class Week(StepResult):
+    """Counts of a week as :class:`ShiftCounts` has them, and what became of the candidate made at its end."""
+
+    laptops: int
+    questions: int
+    checks: int
+    wrongful: int
+    dirty: int
+    verdict: str = ""
+    guarantee: str = ""
+    minutes: float = 0.0
+
+    def __str__(self) -> str:
+        counts = f"{self.questions} of {self.laptops} asked, {self.wrongful} wrongful, {self.dirty} dirty"
+        return f"{counts}; {self.verdict or 'no candidate'}"
+
+
+class Campaign:
+    """One arm with one seed: its weeks in their order, each kept in ``steps``.
+
+    The first week of a bundle makes no candidate, for the newest week judges and there would be none to prove with.
+    """
+
+    def __init__(self, steps: Steps, arm: str, seed: int, laptops: int, options: Sequence[str]) -> None:
+        self._steps, self._arm, self._seed = steps, arm, seed
+        self._laptops, self._options = laptops, options
+        self._active, self._since = steps.work / "active", 0
+
+    def week(self, number: int) -> Week:
+        """The week ``number``, from 0 on, with the bundle that is active by then."""
+        name = f"{self._arm}-{self._seed}-{number}"
+        folder = self._steps.work / name
+        inputs = {
+            "active": Bundle.load(self._active).hash,
+            "laptops": self._laptops,
+            "options": list(self._options),
+            "spot checks": SPOT_CHECKS,
+        }
+        found = self._steps.run(name, inputs, Week, lambda _: self._worked(folder, number))
+        if found.verdict in ("better", "cannot tell yet") and (folder / "candidate").is_dir():
+            self._active, self._since = folder / "candidate", number + 1
+        return found
+
+    def _worked(self, folder: Path, number: int) -> Week:
+        started = time.monotonic()
+        bundle = Bundle.load(self._active)
+        settings = bundle.settings(PerceptionSettings(device="cpu"))
+        first = FIRST_SEED + 100_000 * self._seed + 1000 * number
+        laptops = (
+            (f"{seed}", render(sample_scene(seed, profile="study"), (640, 536)))
+            for seed in range(first, first + self._laptops)
+        )
+        shift = folder / "shift"
+        counts_file = folder / "counts.json"
+        if not counts_file.exists():
+            counts = run_shift(
+                _empty(shift),
+                laptops,
+                load_perception(settings),
+                Policy.load(bundle.policy),
+                lambda _: ARMS[self._arm],
+                SPOT_CHECKS,
+                START_NS + number * WEEK_NS,
+                WEEK_NS // self._laptops,
+                seed=first,
+            )
+            counts_file.write_text(json.dumps(asdict(counts)))
+        verdict, promise = (
+            ("", "") if self._arm == "without" or number == self._since else self._improved(folder, number)
+        )
+        minutes = (time.monotonic() - started) / 60
+        return Week(
+            **json.loads(counts_file.read_text()), verdict=verdict, guarantee=promise, minutes=minutes
+        )
+
+    def _improved(self, folder: Path, number: int) -> tuple[str, str]:
+        out = folder / "candidate"
+        if not out.is_dir():
+            command = [
+                sys.executable,
+                "-m",
+                "sticker_uq.cli",
+                "improve",
+                "--bundle",
+                str(self._active),
+                "--out",
+                str(out),
+            ]
+            for week in range(number + 1):
+                shift = folder.with_name(f"{self._arm}-{self._seed}-{week}") / "shift"
+                command += ["--audit", str(shift / "audit"), "--recordings", str(shift / "bag")]
+            done = subprocess.run(
+                [*command, *LEVELS, "--allow-uncalibrated", *self._options],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode == 2:  # such as: of no person answers are used
+                return done.stderr.strip().splitlines()[-1], ""
+            done.check_returncode()
+        candidate = Bundle.load(out)
+        assert candidate.comparison is not None
+        return candidate.comparison.verdict, candidate.manifest.guarantee
+
+
+def _empty(folder: Path) -> Path:
+    """``folder`` without what an interrupted week left."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a result file: arm, seed and week, and the fields of :class:`Week`."""
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["weeks"]
+    return rows
+
+
+def _share(rows: Sequence[dict[str, Any]], arm: str, week: int, name: str) -> float:
+    own = [row for row in rows if row["arm"] == arm and row["week"] == week]
+    return sum(row[name] for row in own) / max(sum(row["laptops"] for row in own), 1)
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Questions, wrongful releases and dirty laptops of a hundred by week, as Markdown."""
+    weeks = sorted({row["week"] for row in rows})
+    lines = [
+        (
+            arm,
+            str(week),
+            *(f"{100 * _share(rows, arm, week, name):.1f}" for name in ("questions", "wrongful", "dirty")),
+        )
+        for arm in ARMS
+        for week in weeks
+        if any(row["arm"] == arm for row in rows)
+    ]
+    return as_markdown(
+        [Table(("operator and cell", "week", "questions", "wrongful", "dirty, of 100 laptops"), lines)]
+    )
+
+
+def figure(rows: Sequence[dict[str, Any]]) -> str:
+    weeks = sorted({row["week"] for row in rows})
+
+    def draw(canvas: Any) -> None:
+        axes = canvas.subplots(1, 2)
+        for one, name in zip(axes, ("questions", "wrongful"), strict=True):
+            for arm in ARMS:
+                one.plot(weeks, [100 * _share(rows, arm, week, name) for week in weeks], label=arm)
+            one.set(xlabel="week", ylabel=f"{name}, of 100 laptops", ylim=(0, None))
+        legend_below(canvas, axes[0], columns=3)
+
+    return f"{svg(draw, 6.5, 3.0, 'questions and wrongful releases of 100 laptops by week')}\n"
+
+
+def measure(
+    work: Path, seeds: int, weeks: int, laptops: int, tiny: bool, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """The weeks of every arm and seed; what is kept in ``work`` is not done again."""
+    steps = Steps(work, lambda name, line, seconds, before: say(f"{name}: {line} ({seconds:.0f} s)"))
+    passes = 5 if tiny else 20
+    policy = work / "policy.yaml"
+    packaged = (share_folder() / "config" / "policy.yaml").read_text(encoding="utf-8")
+    policy.write_text(packaged, encoding="utf-8")
+    if not (work / "active").is_dir():
+        create_bundle(work / "active", PerceptionSettings(passes=passes, device="cpu"), policy)
+    options = ("--epochs", "1") if tiny else ("--epochs", "4", "--learning-rate", "5e-4")
+    rows = []
+    for seed in range(seeds):
+        for arm in ARMS:
+            campaign = Campaign(steps, arm, seed, laptops, options)
+            rows += [
+                {"arm": arm, "seed": seed, "week": n, **campaign.week(n).model_dump()} for n in range(weeks)
+            ]
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--work", type=result_folder, required=True, help="folder of what is kept between calls"
+    )
+    parser.add_argument("--out", type=result_file, required=True, help="JSON file of the counts")
+    parser.add_argument(
+        "--figure", type=result_file, help="SVG file to draw questions and wrongful releases to"
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="one seed, two weeks of 12 laptops, one epoch: that it runs"
+    )
+    options = parser.parse_args()
+    seeds, weeks, laptops = (1, 2, 12) if options.tiny else (3, 8, 60)
+    rows = measure(options.work, seeds, weeks, laptops, options.tiny, lambda line: print(line, flush=True))
+    with atomic_write(options.out, "w") as stream:
+        json.dump({"weeks": rows}, stream, indent=1)
+    if options.figure is not None:
+        with atomic_write(options.figure, "w") as stream:
+            stream.write(figure(rows))
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each laptop's pictures are used for, and which of them have labels."""
+
+from __future__ import annotations
+
+import pytest
+
+from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
+from sticker_uq.lab.datasets.from_audit import AnsweredQuestion
+from sticker_uq.lab.improving.labels import Part, _labels, divided
+from sticker_uq.lab.improving.visits import Group, Visit
+from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, observed
+
+DAY_NS = 86_400 * 10**9
+
+
+def visit(number: int, group: Group = Group.ASKED, policy: str = "p", complaint: str = "") -> Visit:
+    return Visit(
+        f"v{number}", f"laptop-{number}", group, f"d{number}", number * DAY_NS, policy, (), complaint
+    )
+
+
+def decided(verdict: Verdict = Verdict.REMOVE) -> SceneDecision:
+    one = ObjectVerdict(observed(HERE, ObjectClass.STICKER), verdict, (Reason("held"),))
+    return SceneDecision("d", 5, "camera", Outcome.WORK, (one,), (), "m", "p", "laptop")
+
+
+def answered(box: tuple[float, ...]) -> AnsweredQuestion:
+    said = (OperatorAnswer(Answer.KEEP, box),)
+    return AnsweredQuestion("r", "d", "laptop", 5, "Ada", SceneAnswer.NONE, said, OperatorAnswers())
+
+
+def test_the_newest_judge_spot_checked_ones_prove_and_those_of_another_bundle_train() -> None:
+    old = [visit(n, policy="before") for n in range(5)]
+    checked = [visit(n, Group.CHECKED) for n in range(5, 30)]
+    others = [visit(n) for n in range(30, 230)]
+    newest = [visit(n, Group.CHECKED) for n in range(230, 237)]
+    parts = divided([*old, *checked, *others, *newest], "p", 7)
+    assert {parts[v.name] for v in old} == {Part.LEARN}
+    assert {parts[v.name] for v in checked} == {Part.PROVE}
+    assert {parts[v.name] for v in newest} == {Part.JUDGE}
+    shares = [
+        sum(parts[v.name] is part for v in others) / len(others)
+        for part in (Part.LEARN, Part.FIT, Part.PROVE)
+    ]
+    assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.1)
+    assert parts == divided([*old, *checked, *others, *newest], "p", 7)
+
+
+@pytest.mark.parametrize("days", [0.0, 500.0])
+def test_a_newest_part_of_nothing_or_of_everything_is_refused(days: float) -> None:
+    with pytest.raises(InvalidInput, match=rf"--newest {days:g}"):
+        divided([visit(n) for n in range(20)], "p", days)
+
+
+def test_only_what_nobody_complained_of_is_labelled_as_it_was_released() -> None:
+    boxes, problem = _labels(visit(1, Group.RELEASED), None, decided())
+    assert ([box.label for box in boxes], problem) == ([ObjectClass.STICKER], "")
+    assert _labels(visit(1, Group.RELEASED, complaint="a fault"), None, decided()) == (
+        (),
+        "released, but a fault",
+    )
+    assert _labels(visit(1), None, decided())[1] == "the question was not answered"
+
+
+def test_an_answer_about_a_place_where_nothing_is_labels_nothing() -> None:
+    boxes, problem = _labels(visit(1), answered(HERE), decided(Verdict.ASK))
+    assert ([box.label for box in boxes], problem) == ([ObjectClass.LOGO], "")
+    assert "it has moved" in _labels(visit(1), answered(ELSEWHERE), decided())[1]
