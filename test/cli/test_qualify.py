@@ -116,15 +116,10 @@ def test_the_bundle_of_a_call_is_not_replaced_by_another_call(qualified: Qualifi
 
 
 def test_other_levels_repeat_only_what_depends_on_them(qualified: Qualified, tmp_path: Path) -> None:
-    found = qualify(
-        qualified.data,
-        tmp_path / "bundle",
-        *qualified.options,
-        "--beta",
-        "0.01",
-        "--work",
-        str(qualified.work),
-    )
+    work = tmp_path / "work"
+    shutil.copytree(qualified.work, work)
+    options = (*qualified.options, "--beta", "0.01", "--work", str(work))
+    found = qualify(qualified.data, tmp_path / "bundle", *options)
     assert found.exit_code == 1, found.output
     before = [line.split()[0] for line in found.output.splitlines() if line.endswith("(done before)")]
     assert before == list(STEPS[:5])
