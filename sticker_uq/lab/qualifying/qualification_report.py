@@ -83,7 +83,7 @@ def _provable(found: Found) -> list[Block]:
     alpha, beta = found.provable.levels
     units, delta = found.provable.proof, found.provable.delta
     text = (
-        f"{units.laptops} calibration laptops, {units.clean} of them without a sticker, were used as proof; limits were fitted on "
+        f"{units.laptops} calibration laptops, {units.clean} without a sticker, were used as proof; limits were fitted on "
         f"the others. At {percent(1 - delta)} confidence they cannot show a rate below {percent(alpha)} of wrongful removals "
         f"(--alpha) and {percent(beta)} of missed stickers (--beta), even if none goes wrong."
     )
