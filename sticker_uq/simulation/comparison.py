@@ -115,7 +115,7 @@ class Comparison:
             row("bare lid scraped", *(str(one.lid) for one in both)),
             row("stickers left", *(f"{one.left} of {one.stickers}" for one in both)),
             row("laptops right: clean and unharmed", *(f"{one.right} of {one.laptops}" for one in both)),
-            row("of them without a person", *(str(one.unattended) for one in both)),
+            row("of these, without a person", *(str(one.unattended) for one in both)),
             row("questions to a person", *(str(one.questions) for one in both)),
             row(f"minutes of a person, {self.minutes:g} a question", *(f"{one.questions * self.minutes:g}" for one in both)),
         )  # fmt: skip
