@@ -12,6 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import sticker_uq.cli as cli
+import sticker_uq.cli.demo as demo_command
 from sticker_uq.evaluation.replay.recording import read_recording
 from sticker_uq.evaluation.reporting.animation import LARGEST_BYTES, LONGEST_S
 from sticker_uq.gate import Policy
@@ -40,7 +41,7 @@ def demo(tmp_path_factory):
     params = write_parameters(folder)
     run = sticker_uq(
         "demo", "--laptops", 1, "--seed", SEED, "--out", folder / "out", "--params", params, "--timeout", 400,
-        ROS_LOG_DIR=str(folder / "log"),
+        ROS_LOG_DIR=str(folder / "log"), CI="1",
     )  # fmt: skip
     return folder, run
 
@@ -108,6 +109,18 @@ def test_whoever_answers_gets_hard_laptops_under_the_packaged_policy(tmp_path, m
     [simulation] = [spec.parameters for spec in started if spec.name == "cell_sim"]
     assert simulation["hard"] is True
     assert "console" in [spec.name for spec in started]
+
+
+@pytest.mark.parametrize(
+    ("given", "opened"),
+    [({"DISPLAY": ":0"}, True), ({}, False), ({"WAYLAND_DISPLAY": "w", "CI": "1"}, False)],
+)
+def test_a_browser_opens_on_a_desktop_only(monkeypatch, given, opened):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "CI"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert demo_command._has_desktop() is opened
 
 
 def test_it_refuses_a_domain_in_which_somebody_is_and_removes_nothing(ros_domain, tmp_path):
