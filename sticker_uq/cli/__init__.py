@@ -55,6 +55,21 @@ PANELS = {
     },
 }
 """The commands with their help, by what a person does with them."""
+SETTINGS = "Settings"
+"""Title of the options that are the parameters of a node."""
+_OFTEN = (
+    "model",
+    "weights",
+    "passes",
+    "device",
+    "namespace",
+    "console",
+    "bag",
+    "policy",
+    "image_topic",
+    "min_score",
+)
+_ALL = "--help-all"
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
 COMMANDS = {name: panel for panel, commands in PANELS.items() for name in commands}
@@ -79,6 +94,8 @@ class _Group(TyperGroup):
         known = self.list_commands(ctx)
         if args[0] not in known and (near := difflib.get_close_matches(args[0], known, 1)):
             ctx.fail(f"No such command {args[0]!r}, did you mean {near[0]!r}?")
+        if args[0] not in known and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}, expected one of {', '.join(known)}")
         return super().resolve_command(ctx, args)
 
 
@@ -98,10 +115,45 @@ class _LazyCommand(TyperCommand):
         command = typer.main.get_command(app)
         command.name = self.name
         command.help = command.help or self.help
+        _tidy(command)
         return command
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        return self.load().make_context(info_name, args, parent, **extra)
+        command = self.load()
+        if _ALL in args:
+            args = ["--help" if each == _ALL else each for each in args]
+        elif "--help" in args:
+            _hide_settings(command)
+        return command.make_context(info_name, args, parent, **extra)
+
+
+def _with_subcommands(command: Any) -> list[Any]:
+    return [
+        command,
+        *(each for below in getattr(command, "commands", {}).values() for each in _with_subcommands(below)),
+    ]
+
+
+def _tidy(command: Any) -> None:
+    """Show no type of an option that takes no value."""
+    for each in _with_subcommands(command):
+        for parameter in each.get_params(typer.Context(each)):
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+
+
+def _hide_settings(command: Any) -> None:
+    """Leave what is set once, if ever, out of the help."""
+    for each in _with_subcommands(command):
+        rare = [
+            one
+            for one in each.params
+            if getattr(one, "rich_help_panel", "") == SETTINGS and one.name not in _OFTEN
+        ]
+        for one in rare:
+            one.hidden = True
+        if rare:
+            each.epilog = f"{_ALL} shows {len(rare)} more settings."
 
 
 class _Commands(_Group):

@@ -16,8 +16,11 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
@@ -45,9 +48,20 @@ def tell_of_source(name: object, remarks: Iterable[str], lost: str) -> bool:
 
 
 def counting(transient: bool = False, console: Console | None = None) -> Progress:
-    """A bar for each task, by default on standard error: its description, how many of how many, and the time left."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    """A bar for each task, by default on standard error: its description, how many of how many and per second, time and time
+    left.
+    """
+    what = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
+    columns = (*what, TimeElapsedColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console or Console(stderr=True), transient=transient)
+
+
+class _Rate(ProgressColumn):
+    """How many per second."""
+
+    def render(self, task: Task) -> str:
+        speed = task.finished_speed or task.speed
+        return f"{speed:.3g}/s" if speed else ""
 
 
 @contextmanager
@@ -84,8 +98,11 @@ def _lines(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     def run() -> None:
         while not ended.wait(LOG_EVERY):
             for stage, done, total, begun in latest[:1]:
-                after = f"{time.monotonic() - begun:.0f} s"
-                console.print(f"{stage}: {done} of {total} after {after}", highlight=False, soft_wrap=True)
+                seconds = time.monotonic() - begun
+                rate = f", {done / seconds:.3g}/s" if done and seconds >= 1 else ""
+                console.print(
+                    f"{stage}: {done} of {total} after {seconds:.0f} s{rate}", highlight=False, soft_wrap=True
+                )
 
     if console.is_terminal:
         yield advance
