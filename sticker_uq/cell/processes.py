@@ -259,7 +259,8 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
             more_image_topics=options.more_camera_topics,
             number_if_exists=options.respawn or None,
         )
-        processes.append(_process(options, "recorder", recording, _image_remappings(options.camera_topic)))
+        remappings = (*_image_remappings(options.camera_topic), *beside_camera)
+        processes.append(_process(options, "recorder", recording, remappings))
     if options.sim:
         simulation = _given(
             person=options.sim_person,

@@ -183,7 +183,7 @@ def _choose(bag: Bag, topic: str | None) -> str:
     candidates = [
         name
         for name in filled
-        if name.rsplit("/", 1)[-1] not in _OWN_PICTURES
+        if name.removesuffix("/compressed").rsplit("/", 1)[-1] not in _OWN_PICTURES
         and not (name.endswith("/compressed") and name.removesuffix("/compressed") in filled)
     ]
     if len(candidates) == 1:

@@ -25,7 +25,9 @@ def test_a_log_gets_lines_also_while_a_stage_stands_still(monkeypatch: pytest.Mo
         while "measuring" not in log.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
     lines = [
-        line for line in log.getvalue().splitlines() if re.fullmatch(r"\w+: \d+ of \d+ after \d+ s(, .+/s)?", line)
+        line
+        for line in log.getvalue().splitlines()
+        if re.fullmatch(r"\w+: \d+ of \d+ after \d+ s(, .+/s)?", line)
     ]
     assert lines[0] == "learning: 3 of 400 after 0 s"
     assert "measuring: 1 of 9 after 0 s" in lines

@@ -101,7 +101,8 @@ def test_the_cells_own_pictures_and_a_compressed_twin_do_not_make_the_choice_har
     raw, jpeg = [raw_message(picture(0), 0)], [compressed_message(picture(0), 0)]
     bag = write_bag(
         tmp_path / "bag",
-        {"/cell/image": raw, "/cell/image/compressed": jpeg, "/cell/annotated": raw, "/cell/saliency": raw},
+        {"/cell/image": raw, "/cell/image/compressed": jpeg, "/cell/annotated": raw, "/cell/saliency": raw}
+        | {"/cell/annotated/compressed": jpeg},
     )
     assert open_source(bag).topic == "/cell/image"
     assert open_source(bag, "cell/image/compressed").topic == "/cell/image/compressed"

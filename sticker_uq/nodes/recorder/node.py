@@ -15,11 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import Clock, ClockType
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.subscription import Subscription
+from sensor_msgs.msg import CameraInfo
 
 from sticker_uq.cell.recorder_settings import RecorderSettings
 from sticker_uq.io.images import Transport
@@ -30,6 +32,7 @@ from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.image_input import TRANSPORTS
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.nodes.detector.vision_mirror import VISION_MSGS
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs.msg import (
     GateState,
@@ -99,7 +102,14 @@ TOPICS: dict[str, tuple[Any, str, QoSProfile]] = {
     "intervention/answer": (InterventionAnswer, "sticker_uq_msgs/msg/InterventionAnswer", qos.RELIABLE),
     "workpiece": (Workpiece, "sticker_uq_msgs/msg/Workpiece", qos.LATCHED),
     "workpiece/done": (WorkpieceDone, "sticker_uq_msgs/msg/WorkpieceDone", qos.LATCHED),
+    # for viewers; a best effort subscription hears every camera
+    "camera_info": (CameraInfo, "sensor_msgs/msg/CameraInfo", qos.NEWEST_IMAGE_BEST_EFFORT),
+    "/diagnostics": (DiagnosticArray, "diagnostic_msgs/msg/DiagnosticArray", qos.DIAGNOSTICS),
 }
+if VISION_MSGS is not None:
+    TOPICS["detections_2d"] = (
+        VISION_MSGS.Detection2DArray, "vision_msgs/msg/Detection2DArray", qos.RELIABLE,
+    )  # fmt: skip
 
 
 class Recorder(Node):

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcap.reader import make_reader
 from rclpy.serialization import serialize_message
 from rosbags.rosbag2 import Reader
-from sensor_msgs.msg import CompressedImage, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from sticker_uq.cell.detector_settings import DetectorNodeSettings
 from sticker_uq.cell.processes import CellOptions, cell_processes
@@ -68,11 +69,27 @@ def test_messages_are_read_again_byte_for_byte(bench: Bench, tmp_path, transport
         bench.until(lambda: node.recorded[topic] and node.recorded["/scene"], "both messages recorded")
     bag = Bag(tmp_path / "bag")
     assert not bag.damage
-    assert {name: count for name, count in bag.counts.items() if count} == {topic: 1, "/scene": 1}
+    found = {name for name, count in bag.counts.items() if count and name != "/diagnostics"}
+    assert found == {topic, "/scene"}
     [image], [read] = bag.messages(topic), bag.messages("/scene")
     assert (bytes(image.message.data), read.message.header.frame_id) == (bytes(message.data), "camera")
     assert _bytes(tmp_path / "bag", topic) == [image_bytes]
     assert _bytes(tmp_path / "bag", "/scene") == [scene_bytes]
+
+
+def test_what_viewers_draw_is_recorded_with_every_schema(bench: Bench, tmp_path):
+    with _recording(bench, tmp_path / "bag") as node:
+        bench.publisher_matched(Image, "image").publish(RAW)
+        bench.publisher_matched(CameraInfo, "camera_info").publish(CameraInfo(height=2, width=3))
+        wanted = ("/image", "/camera_info", "/diagnostics")
+        bench.until(lambda: all(node.recorded[topic] for topic in wanted), "all recorded")
+    [path] = (tmp_path / "bag").glob("*.mcap")
+    with path.open("rb") as file:
+        summary = make_reader(file).get_summary()
+    assert summary is not None
+    schemas = {channel.topic: summary.schemas[channel.schema_id] for channel in summary.channels.values()}
+    assert {*wanted, *("/" + topic.lstrip("/") for topic in recorder.TOPICS)} <= schemas.keys()
+    assert all((schema.encoding, bool(schema.data)) == ("ros2msg", True) for schema in schemas.values())
 
 
 @pytest.mark.parametrize("name", ["mit Leerzeichen 笔记本 №1 a#b?c%20d"])
@@ -171,13 +188,13 @@ def test_a_disk_that_gets_space_again_is_recorded_to_in_a_new_folder(
 
 def test_the_process_tells_a_loss_by_its_exit_status(bench: Bench, tmp_path):
     with NodeProcess("test.nodes.recorder.full_disk_recorder", {"bag": str(tmp_path / "bag")}) as process:
-        process.wait_for("recording 8 topics")
+        process.wait_for(f"recording {len(recorder.TOPICS) + 1} topics")
         publisher = bench.publisher_matched(Image, "image")
         publisher.publish(RAW_BYTES)
         publisher.publish(RAW_BYTES)
         process.wait_for("recording stopped")
         assert process.stop(signal.SIGTERM) == 1
-    assert "1 messages were not recorded" in process.output
+    assert "messages were not recorded" in process.output
 
 
 @pytest.mark.parametrize("transport", ["", "compressed"])
@@ -185,7 +202,8 @@ def test_the_recorder_listens_where_the_detector_does(transport):
     options = CellOptions(record="bag", camera_topic="/camera/image_raw", image_transport=transport)
     specs = {spec.name: spec for spec in cell_processes(options)}
     detector, recording = specs["detector"], specs["recorder"]
-    assert recording.remappings == detector.remappings
+    assert set(detector.remappings) < set(recording.remappings)
+    assert "camera_info:=/camera/camera_info" in recording.ros_arguments(None)
     assert "image/compressed:=/camera/image_raw/compressed" in recording.ros_arguments(None)
     assert recording.parameters.get("image_transport") == detector.parameters.get("image_transport")
 
