@@ -212,7 +212,9 @@ def measure(
     policy.write_text(packaged, encoding="utf-8")
     if not (work / "active").is_dir():
         create_bundle(work / "active", PerceptionSettings(passes=passes, device="cpu"), policy)
-    options = ("--epochs", "1") if tiny else ("--epochs", "4", "--learning-rate", "5e-4")
+    options = (
+        ("--epochs", "1", "--novelty-epochs", "0") if tiny else ("--epochs", "4", "--learning-rate", "5e-4")
+    )
     rows = []
     for seed in range(seeds):
         for arm in ARMS:

@@ -27,6 +27,8 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 _ALPHA, _BETA, _DELTA = 0.01, 0.05, 0.1
+_LEARNING_RATE = 5e-4
+"""Unless one is given; the default of the model would train the active weights anew."""
 
 
 @field_options("machine", PerceptionSettings, "device", "threads")
@@ -108,6 +110,7 @@ def command(
     The same call resumes after an interruption. Exit status 0: there is a candidate, with its verdict; 1: there is none, the
     report says why; 2: invalid input.
     """
+    training = {"learning_rate": _LEARNING_RATE} | training
     work = work or out.with_name(f"{out.name}.work")
     if work.absolute() == out.absolute() or out.absolute() in work.absolute().parents:
         raise InvalidInput(f"--work {work}: expected a folder outside of the candidate --out {out}")
@@ -157,7 +160,10 @@ def command(
     made = not found.calibration.refused or allow_uncalibrated
     if made:
         candidate = create_bundle(out, found.perception, found.policy, active.manifest.supervisor, comparison)
-        told = f"Candidate in {out}: {candidate.manifest.guarantee or 'no guarantee: a real arm needs allow_uncalibrated:=true'}."
+        promise = candidate.manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
+        told = (
+            f"Candidate in {out}: {promise}.{f' WARNING: {candidate.warning}.' if candidate.warning else ''}"
+        )
     else:
         told = "No candidate: nothing is promised of it; --allow-uncalibrated makes one for a dry run."
     with atomic_write(work / REPORT, "w") as stream:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -60,6 +60,18 @@ def fitting_scales(items: Sequence[LabelledImage], name: str, input_size: int) -
         shares.append(_share(items, model, tried))
     best = max(shares)
     return next(row for row, value in zip(rows, shares, strict=True) if value >= best - 0.02)
+
+
+def own_scales(name: str, settings: Mapping[str, Any]) -> tuple[float, ...]:
+    """Scales of the default boxes of weights of model ``name`` with these network ``settings``, none of a model without."""
+    if given := tuple(settings.get("anchor_scales", ())):
+        return given
+    fixed = detector_entry(name).fixed_input_size
+    return (
+        tuple(_shapes(name, input_size=settings.get("input_size", 0)).anchor_generator.scales)
+        if fixed
+        else ()
+    )
 
 
 @cache

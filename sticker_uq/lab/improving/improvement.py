@@ -19,7 +19,7 @@ from sticker_uq.calibration.fitting import Levels, fit_policy
 from sticker_uq.calibration.making import Divided, assess_sources, write_policy
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Assessed, Record, units_of
-from sticker_uq.detection.weights import load_weights
+from sticker_uq.detection.weights import load_weights, network_settings, packaged_weights
 from sticker_uq.evaluation.bundle_comparison import (
     DIRTY,
     QUESTIONS,
@@ -35,6 +35,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.audit import verify
 from sticker_uq.io.coco import read_coco
 from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.lab.datasets.default_boxes import own_scales
 from sticker_uq.lab.improving.labels import Noted, Part, divided, labelled, write_parts
 from sticker_uq.lab.improving.visits import AnswerLimits, Group, Visit, all_visits, person_rows, screened
 from sticker_uq.lab.kept_pieces import StepResult, Steps, file_digest
@@ -270,6 +271,7 @@ class Improvement:
     def _train(self, labels: LabelsResult) -> TrainedResult:
         settings, seen = self.settings, self.active.perception
         learn = self._part(Part.LEARN)
+        weights = Path(seen.weights) if seen.weights else packaged_weights(seen.model)
 
         def chosen(out: Path) -> TrainSettings:
             given = {
@@ -279,6 +281,8 @@ class Improvement:
                 "threads": seen.threads,
                 "seed": settings.seed,
                 "start": seen.weights or "packaged",
+                # others that fit the labels better would make the head forget what it knows
+                "anchor_scales": own_scales(seen.model, network_settings(weights) if weights else {}),
             }
             return TrainSettings(
                 data=(learn, *settings.data),
