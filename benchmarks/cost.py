@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an image costs, in processor time with one torch thread: by weights, by objects and passes, by its size.
 
-OMP_NUM_THREADS=1 python -m benchmarks.cost --json benchmarks/results/cost.json
+OMP_NUM_THREADS=1 python -m benchmarks.cost --json benchmarks/results/cost.json --figure docs/images/cost.svg
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 
 from benchmarks.result_files import result_file
 from sticker_uq.detection.kernels.pixels import network_input
+from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, svg
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
@@ -31,6 +32,7 @@ from sticker_uq.uncertainty import TooManyBoxes, observe
 WEIGHTS = {"packaged": "", "study": "sticker_uq/detection/weights/study.safetensors"}
 OBJECTS = (1, 3, 10, 30, 100)
 PASSES = (5, 20, 80)
+SAMPLED = (5, 10, 20, 40, 80)
 SIZES = ((640, 480), (960, 720), (1920, 1080), (2592, 1944), (4000, 3000))
 ROUNDS = 9
 
@@ -41,7 +43,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", type=result_file, required=True)
-    path = parser.parse_args().json
+    parser.add_argument("--figure", type=result_file, required=True)
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     picture = render(sample_scene(5)).image
@@ -54,7 +57,8 @@ def main() -> None:
             threads, process = time.thread_time(), time.process_time()
             perception.assess(picture)
             weights[name].append((time.thread_time() - threads, time.process_time() - process))
-    transform = perceptions["packaged"].detector.model.transform
+    detector = perceptions["packaged"].detector
+    transform, features = detector.model.transform, detector.encode(picture)
     measured: dict[str, Any] = {
         "weights": {
             name: [median(clock) * 1e3 for clock in zip(*w, strict=True)] for name, w in weights.items()
@@ -64,14 +68,17 @@ def main() -> None:
             for kind, step in (("apart", 1.1), ("a chain", 0.3))
             for passes in PASSES
         },
+        "passes": {passes: _ms(lambda: detector.sample(features, passes, 0)) for passes in SAMPLED},  # noqa: B023
         "pixels": {},
     }
     for width, height in SIZES:
         image = cv2.resize(picture, (width, height))
         stages = (lambda i: network_input(transform, i)), image_digest, measure_exposure
         measured["pixels"][f"{width}x{height}"] = [_ms(lambda: stage(image)) for stage in stages]  # noqa: B023
-    with atomic_write(path, "w") as stream:
+    with atomic_write(arguments.json, "w") as stream:
         json.dump(measured, stream, indent=2)
+    with atomic_write(arguments.figure, "w") as stream:
+        stream.write(drawn(read(arguments.json)))
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -80,20 +87,49 @@ def read(path: Path) -> dict[str, Any]:
     return made
 
 
-def table(measured: dict[str, Any], name: str) -> str:
-    """The table ``name``: weights, objects or pixels."""
-    head = {
-        "weights": ["weights", "main thread, ms", "all threads, ms", "images/s of two cores, computed"],
-        "objects": ["passes, boxes", *(f"{count} objects, ms" for count in OBJECTS)],
-        "pixels": ["size, px", "resizing, ms", "digest, ms", "exposure, ms"],
-    }[name]
-    rows = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for label, values in measured[name].items():
-        cells = ["FAILED" if value is None else f"{value:.1f}" for value in values]
-        if name == "weights":
-            cells.append(f"{2000 / values[1]:.1f}")
-        rows.append(f"| {' | '.join([label, *cells])} |")
+def table(measured: dict[str, Any]) -> str:
+    """An assessment, by weights."""
+    rows = [
+        "| weights | main thread, ms | all threads, ms | images/s of two cores, computed |",
+        "|---|---|---|---|",
+    ]
+    for label, (main_thread, every) in measured["weights"].items():
+        rows.append(f"| {label} | {main_thread:.1f} | {every:.1f} | {2000 / every:.1f} |")
     return "\n".join([*rows, ""])
+
+
+def drawn(measured: dict[str, Any]) -> str:
+    """Charts over objects, passes and size, SVG."""
+
+    def draw(figure: Any) -> None:
+        objects, passes, pixels = figure.subplots(1, 3)
+        for number, (label, values) in enumerate(measured["objects"].items()):
+            known = [
+                (count, value) for count, value in zip(OBJECTS, values, strict=True) if value is not None
+            ]
+            kind, style = number % len(PASSES), "-" if "apart" in label else "--"
+            objects.plot(
+                *zip(*known, strict=True), style, color=COLOURS[kind], marker=MARKERS[kind], label=label
+            )
+        objects.set_xlabel("objects, by passes")
+        objects.set_title("clusters and metrics, ms")
+        sampled = {int(count): value for count, value in measured["passes"].items()}
+        passes.plot(list(sampled), list(sampled.values()), marker="o")
+        passes.set_xlabel("passes")
+        passes.set_title("stochastic passes, ms")
+        passes.set_ylim(0)
+        megapixels = [np.prod([int(side) for side in size.split("x")]) / 1e6 for size in measured["pixels"]]
+        for number, stage in enumerate(("resizing", "digest", "exposure")):
+            values = [of_size[number] for of_size in measured["pixels"].values()]
+            pixels.plot(megapixels, values, color=COLOURS[number], marker=MARKERS[number], label=stage)
+        pixels.set_xlabel("megapixels")
+        pixels.set_title("of the picture, ms")
+        objects.set_xscale("log")
+        objects.set_yscale("log")
+        for axes in (objects, pixels):
+            axes.legend(fontsize=6)
+
+    return f"{svg(draw, 8.0, 2.8, 'cost of an image over objects, passes and size')}\n"
 
 
 def _clustering(objects: int, passes: int, step: float) -> float | None:

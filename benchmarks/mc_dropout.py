@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stochastic engine against the loop of complete torchvision passes, interleaved in one process.
 
-    OMP_NUM_THREADS=2 python -m benchmarks.mc_dropout --json out/mc_dropout.json
+    OMP_NUM_THREADS=1 python -m benchmarks.mc_dropout --no-memory --json benchmarks/results/mc_dropout.json
 
 Both look at the same rendered scenes with the same random weights, whose bias lets 20 to 60 boxes survive a pass. Per model:
 `ratio`: time of T complete passes over that of the engine, median of the rounds, and the same in time of the processors, which
@@ -94,6 +94,8 @@ def main() -> None:
     for name in arguments.models:
         outcome = _measure(name, arguments)
         outcomes.append(outcome)
+        if arguments.json:
+            _record(arguments.json, outcome)
         equal = f"{'exact' if outcome.equal_reference else 'NO'} / {'yes' if outcome.equal_fast else 'NO'}"
         print(
             f"| {name} | {outcome.naive_ms:.0f} | {outcome.engine_ms:.0f} | {outcome.ratio:.2f} | {outcome.processor_ratio:.2f} "
@@ -109,9 +111,14 @@ def main() -> None:
             print(
                 f"{o.model}: waits for the GPU per image: {o.engine_waits}, complete passes {o.naive_waits}"
             )
-    if arguments.json:
-        with atomic_write(arguments.json, "w") as stream:
-            json.dump([asdict(o) for o in outcomes], stream, indent=2)
+
+
+def _record(path: Path, outcome: Outcome) -> None:
+    """Put the row into the file, which keeps those of other models."""
+    rows = {row["model"]: row for row in (read(path) if path.exists() else [])}
+    rows[outcome.model] = asdict(outcome)
+    with atomic_write(path, "w") as stream:
+        json.dump([rows[name] for name in MODEL_NAMES if name in rows], stream, indent=2)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
