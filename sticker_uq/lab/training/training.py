@@ -311,12 +311,17 @@ class Training:
                 )
             return {}
         before: dict[str, Any] = {}
+        heads_are_taken = False
         if settings.start not in ("auto", "random") and settings.take == "all":
             path = packaged_weights(name) if settings.start == "packaged" else settings.start
             before = network_settings(path) if path else {}
+            heads_are_taken = path is not None and load_weights(path)[1].get("model", name) == name
         size = settings.input_size or before.get("input_size", 0)
         scales = settings.anchor_scales or tuple(before.get("anchor_scales", ()))
-        scales = scales or fitting_scales(items, name, size)
+        if (
+            not scales and not heads_are_taken
+        ):  # which know the boxes that they were trained with, and no others
+            scales = fitting_scales(items, name, size)
         network = {"input_size": size, "anchor_scales": list(scales)}
         if size or scales:
             say(

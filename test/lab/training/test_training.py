@@ -178,6 +178,13 @@ def test_small_objects_get_small_default_boxes(tmp_path: Path) -> None:
     )
     training = Training(settings(small, tmp_path / "out"))
     assert min(training.model.anchor_generator.scales) < 0.1
+    heads_too, backbone = (
+        Training(settings(small, tmp_path / take, start="packaged", take=take))
+        for take in ("all", "backbone")
+    )
+    own = build_model(SSDLITE).anchor_generator.scales
+    assert heads_too.model.anchor_generator.scales == own, "the heads know these boxes only"
+    assert min(backbone.model.anchor_generator.scales) < 0.1
 
 
 def test_exposure_is_trained_on_and_never_validated_on(scenes: Path, tmp_path: Path) -> None:
