@@ -142,7 +142,7 @@ def test_processes_of_two_cameras_and_their_recording(bench: Bench, tmp_path: Pa
         NodeProcess("sticker_uq.nodes.recorder.node", {"bag": str(tmp_path / "bag"), **more}) as recorder,
     ):
         detector.wait_for("waiting for first image on /left/image")
-        recorder.wait_for("recording 10 topics")
+        recorder.wait_for(" topics, images from ")
         cameras = {name: bench.publisher(Image, TOPICS[name]) for name in scenes}
         for camera in cameras.values():
             bench.until(lambda c=camera: c.get_subscription_count() == 2, "detector and recorder")
