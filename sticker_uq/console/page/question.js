@@ -154,6 +154,7 @@ export class Question {
 
   // Asks whether the answer means these places, too, or, of `all` objects, whether they are stickers; none: asks nothing.
   ask(places, all = false) {
+    const within = $("sure").contains(document.activeElement);
     this.places = places; this.all = all;
     const numbers = places.map((box) => this.request.objects.findIndex((object) => sameBox(object.box, box)) + 1);
     $("sure").hidden = !places.length; $("send").hidden = !this.request || places.length > 0;
@@ -166,6 +167,7 @@ export class Question {
       return item;
     }));
     if (places.length) $("sure-no").focus(); // what a second Enter presses
+    else if (within) $("send").focus(); // a hidden button would keep the next key to itself until the page is drawn again
   }
 
   // The second look is done.
