@@ -47,7 +47,7 @@ def test_disk_full_for_the_recording(cell: FaultCell, tmp_path: Path) -> None:
     """The recording ends, the cell does not, and with space again it goes on; what was written can be read."""
     spec = recorder(tmp_path / "bag")
     with cell.another(spec) as group:
-        cell.until(lambda: any(" topics, images from " in line for line in cell.lines), "the recorder")
+        cell.until(lambda: any(", images from /" in line for line in cell.lines), "the recorder")
         cell.until(lambda: written(tmp_path / "bag") > 500_000, "some images")
         cell.disk_full("recorder", 600_000, group.pid("recorder"))
         cell.until(lambda: any("recording stopped" in line for line in cell.lines), "the loss is told")
