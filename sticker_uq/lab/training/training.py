@@ -318,9 +318,7 @@ class Training:
             heads_are_taken = path is not None and load_weights(path)[1].get("model", name) == name
         size = settings.input_size or before.get("input_size", 0)
         scales = settings.anchor_scales or tuple(before.get("anchor_scales", ()))
-        if (
-            not scales and not heads_are_taken
-        ):  # which know the boxes that they were trained with, and no others
+        if not scales and not heads_are_taken:  # heads know no boxes but those that they were trained with
             scales = fitting_scales(items, name, size)
         network = {"input_size": size, "anchor_scales": list(scales)}
         if size or scales:
