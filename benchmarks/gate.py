@@ -3,10 +3,10 @@
 
     python -m benchmarks.gate --scenes 1000 --jobs 2
 
-A policy is fitted and proved on seeded scenes and then measured on others, also in circumstances that it was not made for. The
-exchangeable unit is one image of one laptop. A real cell needs K scenes in a row that agree before the arm moves, which only
-removes permits: what is measured here is the decision about a single image. Assessments are kept in ``--cache``, so that a second
-run takes minutes.
+A policy is fitted and proved on seeded scenes and then measured on others; ``benchmarks.hard`` has circumstances that it was not
+made for. The exchangeable unit is one image of one laptop. A real cell needs K scenes in a row that agree before the arm moves,
+which only removes permits: measured here is the decision about a single image. Assessments are kept in ``--cache``, so that a
+second run takes minutes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.rendered import Recipe, records
+from benchmarks.rendered import records
 from benchmarks.result_files import result_file
-from benchmarks.shift import CIRCUMSTANCES, STEPS, Shifted, recipes, shift_drawing, shift_table, shifted
 from sticker_uq.calibration.calibration_report import (
     ablation_table,
     curve_drawing,
@@ -37,7 +36,6 @@ from sticker_uq.calibration.measuring import (
     COMBINED,
     PLAIN,
     Ablation,
-    Score,
     ablation,
     measure,
     scores,
@@ -65,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _options().parse_args(arguments)
     levels = Levels(options.alpha, options.beta, options.delta)
     settings = PerceptionSettings(device="cpu", threads=1)
-    fit, proof, test, shown_shifted = _records(options, settings)
+    fit, proof, test = _records(options, settings)
     draft = fit_policy(fit, Policy(), level=levels.alpha)
     policy = certify(draft, fit, proof, levels)
     assert policy.guarantee is not None
@@ -73,7 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = ablation(fit, proof, test, draft, levels.alpha, levels.delta, resamples=_RESAMPLES)
     strict = _strict(fit, proof, test, levels)
     plain = next(row for row in rows if row.name == PLAIN)
-    shifts = [shifted(*place, shown, policy, draft, plain.limit) for place, shown in shown_shifted.items()]
     blocks: list[Block] = [
         "# The gate on rendered laptops",
         guarantee_text(policy.guarantee),
@@ -84,19 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ablation_table(rows),
         f"## The same where a removal needs an overlap of {STRICT_IOU:g} instead of {MATCH_IOU:g}",
         ablation_table(strict),
-        "## In circumstances that the policy was not made for",
-        shift_table(shifts),
     ]
     Console(width=160).print(as_markdown(blocks), markup=False, highlight=False, soft_wrap=True)
     if options.json:
         with atomic_write(options.json, "w") as stream:
-            json.dump(_plain(policy, measured, rows, strict, shifts), stream, indent=1)
+            json.dump(_plain(policy, measured, rows, strict), stream, indent=1)
     if options.curves:
-        _draw(options.curves, test, shown_shifted, draft, levels.alpha)
-    if options.shift_curves:
-        calm = shifted("as calibrated", 0, test, policy, draft, plain.limit)
-        with atomic_write(options.shift_curves, "w") as stream:
-            stream.write(shift_drawing([calm, *shifts]))
+        with atomic_write(options.curves, "w") as stream:
+            stream.write(curve_drawing(scores(outcomes_of(test, draft))[:2], levels.alpha))
     checks = {
         "wrongful removals within alpha": measured.wrongful.rate <= levels.alpha,
         "missed stickers within beta": not measured.missed.of or measured.missed.rate <= levels.beta,
@@ -123,43 +115,19 @@ def _strict(
     return ablation(fit, proof, test, draft, levels.alpha, levels.delta, STRICT_IOU, _RESAMPLES)
 
 
-def _draw(
-    path: Path,
-    test: Sequence[Record],
-    shown_shifted: dict[tuple[str, int], list[Record]],
-    draft: Policy,
-    level: float,
-) -> None:
-    """Risk over coverage of the gate and of the plain score threshold, unshifted and over all circumstances, as SVG."""
-    mixed = [record for shown in shown_shifted.values() for record in shown]
-    lines: list[Score] = []
-    for title, shown in (("as calibrated", test), ("shifted", mixed)):
-        for score in scores(outcomes_of(shown, draft))[:2] if shown else []:
-            lines.append(
-                Score(f"{score.name}, {title}", score.objects, score.doubt, score.images, score.stickers)
-            )
-    with atomic_write(path, "w") as stream:
-        stream.write(curve_drawing(lines, level))
-
-
 def _records(
     options: argparse.Namespace, settings: PerceptionSettings
-) -> tuple[list[Record], list[Record], list[Record], dict[tuple[str, int], list[Record]]]:
-    plans: dict[tuple[str, int], list[Recipe]] = {
-        ("fit", 0): [Recipe(FIT + n) for n in range(options.fit)],
-        ("proof", 0): [Recipe(options.proof_seed + n) for n in range(options.proof)],
-        ("test", 0): [Recipe(options.test_seed + n) for n in range(options.scenes)],
-    }
-    for name in options.circumstances or CIRCUMSTANCES:
-        for step in range(1, len(STEPS) + 1) if options.shifted else ():
-            plans[name, step] = recipes(name, step, TEST, options.shifted)
+) -> tuple[list[Record], list[Record], list[Record]]:
+    plans = {"fit": (FIT, options.fit), "proof": (options.proof_seed, options.proof)}
+    plans["test"] = (options.test_seed, options.scenes)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    made = []
     with JsonStore(options.cache) as cache, Progress(*columns, console=Console(stderr=True)) as bar:
-        made = {}
-        for place, wanted in plans.items():
-            task = bar.add_task(" ".join(map(str, place)), total=len(wanted))
-            made[place] = records(wanted, settings, cache, options.jobs, partial(bar.advance, task))
-    return made.pop(("fit", 0)), made.pop(("proof", 0)), made.pop(("test", 0)), made
+        for name, (first, count) in plans.items():
+            step = partial(bar.advance, bar.add_task(name, total=count))
+            made.append(records(range(first, first + count), settings, cache, options.jobs, step))
+    fit, proof, test = made
+    return fit, proof, test
 
 
 def _plain(
@@ -167,7 +135,6 @@ def _plain(
     measured: Measured,
     rows: Sequence[Ablation],
     strict: Sequence[Ablation],
-    shifts: Sequence[Shifted],
 ) -> dict[str, Any]:
     assert policy.guarantee is not None
     return {
@@ -176,7 +143,6 @@ def _plain(
         "unseen": asdict(measured),
         "scores": [asdict(row) for row in rows],
         "scores_strict": [asdict(row) for row in strict],
-        "circumstances": [asdict(shift) for shift in shifts],
     }
 
 
@@ -187,16 +153,6 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--proof", type=int, default=1500, help="laptops that prove the promises")
     parser.add_argument("--proof-seed", type=int, default=PROOF, help="first seed of those")
     parser.add_argument("--test-seed", type=int, default=TEST, help="first seed of the laptops to measure on")
-    parser.add_argument(
-        "--shifted", type=int, default=40, help="laptops per circumstance and strength; 0: none"
-    )
-    parser.add_argument(
-        "--circumstances",
-        nargs="*",
-        default=[],
-        choices=CIRCUMSTANCES,
-        help="only these",
-    )
     parser.add_argument("--alpha", type=float, default=0.01, help="promise about wrongful removals")
     parser.add_argument("--beta", type=float, default=0.05, help="promise about missed stickers")
     parser.add_argument("--delta", type=float, default=0.1, help="1 - delta is the confidence of either")
@@ -206,11 +162,6 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", type=result_file, help="also write the figures to this file")
     parser.add_argument("--curves", type=result_file, help="also draw risk over coverage into this SVG file")
-    parser.add_argument(
-        "--shift-curves",
-        type=result_file,
-        help="also draw questions and wrongful removals over the strength of a shift",
-    )
     return parser
 
 

@@ -53,7 +53,7 @@ _STEPS = (
     1,
     3,
     5,
-)  # weak, medium and strong among the strengths that a transformation names, as in benchmarks.shift
+)  # weak, medium and strong among the strengths that a transformation names
 _PATCH_STEPS, _PATCH_SCENES = 250, 60
 _CROP_SCENES, _AMBIGUOUS = 120, 400
 _EACH = 2  # ambiguous objects per laptop
