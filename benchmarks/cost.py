@@ -24,8 +24,7 @@ from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, svg
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.perception.exposure import measure_exposure
-from sticker_uq.perception.image_facts import image_digest
+from sticker_uq.perception.image_facts import image_digest, measure_exposure
 from sticker_uq.scene import StochasticSamples
 from sticker_uq.uncertainty import TooManyBoxes, observe
 

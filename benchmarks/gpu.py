@@ -58,8 +58,8 @@ from sticker_uq.detection import (
 from sticker_uq.detection.detector import name_of, resolve_device
 from sticker_uq.detection.dropout import CounterDropout
 from sticker_uq.detection.kernels.batched_faster_rcnn import greedy_nms
+from sticker_uq.detection.kernels.fast_faster_rcnn import BagPooling
 from sticker_uq.detection.kernels.pixels import network_input
-from sticker_uq.detection.kernels.roi_pooling import BagPooling
 from sticker_uq.detection.selection import top_ranked
 from sticker_uq.detection.settings import Precision
 from sticker_uq.detection.weights import packaged_weights

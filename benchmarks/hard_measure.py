@@ -29,7 +29,7 @@ from benchmarks.photographs import load_photographs
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.detection.boxes import decoded
 from sticker_uq.evaluation.executors import mapped
-from sticker_uq.evaluation.replay.assessment_json import (
+from sticker_uq.evaluation.replay.assessing import (
     assessment_from_plain,
     assessment_to_plain,
     code_fingerprint,

@@ -28,7 +28,7 @@ from sticker_uq.lab.rendering.scene_sampling import Profile, sticker_on_logo, to
 from sticker_uq.lab.rendering.scene_spec import SceneSpec
 from sticker_uq.lab.studies.ambiguity.pasting import paste
 from sticker_uq.lab.studies.ambiguity.raae import generate, train_raaes
-from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
+from sticker_uq.lab.studies.monitors.material import PAIRS, RAAE, crops_of
 from sticker_uq.scene import FloatArray
 
 Size = tuple[int, int]

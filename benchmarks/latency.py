@@ -42,7 +42,7 @@ from benchmarks.result_files import result_file
 from sticker_uq.cell.domain import free_domain
 from sticker_uq.cell.transport import PROFILE_VARIABLES, transport_environment
 from sticker_uq.io.files import atomic_write
-from sticker_uq.perception.stages import MODEL_STAGES
+from sticker_uq.perception.settings import MODEL_STAGES
 
 LARGE_DATA = "LARGE_DATA?max_msg_size=1MB&sockets_size=8MB&non_blocking=true"
 WARM_UP_S = 1.0

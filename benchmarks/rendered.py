@@ -13,7 +13,7 @@ import numpy as np
 from sticker_uq.calibration.records import Record
 from sticker_uq.detection.detector import resolve_device
 from sticker_uq.evaluation.executors import mapped
-from sticker_uq.evaluation.replay.assessment_json import (
+from sticker_uq.evaluation.replay.assessing import (
     assessment_from_plain,
     assessment_to_plain,
     code_fingerprint,

@@ -10,7 +10,7 @@ import yaml
 from sensor_msgs.msg import Image
 
 from sticker_uq.nodes.common import qos
-from sticker_uq.nodes.detector.scene_outputs import SceneOutputs
+from sticker_uq.nodes.detector.camera_feed import SceneOutputs
 from sticker_uq.nodes.recorder.node import TOPICS
 
 VIEWERS = Path(__file__).parents[1] / "config" / "viewers"

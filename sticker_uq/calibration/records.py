@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.replay.assessment_json import (
+from sticker_uq.evaluation.replay.assessing import (
     assessment_from_plain,
     assessment_to_plain,
     code_fingerprint,

@@ -20,7 +20,6 @@ from sticker_uq.io.coco import check_new_dataset, check_objects, read_coco, writ
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import TEST_DELTA, diversity, generate, train_raaes
-from sticker_uq.lab.studies.monitors.cell_crops import cell_material, coco_material, study_material
 from sticker_uq.lab.studies.monitors.classifier_study import (
     MonitorStudySettings,
     classifier_report,
@@ -31,7 +30,14 @@ from sticker_uq.lab.studies.monitors.detection_study import (
     detection_report,
     run_detections,
 )
-from sticker_uq.lab.studies.monitors.material import Material, digits, mnist
+from sticker_uq.lab.studies.monitors.material import (
+    Material,
+    cell_material,
+    coco_material,
+    digits,
+    mnist,
+    study_material,
+)
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL
 from sticker_uq.lab.studies.monitors.task_networks import (
     TaskSettings,

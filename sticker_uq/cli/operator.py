@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sticker_uq.console.operators import (
+from sticker_uq.console.access import (
     HashedSecret,
     checked_name,
     checked_secret,

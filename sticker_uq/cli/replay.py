@@ -39,10 +39,17 @@ from sticker_uq.evaluation.replay.assessing import (
     process_count,
     side_by_side,
 )
-from sticker_uq.evaluation.replay.cells import CELL_SCHEMA, cell_of, cell_rows, laptops_of, read_images
 from sticker_uq.evaluation.replay.comparison import Candidate, Comparison, Differences, Judgement, live_scenes
 from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
-from sticker_uq.evaluation.replay.tables import TableFormat, table_writer
+from sticker_uq.evaluation.replay.tables import (
+    CELL_SCHEMA,
+    TableFormat,
+    cell_of,
+    cell_rows,
+    laptops_of,
+    read_images,
+    table_writer,
+)
 from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag

@@ -21,7 +21,7 @@ from sticker_uq.gate import Policy
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.robustness.assessment_run import CASES, Plan, Prepared, assess, prepare
 from sticker_uq.lab.robustness.followups import sweep_strengths
-from sticker_uq.lab.robustness.frequencies import describe_source
+from sticker_uq.lab.robustness.frequencies import SourceSet, describe_source
 from sticker_uq.lab.robustness.result import RESULT, Assessment
 from sticker_uq.lab.robustness.robustness_report import (
     REPORT,
@@ -30,7 +30,6 @@ from sticker_uq.lab.robustness.robustness_report import (
     breaks_words,
     write_report,
 )
-from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import PRESETS, Specification, preset
 from sticker_uq.lab.robustness.systems_interface import System
 from sticker_uq.perception import PerceptionSettings

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torchvision.ops import clip_boxes_to_image, nms
 
 from sticker_uq.detection import DeterministicPass, Features, NonFiniteOutput
-from sticker_uq.detection.transfer import to_host
-from sticker_uq.dil.regions import CONNECTED_IOU, MAX_REGIONS, Unexplained, apart, unexplained_anchors
+from sticker_uq.detection.selection import top_ranked
+from sticker_uq.detection.transfer import to_device, to_host
 from sticker_uq.dil.saliency import activation_maps, cell_sums, enlarge
 from sticker_uq.dil.score import dynamic_threshold, pixel_edges
 from sticker_uq.dil.settings import LocalizationSettings
@@ -21,6 +23,140 @@ from sticker_uq.novelty.network import NoveltyMaps
 from sticker_uq.novelty.regions import missed_sticker_probability, unexplained_places
 from sticker_uq.scene import FloatArray, Localization, UnexplainedRegion
 from sticker_uq.uncertainty import iou_matrix
+
+EXPLAINED_IOU = 0.1
+"""IoU with a predicted box above which an anchor is explained."""
+EXPLAINED_PART = 0.5
+"""Part of its area inside one predicted box above which an anchor is explained."""
+MAX_REGIONS = 8
+CONNECTED_IOU = 0.2
+"""Overlap above which two places are one."""
+_CANDIDATES = 200  # strongest unexplained anchors that can become regions
+_ATTEMPTS = (256, 4096)
+"""Of so many of the strongest anchors it is asked whether a box explains them, before it is asked of all."""
+_PAIRS = 1 << 22
+"""Pairs of an anchor and a predicted box that a GPU compares at once, some 100 MiB."""
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """Anchors that no predicted box explains, for DiL's regions.
+
+    ``objectness``: the largest one, 0..1, 0 if every anchor is explained; ``boxes`` (K, 4) float32 px of the original image
+    and ``values`` (K,) float32: the places that reach the asked objectness, by falling objectness, apart from each other.
+    """
+
+    objectness: float
+    boxes: FloatArray
+    values: FloatArray
+
+
+def unexplained_objectness(
+    deterministic: DeterministicPass, predicted: FloatArray, floor: float
+) -> Unexplained:
+    """Objectness that the ``predicted`` boxes (N, 4) px of the original image do not explain.
+
+    BL asks which saliency lies outside of every box (DiL paper, eq 4). On the coarse maps of a detector saliency spreads
+    beyond its object, so here it is asked of every anchor, before suppression: one that neither overlaps a predicted box
+    nor lies in it is unexplained, and its objectness is evidence that no detection reports. Places below ``floor`` are
+    not reported. The boxes are those that the detector itself makes of the anchors.
+    """
+    places, objectness = to_host(*unexplained_anchors(deterministic, predicted, floor))
+    return apart(deterministic, places, objectness, floor)
+
+
+def unexplained_anchors(
+    deterministic: DeterministicPass, predicted: FloatArray, floor: float
+) -> tuple[Tensor, Tensor]:
+    """The strongest anchors of :func:`unexplained_objectness`, not yet spread out, without waiting for a device.
+
+    Boxes (K, 4) px of the resized image and their objectness (K,), falling; on a device some may be negative: no anchors.
+    """
+    features, anchors = deterministic.features, deterministic.anchors
+    boxes = torch.from_numpy(np.asarray(predicted, np.float32).reshape(-1, 4)).to(anchors.dtype)
+    boxes = to_device(boxes * _scale(deterministic), anchors.device)
+    values = deterministic.probability()
+    if anchors.device.type == "cpu":
+        rows = _strongest_unexplained(values, anchors, features.resized, boxes, max(floor, _TINY))
+        if not len(rows) or float(values[rows[0]]) < max(floor, _TINY):
+            return anchors.new_zeros((len(rows), 4)), values[rows]  # nobody asks where it is
+    else:
+        values = values.masked_fill(
+            _all_explained(clip_boxes_to_image(anchors, features.resized), boxes), -1.0
+        )
+        rows = top_ranked(values[None], min(_CANDIDATES, len(values)))[0]
+    return clip_boxes_to_image(deterministic.decode_boxes(rows).detach(), features.resized), values[rows]
+
+
+def apart(deterministic: DeterministicPass, places: Tensor, objectness: Tensor, floor: float) -> Unexplained:
+    """For DiL: :func:`unexplained_objectness` of what :func:`unexplained_anchors` found, on the processor: places apart from
+    others.
+    """
+    largest = max(float(objectness[0]), 0.0) if len(objectness) else 0.0
+    if largest < max(floor, _TINY):
+        return Unexplained(largest, np.zeros((0, 4), np.float32), np.zeros(0, np.float32))
+    proper = (places[:, 2:] - places[:, :2] >= 1).all(dim=1) & (objectness >= max(floor, _TINY))
+    places, objectness = places[proper], objectness[proper]
+    kept = nms(places, objectness, CONNECTED_IOU)[:MAX_REGIONS]
+    return Unexplained(
+        objectness=largest,
+        boxes=(places[kept] / _scale(deterministic)).float().numpy(),
+        values=objectness[kept].float().numpy(),
+    )
+
+
+def _scale(deterministic: DeterministicPass) -> Tensor:
+    """What coordinates (4,) of the original image are multiplied by to be those of the resized one."""
+    features = deterministic.features
+    (height, width), (original_width, original_height) = features.resized, features.image_size
+    return torch.tensor(
+        [width / original_width, height / original_height] * 2, dtype=deterministic.anchors.dtype
+    )
+
+
+def _strongest_unexplained(
+    values: Tensor, anchors: Tensor, size: tuple[int, int], boxes: Tensor, floor: float
+) -> Tensor:
+    """Rows of the anchors (N, 4) that no box explains, by falling ``values`` (N,): those from ``floor`` on, at least one.
+
+    ``size``: (height, width) px that the anchors are clipped to. A detector may have 200000 anchors, so the strongest are
+    tried first, and more only while there are too few.
+    """
+    for count in (*(c for c in _ATTEMPTS if c < len(values)), len(values)):
+        rows, least = _strongest(values.numpy(), count)
+        found = rows[~_explained(clip_boxes_to_image(anchors[rows], size), boxes)]
+        if len(found) >= _CANDIDATES or (len(found) and least < floor):
+            break
+    return found[: max(1, int((values[found[:_CANDIDATES]] >= floor).sum()))]
+
+
+def _strongest(values: FloatArray, count: int) -> tuple[Tensor, float]:
+    """Rows of the ``count`` largest ``values`` (N,), and of all as large, by falling value; and the least of those."""
+    rows, least = np.arange(len(values)), -math.inf
+    if count < len(values):
+        least = float(np.partition(values, -count)[-count])
+        rows = np.flatnonzero(values >= least)
+    return torch.from_numpy(rows[np.argsort(-values[rows], kind="stable")]), least
+
+
+def _all_explained(anchors: Tensor, boxes: Tensor) -> Tensor:
+    """:func:`_explained` of all anchors: a GPU is faster at them than at being asked whether there are enough."""
+    return torch.cat([_explained(part, boxes) for part in anchors.split(_PAIRS // max(1, len(boxes)))])
+
+
+def _explained(anchors: Tensor, boxes: Tensor) -> Tensor:
+    """Which of ``anchors`` (N, 4) one of ``boxes`` (K, 4) explains, (N,) bool."""
+    if not len(boxes):
+        return torch.zeros(len(anchors), dtype=torch.bool, device=anchors.device)
+    low = torch.maximum(anchors[:, None, :2], boxes[None, :, :2])
+    high = torch.minimum(anchors[:, None, 2:], boxes[None, :, 2:])
+    shared = (high - low).clamp_min(0).prod(dim=2)
+    of_anchors, of_boxes = ((b[:, 2:] - b[:, :2]).clamp_min(0).prod(dim=1) for b in (anchors, boxes))
+    union = of_anchors[:, None] + of_boxes[None] - shared
+    part = shared / of_anchors[:, None].clamp_min(_TINY)
+    explained: Tensor = ((shared > EXPLAINED_IOU * union) | (part > EXPLAINED_PART)).any(dim=1)
+    return explained
 
 
 def localize(

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing rosbag2 recordings (mcap) without rosbag2."""
+"""Writing rosbag2 recordings (mcap) without rosbag2: one, or several folders each of which can be read alone."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -79,3 +81,129 @@ def register_installed_type(
     raise InvalidInput(
         f"type {message_type}: no definition under AMENT_PREFIX_PATH; source the workspace that has {package}"
     )
+
+
+SPACE_BYTES = 64_000_000
+"""A recording that a full disk ended goes on where so much can be reserved."""
+_MADE_BY_WRITER = re.compile(r"metadata\.yaml|.+\.mcap")
+
+
+class SplitBag:
+    """Writes a recording to ``path`` and, when ``split_bytes`` are full, to ``path_2``, ``path_3``, ... (0: never).
+
+    Each folder begins with the newest message of every latched topic, so that it can be replayed alone. A disk error ends a
+    folder as it is; :meth:`resume` begins the next one. With ``keep`` > 0 only so
+    many of the newest folders ``path``, ``path_2``, ... stay, those of earlier starts included; of the others what a recorder
+    wrote is removed.
+
+    ``numbered``: an existing ``path`` is no error; the recording begins in the next free folder. Else raises
+    :class:`InvalidInput` when the folder exists. Not thread-safe.
+    """
+
+    def __init__(self, path: Path, numbered: bool = False, split_bytes: int = 0, keep: int = 0) -> None:
+        self._path, self._split_bytes, self._keep = path, split_bytes, keep
+        self._types: dict[str, str] = {}
+        self._latched: dict[str, bytes | None] = {}
+        self._open(next_folder(path) if numbered else path)
+
+    def _open(self, folder: Path) -> None:
+        writer = BagWriter(folder)
+        writer.__enter__()
+        self._writer: BagWriter | None = writer
+        self.folder, self._written = folder, 0
+        for topic, type_name in self._types.items():
+            writer.add_topic(topic, type_name)
+
+    def add_topic(self, topic: str, message_type: str, latched: bool = False) -> None:
+        """Register a topic of the recording with the full name of its type. ``latched``: a message is valid until the next."""
+        self._types[topic] = message_type
+        if latched:
+            self._latched[topic] = None
+        if self._writer is not None:
+            self._writer.add_topic(topic, message_type)
+
+    def write(self, topic: str, received_ns: int, data: bytes) -> bool:
+        """Append one serialised message to the recording; returns whether a new folder was begun for it.
+
+        Disk errors propagate as :class:`OSError`; nothing more can be written then before :meth:`resume`.
+        """
+        if topic in self._latched:
+            self._latched[topic] = data
+        try:
+            if full := 0 < self._split_bytes <= self._written:
+                self._next(received_ns)
+            self._append(topic, received_ns, data)
+        except OSError:
+            self._abandon()
+            raise
+        return full
+
+    def resume(self, now_ns: int) -> None:
+        """Begin the recording's next folder after a disk error. Raises :class:`OSError` where there is no space for it."""
+        with tempfile.TemporaryFile(dir=self._path.parent) as probe:
+            os.posix_fallocate(probe.fileno(), 0, SPACE_BYTES)
+        try:
+            self._next(now_ns)
+        except OSError:
+            self._abandon()
+            raise
+
+    def _append(self, topic: str, received_ns: int, data: bytes) -> None:
+        if self._writer is None:
+            raise OSError(f"{self.folder}: the recording is closed")
+        self._writer.write(topic, received_ns, data)
+        self._written += len(data)
+
+    def _next(self, now_ns: int) -> None:
+        self.close()
+        self._open(next_folder(self._path))
+        for topic, data in self._latched.items():
+            if data is not None:
+                self._append(topic, now_ns, data)
+        for folder in folders_of(self._path)[: -self._keep] if self._keep else ():
+            _remove(folder)
+
+    def _abandon(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abort()
+
+    def close(self) -> None:
+        """Complete the folder of the recording that is being written."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.__exit__(None, None, None)
+
+
+def folders_of(path: Path) -> list[Path]:
+    """The folders of a recording that was split or begun anew: ``path``, ``path_2``, ... that exist, the oldest first."""
+    return [_numbered(path, number) for number in _numbers(path)]
+
+
+def next_folder(path: Path) -> Path:
+    """Where a recording goes on: after the last of ``path``, ``path_2``, ..., also where earlier ones were removed."""
+    return _numbered(path, max(_numbers(path), default=0) + 1)
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path if number == 1 else path.with_name(f"{path.name}_{number}")
+
+
+def _numbers(path: Path) -> list[int]:
+    """The numbers of what is called ``path`` (1), ``path_2`` (2), ..., sorted."""
+    if not path.parent.is_dir():
+        return []
+    called = re.compile(re.escape(path.name) + r"(?:_([1-9][0-9]{0,8}))?")
+    matches = [match for found in path.parent.iterdir() if (match := called.fullmatch(found.name))]
+    return sorted(int(match[1] or 1) for match in matches if match[1] != "1")
+
+
+def _remove(folder: Path) -> None:
+    """Remove what a writer made; the folder stays where there is more in it."""
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    for file in folder.iterdir():
+        if _MADE_BY_WRITER.fullmatch(file.name) and file.is_file() and not file.is_symlink():
+            file.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()

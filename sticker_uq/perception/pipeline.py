@@ -23,8 +23,7 @@ from sticker_uq.dil import localize
 from sticker_uq.monitors.folder import load_panel
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.monitors.panel import observe_objects
-from sticker_uq.perception.exposure import measure_exposure
-from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest
+from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
 from sticker_uq.perception.novelty import NoveltyEstimator
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import (

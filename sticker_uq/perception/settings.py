@@ -14,6 +14,10 @@ from sticker_uq.dil.settings import LocalizationSettings, Technique
 from sticker_uq.io.setting_fields import same_field
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
+MODEL_STAGES = ("encode", "sample", "detect", "dil", "novelty", "panel")
+"""Those in which networks compute; the others cluster and measure."""
+
+
 _NOT_PART_OF_THE_RESULT = (
     "device",  # its kind is, see hash_on
     "threads",

@@ -5,8 +5,7 @@ injection into real processes.
 See docs/testing.md.
 
 :mod:`~sticker_uq.testing.scenes`: assessments made by hand; :mod:`~sticker_uq.testing.bench`: an executor, a probe node and node
-processes; :mod:`~sticker_uq.testing.arm`: an arm driver under a gate; :mod:`~sticker_uq.testing.gate`: a fake supervisor's gate;
-:mod:`~sticker_uq.testing.camera`, :mod:`~sticker_uq.testing.scripted_detector` and :mod:`~sticker_uq.testing.scripted_arm`: parts
-that do as they are told; :mod:`~sticker_uq.testing.fault_cell`: a cell of real processes for fault injection. No other package
-imports this one.
+processes; :mod:`~sticker_uq.testing.arm`: an arm driver under a fake supervisor's gate; :mod:`~sticker_uq.testing.fault_cell`: a
+camera, and a cell of real processes for fault injection; :mod:`~sticker_uq.testing.scripted_detector` and
+:mod:`~sticker_uq.testing.scripted_arm`: parts that do as they are told. No other package imports this one.
 """

@@ -18,7 +18,7 @@ import numpy as np
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.perception import ImageFacts, PerceptionSettings
-from sticker_uq.perception.exposure import measure_exposure
+from sticker_uq.perception.image_facts import measure_exposure
 from sticker_uq.scene import DeviceFailed, SceneAssessment, Status
 from sticker_uq.testing.scenes import assessment, observed
 

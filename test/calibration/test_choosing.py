@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from sticker_uq.calibration.choosing import choose_risk, log_odds
-from sticker_uq.calibration.combination import PENALTIES, fit_risk
+from sticker_uq.calibration.choosing import PENALTIES, choose_risk, fit_risk, log_odds
 from sticker_uq.calibration.outcomes import Objects
 from sticker_uq.gate.policy.signals import SIGNALS
 

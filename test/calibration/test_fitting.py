@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.calibration.calibration_report import calibration_report, guarantee_text
-from sticker_uq.calibration.combination import fit_risk
+from sticker_uq.calibration.choosing import fit_risk
 from sticker_uq.calibration.fitting import Levels, Trials, certify, fit_policy, limits_to_try
 from sticker_uq.calibration.making import Divided, policy_text
 from sticker_uq.calibration.measuring import COMBINED, PLAIN, ablation, measure

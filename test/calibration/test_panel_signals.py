@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.calibration import fitting
-from sticker_uq.calibration.combination import fit_risk
+from sticker_uq.calibration.choosing import fit_risk
 from sticker_uq.calibration.outcomes import Objects, matching, outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy

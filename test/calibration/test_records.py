@@ -12,7 +12,7 @@ import pytest
 
 from sticker_uq.calibration.making import refuse_repeated
 from sticker_uq.calibration.records import Assessed, Record, assess
-from sticker_uq.evaluation.replay.assessment_json import assessment_from_plain, assessment_to_plain
+from sticker_uq.evaluation.replay.assessing import assessment_from_plain, assessment_to_plain
 from sticker_uq.io.coco import write_coco
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
-from sticker_uq.evaluation.replay.cells import cell_rows, read_images
+from sticker_uq.evaluation.replay.tables import cell_rows, read_images
 from test.helpers.recordings import declare_more, record
 
 OPTIONS = ("--passes", "3", "--device", "cpu", "--pictures", "none")

@@ -14,8 +14,8 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import reason_to_msg
 from sticker_uq.scene import Reason
+from sticker_uq.testing.arm import GatePublisher
 from sticker_uq.testing.bench import Bench, running_bench
-from sticker_uq.testing.gate import GatePublisher
 from sticker_uq_msgs.msg import GateState
 
 

@@ -17,12 +17,14 @@ from sticker_uq.console.access import (
     Access,
     Addresses,
     Attempts,
+    HashedSecret,
     SignInRefused,
     origins_of,
+    read_operators,
     read_token,
+    write_operators,
 )
 from sticker_uq.console.guard import client_of
-from sticker_uq.console.operators import HashedSecret, read_operators, write_operators
 from sticker_uq.scene import InvalidInput
 
 TOKEN = "the token of this cell"

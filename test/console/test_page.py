@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import expect
 from starlette.datastructures import Headers
 
+from sticker_uq.console.access import HashedSecret, write_operators
 from sticker_uq.console.app import Person
 from sticker_uq.console.guard import Guard
-from sticker_uq.console.operators import HashedSecret, write_operators
 from sticker_uq.console.state import ConsoleState
 from test.helpers.browser import FakeCell, served, until
 from test.helpers.operator_page import asked, gate, reason, request

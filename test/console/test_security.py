@@ -13,11 +13,10 @@ import websockets.sync.client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from sticker_uq.console import app as console_app
-from sticker_uq.console import connections
-from sticker_uq.console.access import Access
+from sticker_uq.console import server as connections
+from sticker_uq.console.access import Access, HashedSecret, write_operators
 from sticker_uq.console.app import Person
 from sticker_uq.console.guard import MOST_BODY
-from sticker_uq.console.operators import HashedSecret, write_operators
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.scene import InvalidInput

@@ -13,11 +13,10 @@ from torchvision.ops import MultiScaleRoIAlign
 
 from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.detection.kernels.convolutions import OneDnn, Winograd, use_winograd
+from sticker_uq.detection.kernels.fast_faster_rcnn import BagPooling
 from sticker_uq.detection.kernels.frozen import copied, frozen
-from sticker_uq.detection.kernels.onednn import OneDnn
 from sticker_uq.detection.kernels.pixels import network_input
-from sticker_uq.detection.kernels.roi_pooling import BagPooling
-from sticker_uq.detection.kernels.winograd import Winograd, use_winograd
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sticker_uq.detection import DeterministicPass, Features
-from sticker_uq.dil.regions import EXPLAINED_IOU, EXPLAINED_PART, unexplained_objectness
+from sticker_uq.dil.dil import EXPLAINED_IOU, EXPLAINED_PART, unexplained_objectness
 from sticker_uq.scene import Detections, FloatArray
 
 SIDE = 100

@@ -6,8 +6,7 @@ from rclpy.serialization import serialize_message
 from rosbags.rosbag2 import Reader
 from std_msgs.msg import String
 
-from sticker_uq.io.bag_writer import BagWriter
-from sticker_uq.io.split_bag import SplitBag, folders_of, next_folder
+from sticker_uq.io.bag_writer import BagWriter, SplitBag, folders_of, next_folder
 from sticker_uq.scene import InvalidInput
 
 TYPE = "std_msgs/msg/String"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.perception.exposure import DARK_LEVEL, SATURATED_LEVEL, measure_exposure
+from sticker_uq.perception.image_facts import DARK_LEVEL, SATURATED_LEVEL, measure_exposure
 
 
 def grey(levels: np.ndarray) -> np.ndarray:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.perception.exposure import measure_exposure
-from sticker_uq.perception.inspection import ImageInspector, same_pixels
+from sticker_uq.perception.image_facts import ImageInspector, measure_exposure, same_pixels
 from sticker_uq.scene import Exposure, ImageCheck, InvalidInput
 
 

@@ -18,7 +18,7 @@ from sticker_uq.dil import saliency
 from sticker_uq.gate import Policy
 from sticker_uq.messages import text_of
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.perception.exposure import measure_exposure
+from sticker_uq.perception.image_facts import measure_exposure
 from sticker_uq.perception.pipeline import image_digest, image_seed
 from sticker_uq.scene import DeviceFailed, InvalidInput, Status, to_plain
 from test.helpers.models import FAMILIES, MIN_SIZE, picture, tiny_detector, tiny_model, tiny_weights

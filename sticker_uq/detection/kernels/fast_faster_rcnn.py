@@ -3,17 +3,97 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torchvision.ops import clip_boxes_to_image, nms
 
 from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.roi_pooling import BagPooling
 from sticker_uq.detection.models.faster_rcnn import FasterRcnn
 from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.detection.transfer import to_device
+
+
+# RoIAlign as weighted sums of table rows: on a processor torchvision computes them in one thread, on a GPU level by level.
+class BagPooling:
+    """torchvision's MultiScaleRoIAlign over maps that lie channels last.
+
+    Every bin of RoIAlign is a weighted sum of 16 places of a map (4 bilinear samples of 4 places each). The places of all
+    maps are rows of one table, so all bins are one ``embedding_bag``, which uses all threads and whole vectors.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        """``pool``: the MultiScaleRoIAlign to imitate. Raises ValueError for one with another number of samples per bin."""
+        if pool.sampling_ratio != 2 or pool.output_size[0] != pool.output_size[1]:
+            raise ValueError(
+                f"RoIAlign with {pool.sampling_ratio} samples and {pool.output_size} bins, expected 2 and a square"
+            )
+        self._bins: int = pool.output_size[0]
+        self._area: float = float(pool.canonical_scale) ** 2
+        self._level: int = pool.canonical_level
+
+    def __call__(
+        self, maps: Sequence[Tensor], boxes: Tensor, image: Tensor, padded: tuple[int, int]
+    ) -> Tensor:
+        """Features (R, C, bins, bins), channels last, of ``boxes`` (R, 4) px of the network's input.
+
+        ``maps``: (n, C, h, w) per level, fine to coarse, for inputs of ``padded`` (height, width); ``image`` (R,): which of the
+        n each box belongs to.
+        """
+        passes, channels = maps[0].shape[:2]
+        shapes = to_device(torch.tensor([m.shape[-2:] for m in maps]), boxes.device)
+        exponents = [round(math.log2(m.shape[-2] / padded[0])) for m in maps]
+        scales = to_device(torch.tensor([2.0**e for e in exponents]), boxes.device)
+        sizes = torch.tensor([0, *(m.shape[-1] * m.shape[-2] for m in maps)])
+        first = to_device(sizes.cumsum(0), boxes.device)
+        table = torch.cat([m.permute(0, 2, 3, 1).reshape(passes, -1, channels) for m in maps], dim=1)
+
+        level = self._levels(boxes, -exponents[0], -exponents[-1])
+        height, width = shapes[level].unbind(1)
+        x1, y1, x2, y2 = (boxes * scales[level, None]).unbind(1)
+        rows, row_weights = self._taps(y1, y2, height)
+        columns, column_weights = self._taps(x1, x2, width)
+        origin = image * first[-1] + first[level]
+        rows = rows * width[:, None, None] + origin[:, None, None]
+        index = rows[:, :, None, :, None] + columns[:, None, :, None, :]
+        weights = row_weights[:, :, None, :, None] * column_weights[:, None, :, None, :]
+        taps = index.shape[-1] ** 2
+        pooled = F.embedding_bag(
+            index.view(-1, taps),
+            table.view(-1, channels),
+            mode="sum",
+            per_sample_weights=weights.view(-1, taps).to(table.dtype),
+        )
+        return pooled.view(-1, self._bins, self._bins, channels).permute(0, 3, 1, 2)
+
+    def _levels(self, boxes: Tensor, finest: int, coarsest: int) -> Tensor:
+        """Which map each box is pooled from (Lin et al. 2017, eq 1), as torchvision's LevelMapper rounds it."""
+        sides = boxes[:, 2:] - boxes[:, :2]
+        size = torch.sqrt(sides[:, 0] * sides[:, 1])
+        wanted = torch.floor(self._level + torch.log2(size / math.sqrt(self._area)) + 1e-6)
+        return wanted.clamp(finest, coarsest).to(torch.int64) - finest
+
+    def _taps(self, low: Tensor, high: Tensor, extent: Tensor) -> tuple[Tensor, Tensor]:
+        """Cells and weights (R, bins, 4) along one axis: two samples per bin, two cells per sample."""
+        step = (high - low).clamp_min(1.0) / (2 * self._bins)
+        samples = torch.arange(2 * self._bins, device=low.device) + 0.5
+        position = low[:, None] + samples * step[:, None]
+        last = (extent - 1)[:, None]
+        # a sample more than a cell outside the map counts as 0; one at most a cell outside takes the outermost cell
+        inside = (position >= -1) & (position <= extent[:, None])
+        position = position.clamp_min(0)
+        below = torch.minimum(position.to(torch.int64), last)
+        share = (position - below).masked_fill_(below >= last, 0.0)
+        cells = torch.stack([below, torch.minimum(below + 1, last)], dim=-1)
+        weights = torch.stack([1 - share, share], dim=-1) * (inside[..., None] / 2)
+        shape = (len(low), self._bins, 4)
+        return cells.view(shape), weights.view(shape)
+
 
 _FIRST_ATTEMPT = 1.6
 """Of so many times the wanted proposals the best are suppressed first; mostly that suffices."""

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.onednn import convolved
+from sticker_uq.detection.kernels.convolutions import convolved
 from sticker_uq.detection.models.family import anchor_outputs, anchors_of
 from sticker_uq.detection.models.ssd import Ssd
 from sticker_uq.detection.selection import Rows, all_finite, check_finite, softmax_distribution

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 from torchvision.ops.misc import Conv2dNormActivation, FrozenBatchNorm2d
 
-from sticker_uq.detection.kernels.onednn import OneDnn
-from sticker_uq.detection.kernels.winograd import use_winograd
+from sticker_uq.detection.kernels.convolutions import OneDnn, use_winograd
 
 
 def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:

@@ -1,31 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images assessed in their order, decoded ahead, on this machine or in several processes."""
+"""Images assessed in their order, decoded ahead, on this machine or in several processes; assessments as JSON values, so that a
+second calibration or another policy needs no detector run.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import psutil
 
 from sticker_uq.evaluation.executors import worker_pool
-from sticker_uq.evaluation.replay.assessment_json import code_fingerprint
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import InvalidInput, SceneAssessment
+from sticker_uq.scene import InvalidInput, SceneAssessment, from_plain, to_plain
 
 if TYPE_CHECKING:
     from sticker_uq.perception.pipeline import Perception
+
+_PERCEPTION = ("scene.py", "detection", "uncertainty", "monitors", "dil", "novelty", "perception")
+
+
+@cache
+def code_fingerprint(*further: str) -> str:
+    """Digest for caches of assessments: source code of perception and of ``further`` parts of this package, 16 hex digits."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (*_PERCEPTION, *further):
+        files = [root / part] if part.endswith(".py") else sorted((root / part).rglob("*.py"))
+        for file in files:
+            digest.update(file.relative_to(root).as_posix().encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def assessment_to_plain(assessment: SceneAssessment) -> dict[str, Any]:
+    """``assessment`` as JSON can hold it, without timings and saliency map."""
+    return dict(to_plain(assessment, leave_out=("timings", "saliency")))
+
+
+def assessment_from_plain(plain: Mapping[str, Any]) -> SceneAssessment:
+    """The assessment that a cache of a replay holds as :func:`assessment_to_plain` made it; its digest is the same."""
+    return from_plain(SceneAssessment, plain)
+
 
 T = TypeVar("T")
 

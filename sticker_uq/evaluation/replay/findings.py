@@ -29,7 +29,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import Picture, encode_jpeg
 from sticker_uq.io.sources import SourceImage
 from sticker_uq.messages import MEASURES, text_of
-from sticker_uq.perception.stages import MODEL_STAGES
+from sticker_uq.perception.settings import MODEL_STAGES
 from sticker_uq.scene import (
     ObjectClass,
     ObservedObject,

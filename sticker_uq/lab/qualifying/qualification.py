@@ -68,9 +68,8 @@ from sticker_uq.lab.qualifying.results import (
 )
 from sticker_uq.lab.qualifying.verdict import Requirement, requirements
 from sticker_uq.lab.robustness.assessment_run import Plan, assess, prepare
-from sticker_uq.lab.robustness.frequencies import describe_source
+from sticker_uq.lab.robustness.frequencies import SourceSet, describe_source
 from sticker_uq.lab.robustness.robustness_report import write_report
-from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import laptop_cell
 from sticker_uq.lab.robustness.systems import CellSystem
 from sticker_uq.lab.training.checkpoint import STATE

@@ -27,10 +27,9 @@ from sticker_uq.lab.robustness.followups import (
     target_set,
     with_transformation,
 )
-from sticker_uq.lab.robustness.frequencies import CoverageRow
+from sticker_uq.lab.robustness.frequencies import CoverageRow, SourceSet
 from sticker_uq.lab.robustness.performance import Judged
 from sticker_uq.lab.robustness.result import Assessment
-from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.lab.robustness.systems_interface import System
 from sticker_uq.lab.robustness.verdicts import overall_verdict

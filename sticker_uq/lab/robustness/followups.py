@@ -25,7 +25,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.reading import read_bytes, read_json
 from sticker_uq.lab.corruptions import LabelledPicture, transform, transformation_named
-from sticker_uq.lab.robustness.source_set import SourceSet, TaggedImage
+from sticker_uq.lab.robustness.frequencies import SourceSet, TaggedImage
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
 from sticker_uq.scene import InvalidInput
 

@@ -5,20 +5,141 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
-from sticker_uq.io.coco import read_picture
+from sticker_uq.io.coco import (
+    ANNOTATIONS,
+    LabelledImage,
+    check_objects,
+    load_annotations,
+    read_coco,
+    read_picture,
+)
 from sticker_uq.io.images import Picture
+from sticker_uq.io.reading import MOST_JSON, read_text
+from sticker_uq.lab.corruptions import LabelledPicture
 from sticker_uq.lab.corruptions.camera import linear
-from sticker_uq.lab.robustness.source_set import SourceSet, TaggedImage
+from sticker_uq.lab.rendering.render import RenderedScene, render
+from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, sample_scene
+from sticker_uq.lab.rendering.scene_spec import SceneSpec
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+
+@dataclass(frozen=True)
+class TaggedImage:
+    """One image of the source set. ``tags``: circumstances a person found in it;
+    ``seed`` of its scene, where it was rendered.
+    """
+
+    item: LabelledImage
+    tags: frozenset[str]
+    seed: int | None = None
+
+    def picture(self) -> LabelledPicture:
+        """The source image with its objects, and with its scene and shapes where it is rendered.
+
+        InvalidInput when the picture cannot be read or has another size than its data set says.
+        """
+        item = self.item
+        image = read_picture(item)
+        known = None if self.seed is None else _scene_of(self.seed, item)
+        if known is None:
+            return LabelledPicture.of(image, item.boxes, item.labels)
+        scene, rendered = known
+        shapes = np.zeros(rendered.id_map.shape, np.uint8)
+        for number, identity in enumerate(rendered.ids):
+            shapes[rendered.id_map == identity] = number + 1
+        return LabelledPicture.of(image, item.boxes, item.labels, shapes, scene)
+
+
+@dataclass(frozen=True)
+class SourceSet:
+    """The source data set (Wozniak et al., task 3). ``tagged``:
+    somebody wrote down which circumstances its images are in.
+    """
+
+    folder: Path
+    images: tuple[TaggedImage, ...]
+    tagged: bool
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @classmethod
+    def load(cls, folder: str | Path, tags: str | Path | None = None) -> SourceSet:
+        """The labelled images of a COCO folder as source set.
+
+        Tags are the list ``tags`` of an entry in ``images``, or come from the CSV file ``tags`` with the columns ``image`` (file
+        name or id) and ``tags`` (separated by spaces, commas or semicolons). InvalidInput for a bad folder or a bad CSV file.
+        """
+        root = Path(folder)
+        items = read_coco(root)
+        check_objects(items, str(root))
+        entries = {entry["id"]: entry for entry in load_annotations(root)["images"]}
+        written = None if tags is None else _tags_of(Path(tags))
+        images, found = [], set()
+        for item in items:
+            entry = entries[item.image_id]
+            names = {str(item.image_id), item.path.name, str(entry["file_name"])}
+            own = _own_tags(root / ANNOTATIONS, entry)
+            if written is not None:
+                found |= names & written.keys()
+                own = frozenset().union(*(written[name] for name in names if name in written))
+            seed = entry.get("seed")
+            images.append(TaggedImage(item, own, seed if isinstance(seed, int) and seed >= 0 else None))
+        if written is not None and set(written) - found:
+            raise InvalidInput(f"{tags}: image {sorted(set(written) - found)[0]!r} is not in {root}")
+        tagged = written is not None or any("tags" in entry for entry in entries.values())
+        return cls(root, tuple(images), tagged)
+
+
+def _own_tags(path: Path, entry: Mapping[str, Any]) -> frozenset[str]:
+    tags = entry.get("tags", [])
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise InvalidInput(f"{path}: image {entry['id']}: tags {tags!r}: expected a list of words")
+    return frozenset(tags)
+
+
+def _tags_of(path: Path) -> dict[str, frozenset[str]]:
+    try:
+        text = read_text(path, MOST_JSON, f"tags {path}")
+        rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
+    except csv.Error as error:
+        raise InvalidInput(f"tags {path} cannot be read: {error}") from None
+    if not rows or not {"image", "tags"} <= rows[0].keys():
+        raise InvalidInput(f"tags {path}: expected the columns image and tags, and at least one line")
+    tags: dict[str, frozenset[str]] = {}
+    for line, row in enumerate(rows, 2):
+        image = (row["image"] or "").strip()
+        if not image or image in tags:
+            raise InvalidInput(f"tags {path}, line {line}: image {image!r}: expected every image once")
+        tags[image] = frozenset((row["tags"] or "").replace(",", " ").replace(";", " ").split())
+    return tags
+
+
+def _scene_of(seed: int, item: LabelledImage) -> tuple[SceneSpec, RenderedScene] | None:
+    """The scene of a seed, if it renders to the boxes of `item`; the number of stickers may have been chosen."""
+    for stickers in (None, *range(MAX_STICKERS + 1)):
+        scene = sample_scene(seed, stickers=stickers)
+        if stickers is not None and len(scene.stickers) < int((item.labels == ObjectClass.STICKER).sum()):
+            continue
+        rendered = render(scene, (item.width, item.height))
+        if np.array_equal(rendered.boxes, item.boxes) and np.array_equal(rendered.labels, item.labels):
+            return scene, rendered
+    return None
+
 
 MIDDLE_GREY = 0.18
 """Linear light of a mean scene: 0 EV."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import socket
 import sys
+import threading
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -26,11 +29,54 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.signals import SignalHandlerOptions
 
-from sticker_uq.cell.stop_signals import stop_signals
 from sticker_uq.cell.transport import transport_environment
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.parameters import declare_settings, note_parameter_files
 from sticker_uq.scene import InvalidInput
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Handle SIGINT and SIGTERM of a cell's process; yields a function that registers a callback.
+
+    Callbacks run in a thread on the first signal, or at once if it has arrived. Python runs signal handlers only between two
+    bytecodes of the main thread, which may block inside the middleware; a wake-up file descriptor reaches another thread.
+    """
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    arrived = threading.Event()
+    registered: list[Callable[[], None]] = []
+    lock = threading.Lock()
+
+    def watch() -> None:
+        while receiver.recv(1):
+            with lock:
+                arrived.set()
+                callbacks = list(registered)
+            for callback in callbacks:
+                callback()
+
+    def register(callback: Callable[[], None]) -> None:
+        with lock:
+            registered.append(callback)
+            already = arrived.is_set()
+        if already:
+            callback()
+
+    watcher = threading.Thread(target=watch, name="signals", daemon=True)
+    old_fd = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    old_handlers = {s: signal.signal(s, lambda *_: None) for s in (signal.SIGINT, signal.SIGTERM)}
+    watcher.start()
+    try:
+        yield register
+    finally:
+        signal.set_wakeup_fd(old_fd)
+        for number, handler in old_handlers.items():
+            signal.signal(number, handler)
+        sender.close()
+        watcher.join()
+        receiver.close()
+
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.client import Client
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.subscription import Subscription
@@ -21,23 +23,107 @@ from sticker_uq.console.metrics import CellMetrics
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.messages import stamp_to_ns
+from sticker_uq.messages import ANSWERS, SCENE_ANSWERS
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.image_input import ImageInput
 from sticker_uq.nodes.common.images import bgr_from_msg
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
 from sticker_uq.nodes.common.qos import DIAGNOSTICS, LATCHED, RELIABLE
-from sticker_uq.nodes.console.calls import SupervisorCalls
-from sticker_uq.nodes.console.scene import shown_answer, shown_gate, shown_reasons, shown_request, shown_scene
+from sticker_uq.nodes.console.scene import (
+    shown_answer,
+    shown_gate,
+    shown_reason,
+    shown_reasons,
+    shown_request,
+    shown_scene,
+)
+from sticker_uq.scene import Reason
 from sticker_uq_msgs.msg import (
+    Box,
     GateState,
     InterventionAnswer,
     InterventionRequest,
+    ObjectAnswer,
     SceneAssessment,
     SceneDecision,
     Workpiece,
     WorkpieceDone,
 )
+from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
+
+_COMMANDS = {
+    "hold": OperateGate.Request.COMMAND_HOLD,
+    "release": OperateGate.Request.COMMAND_RELEASE,
+    "reset": OperateGate.Request.COMMAND_RESET,
+}
+
+
+_MOST_PENDING = 6
+"""Calls of a service that wait for its response. A service of ROS 2 drops what is more than ten; a hold is always sent."""
+
+
+class SupervisorCalls:
+    """The supervisor's services as the console node calls them for ``node``, which waits ``timeout_s`` for each response."""
+
+    def __init__(self, node: Node, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._answers = node.create_client(ResolveIntervention, "intervention/resolve")
+        self.operations = node.create_client(OperateGate, "operate")
+        self._pending: Counter[Client] = Counter()
+
+    async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
+        answers = [
+            ObjectAnswer(answer=list(ANSWERS).index(a.answer), box=Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2))
+            for a in said.answers
+        ]
+        request = ResolveIntervention.Request(
+            request_id=said.request_id,
+            person=person.name,
+            person_checked=person.checked,
+            scene_answer=list(SCENE_ANSWERS).index(said.scene),
+            answers=answers,
+            not_stickers=[Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2) for a in said.not_stickers],
+        )
+        return await self._in_turn(self._answers, request)
+
+    async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
+        request = OperateGate.Request(
+            command=_COMMANDS[wanted.command], person=person.name, person_checked=person.checked
+        )
+        call = self._call if wanted.command == "hold" else self._in_turn
+        return await call(self.operations, request)
+
+    async def _in_turn(self, client: Client, request: Any) -> Accepted:
+        """The same as :meth:`_call`, refused while too many others wait."""
+        if self._pending[client] >= _MOST_PENDING:
+            busy = Reason.of("supervisor_busy", count=_MOST_PENDING)
+            return Accepted(accepted=False, reasons=[shown_reason(busy)])
+        self._pending[client] += 1
+        try:
+            return await self._call(client, request)
+        finally:
+            self._pending[client] -= 1
+
+    async def _call(self, client: Client, request: Any) -> Accepted:
+        if not client.service_is_ready():
+            return Accepted(accepted=False, reasons=[shown_reason(Reason("supervisor_missing"))])
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+        pending = client.call_async(request)
+
+        def deliver() -> None:
+            if not done.done():
+                done.set_result(pending.result())
+
+        pending.add_done_callback(lambda _: loop.call_soon_threadsafe(deliver))
+        try:
+            response = await asyncio.wait_for(done, self._timeout_s)
+        except TimeoutError:
+            client.remove_pending_request(pending)
+            return Accepted(accepted=False, reasons=[shown_reason(Reason("supervisor_timeout"))])
+        return Accepted(accepted=response.accepted, reasons=shown_reasons(response.reasons))
+
 
 _IMAGE_CHECK_S = 1.0
 _KEPT_MAPS = 4

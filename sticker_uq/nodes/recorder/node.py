@@ -24,8 +24,8 @@ from rclpy.subscription import Subscription
 from sensor_msgs.msg import CameraInfo
 
 from sticker_uq.cell.recorder_settings import RecorderSettings
+from sticker_uq.io.bag_writer import SplitBag
 from sticker_uq.io.images import Transport
-from sticker_uq.io.split_bag import SplitBag
 from sticker_uq.io.topics import folder_of, more_topics
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport

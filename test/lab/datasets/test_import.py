@@ -20,7 +20,7 @@ from sticker_uq.io.coco import LabelledImage, parse_annotations, read_coco, read
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.datasets.importing.formats import FORMATS
 from sticker_uq.lab.datasets.importing.grouping import split_groups
-from sticker_uq.lab.datasets.importing.orientation import shown_box, shown_size
+from sticker_uq.lab.datasets.importing.importing import shown_box, shown_size
 from sticker_uq.scene import InvalidInput
 
 WIDTH, HEIGHT = 80, 60

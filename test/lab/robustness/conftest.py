@@ -8,7 +8,7 @@ import pytest
 
 from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.robustness.source_set import SourceSet
+from sticker_uq.lab.robustness.frequencies import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 
 

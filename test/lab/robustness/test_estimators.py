@@ -10,6 +10,7 @@ import pytest
 
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.robustness.frequencies import (
+    SourceSet,
     coverage,
     describe_source,
     edge_widths,
@@ -17,7 +18,6 @@ from sticker_uq.lab.robustness.frequencies import (
     exposure,
     noise,
 )
-from sticker_uq.lab.robustness.source_set import SourceSet
 from test.lab.robustness.conftest import specification_of
 
 

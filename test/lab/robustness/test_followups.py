@@ -22,7 +22,7 @@ from sticker_uq.lab.robustness.followups import (
     target_set,
     with_transformation,
 )
-from sticker_uq.lab.robustness.source_set import SourceSet
+from sticker_uq.lab.robustness.frequencies import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.scene import InvalidInput
 from test.lab.robustness.conftest import specification_of

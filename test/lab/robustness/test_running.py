@@ -10,8 +10,8 @@ import pytest
 from sticker_uq.lab.robustness.answering import AnswerLog, answer_all
 from sticker_uq.lab.robustness.assessment_run import ANSWERS, Plan, Prepared, assess, prepare
 from sticker_uq.lab.robustness.evaluating import first_break
+from sticker_uq.lab.robustness.frequencies import SourceSet
 from sticker_uq.lab.robustness.result import RESULT, Assessment
-from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.verdicts import Finding
 from sticker_uq.scene import InvalidInput
 from test.lab.robustness.conftest import specification_of

@@ -11,9 +11,8 @@ from action_msgs.msg import GoalStatus
 from rclpy.action.server import ServerGoalHandle
 
 from sticker_uq.gate.permit import Lease
-from sticker_uq.testing.arm import APPROACH, RETREAT, UNTIL_STOPPED, ArmBench, Result
+from sticker_uq.testing.arm import APPROACH, DECISION, OBJECT, RETREAT, UNTIL_STOPPED, ArmBench, Result
 from sticker_uq.testing.bench import PATIENCE_S
-from sticker_uq.testing.gate import DECISION, OBJECT
 from sticker_uq_msgs.msg import GateState
 
 

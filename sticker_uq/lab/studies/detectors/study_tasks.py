@@ -3,29 +3,277 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import shapely
+from hdbscan import HDBSCAN
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.special import ndtr
 
 from sticker_uq.detection.detector import StochasticDetector, load_detector
 from sticker_uq.dil import LocalizationSettings, localize
-from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, MATCH_IOU, overlapping
+from sticker_uq.evaluation.metrics.accuracy import RECALLS, TORCHMETRICS_RECALLS, MatchTable, as_detections
+from sticker_uq.evaluation.metrics.matching import (
+    DECISION_SCORE,
+    MATCH_IOU,
+    match,
+    match_classes,
+    overlapping,
+)
 from sticker_uq.io.coco import LabelledImage, encode_picture, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.attacks.dpatch import craft_patch
 from sticker_uq.lab.attacks.white_box import Adversarial, attack, variant_seed
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.datasets.abnormal import patched
-from sticker_uq.lab.studies.detectors.image_scores import score
+from sticker_uq.lab.studies.detectors.measures import UNCERTAINTY, Profile
 from sticker_uq.lab.studies.detectors.study_plan import PATCHED, ModelChoice, StudyCircumstance, StudySettings
 from sticker_uq.perception.pipeline import image_digest, image_seed
-from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
-from sticker_uq.uncertainty import iou_matrix
+from sticker_uq.scene import (
+    METRICS,
+    Detections,
+    FloatArray,
+    InvalidInput,
+    ObjectClass,
+    ObservedObject,
+    StochasticSamples,
+)
+from sticker_uq.uncertainty import iou_matrix, observe
+from sticker_uq.uncertainty.metrics import GroupedSamples, total_variance, variation_ratio
+
+# From the T passes over one image to its row in the results: average precision, box quality, uncertainty; and the metrics as
+# the published code computes them (profile simula_rp), quirks included.
+_LEAST_DEVIATION = 0.5
+"""Standard deviation of a corner below which a box cannot be drawn, px."""
+_REACH = 4.0
+_SMALLEST = 1e-14
+
+
+@dataclass(frozen=True)
+class BoxQuality:
+    """Box quality of one image: matched pairs, wrong detections, missed objects; sums of localization error and pPDQ over
+    pairs.
+    """
+
+    true_positives: int
+    false_positives: int
+    false_negatives: int
+    localization_error: float
+    pdq_sum: float
+
+    @property
+    def lrp(self) -> float:
+        """Localization recall precision error 0..1 (Oksuz et al. 2018), lower is better; NaN without objects and
+        detections.
+        """
+        total = self.true_positives + self.false_positives + self.false_negatives
+        return (
+            (self.localization_error + self.false_positives + self.false_negatives) / total
+            if total
+            else math.nan
+        )
+
+    @property
+    def pdq(self) -> float:
+        """Box quality PDQ: probability-based detection quality 0..1 (Hall et al. 2020); NaN without objects and detections."""
+        total = self.true_positives + self.false_positives + self.false_negatives
+        return self.pdq_sum / total if total else math.nan
+
+
+def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> BoxQuality:
+    """Box quality of clustered ``objects`` with a score from DECISION_SCORE on, against the labels of
+    ``truth``.
+
+    LRP matches at IoU 0.5 within a class, the surest first; PDQ matches for the largest sum of pairwise qualities, in which the
+    corners of a box are Gaussian with the variances over the passes.
+    """
+    found = [o for o in objects if o.score >= DECISION_SCORE and o.label != 0]
+    places, overlaps = match_classes(as_detections(found), truth)
+    hits = int((places >= 0).sum())
+    error = float((1.0 - overlaps[places >= 0]).sum()) / (1.0 - MATCH_IOU)
+    pairs = np.array(
+        [
+            [pairwise_pdq(o, box, int(c)) for box, c in zip(truth.boxes, truth.labels, strict=True)]
+            for o in found
+        ]
+    ).reshape(len(found), len(truth.boxes))
+    rows, columns = linear_sum_assignment(pairs, maximize=True)
+    return BoxQuality(
+        hits, len(found) - hits, len(truth.boxes) - hits, error, float(pairs[rows, columns].sum())
+    )
+
+
+def pairwise_pdq(found: ObservedObject, box: FloatArray, label: int) -> float:
+    """Box quality pPDQ 0..1 of one detection and one object: sqrt(spatial quality times probability of the object's class)."""
+    deviation = np.maximum(np.sqrt(np.diag(found.box_covariance)), _LEAST_DEVIATION)
+    low = np.floor(np.minimum(box[:2], found.box[:2] - _REACH * deviation[:2])).astype(int)
+    high = np.ceil(np.maximum(box[2:], found.box[2:] + _REACH * deviation[2:])).astype(int)
+    covered, inside = [], []
+    for axis in (0, 1):
+        pixels = np.arange(low[axis], high[axis]) + 0.5
+        begins = ndtr((pixels - found.box[axis]) / deviation[axis])
+        ends = ndtr((found.box[axis + 2] - pixels) / deviation[axis + 2])
+        covered.append(begins * ends)
+        inside.append((pixels > box[axis]) & (pixels < box[axis + 2]))
+    within = float(inside[0].sum() * inside[1].sum())
+    if not within or not np.isfinite(deviation).all():
+        return 0.0
+    logs = [np.log(np.maximum(c[i], _SMALLEST)).mean() for c, i in zip(covered, inside, strict=True)]
+    foreground = -float(sum(logs))  # the pixel's probability is the product of its row's and its column's
+    probability = np.outer(covered[1], covered[0])
+    probability[np.outer(inside[1], inside[0])] = 0.0
+    background = -float(np.log1p(-np.minimum(probability, 1 - _SMALLEST)).sum()) / within
+    return math.sqrt(math.exp(-(foreground + background)) * float(found.probabilities[label]))
+
+
+MIN_SCORE = 0.6
+_CLUSTER = 3
+_EPSILON = 1e-15
+_DIGITS = 5
+
+
+def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
+    """Uncertainty metrics as Lu et al.'s code has them: VR, SE, MI, TV, PS over clusters, ``clusters``; NaN
+    without any.
+    """
+    chosen = (samples.probabilities.argmax(axis=1) == ObjectClass.STICKER) & (
+        samples.probabilities[:, ObjectClass.STICKER] >= MIN_SCORE
+    )
+    boxes = samples.boxes[chosen].astype(np.float64)
+    vectors = samples.probabilities[chosen].astype(np.float64)
+    names = tuple(measure.name for measure in UNCERTAINTY)
+    if len(boxes) < _CLUSTER:
+        return dict.fromkeys(names, math.nan) | {"clusters": 0.0}
+    centres = ((boxes[:, :2] + boxes[:, 2:]) / 2).astype(int)
+    labels = HDBSCAN(min_cluster_size=_CLUSTER).fit_predict(np.column_stack([boxes, centres]))
+    rows = []
+    clusters = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    grouped = GroupedSamples.of(samples, [np.flatnonzero(chosen)[members] for members in clusters])
+    ratios, variances = variation_ratio(grouped), total_variance(grouped)
+    for number, members in enumerate(clusters):
+        entropy = round(_entropy(vectors[members].mean(axis=0)), _DIGITS)
+        expected = float(np.mean([_entropy(v) for v in vectors[members]]))
+        rows.append(
+            (
+                ratios[number],
+                entropy,
+                entropy - expected,
+                variances[number],
+                perimeter_sum(boxes[members]),
+            )
+        )
+    means = np.mean(rows, axis=0).tolist()
+    return dict(zip(names, means, strict=True)) | {"clusters": float(len(rows))}
+
+
+def perimeter_sum(boxes: FloatArray) -> float:
+    """PS in Lu et al.'s code, of boxes (M, 4): sum of the perimeters of the corner hulls, px; -1 for fewer than 3 boxes or a
+    hull
+    without an area.
+    """
+    total = 0.0
+    for x, y in ((0, 1), (2, 1), (0, 3), (2, 3)):
+        hull = shapely.convex_hull(shapely.multipoints(boxes[:, [x, y]]))
+        if len(boxes) < _CLUSTER or hull.area == 0:
+            return -1.0
+        total += float(hull.length)
+    return total
+
+
+def _entropy(vector: FloatArray) -> float:
+    return -float(np.sum(vector * np.log2(vector + _EPSILON)))
+
+
+Row = dict[str, Any]
+
+
+def score(samples: StochasticSamples, truth: LabelledImage, profile: Profile) -> tuple[Row, list[Row]]:
+    """The measures of one image by their names, and one row for each of its clustered objects.
+
+    ``map``: mAP@0.5 over the detections of all passes, each pass an image with the same labels, as published; classes without an
+    object in the image do not count, NaN without any object. Metrics are means over the clusters, NaN where nothing was
+    clustered. ``detection_rate``: mean share of the passes that saw a cluster. Profile ``simula_rp``: see `legacy`, and mAP of
+    stickers with a score from 0.6 on, at torchmetrics' recall thresholds.
+    """
+    objects, unstable, uncertainty = observe(samples)
+    passes = _passes(samples)
+    by_class = {
+        label: _average_precision(passes, truth, label) for label in (ObjectClass.LOGO, ObjectClass.STICKER)
+    }
+    quality = box_quality(objects, truth)
+    row: Row = {
+        "truth_objects": len(truth.labels),
+        "map": _mean(list(by_class.values())),
+        "ap_logo": by_class[ObjectClass.LOGO],
+        "ap_sticker": by_class[ObjectClass.STICKER],
+        **{name: getattr(uncertainty, name) for name in METRICS},
+        "clusters": len(objects),
+        "unstable": len(unstable),
+        "detection_rate": _mean([o.detection_rate for o in objects]),
+        "detections_per_pass": len(samples) / samples.passes,
+        "true_positives": quality.true_positives,
+        "false_positives": quality.false_positives,
+        "false_negatives": quality.false_negatives,
+        "lrp": quality.lrp,
+        "pdq": quality.pdq,
+        "pdq_sum": quality.pdq_sum,
+    }
+    if profile == "simula_rp":
+        strong = [_only(found, ObjectClass.STICKER, MIN_SCORE) for found in passes]
+        row |= legacy_metrics(samples) | {
+            "map": _average_precision(strong, truth, ObjectClass.STICKER, TORCHMETRICS_RECALLS)
+        }
+    found = as_detections(objects)
+    matched = match([found], [truth])
+    rows = [
+        {
+            "label": int(o.label),
+            "score": o.score,
+            "right": bool(right),
+            "iou": float(iou),
+            "detection_rate": o.detection_rate,
+            **dict(zip(("x1", "y1", "x2", "y2"), o.box.tolist(), strict=True)),
+        }
+        for o, right, iou in zip(objects, matched.right, matched.iou, strict=True)
+    ]
+    return row, rows
+
+
+def _passes(samples: StochasticSamples) -> list[Detections]:
+    members = [samples.pass_index == number for number in range(samples.passes)]
+    return [Detections(samples.boxes[own], samples.probabilities[own]) for own in members]
+
+
+def _only(found: Detections, label: ObjectClass, score: float = 0.0) -> Detections:
+    chosen = (found.foreground_labels == label) & (found.scores >= score)
+    return Detections(found.boxes[chosen], found.probabilities[chosen])
+
+
+def _average_precision(
+    passes: list[Detections],
+    truth: LabelledImage,
+    label: ObjectClass,
+    recalls: NDArray[np.float64] = RECALLS,
+) -> float:
+    own = truth.labels == label
+    if not own.any():
+        return math.nan
+    wanted = replace(truth, boxes=truth.boxes[own], labels=truth.labels[own])
+    table = MatchTable([_only(found, label) for found in passes], [wanted] * len(passes))
+    return float(table.average_precision(recalls=recalls)[0])
+
+
+def _mean(values: list[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return float(np.mean(known)) if known else math.nan
 
 
 def patch_picture(detector: StochasticDetector, item: LabelledImage, steps: int, seed: int) -> Adversarial:

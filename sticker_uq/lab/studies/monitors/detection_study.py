@@ -23,8 +23,8 @@ from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transfo
 from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.studies.ambiguity.pasting import paste
 from sticker_uq.lab.studies.ambiguity.raae import generate, train_raaes
-from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
 from sticker_uq.lab.studies.monitors.classifier_study import missed_rate, missed_share, threshold_at
+from sticker_uq.lab.studies.monitors.material import PAIRS, RAAE, crops_of
 from sticker_uq.monitors import MONITORS, Objects, concatenate, measure_cost, monitor_named
 from sticker_uq.monitors.detections import Probe, observe_boxes
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, ObjectClass

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.lab.studies.detectors.image_scores import (
+from sticker_uq.lab.studies.detectors.study_tasks import (
     box_quality,
     legacy_metrics,
     pairwise_pdq,

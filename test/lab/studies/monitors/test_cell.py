@@ -12,7 +12,7 @@ from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
-from sticker_uq.lab.studies.monitors.cell_crops import SIZE, cell_material, coco_material
+from sticker_uq.lab.studies.monitors.material import SIZE, cell_material, coco_material
 from sticker_uq.scene import InvalidInput
 
 

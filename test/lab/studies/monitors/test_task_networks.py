@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli.monitors import app
 from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
-from sticker_uq.lab.studies.monitors.cell_crops import cell_material
-from sticker_uq.lab.studies.monitors.material import Material, digits
+from sticker_uq.lab.studies.monitors.material import Material, cell_material, digits
 from sticker_uq.lab.studies.monitors.task_networks import (
     ANNOTATORS,
     KERNELS,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CVAT for images 1.1: one XML file with all pictures."""
+"""Pascal VOC (one XML file for each picture, as labelImg, CVAT and Roboflow write it) and CVAT for images 1.1 (one for all).
+
+XML from outside is read to a limited size, without a document type, entities and references to other files.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import fromstring
 
 from sticker_uq.io.faults import Faults, LabelCounts
-from sticker_uq.io.reading import shown
+from sticker_uq.io.reading import MIB, marked_encoding, read_bytes, shown
 from sticker_uq.lab.datasets.importing.labelled_picture import (
     Corners,
     NamedPicture,
@@ -21,8 +27,83 @@ from sticker_uq.lab.datasets.importing.labelled_picture import (
     number,
     side,
 )
-from sticker_uq.lab.datasets.importing.xml_files import read_xml
 from sticker_uq.scene import InvalidInput
+
+MOST_XML = 128 * MIB
+"""Bytes of an XML file. The annotations of 300,000 pictures fit in."""
+
+
+def read_xml(path: Path) -> Element:
+    """The root of the XML annotation file at ``path``; raises InvalidInput for one that is too long, broken or has a document
+    type.
+    """
+    data = read_bytes(path, MOST_XML)
+    try:
+        # what a program re-encoded still declares the encoding of before
+        encoding = marked_encoding(data)
+        return fromstring(data.decode(encoding) if encoding else data, forbid_dtd=True)
+    except DefusedXmlException as error:
+        raise InvalidInput(f"{path}: has a document type or entities, which are refused ({error})") from None
+    except (ParseError, ValueError, LookupError) as error:  # LookupError: an encoding that does not exist
+        raise InvalidInput(f"{path}: not an XML file ({error})") from None
+
+
+def text_of(element: Element, name: str) -> str | None:
+    """The text of the child ``name`` of ``element`` of an annotation file, None without it."""
+    child = element.find(name)
+    return None if child is None else (child.text or "").strip()
+
+
+def read_voc(
+    files: Sequence[Path], finder: PictureFinder, faults: Faults, counts: LabelCounts
+) -> list[NamedPicture]:
+    """The pictures of the XML ``files``. Coordinates are taken as they are, without VOC's offset of one pixel."""
+    found = []
+    for path in files:
+        with faults.collected():
+            root = read_xml(path)
+            counts.pictures += 1
+            counts.objects += sum(1 for _ in root.iter("object"))
+            found.append(_voc_picture(path, root, finder))
+    return found
+
+
+def _voc_picture(path: Path, root: Element, finder: PictureFinder) -> NamedPicture:
+    if root.tag != "annotation":
+        raise InvalidInput(f"{path}: <{root.tag}>: expected <annotation>, as Pascal VOC has it")
+    picture = finder.find(text_of(root, "filename") or path.stem, path)
+    objects = []
+    for index, element in enumerate(root.findall("object"), 1):
+        where = f"{path}: object {index}"
+        name = class_name(text_of(element, "name"), where)
+        difficult = (text_of(element, "difficult") or "").lower() in ("1", "true")
+        objects.append(named_object(name, where, partial(_voc_box, element, where), difficult=difficult))
+    return NamedPicture(picture, _size(path, root.find("size")), tuple(objects), str(path))
+
+
+def _size(path: Path, size: Element | None) -> tuple[int, int] | None:
+    """Width and height in px, None where labelImg did not write them or wrote 0: boxes are in pixels, and need no size."""
+    texts = [None if size is None else text_of(size, key) for key in ("width", "height")]
+    if all(text in (None, "", "0") for text in texts):
+        return None
+    width, height = (
+        side(text, f"{path}: <{key}>") for text, key in zip(texts, ("width", "height"), strict=True)
+    )
+    return width, height
+
+
+def _voc_box(element: Element, where: str) -> Corners:
+    box = element.find("bndbox")
+    if box is None:
+        kinds = ", ".join(f"<{child.tag}>" for child in element if len(child)) or "no shape"
+        raise InvalidInput(
+            f"{where}: {kinds}: expected a <bndbox>; export boxes, or draw the box around the object"
+        )
+    x1, y1, x2, y2 = (
+        number(text_of(box, key), f"{where}: <{key}>") for key in ("xmin", "ymin", "xmax", "ymax")
+    )
+    return x1, y1, x2, y2
+
 
 _SHAPES = ("box", "polygon", "ellipse", "mask")
 _NO_SHAPES = ("tag", "attribute")
