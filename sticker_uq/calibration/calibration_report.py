@@ -100,7 +100,6 @@ def guarantee_text(guarantee: Guarantee) -> str:
 
 
 def proof_table(guarantee: Guarantee) -> Table:
-    """What both proofs of the policy's limits came to, side by side."""
     named = [
         ("wrongful removal", guarantee.wrongful_removal),
         ("missed sticker", guarantee.missed_sticker),
@@ -126,7 +125,6 @@ def proof_table(guarantee: Guarantee) -> Table:
 
 
 def measured_table(measured: Measured) -> Table:
-    """What the policy did with labelled images, as a table."""
     rows = {
         "images": (str(measured.images), ""),
         "images with a wrongful removal": _count(measured.wrongful),

@@ -119,7 +119,6 @@ class Candidate:
     penalty: float
 
     def fit(self, signals: Mapping[SignalName, FloatArray], badness: FloatArray) -> RiskScore:
-        """The policy's risk score on objects with ``signals`` (N,) each and ``badness`` (N,)."""
         return fit_risk({name: signals[name] for name in self.signals}, badness, self.penalty)
 
 
@@ -178,6 +177,5 @@ def _coverage(candidate: Candidate, objects: Objects, images: IntArray, level: f
 
 
 def log_odds(score: RiskScore, signals: Mapping[SignalName, FloatArray]) -> FloatArray:
-    """The log odds of a policy's risk ``score`` for objects with ``signals`` (N,) each, (N,)."""
     added = [np.interp(signals[term.signal], term.knots, term.log_odds) for term in score.terms]
     return np.asarray(score.intercept + np.sum(added, axis=0), float)

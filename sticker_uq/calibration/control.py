@@ -29,7 +29,6 @@ class Trial:
     """Whether the images were drawn at random from those that the guarantee is about."""
 
     def bound(self, delta: float) -> float:
-        """The highest rate of bad images with confidence 1 - ``delta``."""
         return upper_bound(self.events, self.images, delta) if self.images else 1.0
 
     def smallest_level(self, delta: float) -> float:

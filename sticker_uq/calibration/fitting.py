@@ -170,7 +170,6 @@ class Attempt:
 
     @property
     def proved(self) -> bool:
-        """Whether the images prove the policy's promise."""
         return self.bound <= self.level
 
 
@@ -259,7 +258,6 @@ def certify(
     levels: Levels,
     match_iou: float = MATCH_IOU,
 ) -> Policy:
-    """``Trials(draft, fit, records, match_iou).policy(levels)``; raises as that."""
     return Trials(draft, fit, records, match_iou).policy(levels)
 
 

@@ -52,7 +52,6 @@ class Evidence:
     prospect: Prospect
 
     def text(self) -> str:
-        """One line about what the labelled images can prove."""
         units = self.prospect.proof
         return (
             f"{self.images} labelled images; in the proof {'at most ' if self.at_most else ''}{units.laptops} laptops, "
@@ -236,7 +235,6 @@ def policy_text(policy: Policy) -> str:
 
 
 def write_policy(policy: Policy, path: Path) -> None:
-    """Write the file of the calibrated ``policy``, whole or not at all."""
     with atomic_write(path, "w") as stream:
         stream.write(_HEADER + policy_text(policy))
 

@@ -45,7 +45,6 @@ class Objects:
         return len(self.image)
 
     def chosen(self, rows: NDArray[np.bool_]) -> Objects:
-        """Of the objects that a policy's limits are fitted on, those of ``rows``, a mask (N,)."""
         return Objects(
             self.image[rows],
             self.right[rows],

@@ -57,7 +57,6 @@ class Prospect:
         return replace(self, proof=units, fit=self.fit + labels - added)
 
     def text(self) -> str:
-        """What levels labelled images can prove at best, and with one bad image."""
         kinds = ("laptops", "laptops without a sticker")
         counts = (self.proof.laptops, self.proof.clean)
         rows = zip(("alpha", "beta"), self.levels, counts, kinds, self.with_one_bad, strict=True)

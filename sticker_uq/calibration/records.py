@@ -36,7 +36,6 @@ class Record:
 
     @property
     def stickers(self) -> FloatArray:
-        """Boxes of the stickers labelled for calibration, (S, 4) px."""
         return self.boxes[self.labels == ObjectClass.STICKER]
 
 

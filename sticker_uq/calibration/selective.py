@@ -61,7 +61,6 @@ def curve(objects: Objects, doubt: FloatArray, images: int, stickers: int) -> Cu
 
 
 def _first_of(keys: IntArray) -> NDArray[np.bool_]:
-    """Whether each key is seen for the first time; -1 never counts."""
     first = np.zeros(len(keys), bool)
     first[np.unique(keys, return_index=True)[1]] = True
     return first & (keys >= 0)

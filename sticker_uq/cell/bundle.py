@@ -57,8 +57,6 @@ MOST_FILE = 4 << 30
 
 
 class Manifest(BaseModel):
-    """What the ``bundle.yaml`` of a bundle says."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal[1] = 1

@@ -12,8 +12,6 @@ from sticker_uq.perception import PerceptionSettings
 
 
 class DetectorNodeSettings(PerceptionSettings):
-    """Parameters of ``detector``: perception, and its input and output topics."""
-
     image_transport: Literal["raw", "compressed"] = Field(
         "raw", description="Subscribe to image or to image/compressed"
     )

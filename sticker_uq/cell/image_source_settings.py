@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ImageSourceSettings(BaseModel):
-    """Parameters of ``image_source``."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str = Field(

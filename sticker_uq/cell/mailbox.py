@@ -47,7 +47,6 @@ class Mailbox(Generic[T]):
             return self._waiting.pop(sender)
 
     def close(self) -> None:
-        """Discard what waits in the mailbox and wake the worker, which gets None."""
         with self._condition:
             self._closed = True
             self._waiting.clear()

@@ -47,7 +47,6 @@ class HashedSecret(BaseModel):
         return cls(salt=salt.hex(), hash=_scrypt(secret, salt).hex())
 
     def fits(self, secret: str) -> bool:
-        """Whether the hash was made of the operator's ``secret``; takes equally long for every secret."""
         return hmac.compare_digest(_scrypt(secret, bytes.fromhex(self.salt)), bytes.fromhex(self.hash))
 
 

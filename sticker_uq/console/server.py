@@ -50,7 +50,6 @@ class BoundedHttp(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection to the operator's page, or the one in whose place it comes is closed."""
         super().connection_made(transport)
         self._watch()
         host = _host_of(self)
@@ -67,7 +66,6 @@ class BoundedHttp(H11Protocol):
         self._watch()
 
     def on_response_complete(self) -> None:
-        """The next request to the operator's page may come."""
         super().on_response_complete()
         self._watch()
 

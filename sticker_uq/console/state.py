@@ -83,7 +83,6 @@ class ConsoleState:
             self._bump()
 
     def report(self, node: str, part: str, level: int, message: str) -> None:
-        """Set one node's part in the state of the operator's page; ``level`` as in ``DiagnosticStatus``."""
         level = level if 0 <= level < len(LEVELS) else _SILENT
         told = {"part": part, "level": LEVELS[level], "message": message}
         with self._changed:

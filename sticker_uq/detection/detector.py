@@ -153,7 +153,6 @@ class StochasticDetector:
             torch.cuda.empty_cache()
 
     def _prepare(self) -> None:
-        """What follows from the settings."""
         settings = self.settings
         self._dtype = _dtype(settings.precision, self.device)
         self.family = self._entry.reference(self.model, settings)
@@ -358,7 +357,6 @@ def _dtype(precision: Precision, device: torch.device) -> torch.dtype:
 
 
 def _repeated(detections: Detections, passes: int) -> StochasticSamples:
-    """Samples without dropout: every pass equals the others."""
     index = np.repeat(np.arange(passes), len(detections))
     boxes, probabilities = detections.boxes, detections.probabilities
     return StochasticSamples(np.tile(boxes, (passes, 1)), np.tile(probabilities, (passes, 1)), index, passes)

@@ -53,7 +53,6 @@ class PassDropout:
         self._generators = [pass_generator(seed, number, device) for number in pass_numbers]
 
     def masks(self, like: Tensor) -> Tensor:
-        """The next dropout mask of every pass, each drawn from the pass's own generator."""
         masks = like.new_empty((len(self._generators), *like.shape[1:]))
         for mask, generator in zip(masks, self._generators, strict=True):
             mask.bernoulli_(self.keep, generator=generator)
@@ -75,11 +74,9 @@ class NoDropout:
     keep = 1.0
 
     def masks(self, like: Tensor) -> Tensor:
-        """Dropout masks of ones, for one pass."""
         return torch.ones_like(like[:1])
 
     def __call__(self, maps: Tensor) -> Tensor:
-        """``maps``."""
         return maps
 
 
@@ -105,11 +102,9 @@ class CounterDropout:
         self._carry = round((256 * rate - self._floor) * 2**31)
 
     def masks(self, like: Tensor) -> Tensor:
-        """The next dropout mask of every pass, from the counter."""
         return drawn(*self._keys(next(self._call)), like, self._floor, self._carry)
 
     def __call__(self, maps: Tensor) -> Tensor:
-        """As :meth:`PassDropout.__call__`, in the memory layout channels last."""
         return self.masks(maps).mul_(maps / self.keep)
 
     def _keys(self, call: int) -> tuple[Tensor, Tensor]:

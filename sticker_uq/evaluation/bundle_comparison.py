@@ -40,7 +40,6 @@ class Pairs:
         return Interval((self.candidate - self.active) / self.of, low - more, high - less)
 
     def grown(self, factor: float) -> Pairs:
-        """As many times as many laptops of the same kind."""
         return Pairs(*(round(n * factor) for n in (self.both, self.candidate, self.active, self.of)))
 
 
@@ -104,7 +103,6 @@ class Compared:
     tolerance: float
 
     def verdict(self) -> tuple[Verdict, tuple[str, ...]]:
-        """The verdict and its reasons."""
         asked = self.questions.difference()
         risks = {f"{name}, newest laptops": pairs.difference() for name, pairs in self.risks.items()}
         risks |= {
@@ -139,7 +137,6 @@ class Compared:
         return None
 
     def grown(self, factor: float) -> Compared:
-        """The comparison after as many times as many new laptops of the same kind."""
         risks = {name: pairs.grown(factor) for name, pairs in self.risks.items()}
         return Compared(self.questions.grown(factor), risks, self.old, self.guaranteed, self.tolerance)
 

@@ -155,7 +155,6 @@ def unpacked_message(data: bytes) -> bytes:
 
 
 def words(error: Exception) -> str:
-    """``error`` in one line, for a message about a recording."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

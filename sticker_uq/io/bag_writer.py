@@ -53,7 +53,6 @@ class BagWriter:
         self._connections[topic] = self._writer.add_connection(topic, message_type, typestore=self._types)
 
     def write(self, topic: str, received_ns: int, data: bytes) -> None:
-        """Append one serialised message to the recording; disk errors propagate as :class:`OSError`."""
         self._writer.write(self._connections[topic], received_ns, data)
 
 
@@ -169,7 +168,6 @@ class SplitBag:
             writer.abort()
 
     def close(self) -> None:
-        """Complete the folder of the recording that is being written."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.__exit__(None, None, None)

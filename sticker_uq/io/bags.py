@@ -103,7 +103,6 @@ class Bag:
             yield BagMessage(received, None, lost, lost=True)
 
     def topics_of(self, kind: str) -> list[str]:
-        """The topics of the recording that hold messages of type ``kind``."""
         return [topic for topic, found in self.topics.items() if found == kind]
 
     def listed(self) -> str:

@@ -157,7 +157,6 @@ def write_annotations(
 
 
 def annotation(identity: int, image_id: int, box: list[float], label: int) -> dict[str, Any]:
-    """The entry of a labelled box x1, y1, x2, y2 px in the annotations of a COCO folder."""
     x1, y1, x2, y2 = box
     return {
         "id": identity,
@@ -375,7 +374,6 @@ def box_fault(box: object, width: int, height: int) -> str:
 
 
 def is_box(box: object) -> TypeGuard[list[float]]:
-    """Whether ``box`` of a COCO annotation is a list of four numbers of a possible size."""
     return (
         isinstance(box, list)
         and len(box) == 4

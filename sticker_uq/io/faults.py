@@ -26,7 +26,6 @@ class Faults:
         self.count = 0
 
     def add(self, fault: str, hint: str = "") -> None:
-        """Note a fault in a file, and what a person can do about it; of several hints the first is shown."""
         self.count += 1
         if len(self._shown) <= MOST_SHOWN:
             self._shown.append(fault)
@@ -82,7 +81,6 @@ class LabelCounts:
     """The first of a kind that is passed over, by kind."""
 
     def note(self, kind: str, found: Sequence[object]) -> None:
-        """Count ``found`` of the source's files as passed over."""
         if found:
             self.passed_over[kind] += len(found)
             self.examples.setdefault(kind, str(found[0]))
@@ -97,7 +95,6 @@ class LabelCounts:
             )
 
     def lines(self) -> list[str]:
-        """The counts of a source of labels for a person, one line for each kind that occurs."""
         parts = [f"{self.objects} labels declared", f"{self.read} read"]
         parts += [f"{self.ignored.total()} ignored"] if self.ignored.total() else []
         parts += [f"{self.left_out.total()} left out"] if self.left_out.total() else []

@@ -27,7 +27,6 @@ class JsonStore:
             raise InvalidInput(f"{path}: {error}; expected a file of stored results") from None
 
     def get(self, key: str) -> Any | None:
-        """The value kept under ``key`` in the JSON file, None when there is none."""
         row = self._file.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
         return None if row is None else json.loads(zlib.decompress(row[0]))
 

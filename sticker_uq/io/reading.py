@@ -134,7 +134,6 @@ def read_yaml(path: PathLike, name: str = "") -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The YAML document in ``text``, see :func:`read_yaml`."""
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
@@ -154,7 +153,6 @@ def read_json(path: PathLike, name: str = "", most: int = MOST_JSON) -> Any:
 
 
 def parse_json(text: str | bytes, name: str) -> Any:
-    """The JSON value in ``text``, see :func:`read_json`."""
     try:
         return json.loads(text)
     except RecursionError:

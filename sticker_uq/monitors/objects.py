@@ -61,7 +61,6 @@ class Objects:
 
     @property
     def predicted(self) -> IntArray:
-        """The most probable class of each object that monitors score, (N,)."""
         return self.probabilities.argmax(axis=1)
 
     def __getitem__(self, rows: slice | IntArray | NDArray[np.bool_]) -> Objects:

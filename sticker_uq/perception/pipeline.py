@@ -71,7 +71,6 @@ class Perception:
 
     @property
     def model_hash(self) -> str:
-        """SHA-256 of the weights that perception uses, hex."""
         return self._detector.weights_hash
 
     @property
@@ -86,7 +85,6 @@ class Perception:
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """Names of the monitors with a vote in perception's panel."""
         return () if self._panel is None else tuple(voter.name for voter in self._panel.voters)
 
     @property
@@ -96,7 +94,6 @@ class Perception:
 
     @property
     def device(self) -> str:
-        """What perception computes on, in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
         return self._detector.device_name
 
     @property

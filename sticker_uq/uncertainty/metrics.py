@@ -52,13 +52,11 @@ class GroupedSamples:
 
     @cached_property
     def slices(self) -> list[slice]:
-        """The rows of each clustered object."""
         ends = np.cumsum(self.sizes).tolist()
         return [slice(end - size, end) for end, size in zip(ends, self.sizes.tolist(), strict=True)]
 
     @cached_property
     def mean_boxes(self) -> FloatArray:
-        """Mean box of each object, (G, 4) px."""
         return self._means(self.boxes)
 
     @cached_property

@@ -55,7 +55,6 @@ class OneDnn(nn.Conv2d):
         return made
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
-        """A convolution's gradient to the input from the ``gradient`` to the output, by oneDNN."""
         return convolved(gradient, self._turned, None, self.kernel_size[0] - 1 - int(self.padding[0]))
 
     @property
@@ -126,7 +125,6 @@ class Winograd(OneDnn):
     """
 
     def forward_only(self, x: Tensor) -> Tensor:
-        """Winograd's convolution without a trace for autograd, as of :class:`OneDnn`."""
         if not _worth_it(x):
             return super().forward_only(x)
         return _filtered(x, self.transformed, self.bias)
@@ -140,7 +138,6 @@ class Winograd(OneDnn):
     # made when first needed: small maps never do
     @cached_property
     def transformed(self) -> Tensor:
-        """Winograd's filters as weights of the grouped convolution."""
         return _transformed(self.weight)
 
     @cached_property

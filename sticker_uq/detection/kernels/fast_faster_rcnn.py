@@ -79,7 +79,6 @@ class BagPooling:
         return wanted.clamp(finest, coarsest).to(torch.int64) - finest
 
     def _taps(self, low: Tensor, high: Tensor, extent: Tensor) -> tuple[Tensor, Tensor]:
-        """Cells and weights (R, bins, 4) along one axis: two samples per bin, two cells per sample."""
         step = (high - low).clamp_min(1.0) / (2 * self._bins)
         samples = torch.arange(2 * self._bins, device=low.device) + 0.5
         position = low[:, None] + samples * step[:, None]

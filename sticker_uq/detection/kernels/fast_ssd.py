@@ -74,15 +74,12 @@ def _level(block: nn.Module, outputs: Callable[[Tensor], Tensor]) -> Level:
 
 
 class Dense:
-    """SSD branch of a 3x3 convolution (SSD300)."""
-
     few = 6
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight, self._bias = weight, bias
 
     def rows(self, x: Tensor, places: Tensor | None = None) -> Tensor:
-        """The SSD300 head's fast kernel: outputs, as of :class:`Level`."""
         many = x.shape[2] * x.shape[3] >= _MANY_PLACES
         made = self._of_nine_places(x) if many else _rows(convolved(x, self._weight, self._bias, 1))
         return made if places is None else made.flatten(0, 1).index_select(0, places)
@@ -99,13 +96,11 @@ class Dense:
         return inner if self._bias is None else inner + self._bias
 
     def at(self, patches: Tensor) -> Tensor:
-        """The SSD300 head's fast kernel: outputs of places, as of :class:`Level`."""
         made = patches.flatten(1) @ self._by_place.T
         return made if self._bias is None else made + self._bias
 
     @cached_property
     def _by_place(self) -> Tensor:
-        """The filters (O, 9 * C)."""
         return self._weight.permute(0, 2, 3, 1).flatten(1)
 
     @cached_property
@@ -124,14 +119,12 @@ class Separable:
         self._weight, self._bias = weight, bias
 
     def rows(self, x: Tensor, places: Tensor | None = None) -> Tensor:
-        """Outputs, as of :class:`Level`."""
         hidden = convolved(x, self._filters, self._shift, 1, x.shape[1])
         if places is not None:
             return self._last(_rows(hidden).flatten(0, 1).index_select(0, places))
         return _rows(convolved(hidden.clamp_(0.0, 6.0), self._weight, self._bias, 0))
 
     def at(self, patches: Tensor) -> Tensor:
-        """Outputs of places, as of :class:`Level`."""
         hidden = patches.mul_(self._by_place).sum(dim=1)
         return self._last(hidden if self._shift is None else hidden.add_(self._shift))
 
@@ -145,7 +138,6 @@ class Separable:
 
     @cached_property
     def _by_place(self) -> Tensor:
-        """The depthwise filters (9, C)."""
         return self._filters.flatten(1).T.contiguous()
 
 

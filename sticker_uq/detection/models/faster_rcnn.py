@@ -20,15 +20,12 @@ from sticker_uq.detection.settings import DetectorSettings
 
 
 class FasterRcnn:
-    """Detector family of fasterrcnn_resnet50_fpn and its v2."""
-
     two_stage = True
 
     def __init__(self, model: Any, settings: DetectorSettings) -> None:
         self._model = model
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        """Faster R-CNN's backbone and inner convolutions of the FPN."""
         return encode_pyramid(self._model.backbone, images, image_size)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
@@ -38,7 +35,6 @@ class FasterRcnn:
     def candidates(
         self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
     ) -> Rows:
-        """Faster R-CNN's proposals and their class-specific boxes; the dropout is already in ``maps``."""
         objectness, deltas = self._model.rpn.head(maps)
         return self._rows(features, maps, objectness, deltas, score_floor)
 

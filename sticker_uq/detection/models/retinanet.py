@@ -34,7 +34,6 @@ class RetinaNet:
     def candidates(
         self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
     ) -> Rows:
-        """RetinaNet's anchors with normalised class vectors; the dropout is already in ``maps``."""
         outputs = self._model.head(maps)
         probabilities = sigmoid_distribution(outputs["cls_logits"])
         return anchor_candidates(

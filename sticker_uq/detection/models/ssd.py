@@ -49,7 +49,6 @@ class Ssd:
     def candidates(
         self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
     ) -> Rows:
-        """The SSD's default boxes with their softmax vectors."""
         on_outputs = self._site == "out"
         outputs = [dropout(m) for m in features.extra] if on_outputs else self._convolutions(maps)
         levels, head = len(maps), self._model.head

@@ -304,8 +304,6 @@ def coco_summary(detections: Sequence[Detections], truths: Sequence[LabelledImag
 
 @dataclass(frozen=True)
 class Counts:
-    """Objects found, detections that found none, objects not found."""
-
     true_positives: int
     false_positives: int
     false_negatives: int

@@ -25,12 +25,10 @@ class Count:
 
     @property
     def rate(self) -> float:
-        """The share that a policy was measured with, NaN of nothing."""
         return self.events / self.of if self.of else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Clopper-Pearson interval at 95 % of a rate that a policy was measured with."""
         return clopper_pearson(self.events, self.of)
 
     def __str__(self) -> str:
@@ -58,7 +56,6 @@ class Measured:
     on_logo: int
 
     def rows(self) -> dict[str, Count]:
-        """What a policy did with labelled images, in the words of a report."""
         return {
             "stickers released, of those labelled": self.removed,
             "laptops with a wrongful removal": self.wrongful,
@@ -107,7 +104,6 @@ class DecisionCounts:
             self._verdicts[Verdict.ASK if held else verdict.verdict] += 1
 
     def measured(self) -> Measured:
-        """What was counted of the policy's decisions so far."""
         images, total = len(self._units), sum(self._verdicts.values())
         return Measured(
             images=images,

@@ -38,7 +38,6 @@ class MatchedDetections:
 
     @property
     def labels(self) -> IntArray:
-        """The most probable class of each matched detection other than background, (N,)."""
         return self.probabilities[:, 1:].argmax(axis=1) + 1
 
 

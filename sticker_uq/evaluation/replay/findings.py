@@ -64,7 +64,6 @@ class Tally:
         self._first_at = 0.0
 
     def add(self, row: Row) -> None:
-        """Count the row of the replay's next image in the table of images."""
         timings = row["timings_ms"]
         if not self.images:
             self._first_at = perf_counter()

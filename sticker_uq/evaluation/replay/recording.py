@@ -66,7 +66,6 @@ class RecordedLaptop:
     questions: list[AskedPerson] = field(default_factory=list)
 
     def decision_of(self, scene: SceneAssessment) -> SceneDecision | None:
-        """The live cell's recorded decision about ``scene``, if there was one."""
         return next((d for d in self.decisions.values() if d.stamp_ns == scene.stamp_ns), None)
 
     def removals(self) -> list[GateChange]:

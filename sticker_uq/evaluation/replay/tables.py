@@ -226,7 +226,6 @@ def read_images(file: Path) -> pd.DataFrame:
 
 
 def cell_rows(tables: Iterable[pd.DataFrame]) -> list[Row]:
-    """The table ``cells`` from the tables ``images`` of one recording each."""
     whole = pd.concat(table.assign(recording=number) for number, table in enumerate(tables))
     announced = whole.groupby("recording")["laptop"].transform(lambda names: (names != "").any())
     whole["laptop"] = whole["laptop"].where(announced, whole["image"])

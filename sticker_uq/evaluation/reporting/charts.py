@@ -69,7 +69,6 @@ def svg(draw: Callable[[Figure], object], width: float, height: float, label: st
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int = 2) -> None:
-    """The legend of a report's chart ``axes``, below the whole figure."""
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
 
 

@@ -45,7 +45,6 @@ def write_replay(result: ReplayResult, policy: Policy, out: Path) -> ReplaySumma
 
 
 def replay_report(result: ReplayResult, policy: Policy) -> Report:
-    """The report of a replay by `policy`."""
     summary, tally, entries = result.summary, result.tally, result.entries
     per_second = summary.images / summary.seconds if summary.seconds > 0 else float("nan")
     unusable = (

@@ -87,7 +87,6 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def render_report(report: Report) -> str:
-    """The HTML of the `report` of a replay or a cell."""
     environment = templates()
     environment.filters |= {"cell": _cell, "sign": _sign}
     environment.globals |= {

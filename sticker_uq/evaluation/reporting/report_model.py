@@ -15,8 +15,6 @@ from sticker_uq.scene import SceneAssessment, SceneDecision
 
 
 class Tone(StrEnum):
-    """How something in a report is meant: it picks colour and symbol, the words say the same."""
-
     GOOD = "good"
     WARN = "warn"
     BAD = "bad"

@@ -45,7 +45,6 @@ class DagSettings(AttackSettings):
     def begin(
         self, detector: StochasticDetector, items: Sequence[LabelledImage], seeds: Sequence[int]
     ) -> AttackState:
-        """Begin Dense Adversary Generation, as :meth:`AttackSettings.begin`."""
         return _DagState(detector, items, self, seeds)
 
     def __str__(self) -> str:
@@ -89,7 +88,6 @@ class _DagState(AttackState):
         return bool(moving.any())
 
     def start(self, clean: Tensor, rng: np.random.Generator) -> Tensor:
-        """As of :class:`AttackState`."""
         reach = self._settings.start
         return clean + torch.from_numpy(rng.uniform(-reach, reach, tuple(clean.shape)).astype(np.float32)).to(
             clean

@@ -49,7 +49,6 @@ class PgdSettings(AttackSettings):
     def begin(
         self, detector: StochasticDetector, items: Sequence[LabelledImage], seeds: Sequence[int]
     ) -> AttackState:
-        """Begin projected gradient descent, as :meth:`AttackSettings.begin`."""
         return _PgdState(detector, items, self, seeds)
 
     def __str__(self) -> str:
@@ -73,7 +72,6 @@ class _PgdState(AttackState):
         self._least = self.now.new_full((len(items),), float("inf"))
 
     def step(self) -> bool:
-        """As of :class:`AttackState`."""
         pixels = self.now.requires_grad_(True)
         near = self._settings.mode == "swap"  # nothing else has a loss there
         found = boxes_of(self.detector, pixels, self._items, near)
@@ -121,7 +119,6 @@ class _PgdState(AttackState):
         self._best = torch.where(better[:, None, None, None], pixels.detach(), self._best)
 
     def start(self, clean: Tensor, rng: np.random.Generator) -> Tensor:
-        """As of :class:`AttackState`: anywhere within the largest change."""
         reach = self._settings.epsilon
         return clean + torch.from_numpy(rng.uniform(-reach, reach, tuple(clean.shape)).astype(np.float32)).to(
             clean

@@ -88,7 +88,6 @@ class AnchorView:
     def boxes(
         self, model: Any, features: Features, maps: list[Tensor], near: Sequence[Tensor] | None
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Anchors to attack, as :meth:`AttackView.boxes`."""
         logits, deltas = model.head.classification_head(maps), model.head.regression_head(maps)
         check_finite(logits, deltas)
         anchors = anchors_of(model, features, maps)
@@ -96,11 +95,9 @@ class AnchorView:
         return boxes, list(self._read(logits).probabilities)
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
-        """Outputs for attacked anchors, as :meth:`AttackView.outputs`."""
         return self._read(model.head.classification_head(maps)[targets.image, targets.rows])
 
     def kept(self, boxes: Tensor) -> Tensor:
-        """None for an attack on anchors: the rows tell them."""
         return boxes[:0]
 
 
@@ -108,7 +105,6 @@ class ProposalView:
     def boxes(
         self, model: Any, features: Features, maps: list[Tensor], near: Sequence[Tensor] | None
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Proposals to attack, as :meth:`AttackView.boxes`."""
         rpn = copy.copy(model.rpn)  # shares the weights; the model's own settings stay as they are
         rpn.nms_thresh = PROPOSAL_NMS
         rpn._post_nms_top_n = dict.fromkeys(model.rpn._post_nms_top_n, MOST_TARGETS)
@@ -119,7 +115,6 @@ class ProposalView:
         return proposals, probabilities.split([len(p) for p in proposals])
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
-        """Outputs for attacked proposals, as :meth:`AttackView.outputs`."""
         return _proposal_outputs(model, features, maps, list(targets.boxes))
 
     def kept(self, boxes: Tensor) -> Tensor:

@@ -68,7 +68,6 @@ def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int
     limits=(0, 180),
 )
 def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Rotate the laptop under the camera."""
     matrix = rotation_matrix(strength if rng.random() < 0.5 else -strength, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))
 

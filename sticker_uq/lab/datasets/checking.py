@@ -149,7 +149,6 @@ def close_pairs(
 
 
 def label_findings(items: Sequence[LabelledImage]) -> list[LabelFinding]:
-    """Tiny and huge boxes, two boxes of one object."""
     found = []
     for item in items:
         for number, (box, label) in enumerate(zip(item.boxes, item.labels, strict=True)):

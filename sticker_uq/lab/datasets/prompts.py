@@ -150,7 +150,6 @@ def _prompt(row: Any, where: str) -> Prompt:
 
 
 def checked_format(path: str | Path) -> Path:
-    """``path`` of prompts; raises InvalidInput when its ending is not one of :data:`PROMPT_FORMATS`."""
     target = Path(path)
     if target.suffix not in PROMPT_FORMATS:
         raise InvalidInput(f"{target}: expected a file that ends in {' or '.join(PROMPT_FORMATS)}")

@@ -31,8 +31,6 @@ class PartResult(StepResult):
 
 
 class CheckResult(StepResult):
-    """The parts of the data, and what a person should look at."""
-
     parts: dict[str, PartResult]
     labels: tuple[str, ...]
     near: tuple[str, ...]
@@ -101,7 +99,6 @@ class AccuracyResult(StepResult):
 
     @classmethod
     def of(cls, one: Accuracy, clusters: Accuracy, passes: int) -> AccuracyResult:
-        """The result of the qualification's evaluation step, from what ``evaluate`` measured."""
         rows = tuple(
             (label.name.lower(), row.average_precision, row.precision, row.recall)
             for label, row in clusters.classes.items()
@@ -197,7 +194,6 @@ class PolicyTestResult(StepResult):
 
     @classmethod
     def of(cls, measured: Measured) -> PolicyTestResult:
-        """The result of the qualification's test step, from the decisions about labelled pictures."""
         pair = {
             name: (count.events, count.of)
             for name in cls.model_fields

@@ -122,8 +122,6 @@ Rect = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class DeckLayout:
-    """The parts of a rendered open laptop seen from above."""
-
     screen: Rect
     """The tilted screen's lower edge and bezel, foreshortened."""
     hinge: Rect
@@ -134,7 +132,6 @@ class DeckLayout:
 
 
 def deck_layout(laptop: LaptopSpec) -> DeckLayout:
-    """The parts of the rendered `laptop` when it is open."""
     if laptop.view == "flat":
         return _flat_layout(laptop)
     depth = laptop.depth

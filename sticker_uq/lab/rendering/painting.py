@@ -70,7 +70,6 @@ class Pen:
         self.ellipse(x, y, r, r, colour)
 
     def line(self, points: Sequence[tuple[float, float]], colour: Colour, width: float) -> None:
-        """Draw an open line of `width` units with the renderer's pen."""
         thick = max(1, round(width * self.unit))
         fixed = [self._fixed(points)]
         cv2.polylines(self.image, fixed, False, colour, thick, cv2.LINE_AA, _SHIFT)
@@ -94,7 +93,6 @@ class Pen:
         self.line([(float(a), float(b)) for a, b in zip(xs, ys, strict=True)], colour, width)
 
     def box(self, x: float, y: float, half_width: float, half_height: float, colour: Colour) -> None:
-        """Fill an upright rectangle around (x, y) with the renderer's pen."""
         left, right, top, bottom = x - half_width, x + half_width, y - half_height, y + half_height
         self.polygon([(left, top), (right, top), (right, bottom), (left, bottom)], colour)
 
@@ -214,13 +212,11 @@ def clouds(
 
 
 def mix(a: Sequence[float], b: Sequence[float], share: float) -> Colour:
-    """The paint colour `share` of the way from `a` to `b`."""
     blue, green, red = (min(255, max(0, round(p + (q - p) * share))) for p, q in zip(a, b, strict=True))
     return blue, green, red
 
 
 def shade(colour: Sequence[float], factor: float) -> Colour:
-    """The paint colour made darker (factor below 1) or lighter (above 1)."""
     return (
         mix(colour, (0, 0, 0), 1 - factor)
         if factor <= 1

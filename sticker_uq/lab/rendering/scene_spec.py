@@ -100,8 +100,6 @@ class LogoSpec:
 
 @dataclass(frozen=True)
 class StickerSpec:
-    """One sticker; `shape` is its outline and `print` what is on it."""
-
     id: int
     shape: str
     print: str
@@ -137,8 +135,6 @@ class ResidueSpec:
 
 @dataclass(frozen=True)
 class BackgroundSpec:
-    """What the rendered laptop lies on and the tools beside it."""
-
     kind: str
     """"wood", "mat", "conveyor", "metal" or "cloth"."""
     colour: Colour
@@ -149,8 +145,6 @@ class BackgroundSpec:
 
 @dataclass(frozen=True)
 class LightSpec:
-    """Light over the rendered scene; positions are in the reference frame."""
-
     direction: float
     gradient: float
     hot_spot: Point
@@ -171,8 +165,6 @@ class LightSpec:
 
 @dataclass(frozen=True)
 class CameraSpec:
-    """The camera of the rendered scene; blur lengths are fractions of the picture's width."""
-
     blur: float
     motion: float
     motion_angle: float
@@ -186,8 +178,6 @@ class CameraSpec:
 
 @dataclass(frozen=True)
 class SceneSpec:
-    """The complete description of a scene, the input of `render`."""
-
     seed: int
     laptop: LaptopSpec
     pose: PoseSpec

@@ -254,7 +254,6 @@ PRINTS: dict[str, Painter] = {
 
 
 def paint_print(spec: StickerSpec, width: int, height: int) -> Image:
-    """The painted print of a sticker filling `width` by `height` pixels, (height,width,3)."""
     image = np.zeros((height, width, 3), np.uint8)
     unit = min(width, height) / 2
     pen = Pen(image, unit, (width / 2, height / 2))

@@ -137,7 +137,6 @@ def _replies(
 
 
 def ask_system(system: System, question: ImageQuestion) -> str:
-    """The reply of ``system``, which is under robustness assessment, as one line of JSON."""
     image = read_picture(question.item)
     answer = system.answer(image, question.key)
     distances = None if question.source is None else _reference(question.source.path).compare(image)

@@ -226,8 +226,6 @@ class AnsweredSet:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What a robustness assessment found about all sets of follow-up cases."""
-
     sets: tuple[SetResult, ...]
     checks: tuple[RelationCheck, ...]
     sweeps: tuple[SweepResult, ...]
@@ -238,7 +236,6 @@ def hides_sticker(case: FollowUpCase) -> bool:
 
 
 def with_replies(sets: Sequence[CaseSet], log: AnswerLog) -> list[AnsweredSet]:
-    """Sets of follow-up images with the system's replies in ``log``, which has all of them."""
     result = []
     keys: dict[int, str] = {}
     for cases in sets:

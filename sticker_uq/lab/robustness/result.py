@@ -86,14 +86,12 @@ class Assessment(_Value):
     environment: dict[str, str]
 
     def set_named(self, kind: str, circumstance: str = "") -> SetResult | None:
-        """The set of a kind (and circumstance) in a robustness assessment, None when there is none."""
         for one in self.sets:
             if one.kind == kind and one.circumstance == circumstance:
                 return one
         return None
 
     def save(self, folder: Path) -> None:
-        """Write the robustness assessment into ``folder``, whole or not at all."""
         with atomic_write(folder / RESULT, "w") as stream:
             stream.write(self.model_dump_json(indent=1))
 

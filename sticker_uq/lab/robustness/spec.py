@@ -207,7 +207,6 @@ class Circumstance(BaseModel):
 
     @property
     def frequency(self) -> float:
-        """Probability or relative frequency of the target circumstance, whichever is known."""
         known = self.probability if self.probability is not None else self.relative_frequency
         assert known is not None
         return known
@@ -269,14 +268,12 @@ class Specification(BaseModel):
         return self
 
     def groups(self) -> dict[str, tuple[Circumstance, ...]]:
-        """The exclusive groups of target circumstances by name, each in the order of the specification."""
         grouped = sorted(
             (c for c in self.circumstances if c.exclusive_group), key=lambda c: c.exclusive_group
         )
         return {name: tuple(members) for name, members in groupby(grouped, lambda c: c.exclusive_group)}
 
     def circumstance(self, name: str) -> Circumstance:
-        """The target circumstance of that name; InvalidInput when there is none."""
         for circumstance in self.circumstances:
             if circumstance.name == name:
                 return circumstance

@@ -110,7 +110,6 @@ class ResultsSystem:
         self.identity = f"results {' '.join(digests)}"
 
     def answer(self, image: Picture, key: str) -> SystemAnswer:
-        """What the assessed results files say about the image known as ``key``."""
         del image
         found = self._by_key.get(key)
         return SystemAnswer.failed(f"no results for image {key}") if found is None else SystemAnswer(found)

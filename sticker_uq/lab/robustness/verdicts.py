@@ -82,7 +82,6 @@ class Paired:
 
     @property
     def distance(self) -> float:
-        """d between source and follow-up set: the mean over the pairs."""
         return float(self.distances.mean())
 
     def distance_of(self, weights: NDArray[np.float64]) -> float:

@@ -43,7 +43,6 @@ class MessageLossCounter:
 
     @property
     def missing(self) -> int | None:
-        """Messages lost between the cell's processes; None when it is unknown."""
         return self._missing if self._alone and self._numbered else None
 
     def publishers_changed(self, count: int) -> None:

@@ -202,7 +202,6 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return self._transition("shut down", self._release)
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Release all resources, so that the node can be configured again."""
         try:
             self._release()
         except Exception as error:  # noqa: BLE001 - the rest must be undone; the failure that led here stays told

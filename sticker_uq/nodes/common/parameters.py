@@ -99,7 +99,6 @@ class SettingsParameters(Generic[M]):
         return self._current
 
     def store(self, settings: M) -> None:
-        """Set the node's parameters to ``settings``, even locked ones, without calling ``changed``."""
         self._current = None
         locked, self._locked = self._locked, lambda name: None
         try:

@@ -294,7 +294,6 @@ class Console(Node):
     # what the page wants
 
     def picture(self, stamp_ns: int) -> bytes:
-        """The image from the topic with that stamp, as JPEG, empty when it is not kept."""
         return self._album.file(stamp_ns)
 
     def heat(self, stamp_ns: int) -> bytes:

@@ -73,7 +73,6 @@ class SceneOutputs:
         self._check.publish(conversions.image_check_to_msg(check))
 
     def publish(self, scene: SceneAssessment, sequence: int) -> None:
-        """Publish the scene first, then its parts on the topics that have subscribers."""
         self._scene.publish(conversions.scene_to_msg(scene, sequence))
         for publisher, made_of in self._parts:
             if publisher.get_subscription_count():

@@ -109,7 +109,6 @@ class SupervisorOutputs:
         self._monitor_dil.publish(Float64(data=float(dil)))
 
     def drift(self, evidence: float) -> None:
-        """Publish the strongest evidence of drift: 0 none, 1 closes the gate; NaN: not watched."""
         self._monitor_drift.publish(Float64(data=evidence))
 
     def request(self, request: OpenIntervention) -> None:

@@ -107,7 +107,6 @@ class UprightPicture:
 
     @property
     def labelled(self) -> LabelledImage:
-        """Path, size, boxes and classes of the imported picture."""
         return self.statistics.item
 
 

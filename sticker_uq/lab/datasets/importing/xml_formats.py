@@ -49,7 +49,6 @@ def read_xml(path: Path) -> Element:
 
 
 def text_of(element: Element, name: str) -> str | None:
-    """The text of the child ``name`` of ``element`` of an annotation file, None without it."""
     child = element.find(name)
     return None if child is None else (child.text or "").strip()
 

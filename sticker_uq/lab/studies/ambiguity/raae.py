@@ -85,11 +85,9 @@ class Raae:
     acceptance: Acceptance
 
     def encode(self, images: Tensor) -> Tensor:
-        """AmbiGuess's latent codes (N, L) of pictures (N, C, h, w)."""
         return self.encoder(images.flatten(1))
 
     def decode(self, codes: Tensor) -> Tensor:
-        """AmbiGuess's pictures (N, C, h, w) of latent codes (N, L), 0..1."""
         return torch.sigmoid(self.decoder(codes)).unflatten(1, self.shape)
 
     def label(self, codes: Tensor) -> Tensor:
@@ -119,7 +117,6 @@ class _Linear(nn.Module):
         return torch.baddbmm(self.bias, x, self.weight)
 
     def one(self, number: int) -> nn.Linear:
-        """The layer ``number`` of the autoencoders trained side by side, alone."""
         layer = nn.Linear(*self.weight.shape[1:])
         layer.weight = nn.Parameter(self.weight[number].T.detach().clone(), requires_grad=False)
         layer.bias = nn.Parameter(self.bias[number, 0].detach().clone(), requires_grad=False)
@@ -140,7 +137,6 @@ class _Bank(nn.Sequential):
         )
 
     def one(self, number: int) -> nn.Sequential:
-        """The network ``number`` of the autoencoders trained side by side, alone, without dropout."""
         layers = [layer.one(number) if isinstance(layer, _Linear) else layer for layer in self]
         return nn.Sequential(*(layer for layer in layers if not isinstance(layer, nn.Dropout))).eval()
 

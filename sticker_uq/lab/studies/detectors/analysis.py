@@ -58,7 +58,6 @@ class Analysis:
     pooled: pd.DataFrame
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Every table of the statistics by its name."""
         return {
             name: getattr(self, name)
             for name in ("means", "friedman", "pairs", "tiers", "best", "correlations", "pooled")

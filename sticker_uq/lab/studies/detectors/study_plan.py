@@ -162,10 +162,8 @@ class StudySettings(BaseModel):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Names of the adversarial variants."""
         return tuple(f"{ADVERSARIAL}{number:02d}" for number in range(self.adversarial))
 
     @property
     def patched(self) -> tuple[str, ...]:
-        """Names of the variants with patches."""
         return tuple(f"{PATCHED}{number:02d}" for number in range(self.patches))

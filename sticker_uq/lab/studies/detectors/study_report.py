@@ -131,7 +131,6 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
 
 
 def study_findings(study: Study) -> str:
-    """What the detector study studied, in a paragraph."""
     settings = study.settings
     sets = ", ".join(
         f"{d.name} ({study.images.loc[study.images['dataset'] == d.name, 'image'].nunique()} images)"

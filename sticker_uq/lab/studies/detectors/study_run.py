@@ -184,7 +184,6 @@ class Work:
         }
 
     def attacks(self) -> list[Attack]:
-        """Every adversarial attack on every picture."""
         return [
             Attack(
                 model,
@@ -201,7 +200,6 @@ class Work:
         ]
 
     def assessments(self) -> list[Assess]:
-        """The assessment of every picture by every model."""
         settings, found = self._settings, []
         for model in settings.models:
             others = (

@@ -442,7 +442,6 @@ def _detectors(settings: Any, rates: tuple[float, ...]) -> dict[float, Stochasti
 
 
 def weights_hash(model: ModelChoice, settings: StudySettings) -> str:
-    """Identity of the weights of a detector study's ``model``; raises InvalidInput when it has none."""
     return next(iter(_detectors(settings.detector(model), settings.rates).values())).weights_hash
 
 

@@ -82,7 +82,6 @@ class SceneRecord:
 
     @property
     def detections(self) -> Detections:
-        """The detections of the scene without dropout."""
         return Detections(
             np.asarray(self.boxes, np.float32).reshape(-1, 4),
             np.asarray(self.probabilities, np.float32).reshape(-1, 3),

@@ -456,7 +456,6 @@ def _one_hot(material: Material) -> FloatArray:
 
 
 def classifier_report(result: StudyResult) -> str:
-    """Table I, Table II and error detection of a monitor study's ``result`` as Markdown."""
     seeds, settings = result.seeds, result.settings
     own, nominal = result.diversity
     counts = ", ".join(f"{count} {name}" for name, count in seeds[0].counts.items())

@@ -156,23 +156,19 @@ def _linear(a: float, b: float, c: float, d: float, x: float = 0.0, y: float = 0
 
 
 def shot_noise(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Corrupted crops: the noise of few photons."""
     return rng.poisson(picture * 8).astype(np.float32) / 8
 
 
 def gaussian_noise(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Corrupted crops: noise of the camera."""
     return picture + rng.normal(0, 0.2, picture.shape).astype(np.float32)
 
 
 def impulse_noise(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Corrupted crops: dead and hot pixels."""
     drawn = rng.random((*picture.shape[:2], 1))
     return np.where(drawn < 0.06, 0, np.where(drawn > 0.94, 1, picture))
 
 
 def blur(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Corrupted crops: out of focus."""
     return cv2.GaussianBlur(picture, (0, 0), 0.11 * picture.shape[1]).reshape(picture.shape)
 
 
@@ -183,37 +179,31 @@ def rotate(picture: Picture, rng: np.random.Generator) -> Picture:
 
 
 def shear(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Corrupted crops: slanted."""
     return _moved(picture, _linear(1, rng.choice([-1, 1]) * rng.uniform(0.4, 0.7), 0, 1))
 
 
 def scale(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Corrupted crops: smaller."""
     size = rng.uniform(0.5, 0.7)
     return _moved(picture, _linear(size, 0, 0, size))
 
 
 def translate(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Corrupted crops: off their place."""
     x, y = rng.choice([-1, 1], 2) * rng.uniform(0.15, 0.25, 2)
     return _moved(picture, _linear(1, 0, 0, 1, x, y))
 
 
 def contrast(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Corrupted crops: grey in grey."""
     mean = picture.mean()
     return mean + 0.3 * (picture - mean)
 
 
 def fog(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Corrupted crops: a bright cloud."""
     coarse = rng.uniform(0.2, 1.0, (3, 3)).astype(np.float32)
     cloud = cv2.resize(coarse, picture.shape[1::-1], interpolation=cv2.INTER_CUBIC)[..., None]
     return 0.5 * picture + 0.5 * cloud
 
 
 def stripe(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Corrupted crops: a bright bar across."""
     w = picture.shape[1]
     found, width = picture.copy(), max(1, w // 8)
     at = int(rng.integers(w // 4, 3 * w // 4))

@@ -217,7 +217,6 @@ def _scored(
 
 
 def unchanged_pictures(items: Sequence[LabelledImage]) -> Iterator[Staged]:
-    """The pictures as they are."""
     for item in items:
         yield read_picture(item), item.boxes, item.labels, None
 
@@ -261,7 +260,6 @@ def _invalid(testing: Sequence[LabelledImage], settings: DetectionSettings) -> I
 
 
 def detection_report(result: DetectionResult, title: str) -> str:
-    """The tables of a monitor study's ``result`` on detections as Markdown."""
     return as_markdown(
         [
             f"# {title}",

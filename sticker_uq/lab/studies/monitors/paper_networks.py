@@ -41,7 +41,6 @@ class StagedClassifier(nn.Module):
         return (*maps, at)
 
     def forward(self, crops: Tensor, dropout: bool = False) -> Tensor:
-        """Logits (N, K) of crops (N, C, h, w)."""
         logits: Tensor = self.last(F.dropout(self.activations(crops, dropout)[-1], 0.5, dropout))
         return logits
 
