@@ -73,7 +73,10 @@ def removal_finished(context: StepContext, event: RemovalFinished) -> None:
     if permit.foreign:
         return
     if event.code is RemovalCode.NONE:
-        context.set(verification=Verification(permit.target, since_ns=context.now))
+        context.set(
+            verification=Verification(permit.target, since_ns=context.now),
+            removed=(*context.state.removed, permit.target.box),
+        )
         return
     reported = Reason.of("arm_reported", event.code.name.lower(), detail=event.detail)
     if event.code is RemovalCode.OPERATOR_ABORT and permit.open:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sticker_uq.gate.box_overlap import as_box, iou
+from sticker_uq.gate.box_overlap import as_box, iou, same_place
 from sticker_uq.gate.events import (
     ImageArrived,
     RemovalVerified,
@@ -139,7 +139,9 @@ def _again(decision: SceneDecision, target: Target, match_iou: float) -> ObjectV
 
 def _act(context: StepContext, streak: Streak, decision: SceneDecision) -> None:
     if streak.target is not None:
-        if context.state.arm_ready:
+        if any(same_place(place, streak.target.box) for place in context.state.removed):
+            context.ask_about(streak.target, Reason("sticker_still_there"))
+        elif context.state.arm_ready:
             _grant(context, streak.target, decision)
     elif streak.outcome is Outcome.ASK:
         doubts = tuple(r for r in decision.reasons if r.code != "perception_restricted")
@@ -211,7 +213,7 @@ def _verify(context: StepContext, decision: SceneDecision) -> None:
         context.log(Severity.INFO, gone)
     elif check.seen >= context.settings.consecutive_scenes:
         context.set(verification=None)
-        context.attempt_failed(check.target, Reason("sticker_still_there"))
+        context.ask_about(check.target, Reason("sticker_still_there"))
 
 
 def _is_sticker_at(verdict: ObjectVerdict, target: Target, match_iou: float) -> bool:

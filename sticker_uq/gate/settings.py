@@ -115,7 +115,7 @@ class GateSettings(BaseModel):
         description="Time after which an unanswered request is overdue; the gate stays closed, s",
     )
     max_attempts: int = Field(
-        2, ge=1, le=10, description="Removals tried at one place before a person is asked"
+        2, ge=1, le=10, description="Failed removals at one place before a person is asked"
     )
 
     @model_validator(mode="after")

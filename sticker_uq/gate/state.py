@@ -189,7 +189,8 @@ class GateState:
     ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its detail;
     ``waited_ns``: how old the scene before was when it came;
     ``reference``: the newest scene that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest scene.
-    ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``: removals tried per place.
+    ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``: failed removals per place;
+    ``removed``: places where the arm reported a removal as done and nobody has said since that a sticker is there.
     ``workpieces``: those that have left; ``workpiece_ns``: images up to this time do not show the present workpiece;
     ``counts_after_ns``: nor do images up to this time count, because they may show an earlier workpiece or the arm at work.
     ``skipped``: this workpiece is left to the operator; ``done``: it was declared done. ``assumption``: why what the policy rests
@@ -221,6 +222,7 @@ class GateState:
     permit: Permit | None = None
     verification: Verification | None = None
     attempts: tuple[tuple[Box, int], ...] = ()
+    removed: tuple[Box, ...] = ()
     request: Request | None = None
     goals: int = 0
     requests: int = 0

@@ -8,7 +8,7 @@ from typing import Any
 from sticker_uq.gate import BlockReason
 from sticker_uq.testing.fault_cell import FaultCell
 from sticker_uq.testing.scripted_detector import Seen
-from sticker_uq_msgs.msg import GateState
+from sticker_uq_msgs.msg import GateState, ObjectAnswer
 from sticker_uq_msgs.srv import ResolveIntervention
 
 Request = ResolveIntervention.Request
@@ -31,6 +31,24 @@ def test_arm_takes_a_goal_and_never_ends_it(hasty: FaultCell) -> None:
     hasty.camera.shows(Seen.NAN)
     hasty.until_gate(GateState.STATE_FAULT)
     assert not any(step.decision_id == permit.decision_id for step in hasty.steps)
+
+
+def test_arm_reports_done_and_nothing_has_changed(cell: FaultCell) -> None:
+    """A print, or a blade that slipped: only a person sends the arm there again, a look does not."""
+    cell.bring(GateState.STATE_REMOVING)
+    cell.arm("finish")
+    cell.until_gate(GateState.STATE_INTERVENTION, code="sticker_still_there")
+    first = cell.until(lambda: cell.requests[-1].request_id, "the request")
+    said = len(cell.gates)
+    assert cell.answer(Request.SCENE_RESCAN).accepted
+    cell.until(lambda: cell.requests[-1].request_id not in ("", first), "the next request")
+    assert not any(gate.open for gate in cell.gates[said:])
+    cell.arm("move")
+    sticker = ObjectAnswer(answer=ObjectAnswer.ANSWER_REMOVE, box=cell.requests[-1].objects[0].box)
+    assert cell.answer(Request.SCENE_NONE, answers=[sticker]).accepted
+    cell.until_moving()
+    cell.quiet()
+    cell.hold(False)
 
 
 def test_arm_answers_twice(cell: FaultCell) -> None:

@@ -88,6 +88,27 @@ def test_only_a_person_ends_a_stop_that_called_one(reached: list[Node]) -> None:
             assert (after.state.request is None) == (node.state.request is None) or node.state.request is None
 
 
+def test_only_a_person_sends_the_arm_again_to_where_it_reported_a_removal(reached: list[Node]) -> None:
+    """The witness sees every permit; here a person looks again, which permits nothing, or says that it is a sticker."""
+    tried = 0
+    for node in reached:
+        state = node.state
+        if state.request is None or state.phase is not Phase.INTERVENTION:
+            continue
+        if not state.removed or state.reference is None or state.reference.image_size != SIZE:
+            continue  # the places were those of another camera's images
+        for answer in ("person: remove", "person: look again"):
+            later: Node | None = node
+            for name in (answer, *["scene: sticker"] * (K + 1)):
+                assert later is not None
+                later = later.follow(*ALPHABET[name])
+            assert later is not None
+            opened = later.state.goals > state.goals
+            assert not opened or answer == "person: remove"
+            tried += opened
+    assert tried
+
+
 def test_from_every_state_one_hold_closes(reached: list[Node]) -> None:
     for node in reached:
         held = node.follow(always(Hold()), MOMENT)

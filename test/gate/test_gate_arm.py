@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from sticker_uq.gate import Phase
+from sticker_uq.gate import Answer, OperatorAnswer, Phase, SceneAnswer
+from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.events import (
     ArmLost,
     ArmReady,
@@ -25,7 +26,7 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.scene import Reason
-from sticker_uq.testing.scenes import HERE, assessment
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, assessment, observed
 from test.helpers.gate import (
     CANCELLED,
     NEARBY,
@@ -33,6 +34,7 @@ from test.helpers.gate import (
     STICKER,
     UNSURE,
     K,
+    answer,
     asking,
     codes,
     faulted,
@@ -65,22 +67,36 @@ def test_scenes_must_agree_in_a_row_that_it_is_gone() -> None:
         cell.scene(STICKER)
     assert cell.phase is Phase.VERIFYING
     cell.scene(NEARBY)
-    assert cell.phase is Phase.MONITORING
-    assert cell.state.attempts == ((HERE, 1),)
+    assert cell.phase is Phase.INTERVENTION
 
 
-def test_a_sticker_that_stays_is_tried_again_and_then_a_person_is_called() -> None:
+def test_a_sticker_that_stays_is_asked_about_and_tried_once_more_for_each_answer() -> None:
     cell = verifying().scene(STICKER, times=K)
-    assert cell.phase is Phase.MONITORING
-    cell.scene(STICKER, times=K)
+    for tried in (1, 2):
+        assert cell.phase is Phase.INTERVENTION
+        request = cell.sent(OpenIntervention)[-1]
+        assert codes(request.reasons) == ["sticker_still_there", "objects_to_decide"]
+        assert [v.object.box.tolist() for v in request.objects] == [list(HERE)]
+        assert answer(cell, scene=SceneAnswer.RESCAN)
+        assert cell.scene(NEARBY, times=K).phase is Phase.INTERVENTION
+        assert len(cell.sent(SendGoal)) == tried
+        assert answer(cell, OperatorAnswer(Answer.REMOVE, as_box(NEARBY.box)))
+        assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
+        cell.send(GoalAccepted(cell.goal))
+        finish(cell).scene(STICKER, times=K)
+
+
+def test_what_comes_back_where_a_removal_was_verified_is_asked_about() -> None:
+    """A print that the scenes lose for a moment is not a second sticker; the next workpiece has none of its places."""
+    cell = verifying().scene(times=K)
+    assert cell.sent(RemovalVerified)
+    cell.scene(observed(ELSEWHERE), times=K)
     assert cell.phase is Phase.PERMITTED
     cell.send(GoalAccepted(cell.goal))
-    finish(cell).scene(STICKER, times=K)
-    assert cell.phase is Phase.INTERVENTION
-    (request,) = cell.sent(OpenIntervention)
-    assert codes(request.reasons) == ["sticker_still_there", "removal_tried", "objects_to_decide"]
-    assert [v.object.box.tolist() for v in request.objects] == [list(HERE)]
-    assert len(cell.sent(SendGoal)) == SETTINGS.max_attempts
+    finish(cell, RemovalCode.MOTION_FAILED).scene(STICKER, times=K)
+    assert codes(cell.sent(OpenIntervention)[0].reasons)[0] == "sticker_still_there"
+    cell.send(WorkpieceChanged("laptop-2", cell.now))
+    assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
 
 
 def test_a_doubtful_verification_becomes_a_question() -> None:

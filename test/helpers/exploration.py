@@ -275,7 +275,7 @@ def abstract(state: GateState, now: int) -> Hashable:
             (bool(permit.revoked & ORDERED_STOP), permit.target.by_operator, permit.doubts),
         ),
         check and (check.seen, check.gone, check.target.by_operator),
-        tuple(count for _, count in state.attempts),
+        (tuple(count for _, count in state.attempts), state.removed),
         state.request
         and (
             (state.request.whole_scene, len(state.request.boxes), state.request.source[1] == SIZE),
@@ -291,6 +291,7 @@ SEEDS: dict[str, Callable[[], Cell]] = {
     "permitted": lambda: permitted(SETTINGS),
     "removing": lambda: removing(SETTINGS),
     "verifying": lambda: verifying(SETTINGS),
+    "verified": lambda: verifying(SETTINGS).scene(times=K).scene(observed(), times=K - 1),
     "asking": lambda: asking(SETTINGS),
     "faulted": lambda: faulted(SETTINGS),
 }

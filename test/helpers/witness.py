@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
-from sticker_uq.gate import BlockReason, GateSettings, GateState, Phase, Policy, SceneAnswer
+from sticker_uq.gate import Answer, BlockReason, GateSettings, GateState, Phase, Policy, SceneAnswer
 from sticker_uq.gate.box_overlap import Box, as_box, iou
 from sticker_uq.gate.events import (
     AnswerGiven,
@@ -74,12 +74,17 @@ class Witness:
             0  # when an image was last refused as it arrived: no scene of an earlier one is evidence
         )
         self.doubts = 0  # scenes in a row that showed the permitted object a little beyond a limit
+        self.goal_box: Box | None = None  # of the goal owed, while its workpiece is in the cell
+        self.peeled: list[
+            Box
+        ] = []  # where the arm said that it has peeled, until a person says that a sticker is there
 
     def copy(self) -> Witness:
         twin = Witness()
         twin.__dict__.update(self.__dict__)
         twin.history = list(self.history)
         twin.done = set(self.done)
+        twin.peeled = list(self.peeled)
         return twin
 
     def see(
@@ -100,6 +105,7 @@ class Witness:
             assert after.fault, "the arm may still move, and the gate knows of no fault"
             assert any(isinstance(e, Escalate) for e in effects), "nobody was told to stop the arm"
         self._ends(event, before)
+        self._peels(before, event, after, effects)
         self._published(before, after, effects)
         self._latches(before, event, after, effects)
         sound = self._sound(event, before, now, settings)
@@ -142,9 +148,23 @@ class Witness:
 
     def _ends(self, event: Event, before: GateState) -> None:
         if isinstance(event, RemovalFinished | GoalRejected) and event.goal_id == self.owed:
+            if isinstance(event, RemovalFinished) and event.code is RemovalCode.NONE and self.goal_box:
+                self.peeled.append(self.goal_box)
             self.owed = None
         if isinstance(event, Reset) and before.fault and before.permit is not None and before.permit.lost:
             self.owed = None
+
+    def _peels(self, before: GateState, event: Event, after: GateState, effects: Sequence[Effect]) -> None:
+        if after.workpieces > before.workpieces:
+            self.peeled, self.goal_box = [], None
+        if isinstance(event, SceneReceived) and after.problem & BlockReason.SOURCE_CHANGED:
+            self.peeled = []
+        taken = any(isinstance(e, Reply) and e.accepted for e in effects)
+        if isinstance(event, AnswerGiven) and taken:
+            stickers = [a.box for a in event.answers if a.answer in (Answer.REMOVE, Answer.MISSED)]
+            self.peeled = [
+                place for place in self.peeled if not any(iou(place, box) >= 0.5 for box in stickers)
+            ]
 
     def _published(self, before: GateState, after: GateState, effects: Sequence[Effect]) -> None:
         gates = [e for e in effects if isinstance(e, PublishGate)]
@@ -300,7 +320,10 @@ class Witness:
         self.doubts = 0
         agreed = self.history[-after.permit.settings.consecutive_scenes :]
         assert len(agreed) == after.permit.settings.consecutive_scenes, "opened after too few scenes in a row"
-        place = goal.target.box
+        place = self.goal_box = goal.target.box
+        assert not any(iou(place, other) >= 0.5 for other in self.peeled), (
+            "the arm goes again to where it said that it has peeled, and nobody was asked"
+        )
         for older in reversed(agreed):
             assert older.decision.outcome is Outcome.WORK
             near = [as_box(v.object.box) for v in older.decision.removable()]

@@ -41,7 +41,11 @@ def answer_given(context: StepContext, event: AnswerGiven) -> None:
     elif event.scene_answer is SceneAnswer.NONE and request.whole_scene:
         memory = memory.checked()
     context.close_request()
-    context.set(memory=memory, attempts=(), streak=NO_STREAK, undecided_ns=0)
+    stickers = [given.box for given in event.answers if given.removes]
+    removed = tuple(
+        place for place in context.state.removed if not any(same_place(place, box) for box in stickers)
+    )
+    context.set(memory=memory, attempts=(), removed=removed, streak=NO_STREAK, undecided_ns=0)
     answered = Reason.of(
         "request_answered", person=event.person, request=request.request_id, detail=_said(event)
     )
