@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sticker_uq import __version__
+from sticker_uq.cli.stopping import INTERRUPTED, end_on_interrupt, interrupted
 from sticker_uq.messages import printable
 from sticker_uq.scene import DeviceFailed, InvalidFile, InvalidInput
 
@@ -70,8 +71,6 @@ _OFTEN = (
     "min_score",
 )
 _ALL = "--help-all"
-INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
 COMMANDS = {name: panel for panel, commands in PANELS.items() for name in commands}
 
 
@@ -184,7 +183,7 @@ class _Commands(_Group):
 def explain(error: BaseException) -> tuple[str, int]:
     """The error message for `error`, one line or one for each fault of a file, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted", INTERRUPTED
+        return interrupted(), INTERRUPTED
     if isinstance(error, InvalidFile):
         return "\n  ".join(map(printable, (f"error: {error.lines[0]}", *error.lines[1:]))), 2
     if isinstance(error, InvalidInput):
@@ -231,6 +230,7 @@ def main() -> None:
     """Entry point of the command line ``sticker-uq``. Does not return."""
     # torch's threads otherwise spin while they wait for each other, which beside other processes takes several times as long
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    end_on_interrupt()
     try:
         typer.main.get_command(app).main(prog_name="sticker-uq", args=sys.argv[1:])
     except SystemExit as end:

@@ -10,6 +10,7 @@ import typer
 
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.cell.runner import run_processes
+from sticker_uq.cli.stopping import take_time_to_end
 
 
 def _start(**values: Any) -> None:
@@ -17,6 +18,7 @@ def _start(**values: Any) -> None:
 
     Starts the same nodes with the same parameters as `ros2 launch sticker_uq cell.launch.py`.
     """
+    take_time_to_end()  # the nodes end in order
     raise typer.Exit(
         run_processes(cell_processes(CellOptions.from_texts({k: _text(v) for k, v in values.items()})))
     )

@@ -12,6 +12,7 @@ import webbrowser
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,7 +35,7 @@ from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.evaluation.reporting.report_model import Headline, ReportLaptop, Section, Tone
 from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import atomic_write, undone_unless_finished
 from sticker_uq.io.outputs import remove_earlier_result
 from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.setting_fields import validated
@@ -286,7 +287,8 @@ def command(
     processes = cell_processes(options)
     settings = _simulation(params, seed, laptops)
     _prepare(out)
-    with nullcontext(domain) if domain is not None else free_domain() as own:
+    begun = undone_unless_finished(partial(remove_earlier_result, out, _FILES))
+    with begun, nullcontext(domain) if domain is not None else free_domain() as own:
         _isolate(own)
         trouble = _run(processes, laptops, out, limit, console, verbose)
     if trouble:

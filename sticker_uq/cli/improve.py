@@ -13,6 +13,7 @@ import typer
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cli.options import Jobs, checked, field_options, output_folder
+from sticker_uq.cli.stopping import resumable
 from sticker_uq.cli.terminal import stage_bars
 from sticker_uq.cli.train import EXPOSURE, PACKAGED, render_exposure, stop_on_signal
 from sticker_uq.gate import Policy
@@ -124,6 +125,7 @@ def command(
     )
     check_output_folder(out, f"--out {out}", empty=True)
     steps = Steps(work, _say, f"--work {work}", _note)
+    resumable("the same call resumes", steps.work)
     rendered = [
         work / EXPOSURE if str(folder) == PACKAGED else folder for folder in exposure or [Path(PACKAGED)]
     ]

@@ -22,6 +22,7 @@ from sticker_uq.cli.options import (
     settings_options,
     supervisor_parameters,
 )
+from sticker_uq.cli.stopping import resumable
 from sticker_uq.cli.terminal import stage_bars
 from sticker_uq.cli.train import stop_on_signal
 from sticker_uq.gate import Policy
@@ -157,6 +158,7 @@ def command(
     settings.check()
     _check_out(out, work, arguments_digest(settings))
     steps = Steps(work, _say, f"--work {work}", _note)
+    resumable("the same call resumes", steps.work)
     with stop_on_signal() as stop, stage_bars(transient=True) as shown:
 
         def progress(stage: str, done: int, total: int) -> None:

@@ -54,6 +54,7 @@ from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import LabelledImage, read_annotations
+from sticker_uq.io.files import undone_unless_finished
 from sticker_uq.io.outputs import check_output_folder, remove_earlier_result
 from sticker_uq.io.reading import MOST_JSON, read_text
 from sticker_uq.io.share import share_folder
@@ -65,6 +66,9 @@ from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
 
 if TYPE_CHECKING:
     from sticker_uq.perception.pipeline import Perception
+
+_FILES = (".*.tmp", "*.parquet", "*.csv", "report.html", "pictures/*")
+"""What an interrupted replay leaves in its folder."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ class ReplayJob:
         file = self.out / "summary.json"
         if not file.is_file():
             if self.out.is_dir():
-                remove_earlier_result(self.out, (".*.tmp", "*.parquet", "*.csv", "report.html", "pictures/*"))
+                self.remove()
             return None
         try:
             told: dict[str, Any] = json.loads(read_text(file, MOST_JSON))
@@ -133,6 +137,10 @@ class ReplayJob:
         if not same:
             raise InvalidInput(f"{self.out}: of another policy or other settings; choose another folder")
         return told
+
+    def remove(self) -> None:
+        """Remove what an interrupted replay left in ``out``."""
+        remove_earlier_result(self.out, _FILES)
 
     def labelled(self) -> Mapping[str, LabelledImage] | None:
         """The labels of the images by their names without suffix; None without any. Raises InvalidInput as read_annotations."""
@@ -381,7 +389,7 @@ def command(
             lost = tell_of_source(one["source"], one["remarks"], one["lost"])
             whole &= not lost and one["failed"] < one["images"]
     else:
-        with progress() as bar:
+        with progress() as bar, undone_unless_finished(replays[0].remove):
             images = replays[0].open()
             task = bar.add_task(
                 "loading the detector", total=replays[0].rounds * operator.length_hint(images, 0) or None

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, output_folder
+from sticker_uq.cli.stopping import resumable
 from sticker_uq.cli.terminal import LOG_EVERY, output
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, write_coco
 from sticker_uq.io.outputs import check_output_folder
@@ -147,6 +148,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 def _train(settings: TrainSettings, resume: bool, console: Console) -> None:
     typed = "sticker-uq " + shlex.join(sys.argv[1:])
+    resumable(f"--resume continues from {settings.out / STATE}", settings.out / STATE)
     with _shown(console) as (on_step, on_epoch), stop_on_signal() as stop:
         finished = train(
             settings,
@@ -158,8 +160,7 @@ def _train(settings: TrainSettings, resume: bool, console: Console) -> None:
             stop=stop,
         )
     if not finished:
-        typer.echo(f"stopped; --resume continues from {settings.out / STATE}", err=True)
-        raise typer.Exit(130)
+        raise KeyboardInterrupt
     console.print(f"best weights in {settings.out / BEST}")
 
 

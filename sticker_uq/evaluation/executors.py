@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -32,7 +33,7 @@ _UNDER_WAY = 4
 """Pieces of work that are handed out at once, per process or core."""
 _OBJECT_STORE = 100 * 2**20
 """Bytes that a local cluster keeps for what travels between processes. Ray would take 30 % of the memory."""
-_GRACE_S = 2.0
+_GRACE_S = 0.3
 _HOST_AND_PORT = re.compile(r"(?:ray://)?([^/:]+):(\d+)")
 _LOST = "a process that shared the work was killed, perhaps for lack of memory; give fewer --jobs"
 
@@ -63,14 +64,8 @@ def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
     elif jobs == 1:
         yield _here
     else:
-        pool = worker_pool(jobs)  # starts a process when there is work for it
-        try:
+        with worker_pool(jobs) as pool:  # starts a process when there is work for it
             yield partial(_in_processes, pool=pool, most=jobs * _UNDER_WAY)
-        except BaseException:
-            _end(multiprocessing.active_children())  # a recording may take hours
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def mapped(
@@ -83,23 +78,21 @@ def mapped(
     if min(jobs, len(work)) <= 1:
         yield from map(function, work)
         return
-    pool = worker_pool(min(jobs, len(work)), imports=())
-    try:
+    with worker_pool(min(jobs, len(work)), imports=()) as pool:
         yield from pool.map(function, work, chunksize=chunksize)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
+@contextmanager
 def worker_pool(
     jobs: int,
     load: Callable[[], Any] | None = None,
     imports: Sequence[str] = ("sticker_uq.detection.detector",),
-) -> ProcessPoolExecutor:
+) -> Iterator[ProcessPoolExecutor]:
     """A pool of ``jobs`` processes, which share what they import: with torch that takes each of them seconds.
 
     They are forked from a server that imports ``imports`` and computes nothing: neither torch nor OpenCV survives the fork of
     a process that has used them. The first pool of a process decides what its server imports. ``load`` runs at the start of
-    each process; it must be picklable.
+    each process; it must be picklable. When the block raises, what they do, which may take hours, is left.
     """
     multiprocessing.set_forkserver_preload(list(imports))
     if threading.current_thread() is threading.main_thread():
@@ -109,7 +102,14 @@ def worker_pool(
             forkserver.ensure_running()
         finally:
             signal.signal(signal.SIGINT, before)
-    return ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver"), start_worker, (load,))
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver"), start_worker, (load,))
+    try:
+        yield pool
+    except BaseException:
+        _end(list((pool._processes or {}).values()))
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def start_worker(load: Callable[[], Any] | None = None) -> None:
@@ -124,11 +124,11 @@ def start_worker(load: Callable[[], Any] | None = None) -> None:
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:
-    """End ``processes``: what they do is left at once, and what a pool had handed to them already is not begun for long."""
     for process in processes:
         process.terminate()
+    deadline = time.monotonic() + _GRACE_S
     for process in processes:
-        process.join(_GRACE_S)
+        process.join(max(deadline - time.monotonic(), 0.0))
         process.kill()
 
 

@@ -8,6 +8,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from sticker_uq.io.categories import CATEGORIES, OWN_NAMES, category_names, check_used
 from sticker_uq.io.faults import Faults, LabelCounts
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import atomic_write, undone_unless_finished
 from sticker_uq.io.images import picture_files, read_image_file
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.reading import child_path, read_json, shown
@@ -105,22 +106,43 @@ def write_coco(
 ) -> int:
     """Write scenes to a new COCO folder as they arrive; returns their number.
 
-    `annotations.json` is written last and atomically: a folder without it was interrupted. `progress` is called with
-    the number of pictures written so far. InvalidInput if the folder already holds a dataset or is a file;
-    OSError (a full disk, no permission) propagates.
+    `annotations.json` is written last and atomically: a folder without it was killed. `progress` is called with the number of
+    pictures written so far. InvalidInput if the folder already holds a dataset or is a file; OSError (a full disk, no
+    permission) propagates. What was written is removed when this is interrupted or fails.
     """
     root = Path(folder)
     check_new_dataset(root)
     (root / "images").mkdir(parents=True, exist_ok=True)
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
+    with undone_unless_finished(lambda: _remove(root, [str(image["file_name"]) for image in images])):
+        _write_scenes(root, scenes, images, annotations, progress)
+        write_annotations(root, description, images, annotations)
+    return len(images)
+
+
+def _remove(root: Path, names: list[str]) -> None:
+    for name in names:
+        (root / name).unlink(missing_ok=True)
+    with suppress(OSError):  # there is something else in it
+        (root / "images").rmdir()
+        root.rmdir()
+
+
+def _write_scenes(
+    root: Path,
+    scenes: Iterable[EncodedScene],
+    images: list[dict[str, Any]],
+    annotations: list[dict[str, Any]],
+    progress: Callable[[int], None] | None,
+) -> None:
     for scene in scenes:
         image_id = len(images) + 1
         name = f"images/{scene.name or f'{scene.seed:08d}'}.{scene.format}"
-        with atomic_write(root / name) as stream:
-            stream.write(scene.data)
         size = {"width": scene.width, "height": scene.height}
         images.append({"id": image_id, "file_name": name, **size, "seed": scene.seed, **scene.image_fields})
+        with atomic_write(root / name) as stream:
+            stream.write(scene.data)
         further = scene.box_fields or ({},) * len(scene.boxes)
         for box, label, fields in zip(scene.boxes.tolist(), scene.labels.tolist(), further, strict=True):
             annotations.append({**annotation(len(annotations) + 1, image_id, box, label), **fields})
@@ -128,8 +150,6 @@ def write_coco(
             annotations.append({**annotation(len(annotations) + 1, image_id, box, label), "iscrowd": 1})
         if progress is not None:
             progress(image_id)
-    write_annotations(root, description, images, annotations)
-    return len(images)
 
 
 def check_new_dataset(root: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +15,7 @@ from sticker_uq.scene import InvalidInput
 
 MOST_FILES = 1_000_000
 """Files of a folder that is searched."""
+_UNFINISHED: dict[object, Callable[[], None]] = {}
 _HIDDEN = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"}
 """Names that Windows, macOS and network drives leave behind, in lower case."""
 
@@ -30,7 +32,7 @@ def atomic_write(
     """
     target = Path(path)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    try:
+    with undone_unless_finished(partial(Path(name).unlink, missing_ok=True)):
         with open(descriptor, mode, encoding=None if "b" in mode else "utf-8") as stream:
             yield stream
             stream.flush()
@@ -40,9 +42,26 @@ def atomic_write(
             os.umask(umask)
             os.chmod(name, 0o666 & ~umask)  # mkstemp creates files that only their owner can read
         os.replace(name, target)
+
+
+@contextmanager
+def undone_unless_finished(undo: Callable[[], None]) -> Iterator[None]:
+    """Call ``undo`` if the block raises, or if :func:`undo_unfinished` is called in it."""
+    key = object()
+    _UNFINISHED[key] = undo
+    try:
+        yield
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        undo()
         raise
+    finally:
+        del _UNFINISHED[key]
+
+
+def undo_unfinished() -> None:
+    """Undo, the innermost first, what :func:`undone_unless_finished` has begun: the process is about to be ended."""
+    for undo in reversed(list(_UNFINISHED.values())):
+        undo()
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,9 +7,11 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 
+from sticker_uq.io.files import undone_unless_finished
 from sticker_uq.scene import InvalidInput
 
 
@@ -57,13 +59,10 @@ def whole_folder(out: Path) -> Iterator[Path]:
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
-    try:
+    with undone_unless_finished(partial(shutil.rmtree, folder, ignore_errors=True)):
         yield folder
         folder.chmod(0o755)
         folder.replace(out)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def remove_earlier_result(folder: Path, patterns: Iterable[str], name: str = "") -> None:

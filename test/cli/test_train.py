@@ -74,6 +74,8 @@ def test_ctrl_c_keeps_the_state_and_exits_with_130(
     def interrupted(settings: Any, **callbacks: Any) -> bool:
         assert not callbacks["stop"]()
         signal.raise_signal(signal.SIGINT)
+        settings.out.mkdir()
+        (settings.out / "state.pt").touch()
         return not callbacks["stop"]()
 
     before = signal.getsignal(signal.SIGINT)

@@ -164,9 +164,8 @@ def side_by_side(source: ImageSource, load: Callable[[], Perception], processes:
 
     `load` makes the perception of each process and must be picklable; what it raises is raised here.
     """
-    pool = worker_pool(processes, partial(_keep, load))
     under_way: deque[tuple[SourceImage, Future[SceneAssessment]]] = deque()
-    try:
+    with worker_pool(processes, partial(_keep, load)) as pool:
         for item in source:
             under_way.append((item, pool.submit(_assess_in_process, item)))
             if len(under_way) >= 2 * processes:
@@ -174,12 +173,6 @@ def side_by_side(source: ImageSource, load: Callable[[], Perception], processes:
                 yield done, assessment.result()
         for done, assessment in under_way:
             yield done, assessment.result()
-    except BaseException:
-        for process in list((pool._processes or {}).values()):
-            process.kill()  # they write nothing, and what they have begun may take seconds
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def identity_of(perception: Perception) -> str:

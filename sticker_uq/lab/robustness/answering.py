@@ -127,13 +127,10 @@ def _replies(
         finally:
             system.close()
         return
-    pool = worker_pool(jobs, partial(_begin, load))
-    try:
+    with worker_pool(jobs, partial(_begin, load)) as pool:
         yield from zip(
             (q.key for q in questions), pool.map(_ask_in_process, questions, chunksize=4), strict=True
         )
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def ask_system(system: System, question: ImageQuestion) -> str:

@@ -147,6 +147,7 @@ _LARGEST_GRADIENT = 10.0
 _NORM_MOMENTUM = 0.1  # torchvision's 0.03 for SSDLite needs more steps than a short training has
 _VALIDATION_FLOOR = 0.01
 _MIN_PER_REPLICA = 2
+_SAVE_EVERY_S = 60.0
 ENOUGH_TO_CHOOSE = 30
 """Validation pictures from which the epoch with the highest mAP is the best one; by chance one of fewer is."""
 
@@ -227,9 +228,11 @@ class Training:
     ) -> bool:
         """Run the training to the end, or until ``stop()`` is true after a step; returns whether the end was reached.
 
-        The state is saved after every epoch and when stopped.
+        The state is saved after every epoch, when stopped, and after the first step and every minute, for what ends without
+        being stopped.
         """
         position = self.position
+        saved = -math.inf
         with self._replicas() as replicas:
             while position.step < self.steps:
                 started = time.monotonic()
@@ -239,10 +242,12 @@ class Training:
                 finished = position.step % self.steps_per_epoch == 0
                 if finished:
                     on_epoch(self._finish_epoch())
+                stopped = stop() and position.step < self.steps
+                if not finished and (stopped or time.monotonic() - saved > _SAVE_EVERY_S):
+                    self._save()
+                    saved = time.monotonic()
                 on_step(self._progress(seconds))
-                if stop() and position.step < self.steps:
-                    if not finished:
-                        self._save()
+                if stopped:
                     return False
         return True
 

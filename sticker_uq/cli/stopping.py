@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C ends a command within a second, whatever it computes, and leaves no process and no half-written file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from sticker_uq.io.files import undo_unfinished
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
+_GRACE_S = 0.5
+_TRACKER = "resource_tracker"  # of multiprocessing, which ends by itself when all others have ended
+_SHOW_CURSOR = "\x1b[?25h"
+_begun = threading.Event()
+_resumable: list[tuple[str, Path]] = []
+
+
+def end_on_interrupt() -> None:
+    """From now on Ctrl-C ends this process within a second with :data:`INTERRUPTED`, and those of Python that it has started.
+
+    It is a KeyboardInterrupt first. What has not ended by that in time, because it computes outside of Python or waits for what
+    does, and at a second Ctrl-C, is ended from a thread.
+    """
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(heard,), name="interrupt", daemon=True).start()
+    sys.excepthook, sys.unraisablehook, threading.excepthook = _excepthook, _unraisablehook, _threadhook
+    sys.warnoptions.append(f"ignore:{_TRACKER}")  # it warns of what it removes
+
+
+def take_time_to_end() -> None:
+    """Let Ctrl-C end this process as slowly as it needs to."""
+    signal.set_wakeup_fd(-1)
+
+
+def resumable(how: str, kept: Path) -> None:
+    """Who interrupts this command is told ``how`` to go on, once ``kept`` exists."""
+    _resumable[:] = [(how, kept)]
+
+
+def interrupted() -> str:
+    """What is said after Ctrl-C."""
+    return "; ".join(["interrupted", *(how for how, kept in _resumable if kept.exists())])
+
+
+def _watch(heard: int) -> None:
+    while signal.SIGINT not in os.read(heard, 1):
+        pass
+    _begun.set()
+    select.select([heard], [], [], _GRACE_S)
+    _end()
+
+
+def _end() -> None:
+    import psutil  # which most commands never need
+
+    here, ours = psutil.Process(), []
+    for process in here.children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended
+            if process.exe() == here.exe() and _TRACKER not in " ".join(process.cmdline()):  # not the browser
+                process.terminate()
+                ours.append(process)
+    for process in psutil.wait_procs(ours, _GRACE_S / 5)[1]:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    undo_unfinished()
+    cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
+    os.write(sys.stderr.fileno(), f"{cursor}\n{interrupted()}\n".encode())
+    os._exit(INTERRUPTED)
+
+
+def _excepthook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        _end()
+    sys.__excepthook__(kind, error, trace)
+
+
+def _threadhook(found: threading.ExceptHookArgs) -> None:
+    if not _begun.is_set():  # what is left where it is may fail
+        threading.__excepthook__(found)
+
+
+def _unraisablehook(found: Any) -> None:
+    if not isinstance(found.exc_value, KeyboardInterrupt):  # the thread remembers it
+        sys.__unraisablehook__(found)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C in a terminal: the command ends with a word and status 130, and leaves no process and no half-written file."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import termios
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sticker_uq.io.coco import write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+
+CTRL_C = b"\x03"
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+_HUNG_S = 120.0
+
+
+class Terminal:
+    """A command in a terminal of its own, of which it is the foreground."""
+
+    def __init__(self, *command: str, folder: Path) -> None:
+        self._screen, inside = pty.openpty()
+        self.text = ""
+        self.process = subprocess.Popen(
+            command,
+            stdin=inside,
+            stdout=inside,
+            stderr=inside,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            cwd=folder,
+            env=os.environ | {"TERM": "xterm", "COLUMNS": "200"},
+        )
+        os.close(inside)
+
+    def close(self) -> None:
+        os.close(self._screen)
+        self.process.kill()
+        self.process.wait()
+
+    def wait_for(self, pattern: str) -> None:
+        while not re.search(pattern, _CONTROL.sub("", self.text)):
+            more = self._read()
+            assert more, self.text
+            self.text += more
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C; the exit status."""
+        os.write(self._screen, CTRL_C)
+        while more := self._read():
+            self.text += more
+        return self.process.wait()
+
+    def _read(self) -> str:
+        assert select.select([self._screen], [], [], _HUNG_S)[0], self.text
+        try:
+            return os.read(self._screen, 4096).decode(errors="replace")
+        except OSError as error:
+            if error.errno != errno.EIO:  # nobody writes any more
+                raise
+            return ""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stopping") / "data"
+    write_coco(
+        folder, (encode_scene(n, render(sample_scene(n, stickers=n % 2), (160, 120))) for n in range(80))
+    )
+    return folder
+
+
+SMALL = "--passes 2 --device cpu --threads 1"
+LEVELS = "--alpha 0.5 --beta 0 --delta 0.5"
+
+
+@pytest.mark.parametrize(
+    ("command", "under_way", "left"),
+    [
+        ("dataset render --count 100000 --jobs 2 --out out", r"rendering\D*[1-9]\d*/100000", ()),
+        (f"replay DATA/images --jobs 2 --out out {SMALL}", r"images\D*[1-9]\d*/80", ("out",)),
+        (f"calibrate --data DATA --jobs 2 --cache cache --out out {LEVELS} {SMALL}", r"assessing\D*[1-9]\d*/80", ("cache*",)),
+        ("train --data DATA --out out --start packaged --batch-size 2 --epochs 9", "first step of", ("out", "out/state.pt")),
+        ("dil learn --data DATA --out out --device cpu", r"learning\D*[1-9]\d*/", ()),
+        ("demo --out out", "live page: http", ("out",)),
+    ],
+    ids=lambda value: value.split()[0] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_ctrl_c_ends_a_command_with_a_word_and_leaves_nothing_behind(
+    tmp_path: Path, data: Path, command: str, under_way: str, left: tuple[str, ...]
+) -> None:
+    words = command.replace("DATA", str(data)).split()
+    with closing(Terminal(sys.executable, "-m", "sticker_uq.cli", *words, folder=tmp_path)) as terminal:
+        terminal.wait_for(under_way)
+        children = psutil.Process(terminal.process.pid).children(recursive=True)
+        assert terminal.interrupt() == 130, terminal.text
+    assert "interrupted" in terminal.text
+    assert "Traceback" not in terminal.text
+    assert "leaked" not in terminal.text
+    assert ("--resume continues from out/state.pt" in terminal.text) == ("out/state.pt" in left)
+    assert psutil.wait_procs(children, 60)[1] == []
+    assert set(tmp_path.rglob("*")) == {path for pattern in left for path in tmp_path.glob(pattern)}
+
+
+HANGS = """
+import threading
+from sticker_uq.cli.stopping import end_on_interrupt
+from sticker_uq.io.files import atomic_write
+end_on_interrupt()
+with atomic_write("file"):
+    try:
+        print("under way", flush=True)
+        threading.Event().wait()
+    finally:
+        threading.Event().wait()
+"""
+
+
+def test_what_does_not_end_by_itself_is_ended(tmp_path: Path) -> None:
+    with closing(Terminal(sys.executable, "-c", HANGS, folder=tmp_path)) as terminal:
+        terminal.wait_for("under way")
+        assert terminal.interrupt() == 130, terminal.text
+    assert terminal.text.endswith("interrupted\r\n")
+    assert list(tmp_path.iterdir()) == []
