@@ -21,7 +21,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.lab.improving.improvement import Active, Improvement, ImproveSettings
 from sticker_uq.lab.improving.improvement_report import REPORT, improvement_report, lead
-from sticker_uq.lab.improving.visits import AnswerLimits
+from sticker_uq.lab.improving.visits import AnswerLimits, all_visits
 from sticker_uq.lab.kept_pieces import Steps
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.perception import PerceptionSettings
@@ -148,6 +148,7 @@ def command(
     )
     checked(TrainSettings, {**training, "data": (work,), "out": work})
     if work / EXPOSURE in rendered:
+        all_visits(settings.audit)  # refuses a folder without a log before minutes of rendering
         render_exposure(work / EXPOSURE, typer.echo)
     with stop_on_signal() as stop, stage_bars(transient=True) as shown:
 

@@ -11,7 +11,6 @@ from dataclasses import replace as changed
 import cv2
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from builtin_interfaces.msg import Time
 from hypothesis import given
@@ -30,7 +29,6 @@ from sticker_uq.gate import Policy
 from sticker_uq.io import files
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.images import decode_compressed, encode_jpeg
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.nodes.common.conversions import header_of, scene_to_msg
 from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.perception import PerceptionSettings
@@ -316,38 +314,6 @@ def test_a_recording_without_live_scenes_cannot_be_verified(loaded, tmp_path, im
     result = run(tmp_path / "bag", "--verify", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert "expected one topic of sticker_uq_msgs/msg/SceneAssessment, found none" in result.stderr
-
-
-@pytest.fixture
-def two_folders(tmp_path):
-    for name in ("left", "right"):
-        folder = tmp_path / name
-        folder.mkdir()
-        for seed in range(2):
-            picture = render(sample_scene(seed + (name == "left")), (320, 240)).image
-            cv2.imwrite(str(folder / f"{seed}.png"), picture)
-    return tmp_path / "left", tmp_path / "right"
-
-
-def test_several_sources_side_by_side_say_what_each_says_alone(two_folders, tmp_path):
-    options = ("--passes", "3", "--device", "cpu", "--pictures", "none")
-    result = run(*two_folders, "--out", tmp_path / "out", "--jobs", "2", *options)
-    assert result.exit_code == 0, result.output
-    assert result.output.count("model busy") == 2
-    rows = {
-        folder: pq.read_table(tmp_path / "out" / folder.name / "images.parquet").select(
-            ["image", "assessment_digest", "outcome"]
-        )
-        for folder in two_folders
-    }
-    assert run(two_folders[0], "--out", tmp_path / "alone", *options).exit_code == 0
-    assert rows[two_folders[0]] == pq.read_table(tmp_path / "alone/images.parquet").select(
-        ["image", "assessment_digest", "outcome"]
-    )
-    for folder in two_folders:
-        assert len(rows[folder]) == 2
-        summary = json.loads((tmp_path / "out" / folder.name / "summary.json").read_text())
-        assert (summary["source"], summary["processes"]) == (str(folder), 1)
 
 
 def test_several_sources_need_names_of_their_own_and_must_exist(pictures, tmp_path):

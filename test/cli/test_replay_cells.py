@@ -37,6 +37,10 @@ def finished(recordings, tmp_path_factory):
     result = run(*recordings, "--out", out, "--jobs", "2", *OPTIONS)
     assert result.exit_code == 0, result.output
     assert "left: 1 recordings, 2 laptops, asked about" in result.output
+    assert result.output.count("model busy") == 2
+    for name, source in zip(("left", "right"), recordings, strict=True):
+        summary = json.loads((out / name / "a" / "summary.json").read_text())
+        assert (summary["source"], summary["processes"]) == (str(source), 1)
     return out
 
 
@@ -48,6 +52,15 @@ def test_images_know_their_cell_and_laptop_and_cells_are_counted(finished):
     assert cells["laptops"].to_dict() == {"left": 2, "right": 3}
     assert cells["images"].to_dict() == {"left": 5, "right": 7}
     assert (cells["asked_low"] <= cells["asked_per_100"]).all()
+
+
+def test_a_recording_beside_others_says_what_it_says_alone(recordings, finished, tmp_path):
+    assert run(recordings[0], "--out", tmp_path / "alone", *OPTIONS).exit_code == 0
+    columns = ["image", "assessment_digest", "outcome"]
+    alone, beside = (
+        pd.read_parquet(f / "images.parquet")[columns] for f in (tmp_path / "alone", finished / "left/a")
+    )
+    assert alone.equals(beside)
 
 
 def test_what_asks_and_what_releases_is_counted_by_laptop():
@@ -100,7 +113,7 @@ def test_a_broken_recording_stops_no_other_and_is_assessed_once_it_is_whole(reco
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 def test_a_ray_cluster_says_the_same(recordings, finished, tmp_path):
-    result = run(*recordings, "--out", tmp_path / "out", "--ray-address", "local", "--jobs", "2", *OPTIONS)
+    result = run(*recordings, "--out", tmp_path / "out", "--ray-address", "local", "--jobs", "1", *OPTIONS)
     assert result.exit_code == 0, result.output
     for cell in ("left", "right"):
         folders = (finished / cell / "a", tmp_path / "out" / cell / "a")
