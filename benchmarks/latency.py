@@ -39,8 +39,7 @@ import numpy as np
 import psutil
 
 from benchmarks.result_files import result_file
-from sticker_uq.cell.domain import free_domain
-from sticker_uq.cell.transport import PROFILE_VARIABLES, transport_environment
+from sticker_uq.cell.transport import PROFILE_VARIABLES, free_domain, transport_environment
 from sticker_uq.io.files import atomic_write
 from sticker_uq.perception.settings import MODEL_STAGES
 

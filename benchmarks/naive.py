@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from sticker_uq.detection.kernels.float32_products import float32_products
+from sticker_uq.detection.kernels.devices import float32_products
 from sticker_uq.detection.kernels.pixels import rgb_input
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import (

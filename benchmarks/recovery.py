@@ -33,9 +33,9 @@ from sensor_msgs.msg import CompressedImage, Image
 from std_srvs.srv import Trigger
 
 from benchmarks.result_files import checked_file
-from sticker_uq.cell.domain import free_domain
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.cell.runner import ProcessGroup
+from sticker_uq.cell.transport import free_domain
 from sticker_uq.io.files import atomic_write
 from sticker_uq.nodes.common import qos
 from sticker_uq.testing.bench import Bench, running_bench

@@ -23,10 +23,8 @@ from pydantic.fields import FieldInfo  # noqa: E402
 from pydantic_core import PydanticUndefined  # noqa: E402
 
 from benchmarks.tables import filled  # noqa: E402
-from sticker_uq.cell.detector_settings import DetectorNodeSettings  # noqa: E402
-from sticker_uq.cell.image_source_settings import ImageSourceSettings  # noqa: E402
+from sticker_uq.cell.node_settings import DetectorNodeSettings, ImageSourceSettings, RecorderSettings  # noqa: E402
 from sticker_uq.cell.processes import CellOptions  # noqa: E402
-from sticker_uq.cell.recorder_settings import RecorderSettings  # noqa: E402
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings  # noqa: E402
 from sticker_uq.cli import PANELS, app  # noqa: E402
 from sticker_uq.console.server import ConsoleSettings  # noqa: E402

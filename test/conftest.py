@@ -141,7 +141,7 @@ def ros_domain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]
 
     Set in the environment before the test starts, so that its contexts and child processes inherit it.
     """
-    from sticker_uq.cell.domain import free_domain
+    from sticker_uq.cell.transport import free_domain
     from sticker_uq.testing.bench import local_environment
 
     with free_domain() as domain:

@@ -17,9 +17,8 @@ import typer
 import yaml
 
 import sticker_uq.cli as cli
-from sticker_uq.cell.detector_settings import DetectorNodeSettings
+from sticker_uq.cell.node_settings import DetectorNodeSettings, RecorderSettings
 from sticker_uq.cell.processes import CellOptions
-from sticker_uq.cell.recorder_settings import RecorderSettings
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.console.server import ConsoleSettings
 from sticker_uq.lab.rendering import render, sample_scene

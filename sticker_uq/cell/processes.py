@@ -17,9 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sticker_uq.cell.bundle import Bundle
-from sticker_uq.cell.detector_settings import DetectorNodeSettings
-from sticker_uq.cell.image_source_settings import ImageSourceSettings
-from sticker_uq.cell.recorder_settings import RecorderSettings
+from sticker_uq.cell.node_settings import DetectorNodeSettings, ImageSourceSettings, RecorderSettings
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.geometry.simulated_cell import SIMULATED_GEOMETRY
 from sticker_uq.io.files import atomic_write

@@ -10,7 +10,7 @@ import typer
 
 from sticker_uq.cell import releases
 from sticker_uq.cell.bundle import Bundle, create_bundle
-from sticker_uq.cell.detector_settings import NODE_ONLY
+from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import field_options, output_folder, settings_options, supervisor_parameters
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.messages import printable

@@ -19,7 +19,7 @@ from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
 from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources, evidence, write_policy
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Assessed, Record, units_of
-from sticker_uq.cell.detector_settings import NODE_ONLY
+from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import Jobs, RayAddress, output_file, settings_options
 from sticker_uq.cli.terminal import counting, output, tell_of_source
 from sticker_uq.gate import Policy

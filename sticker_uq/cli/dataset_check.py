@@ -30,7 +30,7 @@ from sticker_uq.lab.datasets.checking import (
     properties,
     repaired_annotations,
 )
-from sticker_uq.lab.datasets.consecutive import CLOSE, close_frames, close_frames_text, video_name
+from sticker_uq.lab.datasets.frames import CLOSE, close_frames, close_frames_text, video_name
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 

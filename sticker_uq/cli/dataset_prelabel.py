@@ -21,7 +21,7 @@ from sticker_uq.io.outputs import whole_folder
 from sticker_uq.io.reading import read_bytes
 from sticker_uq.io.sources import SourceImage, open_source
 from sticker_uq.lab.datasets.checking import pixel_digest
-from sticker_uq.lab.datasets.consecutive import plain_stem
+from sticker_uq.lab.datasets.frames import plain_stem
 from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, ObjectClass

@@ -23,13 +23,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from sticker_uq.cell.domain import free_domain, taken
 from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes, check_parameter_file
 from sticker_uq.cell.runner import ProcessGroup
+from sticker_uq.cell.transport import free_domain, taken
 from sticker_uq.cli.options import output_folder
 from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.replay.recording import RecordedLaptop, read_recording
-from sticker_uq.evaluation.reporting.animation import write_animation
+from sticker_uq.evaluation.reporting.annotated_images import write_animation
 from sticker_uq.evaluation.reporting.cell_report import cell_report
 from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.evaluation.reporting.report_model import Headline, ReportLaptop, Section, Tone

@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
-from sticker_uq.cell.detector_settings import NODE_ONLY
+from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import output_folder, settings_options
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection.detector import load_members

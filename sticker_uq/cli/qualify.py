@@ -12,7 +12,7 @@ import typer
 
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import Bundle, create_bundle
-from sticker_uq.cell.detector_settings import NODE_ONLY
+from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import (
     Jobs,
     RayAddress,

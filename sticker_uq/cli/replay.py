@@ -29,7 +29,7 @@ from rich.progress import (
 from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
-from sticker_uq.cell.detector_settings import NODE_ONLY
+from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import RayAddress, output_folder, settings_options, supervisor_parameters
 from sticker_uq.cli.terminal import output, tell_of_source
 from sticker_uq.evaluation.executors import executor

@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
-from sticker_uq.cell.detector_settings import NODE_ONLY
+from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import check_file, check_folder, output_folder, settings_options
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.gate import Policy

@@ -19,8 +19,7 @@ from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.device_errors import out_of_memory
-from sticker_uq.detection.kernels.float32_products import float32_products
+from sticker_uq.detection.kernels.devices import float32_products, out_of_memory
 from sticker_uq.detection.kernels.frozen import copied, frozen
 from sticker_uq.detection.kernels.pixels import network_input, rgb_input
 from sticker_uq.detection.models.family import Family

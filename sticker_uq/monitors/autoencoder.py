@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sticker_uq.detection.kernels.threads import single_thread
+from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import FloatArray, InvalidInput

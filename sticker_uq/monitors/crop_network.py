@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sticker_uq.detection.kernels.threads import single_thread
+from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.scene import FloatArray
 
 N = TypeVar("N", bound="CropNetwork")

@@ -8,13 +8,37 @@ covariances of few objects without shrinkage.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
-from sticker_uq.monitors.gaussian import factor, squared_norm, whiten
 from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import FloatArray, InvalidInput
+
+_JITTER = 1e-9  # relative to the mean variance: activations that never vary leave the covariance singular
+
+
+def factor(centred: FloatArray) -> FloatArray:
+    """Lower Cholesky factor (F, F) of the Ledoit-Wolf covariance of vectors (N, F) whose mean was taken off."""
+    from sklearn.covariance import (
+        ledoit_wolf,  # takes a second to load, and only a monitor that learns needs it
+    )
+
+    covariance, _ = ledoit_wolf(centred, assume_centered=True)
+    level = float(np.trace(covariance)) / len(covariance)
+    return np.linalg.cholesky(covariance + (_JITTER * level + 1e-300**0.5) * np.eye(len(covariance)))
+
+
+def whiten(vectors: FloatArray, lower: FloatArray) -> FloatArray:
+    """Vectors (N, F) in coordinates in which ``lower @ lower.T`` is the identity, (N, F); NaN where they are."""
+    return np.asarray(solve_triangular(lower, vectors.T, lower=True, check_finite=False)).T
+
+
+def squared_norm(vectors: FloatArray) -> FloatArray:
+    """Squared Euclidean norms (N,) of vectors (N, F)."""
+    return np.einsum("nf,nf->n", vectors, vectors)
+
 
 _CHUNK = 512
 

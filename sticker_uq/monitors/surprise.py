@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
-from sticker_uq.monitors.gaussian import factor, squared_norm, whiten
+from sticker_uq.monitors.feature_distance import factor, squared_norm, whiten
 from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import FloatArray

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from sticker_uq.detection.kernels.threads import single_thread
+from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.monitors.crop_network import CropClassifier, Training, class_vectors, train_classifier
 from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects

@@ -18,7 +18,7 @@ from sticker_uq.detection import NonFiniteOutput, StochasticDetector, load_detec
 from sticker_uq.detection.detector import ENGINE
 from sticker_uq.detection.deterministic_pass import DeterministicPass
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.device_errors import device_broken, out_of_memory
+from sticker_uq.detection.kernels.devices import device_broken, out_of_memory
 from sticker_uq.dil import localize
 from sticker_uq.monitors.folder import load_panel
 from sticker_uq.monitors.objects import Objects

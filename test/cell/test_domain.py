@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from sticker_uq.cell import domain
+from sticker_uq.cell import transport as domain
 from sticker_uq.testing.bench import running_bench
 
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import sticker_uq.cli.replay as cli_replay
 from sticker_uq.cell.bundle import create_bundle
-from sticker_uq.cell.detector_settings import DetectorNodeSettings
+from sticker_uq.cell.node_settings import DetectorNodeSettings
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
 from sticker_uq.evaluation.replay.comparison import Candidate, Differences, JudgedObject, Judgement

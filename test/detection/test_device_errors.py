@@ -12,7 +12,7 @@ import torch
 
 from sticker_uq.detection.dropout import CounterDropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.device_errors import device_broken, out_of_memory
+from sticker_uq.detection.kernels.devices import device_broken, out_of_memory
 from sticker_uq.detection.selection import NonFiniteOutput, Rows
 from test.helpers.models import picture, tiny_detector
 

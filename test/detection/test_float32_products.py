@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from sticker_uq.detection.kernels.float32_products import float32_products
+from sticker_uq.detection.kernels.devices import float32_products
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 CONVOLUTIONS, MATMUL = torch.backends.cudnn.conv, torch.backends.cuda.matmul

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from sticker_uq.dil.thresholds import above_dil_threshold, decision_thresholds
+from sticker_uq.dil.score import above_dil_threshold, decision_thresholds
 from sticker_uq.scene import Detections, Localization, UnexplainedRegion
 
 BOXES = np.float32([[0, 0, 40, 40], [100, 100, 140, 140], [120, 100, 200, 140]])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sticker_uq.cell.domain import free_domain
+from sticker_uq.cell.transport import free_domain
 from sticker_uq.testing.bench import Bench, local_environment, running_bench
 
 

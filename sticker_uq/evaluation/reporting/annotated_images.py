@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -14,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from sticker_uq.evaluation.reporting.report_model import ReportLaptop
 from sticker_uq.evaluation.reporting.wording import (
     deciding_words,
     number,
     outcome_words,
     short_reason,
 )
+from sticker_uq.io.files import atomic_write
 from sticker_uq.messages import LABELS, VERDICTS
 from sticker_uq.scene import (
     FloatArray,
@@ -324,3 +328,46 @@ def _inside(x: int, y: int, tag: tuple[int, int], size: tuple[int, int]) -> tupl
 
 def _overlap(a: Rect, b: Rect) -> int:
     return max(min(a[2], b[2]) - max(a[0], b[0]), 0) * max(min(a[3], b[3]) - max(a[1], b[1]), 0)
+
+
+LONGEST_S = 20
+LARGEST_BYTES = 2_000_000
+_WIDTH_PX, _BANNER_PX = 640, 40
+
+
+def write_animation(laptops: Sequence[ReportLaptop], path: Path) -> None:
+    """Write the animated WebP of the report's ``laptops`` that have pictures; raises OSError when the disk refuses.
+
+    At most LONGEST_S seconds and, by lower quality, LARGEST_BYTES.
+    """
+    shown = [laptop for laptop in laptops if any(e.picture is not None for e in laptop.entries)]
+    frames = [
+        frame for laptop in shown[:LONGEST_S] for frame in _frames(laptop, LONGEST_S // len(shown) or 1)
+    ]
+    if not frames:
+        return
+    for quality in (60, 40, 20, 5):
+        encoded = BytesIO()
+        frames[0].save(
+            encoded, "WEBP", save_all=True, append_images=frames[1:], duration=1000, loop=0, quality=quality
+        )
+        if encoded.tell() <= LARGEST_BYTES:
+            break
+    with atomic_write(path) as stream:
+        stream.write(encoded.getvalue())
+
+
+def _frames(laptop: ReportLaptop, most: int) -> list[Image.Image]:
+    pictured = [(e.title, e.picture) for e in laptop.entries if e.picture is not None]
+    chosen = np.unique(np.linspace(0, len(pictured) - 1, most).round().astype(int))
+    return [_frame(f"{laptop.title}: {pictured[i][0]}", pictured[i][1]) for i in chosen]
+
+
+def _frame(text: str, picture: NDArray[np.uint8]) -> Image.Image:
+    height = round(picture.shape[0] * _WIDTH_PX / picture.shape[1])
+    small = cv2.resize(picture, (_WIDTH_PX, height), interpolation=cv2.INTER_AREA)
+    frame = cv2.copyMakeBorder(small, 0, _BANNER_PX, 0, 0, cv2.BORDER_CONSTANT, value=(48, 36, 28))
+    cv2.putText(
+        frame, text, (12, height + 26), cv2.FONT_HERSHEY_SIMPLEX, 0.55, (255, 255, 255), 1, cv2.LINE_AA
+    )
+    return Image.fromarray(frame[..., ::-1])

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from rclpy.node import Node
 
-from sticker_uq.cell.detector_settings import DetectorNodeSettings
 from sticker_uq.cell.mailbox import Mailbox
+from sticker_uq.cell.node_settings import DetectorNodeSettings
 from sticker_uq.nodes.detector.camera_feed import Arrival, Counters
 from sticker_uq.scene import DeviceFailed, InvalidInput, Status
 

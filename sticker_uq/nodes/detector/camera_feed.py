@@ -17,8 +17,8 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CompressedImage, Image
 
-from sticker_uq.cell.detector_settings import DetectorNodeSettings
 from sticker_uq.cell.mailbox import Mailbox
+from sticker_uq.cell.node_settings import DetectorNodeSettings
 from sticker_uq.io.images import Picture, lost_colours
 from sticker_uq.io.topics import folder_of
 from sticker_uq.nodes.common import conversions, qos

@@ -12,8 +12,8 @@ from typing import Any
 
 import psutil
 
-from sticker_uq.cell.detector_settings import LOCKED, LOCKED_SINCE_CONFIGURE, DetectorNodeSettings
 from sticker_uq.cell.mailbox import Mailbox
+from sticker_uq.cell.node_settings import LOCKED, LOCKED_SINCE_CONFIGURE, DetectorNodeSettings
 from sticker_uq.io.topics import folder_of, more_topics
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, request_exit, run_node

@@ -23,7 +23,7 @@ from rclpy.qos import QoSProfile
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import CameraInfo
 
-from sticker_uq.cell.recorder_settings import RecorderSettings
+from sticker_uq.cell.node_settings import RecorderSettings
 from sticker_uq.io.bag_writer import SplitBag
 from sticker_uq.io.images import Transport
 from sticker_uq.io.topics import folder_of, more_topics

@@ -17,7 +17,7 @@ from typing import Any
 from rclpy.duration import Duration
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
 
-from sticker_uq.cell.image_source_settings import ImageSourceSettings
+from sticker_uq.cell.node_settings import ImageSourceSettings
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import Level, PartReport

@@ -19,13 +19,13 @@ from sticker_uq.lab.datasets.checking import (
     perceptual_hash,
     picture_statistics,
 )
-from sticker_uq.lab.datasets.consecutive import close_frames, consecutive_pairs, video_name
 from sticker_uq.lab.datasets.default_boxes import (
     covered_share,
     default_box_advice,
     fitting_scales,
     sides_in_view,
 )
+from sticker_uq.lab.datasets.frames import close_frames, consecutive_pairs, video_name
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidInput
 

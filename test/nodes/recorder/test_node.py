@@ -15,7 +15,7 @@ from rclpy.serialization import serialize_message
 from rosbags.rosbag2 import Reader
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
-from sticker_uq.cell.detector_settings import DetectorNodeSettings
+from sticker_uq.cell.node_settings import DetectorNodeSettings
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.bags import Bag

@@ -29,7 +29,7 @@ from sticker_uq.io.images import MOST_PICTURE, read_image_file
 from sticker_uq.io.outputs import whole_folder
 from sticker_uq.io.reading import read_bytes
 from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, statistics_of
-from sticker_uq.lab.datasets.consecutive import LIKE, consecutive_pairs
+from sticker_uq.lab.datasets.frames import LIKE, consecutive_pairs
 from sticker_uq.lab.datasets.importing.grouping import PARTS, joined, members, names_by_pattern, split_groups
 from sticker_uq.lab.datasets.importing.labelled_picture import Corners, NamedPicture
 from sticker_uq.scene import InvalidInput, ObjectClass

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.functional import jvp
 from torch.nn import functional as F
 
-from sticker_uq.detection.kernels.threads import single_thread
+from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 Pair = tuple[int, int]

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from sticker_uq.dil import dynamic_threshold
+from sticker_uq.dil.score import above_dil_threshold
 from sticker_uq.dil.settings import LocalizationSettings, ThresholdRule
-from sticker_uq.dil.thresholds import above_dil_threshold
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
 from sticker_uq.evaluation.metrics.matching import match_classes
 from sticker_uq.evaluation.metrics.statistics import mean_interval, roc_interval, share_above

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a GPU multiplies float32 in convolutions and matrix products: IEEE 754, or TF32 with a mantissa of 10 bits."""
+"""What a device does besides computing: its threads, its errors (short of memory, or unusable until a restart),
+and how a GPU multiplies float32: IEEE 754, or TF32 with a mantissa of 10 bits.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,49 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Torch computes with one thread in the block.
+
+    A network of a few layers loses more by waiting for others than it gains, and on a busy machine many times as much.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "can't allocate memory",  # of a processor
+)
+_BROKEN = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUDNN_STATUS_INTERNAL_ERROR")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether the torch ``error`` is lack of GPU or other memory; allocator, driver, cuBLAS and cuDNN each say it in their own
+    way.
+    """
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+def device_broken(error: BaseException) -> bool:
+    """Whether a kernel's ``error`` says that the GPU is lost to this process: device-side assertion, illegal address, lost
+    device.
+
+    Every further call of this process to the GPU fails after it.
+    """
+    if not isinstance(error, RuntimeError) or out_of_memory(error):
+        return False
+    return isinstance(error, torch.AcceleratorError) or any(words in str(error) for words in _BROKEN)
 
 
 @contextmanager
