@@ -128,7 +128,9 @@ def commands() -> str:
         "# Commands\n\nThe first column has what must be given; `sticker-uq COMMAND --help` lists every option with its "
         "default. [Offline tools](../howto/offline.md) has examples.\n\nInvalid input ends with exit status 2, an error of the "
         "system (disk, permission, missing package) with 1, Ctrl-C, within a second, with 130, each with one line on stderr; "
-        "`STICKER_UQ_DEBUG=1` shows the traceback instead. `sticker-uq --install-completion` completes commands in the shell.\n"
+        "`STICKER_UQ_DEBUG=1` shows the traceback instead. A folder for results must be new or empty; where there is "
+        "`--overwrite`, it replaces what an earlier run of the same command wrote there, and nothing else. "
+        "`sticker-uq --install-completion` completes commands in the shell.\n"
     ]
     for panel, names in PANELS.items():
         rows = [row for name in names for row in _commands(group.get_command(None, name).load(), name)]

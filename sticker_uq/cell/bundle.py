@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.evaluation.bundle_comparison import COMPARISON, BundleComparison
 from sticker_uq.gate import Policy
-from sticker_uq.io.outputs import check_output_folder, whole_folder
+from sticker_uq.io.outputs import check_output_folder, remove_earlier_result, whole_folder
 from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, shown
 from sticker_uq.io.setting_fields import validated, words
 from sticker_uq.messages import text_of
@@ -45,6 +45,8 @@ _WEIGHTS, _NOVELTY, _POLICY, _PANEL = (
     "policy.yaml",
     "panel",
 )
+BUNDLE_FILES = (MANIFEST, COMPARISON, _WEIGHTS, _NOVELTY, _POLICY, _PANEL, f"{_PANEL}/**/*")
+"""Files of a bundle (globs)."""
 OF_THE_MACHINE = ("device", "threads")
 """Parameters of the detector that no bundle has."""
 _FILES = ("weights", "panel")
@@ -217,14 +219,17 @@ def create_bundle(
     policy_file: Path,
     supervisor: Mapping[str, Any] | None = None,
     comparison: BundleComparison | None = None,
+    overwrite: bool = False,
 ) -> Bundle:
     """Make a bundle of what ``settings`` and ``policy_file`` name in the new or empty folder ``out``; returns it.
+
+    With ``overwrite`` it may hold a bundle, which is removed at the end.
 
     ``supervisor``: parameters of the supervisor that belong to what is qualified; ``comparison``: with the active bundle. One
     picture is assessed with it all, so that whatever does not fit together is refused with :class:`InvalidInput` before anything
     is written.
     """
-    check_output_folder(out, f"--out {out}", empty=True)
+    check_output_folder(out, f"--out {out}", empty=not overwrite)
     chosen = {k: v for k, v in (supervisor or {}).items() if k not in _NOT_OF_A_BUNDLE}
     validated(SupervisorNodeSettings, chosen)
     policy = Policy.load(policy_file)
@@ -255,6 +260,8 @@ def create_bundle(
         made = Bundle.load(folder)
         made.verify(settings)
         _ = made.comparison
+        if overwrite:
+            remove_earlier_result(out, BUNDLE_FILES, f"--out {out}")
     return Bundle.load(out)
 
 

@@ -26,7 +26,7 @@ from rich.table import Table
 from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes, check_parameter_file
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cell.transport import free_domain, taken
-from sticker_uq.cli.options import output_folder
+from sticker_uq.cli.options import Overwrite, output_folder
 from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.replay.recording import RecordedLaptop, read_recording
 from sticker_uq.evaluation.reporting.annotated_images import write_animation
@@ -36,7 +36,7 @@ from sticker_uq.evaluation.reporting.report_model import Headline, ReportLaptop,
 from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.files import atomic_write, undone_unless_finished
-from sticker_uq.io.outputs import remove_earlier_result
+from sticker_uq.io.outputs import check_result_folder, remove_earlier_result
 from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
@@ -199,10 +199,9 @@ def command(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the laptops.")] = 7,
     out: Annotated[
         Path,
-        output_folder(
-            "Folder for the recording, the pictures and the report; an earlier demo's files in it are replaced."
-        ),
+        output_folder("Folder for the recording, the pictures and the report, new or empty."),
     ] = Path("out/demo"),
+    overwrite: Overwrite = False,
     person: Annotated[
         Literal["ground_truth", "console", "none"],
         typer.Option(
@@ -286,6 +285,7 @@ def command(
     )
     processes = cell_processes(options)
     settings = _simulation(params, seed, laptops)
+    check_result_folder(out, _FILES, f"--out {out}", overwrite)
     _prepare(out)
     begun = undone_unless_finished(partial(remove_earlier_result, out, _FILES))
     with begun, nullcontext(domain) if domain is not None else free_domain() as own:
@@ -348,9 +348,8 @@ def _isolate(domain: int) -> None:
 
 
 def _prepare(out: Path) -> None:
-    """Make the folder ``out`` for a new demo; raises InvalidInput when it holds anything but files of an earlier one."""
     out.mkdir(parents=True, exist_ok=True)
-    remove_earlier_result(out, _FILES, f"--out {out}")
+    remove_earlier_result(out, _FILES)
     with atomic_write(out / _MADE_BY_DEMO, "w") as file:
         file.write("[]")
 

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from sticker_uq.calibration.fitting import Levels
-from sticker_uq.cell.bundle import Bundle, create_bundle
-from sticker_uq.cli.options import Jobs, checked, field_options, output_folder
+from sticker_uq.cell.bundle import BUNDLE_FILES, Bundle, create_bundle
+from sticker_uq.cli.options import Jobs, Overwrite, checked, field_options, output_folder
 from sticker_uq.cli.stopping import resumable
 from sticker_uq.cli.terminal import stage_bars
 from sticker_uq.cli.train import EXPOSURE, PACKAGED, render_exposure, stop_on_signal
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.outputs import check_result_folder
 from sticker_uq.lab.improving.improvement import Active, Improvement, ImproveSettings
 from sticker_uq.lab.improving.improvement_report import REPORT, improvement_report, lead
 from sticker_uq.lab.improving.visits import AnswerLimits, all_visits
@@ -41,6 +41,7 @@ def command(
     audit: Annotated[list[Path], typer.Option(help="Folder of the supervisor's audit log; may be repeated.")],
     recordings: Annotated[list[Path], typer.Option(help="Recording of the same time; may be repeated.")],
     out: Annotated[Path, output_folder("Folder of the candidate, a bundle, new or empty.")],
+    overwrite: Overwrite = False,
     work: Annotated[
         Path | None, output_folder("Folder of intermediate results and of the report; default: OUT.work.")
     ] = None,
@@ -112,6 +113,7 @@ def command(
     report says why; 2: invalid input.
     """
     training = {"learning_rate": _LEARNING_RATE} | training
+    check_result_folder(out, BUNDLE_FILES, f"--out {out}", overwrite)
     work = work or out.with_name(f"{out.name}.work")
     if work.absolute() == out.absolute() or out.absolute() in work.absolute().parents:
         raise InvalidInput(f"--work {work}: expected a folder outside of the candidate --out {out}")
@@ -123,7 +125,6 @@ def command(
         _level(beta, promised and promised.missed_sticker, _BETA),
         delta,
     )
-    check_output_folder(out, f"--out {out}", empty=True)
     steps = Steps(work, _say, f"--work {work}", _note)
     resumable("the same call resumes", steps.work)
     rendered = [
@@ -162,7 +163,9 @@ def command(
     comparison = found.comparison.document(active.hash)
     made = not found.calibration.refused or allow_uncalibrated
     if made:
-        candidate = create_bundle(out, found.perception, found.policy, active.manifest.supervisor, comparison)
+        candidate = create_bundle(
+            out, found.perception, found.policy, active.manifest.supervisor, comparison, overwrite
+        )
         promise = candidate.manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
         told = (
             f"Candidate in {out}: {promise}.{f' WARNING: {candidate.warning}.' if candidate.warning else ''}"

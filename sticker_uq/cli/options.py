@@ -37,6 +37,13 @@ RayAddress = Annotated[
     str, typer.Option(help='Ray cluster instead of processes: "local", "auto" or its address (needs ray).')
 ]
 """The option ``--ray-address`` of every command that spreads its work, see :mod:`sticker_uq.evaluation.executors`."""
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace what an earlier run wrote to --out; all else in it is refused."
+    ),
+]
+"""The option of every command whose folder ``--out`` must otherwise be new or empty, see :func:`check_result_folder`."""
 _PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes take it. Options win over it."
 
 

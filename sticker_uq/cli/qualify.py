@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sticker_uq.calibration.fitting import Levels
-from sticker_uq.cell.bundle import Bundle, create_bundle
+from sticker_uq.cell.bundle import BUNDLE_FILES, create_bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import (
     Jobs,
+    Overwrite,
     RayAddress,
     checked,
     field_options,
@@ -25,9 +26,8 @@ from sticker_uq.cli.options import (
 from sticker_uq.cli.stopping import resumable
 from sticker_uq.cli.terminal import stage_bars
 from sticker_uq.cli.train import stop_on_signal
-from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.outputs import check_result_folder
 from sticker_uq.lab.datasets.checking import NEAR
 from sticker_uq.lab.datasets.importing.grouping import shares_of
 from sticker_uq.lab.kept_pieces import Steps
@@ -37,7 +37,6 @@ from sticker_uq.lab.qualifying.qualification import (
     Found,
     Qualification,
     QualifySettings,
-    arguments_digest,
     without_guarantee,
 )
 from sticker_uq.lab.qualifying.qualification_report import REPORT, lead, qualification_report
@@ -46,7 +45,6 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 _TRAINING = ("epochs", "batch_size", "learning_rate", "start", "freeze")
-_ARGUMENTS = "arguments"
 _DRAFT = "uncalibrated.yaml"
 
 
@@ -69,6 +67,7 @@ def command(
         ),
     ],
     out: Annotated[Path, output_folder("Folder of the bundle, new or empty.")],
+    overwrite: Overwrite = False,
     work: Annotated[
         Path | None,
         output_folder("Folder of intermediate results and of the report; default: OUT.work."),
@@ -134,6 +133,7 @@ def command(
 
     The same call resumes after an interruption. Exit status 0: ready; 1: not ready, the report says why; 2: invalid input.
     """
+    check_result_folder(out, BUNDLE_FILES, f"--out {out}", overwrite)
     work = work or out.with_name(f"{out.name}.work")
     if work.absolute() == out.absolute() or out.absolute() in work.absolute().parents:
         raise InvalidInput(f"--work {work}: expected a folder outside of the bundle --out {out}")
@@ -156,7 +156,6 @@ def command(
         command=shlex.join(["sticker-uq", *sys.argv[1:]]),
     )
     settings.check()
-    _check_out(out, work, arguments_digest(settings))
     steps = Steps(work, _say, f"--work {work}", _note)
     resumable("the same call resumes", steps.work)
     with stop_on_signal() as stop, stage_bars(transient=True) as shown:
@@ -167,7 +166,7 @@ def command(
                 raise KeyboardInterrupt
 
         found = Qualification(settings, steps, progress, stop, jobs, ray_address).run()
-    told = _bundle(found, steps, out, supervisor, allow_uncalibrated)
+    told = _bundle(found, steps, out, supervisor, allow_uncalibrated, overwrite)
     report = work / REPORT
     with atomic_write(report, "w") as stream:
         stream.write(qualification_report(found, told))
@@ -186,19 +185,13 @@ def _note(name: str, line: str) -> None:
     typer.echo(f"{name:<11} {line}")
 
 
-def _check_out(out: Path, work: Path, asked: str) -> None:
-    """Raise InvalidInput unless ``out`` is empty or has the bundle of an earlier call that asked for the same."""
-    note = work / "steps" / _ARGUMENTS
-    if out.is_dir() and any(out.iterdir()) and not (note.is_file() and note.read_text().strip() == asked):
-        check_output_folder(out, f"--out {out}", empty=True)
-    if not work.exists() or not any(work.iterdir()) or note.parent.is_dir():
-        note.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(note, "w") as stream:
-            stream.write(asked)
-
-
 def _bundle(
-    found: Found, steps: Steps, out: Path, supervisor: dict[str, Any], allow_uncalibrated: bool
+    found: Found,
+    steps: Steps,
+    out: Path,
+    supervisor: dict[str, Any],
+    allow_uncalibrated: bool,
+    overwrite: bool,
 ) -> str:
     """Make the bundle, if there is to be one; what became of it, in a sentence."""
     weights = f"Weights are in {Path(found.perception.weights).parent}."
@@ -212,7 +205,7 @@ def _bundle(
         else without_guarantee(limits, steps.work / _DRAFT, found.novelty)
     )
     try:
-        made = _made(found, out, policy, supervisor)
+        made = create_bundle(out, found.perception, policy, supervisor, overwrite=overwrite)
     except InvalidInput as error:
         if found.ready:
             raise
@@ -220,15 +213,3 @@ def _bundle(
     promise = made.manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
     warning = f" WARNING: {made.warning}." if made.warning else ""
     return f"Bundle in {out}: {promise}.{warning}"
-
-
-def _made(found: Found, out: Path, policy: Path, supervisor: dict[str, Any]) -> Bundle:
-    """The bundle in ``out``, which an earlier call with the same arguments may have made."""
-    if not out.is_dir() or not any(out.iterdir()):
-        return create_bundle(out, found.perception, policy, supervisor)
-    there = Bundle.load(out)
-    if there.manifest.policy_hash != Policy.load(policy).hash:
-        raise InvalidInput(
-            f"--out {out}: holds the bundle of another policy; remove it or give another folder"
-        )
-    return there

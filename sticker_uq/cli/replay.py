@@ -30,7 +30,13 @@ from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
-from sticker_uq.cli.options import RayAddress, output_folder, settings_options, supervisor_parameters
+from sticker_uq.cli.options import (
+    Overwrite,
+    RayAddress,
+    output_folder,
+    settings_options,
+    supervisor_parameters,
+)
 from sticker_uq.cli.terminal import output, tell_of_source
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import (
@@ -55,7 +61,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import LabelledImage, read_annotations
 from sticker_uq.io.files import undone_unless_finished
-from sticker_uq.io.outputs import check_output_folder, remove_earlier_result
+from sticker_uq.io.outputs import check_output_folder, check_result_folder, remove_earlier_result
 from sticker_uq.io.reading import MOST_JSON, read_text
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
@@ -67,8 +73,8 @@ from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
 if TYPE_CHECKING:
     from sticker_uq.perception.pipeline import Perception
 
-_FILES = (".*.tmp", "*.parquet", "*.csv", "report.html", "pictures/*")
-"""What an interrupted replay leaves in its folder."""
+_FILES = (".*.tmp", "*.parquet", "*.csv", "report.html", "summary.json", "pictures/*")
+"""What a replay leaves in its folder."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +128,7 @@ class ReplayJob:
         """
         file = self.out / "summary.json"
         if not file.is_file():
-            if self.out.is_dir():
-                self.remove()
+            self.remove()
             return None
         try:
             told: dict[str, Any] = json.loads(read_text(file, MOST_JSON))
@@ -139,7 +144,7 @@ class ReplayJob:
         return told
 
     def remove(self) -> None:
-        """Remove what an interrupted replay left in ``out``."""
+        """Remove what an earlier or interrupted replay left in ``out``."""
         remove_earlier_result(self.out, _FILES)
 
     def labelled(self) -> Mapping[str, LabelledImage] | None:
@@ -277,6 +282,7 @@ def command(
         Path,
         output_folder("Folder for the results, new or empty; with one folder for each of several sources."),
     ] = Path("out/replay"),
+    overwrite: Overwrite = False,
     topic: Annotated[
         str | None, typer.Option(help="Image topic of a recording; only needed if it has several.")
     ] = None,
@@ -338,6 +344,8 @@ def command(
     images. Several sources are recordings of cells, each named after the folder that it lies in: the table cells says how often
     each asks. One that cannot be read does not stop the others.
     """
+    if resume and overwrite:
+        raise InvalidInput("--resume and --overwrite: expected one of them")
     if table_format not in ("parquet", "csv"):
         raise InvalidInput(f"--format {table_format}: expected parquet or csv")
     limits = policy_of(policy or (bundle.policy if bundle is not None else None), params)
@@ -346,7 +354,10 @@ def command(
     spread = several or bool(ray_address)
     folders = _folders(sources, out) if several else [out]
     for folder in folders:
-        check_output_folder(folder, f"--out {folder}", empty=not (resume and several))
+        if resume and several:
+            check_output_folder(folder, f"--out {folder}")
+        else:
+            check_result_folder(folder, _FILES, f"--out {folder}", overwrite)
     anywhere = Path.absolute if ray_address else Path  # another machine has another working folder
     own = settings.rooted() if ray_address else settings
     candidate = None if compare is None else _candidate(compare, own)
@@ -374,6 +385,9 @@ def command(
                 replay.open()
         replays[0].labelled()
         told = {replay.out: replay.finished() for replay in replays if resume and several}
+        for replay in replays:
+            if replay.out not in told:
+                replay.remove()
         missing = [replay for replay in replays if not told.get(replay.out)]
         at_once = max(min(jobs or process_count(settings, MANY), len(missing)), 1)
         with progress() as bar, executor(at_once, ray_address) as execute:
@@ -391,6 +405,7 @@ def command(
     else:
         with progress() as bar, undone_unless_finished(replays[0].remove):
             images = replays[0].open()
+            replays[0].remove()
             task = bar.add_task(
                 "loading the detector", total=replays[0].rounds * operator.length_hint(images, 0) or None
             )

@@ -51,6 +51,20 @@ def check_output_folder(path: Path, name: str = "", empty: bool = False) -> None
     _check_writable(above, name)
 
 
+def check_result_folder(folder: Path, patterns: Iterable[str], name: str, overwrite: bool) -> None:
+    """Raise :class:`InvalidInput`, which calls the folder ``name``, unless it is new or empty, and can be written to.
+
+    With ``overwrite`` it may hold what an earlier run wrote, see :func:`remove_earlier_result`. Nothing is created or changed.
+    """
+    check_output_folder(folder, name)
+    if overwrite:
+        _earlier_result(folder, patterns, name)
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise InvalidInput(
+            f"{name}: not an empty folder; choose another one, or give --overwrite to replace what an earlier run wrote there"
+        )
+
+
 @contextmanager
 def whole_folder(out: Path) -> Iterator[Path]:
     """A new folder beside ``out`` that takes its place when the block succeeds, and is removed when it fails.
@@ -71,17 +85,25 @@ def remove_earlier_result(folder: Path, patterns: Iterable[str], name: str = "")
     Raises :class:`InvalidInput`, which calls the folder ``name`` (default: its path), and removes nothing when there is
     anything else in it: a file of another name, a link, a folder that would not become empty.
     """
+    written, emptied = _earlier_result(folder, patterns, name)
+    for file in written:
+        file.unlink()
+    for inner in sorted(emptied, reverse=True):  # the deepest first
+        inner.rmdir()
+
+
+def _earlier_result(folder: Path, patterns: Iterable[str], name: str) -> tuple[set[Path], set[Path]]:
+    """Files that an earlier run wrote to ``folder``, and the folders below it that hold nothing else."""
     written = {file for pattern in patterns for file in folder.glob(pattern) if _is_own(folder, file)}
+    own = [folder / Path(pattern).parent for pattern in patterns]
     emptied = {above for file in written for above in file.parents if folder in above.parents}
+    emptied |= {inner for inner in own if inner != folder and inner.is_dir() and not inner.is_symlink()}
     foreign = sorted(set(folder.rglob("*")) - written - emptied)
     if foreign:
         raise InvalidInput(
             f"{name or folder}: holds {foreign[0].relative_to(folder)}, which no earlier run wrote; choose another folder"
         )
-    for file in written:
-        file.unlink()
-    for inner in sorted(emptied, reverse=True):  # the deepest first
-        inner.rmdir()
+    return written, emptied
 
 
 def _is_own(folder: Path, file: Path) -> bool:

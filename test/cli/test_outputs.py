@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_a_demo_with_a_wrong_argument_leaves_the_earlier_result(
     earlier: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     before = content(earlier)
-    result = run("demo", "--out", earlier, *arguments)
+    result = run("demo", "--overwrite", "--out", earlier, *arguments)
     assert result.exit_code == 2
     assert message in result.output
     assert content(earlier) == before
@@ -114,9 +115,32 @@ def test_a_demo_with_a_wrong_argument_leaves_the_earlier_result(
 def test_a_demo_removes_no_file_that_no_demo_wrote(earlier: Path) -> None:
     (earlier / "bag" / "notes.txt").write_text("mine")
     before = content(earlier)
-    result = run("demo", "--out", earlier)
+    result = run("demo", "--overwrite", "--out", earlier)
     assert (result.exit_code, content(earlier)) == (2, before)
     assert f"--out {earlier}: holds bag/notes.txt, which no earlier run wrote" in result.stderr
+
+
+NEW_OR_EMPTY = (
+    "demo",
+    "replay SOURCE",
+    "qualify --data SOURCE",
+    "improve --bundle SOURCE --audit SOURCE --recordings SOURCE",
+)
+
+
+@pytest.mark.parametrize("command", NEW_OR_EMPTY)
+def test_a_result_is_replaced_on_demand_only(tmp_path: Path, earlier: Path, command: str) -> None:
+    before = content(earlier)
+    arguments = [str(tmp_path) if word == "SOURCE" else word for word in command.split()]
+    result = run(*arguments, "--out", earlier)
+    assert (result.exit_code, content(earlier)) == (2, before), result.output
+    assert (
+        f"--out {earlier}: not an empty folder; choose another one, or give --overwrite to" in result.stderr
+    )
+    if arguments[0] != "demo":
+        result = run(*arguments, "--overwrite", "--out", earlier)
+        assert (result.exit_code, content(earlier)) == (2, before), result.output
+        assert re.search(rf"error: --out {earlier}: holds \S+, which no earlier run wrote", result.stderr)
 
 
 def test_several_cases_are_written_all_or_none(tmp_path: Path) -> None:

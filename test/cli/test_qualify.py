@@ -46,7 +46,7 @@ def qualify(data: Path, out: Path, *options: str) -> Result:
 
 @dataclass(frozen=True)
 class Qualified:
-    """Three calls with the same arguments: the first was interrupted before anything was calibrated."""
+    """Three calls with the same arguments: the first was interrupted before anything was calibrated, the last replaces."""
 
     data: Path
     out: Path
@@ -73,7 +73,12 @@ def qualified(tmp_path_factory: pytest.TempPathFactory) -> Qualified:
         with pytest.MonkeyPatch.context() as kill:
             kill.setattr(qualification, "assess_sources", killed)
             first = qualify(data, out, *options)
-        return Qualified(data, out, options, [first, *(qualify(data, out, *options) for _ in range(2))])
+        return Qualified(
+            data,
+            out,
+            options,
+            [first, *(qualify(data, out, *options, *again) for again in ((), ("--overwrite",)))],
+        )
 
 
 def test_it_makes_a_bundle_that_fits_together(qualified: Qualified) -> None:

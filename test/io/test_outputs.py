@@ -77,6 +77,8 @@ PATTERNS = ("truth.json", "bag/*.mcap", "bag/metadata.yaml", "absent.html")
 
 
 def test_what_an_earlier_run_wrote_is_removed(earlier):
+    (earlier / "bag" / "a.mcap").unlink()
+    (earlier / "bag" / "metadata.yaml").unlink()  # of a run that ended before it wrote
     remove_earlier_result(earlier, PATTERNS)
     assert list(earlier.iterdir()) == []
 

@@ -43,7 +43,7 @@ from sticker_uq.lab.datasets.checking import (
     picture_statistics,
 )
 from sticker_uq.lab.datasets.importing.grouping import PARTS
-from sticker_uq.lab.kept_pieces import STEPS, Steps, digest, file_digest
+from sticker_uq.lab.kept_pieces import STEPS, Steps, file_digest
 from sticker_uq.lab.qualifying.parts import (
     Parts,
     divide,
@@ -596,15 +596,6 @@ def without_guarantee(base: Path | None, file: Path, novelty: NoveltyResult) -> 
         f"# Limits without a guarantee for these weights.\n{policy_text(plain)}", encoding="utf-8"
     )
     return file
-
-
-def arguments_digest(settings: QualifySettings) -> str:
-    """SHA-256 of what the qualification was asked for and of its labelled data set, hex."""
-    parts = parts_of(settings.data)
-    folders = [settings.data] if parts is None else [getattr(parts, name) for name in PARTS]
-    prints = [fingerprint(read_coco(folder)) for folder in folders]
-    values = {name: getattr(settings, name) for name in settings.__dataclass_fields__ if name != "command"}
-    return digest({"settings": {k: str(v) for k, v in values.items()}, "data": prints})
 
 
 def _part(items: list[LabelledImage]) -> PartResult:
