@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from argparse import Namespace
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 from benchmarks import gpu
+from benchmarks.mc_dropout import waits
 from sticker_uq.dil import saliency
 from test.detection.test_gpu import ones
 from test.helpers.simulated_gpu import simulated_gpu
@@ -191,3 +193,22 @@ def test_kernels_are_counted_on_the_gpu_alone() -> None:
     found = gpu.on_the_gpu(events)
     assert found == {"kernels": 3, "gpu_ms": 4.5, "longest": [("conv", 4.0), ("copy", 0.5)]}
     assert gpu.on_the_gpu(events[3:]) == {}, "nobody may profile there"
+
+
+def test_only_what_torch_says_of_waiting_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[object] = [0]
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: modes[-1])
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+
+    def work() -> None:
+        assert modes[-1] == "warn"
+        for _ in range(3):  # from one and the same line, too
+            warnings.warn("called a synchronizing CUDA operation", UserWarning, stacklevel=1)
+        warnings.warn("something else", UserWarning, stacklevel=1)
+
+    assert waits(work) == 3
+    assert waits(lambda: None) == 0
+    assert modes == [0, "warn", 0, "warn", 0]
+    with pytest.raises(ZeroDivisionError):
+        waits(lambda: 1 / 0)
+    assert modes[-1] == 0

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 
 import hypothesis
 import pytest
 
+from test.fuzz.examples import ROOT
 from test.fuzz.targets import TARGETS, kept, tried
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))
@@ -41,3 +44,13 @@ def test_it_takes_or_refuses_whatever_comes(name, tmp_path):
         tried(target, data, tmp_path / "input")
 
     run()
+
+
+def test_the_limits_of_files_are_documented_as_they_are():
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    table = text.partition("## Files from others")[2].partition("\nNot bounded")[0]
+    limits = re.findall(r"\| (\d+)( MiB)? \| `([\w.]+)\.(\w+)` \|$", table, re.MULTILINE)
+    assert len(limits) > 10  # else the table is written in another way
+    for number, unit, module, name in limits:
+        found = getattr(importlib.import_module(module), name)
+        assert found == int(number) * (2**20 if unit else 1), name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every monitor: fit, score, save, load, refuse."""
+"""Monitors: fit, score, save, load, refuse; formulas over class vectors, features, task networks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.special import logsumexp
+from scipy.stats import gaussian_kde, spearmanr
+from sklearn.covariance import ledoit_wolf
 
 from sticker_uq.monitors import (
     MODERN,
@@ -21,7 +27,9 @@ from sticker_uq.monitors import (
     monitor_named,
     save_monitor,
 )
-from sticker_uq.scene import InvalidInput
+from sticker_uq.monitors.dissector import support
+from sticker_uq.monitors.task_network import TaskCascade, TaskNetwork
+from sticker_uq.scene import NO_STICKER, InvalidInput, MonitorScore
 from test.monitors.conftest import make_objects
 
 QUICK = {"autoencoder": {"steps": 60, "hidden": 16}}
@@ -138,3 +146,266 @@ def test_objects_can_be_joined_and_chosen(usual: Objects) -> None:
     assert joined[120:].layers[1].tolist() == usual.layers[1].tolist()
     with pytest.raises(InvalidInput, match="at least one"):
         concatenate([])
+
+
+SINGLE = ("max_softmax", "pcs", "deep_gini", "softmax_entropy")
+
+
+def score(name: str, **fields: np.ndarray) -> np.ndarray:
+    first = next(iter(fields.values()))
+    vectors = fields.get("probabilities", first if first.ndim == 2 else first[0])
+    return monitor_named(name).score(Objects(**{"probabilities": vectors, **fields}))
+
+
+@pytest.mark.parametrize(
+    ("name", "even", "pair"),
+    [("max_softmax", 0.75, 0.5), ("pcs", 1, 1), ("deep_gini", 0.75, 0.5), ("softmax_entropy", 2, 1)],
+)
+def test_one_vector(name: str, even: float, pair: float) -> None:
+    vectors = np.array([[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0, 0], [0, 0, 1, 0]])
+    assert score(name, probabilities=vectors) == pytest.approx([even, pair, 0])
+
+
+VECTORS = arrays(np.float64, (5, 4), elements=st.floats(1e-6, 1)).map(
+    lambda v: v / v.sum(axis=1, keepdims=True)
+)
+
+
+@given(VECTORS, st.permutations(range(4)), st.sampled_from(SINGLE))
+def test_the_order_of_the_classes_does_not_matter(vectors: np.ndarray, order: list[int], name: str) -> None:
+    one, other = score(name, probabilities=vectors), score(name, probabilities=vectors[:, order])
+    assert one == pytest.approx(other)
+    assert (one >= -1e-12).all()
+
+
+def test_energy() -> None:
+    assert score("energy", logits=np.array([[0.0, 0.0], [3.0, -50.0]])) == pytest.approx([-np.log(2), -3])
+
+
+@pytest.mark.parametrize(
+    ("prefix", "field"),
+    [("mc", "samples"), ("ensemble", "members")],
+)
+def test_passes_that_disagree_and_passes_that_doubt(prefix: str, field: str) -> None:
+    disagree, doubt, agree = [[1, 0], [0, 1]], [[0.5, 0.5], [0.5, 0.5]], [[0, 1], [0, 1]]
+    samples = np.array([disagree, doubt, agree], float).transpose(1, 0, 2)
+    of = {
+        name: score(f"{prefix}_{name}", **{field: samples}) for name in ("mutual_information", "mean_softmax")
+    }
+    assert of["mutual_information"] == pytest.approx([1, 0, 0])
+    assert of["mean_softmax"] == pytest.approx([0.5, 0.5, 0])
+    assert score(f"{prefix}_predictive_entropy", **{field: samples}) == pytest.approx([1, 1, 0])
+    if prefix == "mc":
+        assert score("mc_variation_ratio", samples=samples) == pytest.approx([0.5, 0, 0])
+
+
+def test_a_pass_that_did_not_see_the_object_does_not_count() -> None:
+    seen = np.array([[[0.9, 0.1]], [[0.6, 0.4]]])
+    with_blind = np.concatenate([seen, np.full((1, 1, 2), np.nan)])
+    for name in ("mc_variation_ratio", "mc_mutual_information", "mc_predictive_entropy", "mc_mean_softmax"):
+        monitor, vectors = monitor_named(name), np.array([[0.9, 0.1]])
+        expected = monitor.score(Objects(vectors, samples=seen))
+        assert monitor.score(Objects(vectors, samples=with_blind)) == pytest.approx(expected)
+        assert np.isnan(monitor.score(Objects(vectors, samples=np.full((2, 1, 2), np.nan)))).all()
+
+
+@given(arrays(np.float64, (6, 3, 4), elements=st.floats(1e-6, 1)))
+def test_mutual_information_is_part_of_the_predictive_entropy(values: np.ndarray) -> None:
+    samples = values / values.sum(axis=2, keepdims=True)
+    information, total = (
+        score(f"mc_{n}", samples=samples) for n in ("mutual_information", "predictive_entropy")
+    )
+    assert (information >= 0).all()
+    assert (information <= total + 1e-12).all()
+
+
+def test_fields_of_other_shapes_are_refused() -> None:
+    vectors = np.full((3, 2), 0.5)
+    with pytest.raises(InvalidInput, match=r"samples .* expected \(T, 3, 2\)"):
+        Objects(vectors, samples=np.zeros((4, 2, 2)))
+    with pytest.raises(InvalidInput, match="features"):
+        Objects(vectors, features=np.zeros((2, 5)))
+    with pytest.raises(InvalidInput, match="probabilities"):
+        Objects(np.zeros(3))
+
+
+ONE_CLASS = np.array([[0.9, 0.1]])
+
+
+def of(features: np.ndarray, classes: np.ndarray | int = 0, **further: np.ndarray) -> Objects:
+    labels = np.broadcast_to(classes, len(features))
+    return Objects(np.eye(2)[labels] * 0.8 + 0.1, features=np.asarray(features, float), **further)
+
+
+def test_lsa_is_the_density_of_the_predicted_class() -> None:
+    rng = np.random.default_rng(0)
+    known, other = rng.normal(0, 1, (400, 2)) * [1, 3], rng.normal(9, 1, (50, 2))
+    asked = rng.normal(0, 2, (60, 2))
+    train = of(np.concatenate([known, other]), np.repeat([0, 1], [400, 50]))
+    scores = monitor_named("lsa").fit(train).score(of(asked))
+    expected = -gaussian_kde(known.T).logpdf(asked.T)
+    assert spearmanr(scores, expected).statistic > 0.999
+    assert np.median(np.abs(scores - expected)) < 0.05  # the covariance is shrunk a little
+
+
+def test_lsa_reads_the_activations_that_vary_most() -> None:
+    rng = np.random.default_rng(1)
+    features = np.column_stack([rng.normal(0, 1, 50), rng.normal(0, 0.01, 50)])
+    fitted = monitor_named("lsa", most=1).fit(of(features))
+    moved = features + np.array([0, 5])
+    assert fitted.score(of(moved)) == pytest.approx(fitted.score(of(features)))
+
+
+def test_dsa_on_a_line() -> None:
+    train = of(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 1]))
+    fitted = monitor_named("dsa", share=1.0).fit(train)
+    # nearest of its class to 1.5 is 1, at 0.5; from there to the other class 3
+    assert fitted.score(of(np.array([[1.5], [-1.0]]))) == pytest.approx([0.5 / 3, 1 / 4])
+    assert fitted.score(of(np.array([[6.0]]), 1)) == pytest.approx([2 / 3])
+
+
+def test_dsa_keeps_a_share_of_every_class() -> None:
+    train = of(np.random.default_rng(0).normal(size=(101, 3)), np.repeat([0, 1], [100, 1]))
+    learned = monitor_named("dsa").fit(train).arrays()
+    assert np.bincount(learned["classes"]).tolist() == [30, 1]
+
+
+def test_mdsa_is_the_squared_mahalanobis_distance() -> None:
+    rng = np.random.default_rng(2)
+    known = rng.normal(0, 1, (200, 3)) @ np.array([[2, 0, 0], [1, 1, 0], [0, 0, 0.5]])
+    asked = rng.normal(0, 3, (20, 3))
+    covariance, _ = ledoit_wolf(known - known.mean(axis=0), assume_centered=True)
+    centred = asked - known.mean(axis=0)
+    expected = np.einsum("nf,fg,ng->n", centred, np.linalg.inv(covariance), centred)
+    assert monitor_named("mdsa").fit(of(known)).score(of(asked)) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lsa", "dsa", "mdsa"])
+def test_a_class_that_nobody_predicted_is_infinitely_surprising(name: str) -> None:
+    rng = np.random.default_rng(3)
+    fitted = monitor_named(name).fit(of(rng.normal(size=(30, 2))))
+    assert fitted.score(of(np.zeros((1, 2)), 1)).tolist() == [np.inf]
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_mahalanobis_scores_do_not_depend_on_the_place(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    features, classes = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+    offset = rng.uniform(-20, 20, 3)
+    for name in ("mdsa", "relative_mahalanobis"):
+        plain = monitor_named(name).fit(of(features, classes)).score(of(features[:9]))
+        moved = monitor_named(name).fit(of(features + offset, classes)).score(of(features[:9] + offset))
+        assert moved == pytest.approx(plain, rel=1e-5, abs=1e-6)
+
+
+def test_relative_mahalanobis_takes_the_background_off() -> None:
+    rng = np.random.default_rng(4)
+    classes = rng.integers(0, 2, 400)
+    # the second direction varies equally for all and tells nothing about the classes
+    features = np.column_stack([rng.normal(8.0 * classes, 0.5), rng.normal(0, 5, 400)])
+    fitted = monitor_named("relative_mahalanobis").fit(of(features, classes, labels=classes))
+    usual, between, aside = fitted.score(of(np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 15.0]])))
+    assert between > usual + 20
+    assert abs(aside - usual) < 2
+
+
+def test_knn_measures_angles() -> None:
+    known = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0]])
+    fitted = monitor_named("knn", k=1).fit(of(known))
+    assert fitted.score(of(np.array([[7.0, 0.0], [-1.0, 0.0]]))) == pytest.approx([0, np.sqrt(2)])
+    assert monitor_named("knn", k=50).fit(of(known)).score(of(known[:1])) == pytest.approx([np.sqrt(2)])
+
+
+def test_vim_finds_what_the_classes_do_not_explain() -> None:
+    rng = np.random.default_rng(5)
+    plane = rng.normal(0, 3, (300, 2)) @ np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0]])
+    features = plane + rng.normal(0, 0.1, (300, 4))
+    weight, bias = rng.normal(size=(4, 2)), np.array([0.3, -0.2])
+    fitted = monitor_named("vim").fit(of(features, logits=features @ weight + bias))
+    learned = fitted.arrays()
+    assert learned["origin"] @ weight + bias == pytest.approx([0, 0], abs=1e-8)
+    asked = np.array([[1.0, 1.0, 0, 0], [1.0, 1.0, 2.0, -2.0]])
+    logits = asked @ weight + bias
+    residual = np.linalg.norm((asked - learned["origin"]) @ learned["rest"], axis=1)
+    expected = learned["alpha"][0] * residual - logsumexp(logits, axis=1)
+    scores = fitted.score(of(asked, logits=logits))
+    assert scores == pytest.approx(expected)
+    assert residual[1] > 5 * residual[0]
+
+
+def test_support_of_one_layer() -> None:
+    vectors = np.array([[0.6, 0.3, 0.1], [0.6, 0.3, 0.1]])
+    # the first agrees: l / (l + second); the second does not: 1 - best / (best + l)
+    assert support(vectors, np.array([0, 1])) == pytest.approx([0.6 / 0.9, 1 - 0.6 / 0.9])
+
+
+def test_dissector_sees_layers_that_contradict_the_answer() -> None:
+    rng = np.random.default_rng(6)
+    labels = rng.integers(0, 2, 200)
+    layer = rng.normal(0, 0.3, (200, 2)) + 2.0 * np.eye(2)[labels]
+    vectors = np.eye(2)[labels] * 0.8 + 0.1
+    fitted = monitor_named("dissector").fit(Objects(vectors, layers=(layer, layer), labels=labels))
+    right = fitted.score(Objects(vectors, layers=(layer, layer)))
+    wrong = fitted.score(Objects(1 - vectors, layers=(layer, layer)))
+    halfway = fitted.score(Objects(vectors, layers=(layer[::-1], layer)))
+    assert right.max() < 0.2 < 0.8 < wrong.min()
+    assert right.mean() < halfway.mean() < wrong.mean()
+
+
+CLEAR, DOUBTFUL, NONE = 0.9, 0.5, 0.1
+
+
+def objects(count: int = 120, seed: int = 0) -> Objects:
+    """Crops of three kinds of bars, of which all, half or none of the annotators say that they are stickers."""
+    rng = np.random.default_rng(seed)
+    fractions = np.array([CLEAR, DOUBTFUL, NONE])[np.arange(count) % 3]
+    crops = rng.uniform(0.4, 0.6, (count, 3, 16, 16)).astype(np.float32)
+    for kind, channel in ((CLEAR, 0), (DOUBTFUL, 1), (NONE, 2)):
+        crops[fractions == kind, channel, 4:12] += 0.4
+    return Objects(
+        probabilities=np.column_stack([1 - fractions, fractions]), crops=crops, fractions=fractions
+    )
+
+
+@pytest.fixture(scope="module")
+def cascade() -> TaskCascade:
+    return TaskCascade(0.7, 0.3, epochs=20).fit(objects())
+
+
+def test_each_kind_gets_its_answer(cascade: TaskCascade, tmp_path: Path) -> None:
+    seen = objects(60, seed=1)
+    scores = cascade.score(seen)
+    votes = [MonitorScore("task_cascade", float(one), 0.5) for one in scores]
+    said = ["keep" if v.keeps else "ask" if v.objection else "remove" for v in votes]
+    wanted = {CLEAR: "remove", DOUBTFUL: "ask", NONE: "keep"}
+    right = np.mean([wanted[f] == s for f, s in zip(seen.fractions, said, strict=True)])
+    assert right >= 0.9
+    save_monitor(cascade, tmp_path)
+    np.testing.assert_array_equal(load_monitor(tmp_path, "task_cascade").score(seen), scores)
+
+
+def says(threshold: float, share: float) -> TaskNetwork:
+    """A network that was only ever shown this ``share``."""
+    shown = objects()
+    fractions = np.full(len(shown), share)
+    return TaskNetwork(threshold, epochs=20).fit(replace(shown, fractions=fractions))
+
+
+def test_a_contradiction_is_a_question() -> None:
+    seen = objects(9)
+    always, never = says(0.7, 1.0), says(0.3, 0.0)
+    assert (TaskCascade.of(always, never).score(seen) == NO_STICKER).all()
+    assert (TaskCascade.of(always, says(0.3, 1.0)).score(seen) < 0.5).all()
+    assert (TaskCascade.of(says(0.7, 0.0), never).score(seen) > NO_STICKER).all()
+
+
+def test_networks_made_one_by_one_are_the_same_cascade(cascade: TaskCascade) -> None:
+    one, other = (TaskNetwork(t, epochs=20).fit(objects()) for t in (0.7, 0.3))
+    seen = objects(30, seed=2)
+    np.testing.assert_array_equal(TaskCascade.of(one, other).score(seen), cascade.score(seen))
+
+
+def test_the_lower_threshold_is_the_lower_one() -> None:
+    with pytest.raises(InvalidInput, match=r"threshold 0\.7 to keep an object: expected less than 0\.3"):
+        TaskCascade(0.3, 0.7)

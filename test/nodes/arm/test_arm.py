@@ -1,17 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an arm does with its driver, and what it says meanwhile; every end of a motion has its own result."""
+"""What an arm does with driver, goals and permits, and what it says meanwhile; every end of a motion has its own result."""
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 from action_msgs.msg import GoalStatus
+from rclpy.action import GoalResponse
 from rclpy.action.server import ServerGoalHandle
 
+from sticker_uq.gate.permit import Lease
 from sticker_uq.nodes.arm.client import MotionFailed, MotionStep
 from sticker_uq.nodes.common.conversions import stamp_to_ns
-from sticker_uq.testing.arm import APPROACH, PEEL, RETREAT, UNTIL_STOPPED, ArmBench, Feedback, Result
-from sticker_uq.testing.bench import Bench
-from sticker_uq_msgs.msg import ArmStatus, GateState
+from sticker_uq.testing.arm import (
+    APPROACH,
+    DECISION,
+    OBJECT,
+    PEEL,
+    RETREAT,
+    UNTIL_STOPPED,
+    ArmBench,
+    Feedback,
+    Result,
+)
+from sticker_uq.testing.bench import PATIENCE_S, Bench
+from sticker_uq_msgs.action import RemoveSticker
+from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
 
 
 @pytest.mark.parametrize("state", [GateState.STATE_PERMITTED, GateState.STATE_REMOVING])
@@ -141,3 +157,189 @@ def test_an_arm_that_was_started_again_is_another_one(bench: Bench) -> None:
 def test_a_motion_that_failed_cannot_count_as_done() -> None:
     with pytest.raises(ValueError, match="cannot end with ERROR_NONE: the blade slipped"):
         MotionFailed("the blade slipped", Result.ERROR_NONE)
+
+
+def cancel(rig: ArmBench, handle: Any) -> None:
+    future = handle.cancel_goal_async()
+    rig.bench.until(future.done, "an answer to the cancellation")
+    assert len(future.result().goals_canceling) == 1
+
+
+def test_a_cancelled_goal_stops_the_motion(rig: ArmBench) -> None:
+    handle = rig.moving()
+    cancel(rig, handle)
+    status, code, _ = rig.result(handle)
+    assert (status, code) == (GoalStatus.STATUS_CANCELED, Result.ERROR_OPERATOR_ABORT)
+    rig.assert_stopped_before_the_last_step()
+    rig.assert_usable()
+
+
+def test_a_goal_cancelled_before_its_permit_never_moves(rig: ArmBench) -> None:
+    handle = rig.send()
+    cancel(rig, handle)
+    rig.gate.permit()
+    status, code, _ = rig.result(handle)
+    assert (status, code) == (GoalStatus.STATUS_CANCELED, Result.ERROR_OPERATOR_ABORT)
+    assert rig.motion.started == []
+
+
+def test_a_goal_that_waits_for_its_permit_makes_way_for_a_newer_one(rig: ArmBench) -> None:
+    # the first one's sender may have been killed: its permit will never come
+    waiting = rig.send(decision_id="of a supervisor that died")
+    rig.gate.permit()
+    newer = rig.send()
+    assert newer.accepted
+    status, code, text = rig.result(waiting)
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
+    assert "a newer goal replaced" in text
+    assert rig.result(newer)[:2] == (GoalStatus.STATUS_SUCCEEDED, Result.ERROR_NONE)
+
+
+def test_a_second_goal_is_rejected_while_the_arm_moves(rig: ArmBench) -> None:
+    handle = rig.moving()
+    assert not rig.send().accepted
+    rig.gate.close()
+    assert rig.result(handle)[1] == Result.ERROR_PERMIT_REVOKED
+    rig.assert_stopped_before_the_last_step()
+    rig.assert_usable()
+
+
+def test_goals_accepted_at_the_same_moment_do_not_share_the_arm(rig: ArmBench) -> None:
+    handle = rig.moving()
+    rig.arm._server.register_goal_callback(lambda _: GoalResponse.ACCEPT)
+    assert rig.result(rig.send()) == (GoalStatus.STATUS_ABORTED, Result.ERROR_UNKNOWN, "the arm is busy")
+    assert rig.motion.stops == 0
+    rig.gate.close()
+    assert rig.result(handle)[1] == Result.ERROR_PERMIT_REVOKED
+    rig.assert_stopped_before_the_last_step()
+
+
+def test_a_goal_whose_client_went_away_before_the_answer_does_not_block_the_arm(rig: ArmBench) -> None:
+    # rclpy never executes a goal that was accepted but whose answer could not be sent
+    assert rig.arm._on_goal(RemoveSticker.Goal()) == GoalResponse.ACCEPT
+    rig.assert_usable()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"label": ObservedObject.LABEL_LOGO}, {"label": 77}, {"decision_id": ""}],
+    ids=["logo", "unknown_label", "no_decision"],
+)
+def test_a_goal_that_names_no_sticker_of_a_decision_is_invalid(
+    rig: ArmBench, changes: dict[str, Any]
+) -> None:
+    rig.gate.permit()
+    status, code, text = rig.result(rig.send(**changes))
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_INVALID_GOAL)
+    assert "is not a sticker" in text
+    assert rig.motion.started == []
+
+
+def test_a_supervisor_that_dies_takes_its_permit_along(rig: ArmBench) -> None:
+    """However long it was given for; the next supervisor begins anew."""
+    handle = rig.moving()
+    rig.gate.disappear()
+    status, code, text = rig.result(handle)
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_PERMIT_REVOKED)
+    assert text == "the supervisor has died or gone"
+    rig.assert_stopped_before_the_last_step()
+    rig.gate.appear()
+    rig.assert_usable()
+
+
+def test_what_a_dead_supervisor_said_last_does_not_let_the_arm_go_on(
+    rig: ArmBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be read after the news of the death."""
+    handle = rig.moving()
+    lose = rig.arm._watch.lose
+
+    def lose_and_hear() -> None:
+        lose()
+        rig.arm._watch.update(Lease(DECISION, OBJECT, 2**62))
+
+    monkeypatch.setattr(rig.arm._watch, "lose", lose_and_hear)
+    rig.gate.disappear()
+    assert rig.result(handle)[1:] == (Result.ERROR_PERMIT_REVOKED, "the supervisor has died or gone")
+
+
+def test_a_middleware_that_blocks_does_not_delay_the_stop(
+    rig: ArmBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that watches over the permit publishes nothing."""
+    go = threading.Event()
+    monkeypatch.setattr(ServerGoalHandle, "publish_feedback", lambda *_: go.wait(PATIENCE_S))
+    try:
+        rig.motion.script = [APPROACH, UNTIL_STOPPED, RETREAT]
+        rig.gate.permit()
+        handle = rig.send()
+        rig.bench.until(lambda: len(rig.motion.started) == 2, "the arm moves")
+        rig.gate.close()
+        assert rig.result(handle)[1] == Result.ERROR_PERMIT_REVOKED
+        assert not go.is_set()
+        rig.assert_stopped_before_the_last_step()
+    finally:
+        go.set()
+
+
+def test_without_a_permit_nothing_moves(hasty: ArmBench) -> None:
+    status, code, text = hasty.result(hasty.send())
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
+    assert text == "the gate is closed"
+    assert hasty.motion.started == []
+    hasty.arm._permit_wait_s = 60.0
+    hasty.assert_usable()
+
+
+def test_a_permit_for_another_object_is_none(hasty: ArmBench) -> None:
+    hasty.gate.permit(object_id=OBJECT + 1)
+    hasty.bench.until(lambda: not hasty.arm._watch.refusal(DECISION, OBJECT + 1), "the permit has arrived")
+    status, code, text = hasty.result(hasty.send())
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
+    assert text == f"the permit is for object {OBJECT + 1} of decision {DECISION}"
+    assert hasty.motion.started == []
+
+
+def test_a_permit_that_has_expired_before_is_none(hasty: ArmBench) -> None:
+    hasty.gate.permit(lease_s=-1.0)
+    hasty.bench.until(lambda: hasty.arm._watch.expired(DECISION, OBJECT), "the permit has arrived")
+    _, code, text = hasty.result(hasty.send())
+    assert code == Result.ERROR_STALE_PERMIT
+    assert "expired" in text
+    assert hasty.motion.started == []
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {},
+        {"open": True, "state": GateState.STATE_VERIFYING, "decision_id": DECISION, "object_id": OBJECT},
+        {"open": False, "state": GateState.STATE_REMOVING, "decision_id": DECISION, "object_id": OBJECT},
+    ],
+    ids=["blocked", "open_in_a_closed_state", "not_open"],
+)
+def test_a_gate_that_closes_stops_the_motion(rig: ArmBench, closed: dict[str, Any]) -> None:
+    handle = rig.moving()
+    rig.gate.close(**closed)
+    status, code, text = rig.result(handle)
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_PERMIT_REVOKED)
+    assert text == "the gate is closed"
+    rig.assert_stopped_before_the_last_step()
+    rig.assert_usable()
+
+
+def test_a_permit_that_goes_to_another_object_stops_the_motion(rig: ArmBench) -> None:
+    handle = rig.moving()
+    rig.gate.permit(object_id=OBJECT + 1)
+    _, code, _ = rig.result(handle)
+    assert code == Result.ERROR_PERMIT_REVOKED
+    rig.assert_stopped_before_the_last_step()
+
+
+def test_a_lease_that_runs_out_stops_the_motion(rig: ArmBench) -> None:
+    handle = rig.moving()
+    rig.gate.permit(lease_s=0.2)
+    status, code, text = rig.result(handle)
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
+    assert "expired" in text
+    rig.assert_stopped_before_the_last_step()
