@@ -128,6 +128,14 @@ def learn(
             help="Trained network to continue from: a file, or packaged for the packaged one; default: the backbone of --model."
         ),
     ] = None,
+    width: Annotated[
+        int | None,
+        typer.Option(
+            help="Width of the input for a picture of 4:3, px: small stickers need more. Default: that of --start, else 384.",
+            min=64,
+            max=2048,
+        ),
+    ] = None,
 ) -> None:
     """Train a novelty network on clean pictures with random shapes pasted on them (outlier exposure).
 
@@ -142,7 +150,8 @@ def learn(
     detector, seed = load_detector(settings), settings.seed
     begin = None if start is None else read_network(_start_of(start))
     with stage_bars() as progress:
-        model = learn_novelty_network(detector, pictures, begin, epochs, seed, progress)
+        size = None if width is None else (width, width * 3 // 4)
+        model = learn_novelty_network(detector, pictures, begin, epochs, seed, progress, size)
     save_network(model, detector, out)
     quality = model.quality
     assert quality is not None

@@ -37,7 +37,8 @@ NETWORK_ROLE = "novelty network"
 STRIDE = 8
 """Px of the network's input per cell."""
 SIZE = (384, 288)
-"""Width and height of the input for a picture of that shape; others have as many pixels."""
+"""Width and height of the input for a picture of that shape, unless the network has others; other shapes have as many pixels."""
+LARGEST = 2048
 CHANNELS = ("foreign", "logo", "sticker")
 """What a cell may show."""
 BOX = 5
@@ -78,13 +79,15 @@ class NoveltyNetwork(nn.Module):
     """Takes pictures (n, 3, H, W) from :func:`network_input` to (n, 8, h, w): logits of CHANNELS, and BOX; STRIDE px per cell.
 
     A MobileNetV3 (Howard et al. 2019) down to 16 px per cell, and a decoder that joins three of its resolutions. ``reference``:
-    of the mean activations of the coarsest; ``quality``: as measured after training, None where it was not.
+    of the mean activations of the coarsest; ``quality``: as measured after training, None where it was not; ``size``: of the
+    input, as SIZE.
     """
 
     quality: NoveltyQuality | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, size: tuple[int, int] = SIZE) -> None:
         super().__init__()
+        self.size = size
         self.encoder = mobilenet_v3_large(weights=None, norm_layer=_NORM).features[:_BLOCKS]
         quarter, eighth, sixteenth = _TAPPED.values()
         self.coarse = nn.Sequential(_layer(sixteenth + eighth, _WIDTH, kernel=1), _layer(_WIDTH, _WIDTH))
@@ -129,9 +132,9 @@ def _layer(inside: int, outside: int, *, stride: int = 1, kernel: int = 3) -> nn
     )
 
 
-def input_size(width: int, height: int) -> tuple[int, int]:
-    """Width and height of the novelty network's input for ``width`` x ``height`` px: its shape, as many px as SIZE has."""
-    scale = math.sqrt(SIZE[0] * SIZE[1] / (width * height))
+def input_size(width: int, height: int, size: tuple[int, int] = SIZE) -> tuple[int, int]:
+    """Width and height of the novelty network's input for ``width`` x ``height`` px: its shape, as many px as ``size`` has."""
+    scale = math.sqrt(size[0] * size[1] / (width * height))
     return max(STRIDE, round(width * scale)), max(STRIDE, round(height * scale))
 
 
@@ -145,7 +148,7 @@ def network_input(pictures: Iterable[NDArray[np.uint8]]) -> Tensor:
 def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMaps:
     """Outputs of the novelty ``network`` for ``image`` (H, W, 3) uint8 BGR of any size."""
     height, width = image.shape[:2]
-    across, down = input_size(width, height)
+    across, down = input_size(width, height, network.size)
     cell = (STRIDE * width / across, STRIDE * height / down)
     with torch.inference_mode():
         tapped = network.encode(_prepared(network, image))
@@ -164,7 +167,7 @@ def scene_activations(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tens
 
 def _prepared(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
     height, width = image.shape[:2]
-    size = input_size(width, height)
+    size = input_size(width, height, network.size)
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if size[0] <= width else cv2.INTER_LINEAR)
     return to_device(network_input([np.asarray(small, np.uint8)]), next(network.parameters()).device)
 
@@ -193,7 +196,14 @@ def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: st
     OSError when the disk fails, InvalidInput for a network without a reference.
     """
     quality = {} if network.quality is None else {"quality": network.quality.to_dict()}
-    metadata = {"model": detector.name, "role": NETWORK_ROLE, "detector": detector.weights_hash, **quality}
+    size = {} if network.size == SIZE else {"size": list(network.size)}
+    metadata = {
+        "model": detector.name,
+        "role": NETWORK_ROLE,
+        "detector": detector.weights_hash,
+        **size,
+        **quality,
+    }
     save_weights(network, path, metadata, half=True)
 
 
@@ -209,7 +219,7 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
         raise InvalidInput(
             f"{path}: is no novelty network, expected a file that `sticker-uq dil learn` wrote"
         )
-    network = NoveltyNetwork()
+    network = NoveltyNetwork(_size_of(metadata, path))
     own = network.state_dict()
     expected = {name: value.shape for name, value in own.items() if not name.endswith(COUNTERS)}
     if expected != {name: value.shape for name, value in state.items()}:
@@ -219,6 +229,19 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
     network.load_state_dict(state, strict=False)
     network.quality = _quality_of(metadata, path)
     return network
+
+
+def _size_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> tuple[int, int]:
+    size = metadata.get("size", SIZE)
+    try:
+        width, height = size
+        if not (STRIDE <= width <= LARGEST and STRIDE <= height <= LARGEST):
+            raise ValueError(f"expected {STRIDE} to {LARGEST} px")
+        return int(width), int(height)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"{path}: size {size!r} cannot be used ({error}), expected that of `sticker-uq dil learn`"
+        ) from None
 
 
 def _quality_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> NoveltyQuality | None:

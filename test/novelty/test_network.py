@@ -240,8 +240,19 @@ def test_a_network_is_learned_kept_and_read_again(
     assert network_input([picture()]).shape == (1, 3, *picture().shape[:2])
 
     more: list[float] = []
-    learn_network(items, read_network(path), 1, 2, lambda pictures, loss: more.append(loss))
+    larger = learn_network(
+        items, read_network(path), 1, 2, lambda pictures, loss: more.append(loss), (768, 576)
+    )
     assert more[0] < losses[0]  # it resumes
+    larger.reference.set(*UNIT)
+    save_network(larger, detector, path)
+    assert load_network(path).size == (768, 576)
+    assert 4 * kept.foreign.size == novelty_maps(load_network(path), picture()).foreign.size
+    broken = tmp_path / "broken.safetensors"
+    larger.size = (4, 0)
+    save_network(larger, detector, broken)
+    with pytest.raises(InvalidInput, match=r"size \[4, 0\] cannot be used"):
+        load_network(broken)
 
     with pytest.raises(InvalidInput, match="no novelty network"):
         load_network(str(packaged_weights(PACKAGED)))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.datasets.abnormal_shapes import Exposed, exposed
-from sticker_uq.novelty.network import CHANNELS, STRIDE, input_size
+from sticker_uq.novelty.network import CHANNELS, SIZE, STRIDE, input_size
 from sticker_uq.scene import FloatArray, ObjectClass
 
 _CLEAN = 0.25
@@ -22,6 +22,8 @@ _IN, _OUT = 0.5, 0.05
 """Share in an object's box above which a cell is positive for the object, and below which negative."""
 _HIDDEN = 0.7
 """Share covered by a foreign object above which the object below is not visible."""
+_AIMED = 0.8
+"""Share of the windows that show an object or a shape."""
 _SEEN = 0.25
 """Lowest visible share of a sticker that is a positive; others are ignored."""
 _TOLD_APART = 3.0
@@ -43,8 +45,10 @@ class NoveltySample(NamedTuple):
     edges: NDArray[np.float32]
 
 
-def sample(item: LabelledImage, epoch: int, seed: int) -> NoveltySample:
-    """Novelty training sample of ``item``: other shapes, position, scale and light in every epoch.
+def sample(item: LabelledImage, epoch: int, seed: int, size: tuple[int, int] = SIZE) -> NoveltySample:
+    """Novelty training sample of ``item`` for a network of ``size``: other shapes, position, scale and light in every epoch.
+
+    Of a network with a larger input than SIZE it is a window of SIZE, mostly around something to tell.
 
     InvalidInput if the picture cannot be read.
     """
@@ -62,8 +66,10 @@ def sample(item: LabelledImage, epoch: int, seed: int) -> NoveltySample:
     for x1, y1, x2, y2 in np.rint(scene.flat).astype(int):
         truth[y1:y2, x1:x2, int(ObjectClass.STICKER)] = 255
     visible, shares = _visible(np.concatenate([stickers, scene.flat]), scene.raised)
-    size = input_size(item.width, item.height)
-    pixels, truth, moved = _placed(scene.image, truth, visible, size, rng)
+    whole, size = input_size(item.width, item.height, size), input_size(item.width, item.height)
+    pixels, truth, moved = _placed(scene.image, truth, visible, whole, rng)
+    if whole[0] > size[0]:
+        pixels, truth, moved = _windowed(pixels, truth, moved, size, rng)
     light = pixels.astype(np.float32) * rng.uniform(0.85, 1.15) + rng.uniform(-12, 12)
     noise = rng.standard_normal(light.shape, dtype=np.float32) * np.float32(rng.uniform(0, 3))
     picture = np.asarray(np.clip(np.rint(light + noise), 0, 255), np.uint8)
@@ -77,6 +83,27 @@ def sample(item: LabelledImage, epoch: int, seed: int) -> NoveltySample:
         np.concatenate([weights, middle[1:]]),
         edges,
     )
+
+
+def _windowed(
+    pixels: NDArray[np.uint8],
+    truth: NDArray[np.uint8],
+    boxes: FloatArray,
+    size: tuple[int, int],
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], FloatArray]:
+    """The part of ``size`` of picture, truth and boxes around an object or a shape, or anywhere."""
+    room = np.array([pixels.shape[1] - size[0], pixels.shape[0] - size[1]])
+    corner = rng.integers(0, room + 1)
+    if rng.random() < _AIMED:
+        seen = np.flatnonzero(truth[..., 0 if rng.random() < 0.5 else int(rng.integers(1, truth.shape[2]))])
+        if len(seen):
+            row, column = divmod(int(seen[rng.integers(len(seen))]), truth.shape[1])
+            corner = np.clip(np.array([column, row]) - rng.integers(0, list(size)), 0, room)
+    x, y = map(int, corner)
+    part = (slice(y, y + size[1]), slice(x, x + size[0]))
+    inside = np.clip(boxes - np.array([x, y, x, y], np.float32), 0, np.array([*size, *size], np.float32))
+    return pixels[part], truth[part], np.asarray(inside, np.float32)
 
 
 def _visible(boxes: FloatArray, raised: NDArray[np.uint8]) -> tuple[FloatArray, FloatArray]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
 from itertools import count
 from typing import Any
@@ -17,13 +16,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sticker_uq.detection import StochasticDetector
+from sticker_uq.detection.transfer import to_device
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
 from sticker_uq.gate.assumptions.familiarity import tail_limit
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.datasets.abnormal import add_foreign_objects
-from sticker_uq.lab.training.novelty_samples import NoveltySample, sample
+from sticker_uq.lab.training.loading import Arrays, ahead
+from sticker_uq.lab.training.novelty_samples import sample
 from sticker_uq.novelty.network import (
     FARTHEST,
+    SIZE,
     NoveltyNetwork,
     input_size,
     network_input,
@@ -188,7 +190,7 @@ EPOCHS, LEAST_STEPS = 3, 400
 """Of a training whose epochs nobody chose: few pictures take more epochs, for the rate rises over the first hundred steps."""
 _MOBILE = "ssdlite320_mobilenet_v3_large"
 _BATCH = 8
-_AHEAD = 3
+_PROCESSOR = torch.device("cpu")
 _RATE, _DECAY, _WARM_UP = 2e-3, 1e-2, 100
 _EMPHASIS = (3.0, 1.0, 1.0, 3.0)
 """Loss weights of positive cells for foreign object, logo, sticker and sticker centre, relative to negative ones."""
@@ -220,20 +222,25 @@ def learn_network(
     epochs: int = EPOCHS,
     seed: int = 0,
     on_batch: Callable[[int, float], None] = lambda pictures, loss: None,
+    size: tuple[int, int] | None = None,
+    device: torch.device = _PROCESSOR,
+    workers: int = 2,
 ) -> NoveltyNetwork:
     """A novelty network trained on clean labelled pictures ``items`` for ``epochs`` epochs, each with other shapes.
 
     ``start``: the pretrained blocks from :func:`mobile_blocks`, or a network to continue from. ``on_batch`` is called with the
-    number of pictures of a step and its loss. The same seed, pictures and number of torch threads give the same network.
+    number of pictures of a step and its loss. ``size``: of its input, by default that of ``start``; ``workers`` prepare
+    pictures. On a processor the same seed, pictures and number of torch threads give the same network.
 
     Raises InvalidInput without pictures, and for one that cannot be read.
     """
     if not items:
         raise InvalidInput("no pictures to train novelty detection on, expected some hundreds")
+    size = size or (start.size if isinstance(start, NoveltyNetwork) else SIZE)
     batches = list(_batches(items, epochs, seed))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = NoveltyNetwork().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        network = NoveltyNetwork(size).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     if isinstance(start, NoveltyNetwork):
         network.load_state_dict(start.state_dict())
     else:
@@ -247,20 +254,20 @@ def learn_network(
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1.0, (step + 1) / _WARM_UP) * max(0.01, 1 - step / len(batches))
     )
-    with ThreadPoolExecutor(2, "samples") as pool:
-        waiting: list[list[Future[NoveltySample]]] = []
-        for number in range(len(batches)):
-            for batch in batches[number + len(waiting) : number + _AHEAD]:
-                waiting.append([pool.submit(sample, item, epoch, seed) for item, epoch in batch])
-            samples = [future.result() for future in waiting.pop(0)]
-            with torch.autocast("cpu", torch.bfloat16):
-                predicted = network(network_input(s.picture for s in samples))
-            loss = _loss(predicted.float(), samples)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            on_batch(len(samples), loss.item())
+
+    def prepare(number: int) -> Arrays:
+        samples = [sample(item, epoch, seed, size) for item, epoch in batches[number]]
+        return tuple(map(np.stack, zip(*samples, strict=True)))
+
+    for pictures, *truth in ahead(prepare, len(batches), workers, processes=device.type != "cpu"):
+        with torch.autocast(device.type, torch.bfloat16):
+            predicted = network(to_device(network_input(pictures), device))
+        loss = _loss(predicted.float(), *(torch.from_numpy(array).to(device) for array in truth))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        on_batch(len(pictures), loss.item())
     return network.eval().requires_grad_(False)
 
 
@@ -279,16 +286,12 @@ def _batches(
         yield from waiting.values()
 
 
-def _loss(predicted: Tensor, samples: Sequence[NoveltySample]) -> Tensor:
+def _loss(predicted: Tensor, targets: Tensor, weights: Tensor, edges: Tensor) -> Tensor:
     """Sum of the mean cross entropy of every channel over the cells with weight, and of the mean -log IoU of boxes."""
-    targets, weights = (
-        torch.from_numpy(np.stack(arrays)) for arrays in zip(*(s[1:3] for s in samples), strict=True)
-    )
     logits = predicted[:, : targets.shape[1]]
-    emphasis = torch.tensor(_EMPHASIS).view(1, -1, 1, 1)
+    emphasis = predicted.new_tensor(_EMPHASIS).view(1, -1, 1, 1)
     each = F.binary_cross_entropy_with_logits(logits, targets, reduction="none", pos_weight=emphasis)
     classes = (each * weights).sum(dim=(0, 2, 3)) / weights.sum(dim=(0, 2, 3)).clamp_min(1.0)
-    edges = torch.from_numpy(np.stack([s.edges for s in samples]))
     found = predicted[:, targets.shape[1] :].clamp(max=FARTHEST).exp()
     shared = torch.minimum(found, edges)
     inside = (shared[:, 0] + shared[:, 2]) * (shared[:, 1] + shared[:, 3])
@@ -296,7 +299,7 @@ def _loss(predicted: Tensor, samples: Sequence[NoveltySample]) -> Tensor:
     iou = inside / (areas[0] + areas[1] - inside).clamp_min(1e-6)
     middle = targets[:, -1] * weights[:, -1]
     boxes = -(iou.clamp_min(1e-6).log() * middle).sum() / middle.sum().clamp_min(1.0)
-    return (classes * torch.tensor(_SHARES)).sum() + boxes
+    return (classes * predicted.new_tensor(_SHARES)).sum() + boxes
 
 
 Progress = Callable[[str, int, int], None]
@@ -310,11 +313,13 @@ def learn_novelty_network(
     epochs: int | None = None,
     seed: int = 0,
     progress: Progress = lambda stage, done, total: None,
+    size: tuple[int, int] | None = None,
 ) -> NoveltyNetwork:
     """A trained novelty network with its quality, which started from ``start`` or from the backbone of ``detector``.
 
     A fifth of ``pictures`` is held out to measure it on. ``epochs`` None: as many as :func:`epochs_for` says; with 0 ``start`` is
-    only measured anew. Raises InvalidInput for fewer than 50 pictures, and a picture that cannot be read.
+    only measured anew. ``size``: as of :func:`learn_network`. Raises InvalidInput for fewer than 50 pictures, and a picture that
+    cannot be read.
     """
     learned, held = split(pictures, seed)
     epochs = epochs_for(len(learned)) if epochs is None else epochs
@@ -327,7 +332,8 @@ def learn_novelty_network(
             done += size
             progress("learning", done, len(learned) * epochs)
 
-        model = learn_network(learned, begin, epochs, seed, on_batch)
+        model = learn_network(learned, begin, epochs, seed, on_batch, size, detector.device)
+        model.to(_PROCESSOR)
     else:
         model = begin
     total, counted = pictures_read(len(learned), len(held)) + len(held), count(1)

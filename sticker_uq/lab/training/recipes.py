@@ -289,9 +289,9 @@ def prepare_random(name: str, model: Any, samples: Sequence[Sample], device: tor
 
 def ssd_input(model: Any, samples: Sequence[Sample], device: torch.device) -> Tensor:
     """What enters an SSD's backbone in training: the pictures of ``samples``, all of one size, normalised, (n, 3, H, W)."""
-    batch = torch.from_numpy(np.stack([sample.image[..., ::-1] for sample in samples])).to(device)
+    batch = torch.from_numpy(np.stack([sample.image for sample in samples])).to(device)
     # (n, H, W, 3) in memory is already what channels_last means
-    images = batch.permute(0, 3, 1, 2).float()
+    images = batch.flip(-1).permute(0, 3, 1, 2).float()
     mean = images.new_tensor(model.transform.image_mean).view(1, 3, 1, 1)
     std = images.new_tensor(model.transform.image_std).view(1, 3, 1, 1)
     return (images / 255 - mean) / std

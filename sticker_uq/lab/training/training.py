@@ -40,6 +40,7 @@ from sticker_uq.io.coco import LabelledImage, check_objects, dataset_digest, rea
 from sticker_uq.lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
 from sticker_uq.lab.training.checkpoint import STATE, Position, load_state, save_state, write_metrics
+from sticker_uq.lab.training.loading import Arrays, ahead, packed, unpacked
 from sticker_uq.lab.training.recipes import (
     averaging,
     batch_loss,
@@ -156,7 +157,8 @@ class Training:
     """One training between its first and its last step: AdamW with a cosine rate and an average of the weights.
 
     Everything random in it depends on the seed and the number of the step, so it can be stopped and resumed
-    between any two steps without a difference. Another number of threads divides the batch in another way.
+    between any two steps without a difference. Another number of threads divides the batch in another way. ``beside``: whether
+    processes of their own prepare the pictures, as they do for a GPU.
     """
 
     def __init__(
@@ -173,6 +175,7 @@ class Training:
         """
         self.settings, self.command = settings, command
         self.device = resolve_device(settings.device)
+        self.beside = self.device.type != "cpu"
         self.items, self.val_items = split_items(settings.data, settings.val_data, settings.seed)
         own = len(self.items)
         check_objects(self.items, ", ".join(map(str, settings.data)))
@@ -234,9 +237,10 @@ class Training:
         position = self.position
         saved = -math.inf
         with self._replicas() as replicas:
+            prepared = self._prepared()
             while position.step < self.steps:
                 started = time.monotonic()
-                self._step(replicas)
+                self._step(replicas, next(prepared, None))
                 seconds = time.monotonic() - started
                 position.seconds += seconds
                 finished = position.step % self.steps_per_epoch == 0
@@ -258,7 +262,7 @@ class Training:
         divided = self.device.type == "cpu" and self._recipe.replicas
         count = max(1, min(threads, most)) if divided else 1
         before = torch.get_num_threads(), cv2.getNumThreads()
-        torch.set_num_threads(max(1, threads // count))
+        torch.set_num_threads(max(1, threads // count) if self.device.type == "cpu" else 1)
         cv2.setNumThreads(1)
         keep_freed_memory()
         replicas = Replicas(self.model, count)
@@ -269,21 +273,40 @@ class Training:
             torch.set_num_threads(before[0])
             cv2.setNumThreads(before[1])
 
-    def _step(self, replicas: Replicas) -> None:
-        settings, step = self.settings, self.position.step
+    def _prepared(self) -> Iterator[list[Sample]]:
+        """The pictures of the steps to come, where other processes prepare them; nothing on a processor."""
+        if not self.beside:
+            return
+        done = self.position.step
+
+        def prepare(number: int) -> Arrays:
+            return packed(self._samples(done + number, self._chosen(done + number)))
+
+        workers = self.settings.threads or os.cpu_count() or 1
+        yield from map(unpacked, ahead(prepare, self.steps - done, workers, processes=True))
+
+    def _chosen(self, step: int) -> list[int]:
         epoch, number = divmod(step, self.steps_per_epoch)
+        order = np.random.default_rng((self.settings.seed, epoch)).permutation(len(self.items))
+        chosen: list[int] = order[number * self.batch_size : (number + 1) * self.batch_size].tolist()
+        return chosen
+
+    def _samples(self, step: int, indices: Sequence[int]) -> list[Sample]:
+        size, epoch = self._input_size(step), step // self.steps_per_epoch
+        return [
+            augmented(self.items[i], size, np.random.default_rng((self.settings.seed, epoch, i)))
+            for i in indices
+        ]
+
+    def _step(self, replicas: Replicas, prepared: list[Sample] | None) -> None:
+        settings, step = self.settings, self.position.step
         torch.manual_seed(settings.seed * 1_000_003 + step)  # torchvision samples proposals
-        order = np.random.default_rng((settings.seed, epoch)).permutation(len(self.items))
-        chosen = order[number * self.batch_size : (number + 1) * self.batch_size].tolist()
-        size = self._input_size(step)
+        chosen = self._chosen(step)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.rate, step, self.steps)
 
         def loss(model: nn.Module, indices: Sequence[int]) -> Tensor:
-            samples = [
-                augmented(self.items[i], size, np.random.default_rng((settings.seed, epoch, i)))
-                for i in indices
-            ]
+            samples = prepared or self._samples(step, indices)
             # weights, gradients, losses, normalisation and sums stay float32
             with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
                 return batch_loss(settings.model, model, samples, self.device, self._dropout(step, indices))
@@ -392,7 +415,8 @@ class Training:
             return detector.detect(detector.encode(read_picture(item)))
 
         # small networks are faster on several pictures at once, as in training
-        workers = (self.settings.threads or os.cpu_count() or 1) if torch.get_num_threads() == 1 else 1
+        alone = self.device.type != "cpu" or torch.get_num_threads() > 1
+        workers = 1 if alone else self.settings.threads or os.cpu_count() or 1
         own_size = self.average.transform.fixed_size
         self.average.transform.fixed_size = size
         try:

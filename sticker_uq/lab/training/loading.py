@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training pictures that are prepared while the network computes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset
+
+from sticker_uq.lab.training.augmentation import Sample
+
+_AHEAD = 4
+
+
+class _Prepared(Dataset[Any]):
+    def __init__(self, prepare: Callable[[int], Any], count: int) -> None:
+        self._prepare, self._count = prepare, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int) -> Any:
+        return self._prepare(number)
+
+
+Arrays = tuple[NDArray[Any], ...]
+
+
+def ahead(prepare: Callable[[int], Arrays], count: int, workers: int, *, processes: bool) -> Iterator[Arrays]:
+    """``prepare`` of 0 to ``count`` - 1, in that order, computed by ``workers`` threads or ``processes`` ahead of who asks.
+
+    Threads suffice beside a network that computes on a processor; a GPU waits for the pictures.
+    """
+    if not processes:
+        with ThreadPoolExecutor(workers, "samples") as pool:
+            waiting: deque[Future[Arrays]] = deque()
+            for number in range(count):
+                waiting.append(pool.submit(prepare, number))
+                if len(waiting) > _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        return
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)  # now: a forked process would wait for threads that only its parent has
+    try:
+        yield from (
+            tuple(tensor.numpy() for tensor in tensors) for tensors in _loader(prepare, count, workers)
+        )
+    finally:
+        cv2.setNumThreads(before)
+
+
+def _loader(prepare: Callable[[int], Arrays], count: int, workers: int) -> DataLoader[Any]:
+    # forked, so that the pictures are not copied; no worker uses the GPU
+    return DataLoader(
+        _Prepared(prepare, count),
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=_AHEAD,
+        multiprocessing_context="fork",
+    )
+
+
+def packed(samples: Sequence[Sample]) -> Arrays:
+    """``samples`` as four arrays: pixels and shapes of the pictures, and of each object its box and label with its picture."""
+    owners = np.repeat(np.arange(len(samples)), [len(s.labels) for s in samples])
+    return (
+        np.concatenate([s.image.ravel() for s in samples]),
+        np.array([s.image.shape for s in samples]),
+        np.concatenate([s.boxes for s in samples]),
+        np.stack([owners, np.concatenate([s.labels for s in samples])]),
+    )
+
+
+def unpacked(arrays: Arrays) -> list[Sample]:
+    """The samples that :func:`packed` made ``arrays`` of; the pictures are views."""
+    pixels, shapes, boxes, (owners, labels) = arrays
+    ends = np.cumsum(shapes.prod(axis=1))
+    return [
+        Sample(pixels[end - shape.prod() : end].reshape(shape), boxes[owners == i], labels[owners == i])
+        for i, (shape, end) in enumerate(zip(shapes, ends, strict=True))
+    ]

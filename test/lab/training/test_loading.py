@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures prepared beside the network: in order, the same from processes as from threads, and the same training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sticker_uq.detection import load_weights
+from sticker_uq.io.coco import write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.training.augmentation import Sample
+from sticker_uq.lab.training.loading import Arrays, ahead, packed, unpacked
+from sticker_uq.lab.training.training import BEST, Training, TrainSettings
+from sticker_uq.scene import InvalidInput
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def samples(number: int) -> list[Sample]:
+    rng = np.random.default_rng(number)
+    return [
+        Sample(
+            rng.integers(0, 256, (4 + number, 6, 3), dtype=np.uint8),
+            rng.random((count, 4), dtype=np.float32),
+            rng.integers(1, 3, count),
+        )
+        for count in (2, 0, number)
+    ]
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_prepared_samples_come_in_order(processes: bool) -> None:
+    def prepare(number: int) -> Arrays:
+        return packed(samples(number))
+
+    found = [unpacked(arrays) for arrays in ahead(prepare, 11, 2, processes=processes)]
+    assert len(found) == 11
+    for number, own in enumerate(found):
+        for one, wanted in zip(own, samples(number), strict=True):
+            for name in ("image", "boxes", "labels"):
+                np.testing.assert_array_equal(getattr(one, name), getattr(wanted, name))
+                assert getattr(one, name).dtype == getattr(wanted, name).dtype
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_an_unreadable_picture_is_told(processes: bool) -> None:
+    def prepare(number: int) -> Arrays:
+        if number == 2:
+            raise InvalidInput("lid.png: cannot be read")
+        return packed(samples(number))
+
+    with pytest.raises(InvalidInput, match=r"lid\.png: cannot be read"):
+        list(ahead(prepare, 4, 1, processes=processes))
+
+
+def test_a_training_with_prepared_pictures_is_the_same_training(tmp_path: Path) -> None:
+    write_coco(
+        tmp_path / "data",
+        (encode_scene(seed, render(sample_scene(seed, stickers=3), (240, 180))) for seed in range(6)),
+    )
+    tensors = []
+    for name, beside in (("alone", False), ("beside", True)):
+        settings = TrainSettings(
+            data=(tmp_path / "data",), val_data=tmp_path / "data", out=tmp_path / name, epochs=1,
+            batch_size=3, start="random", threads=1, dropout=0.2,
+        )  # fmt: skip
+        training = Training(settings)
+        training.beside = beside
+        settings.out.mkdir()
+        assert training.run(lambda progress: None, lambda result: None, lambda: False)
+        tensors.append(load_weights(settings.out / BEST)[0])
+    assert tensors[0].keys() == tensors[1].keys()
+    assert all(bool((value == tensors[1][key]).all()) for key, value in tensors[0].items())
