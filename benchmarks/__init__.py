@@ -4,6 +4,6 @@
 import sys
 
 if sys.argv[:1] == ["-m"]:  # it is run, not imported
-    from sticker_uq.cli.stopping import end_on_interrupt
+    from sticker_uq.io.stopping import end_on_interrupt
 
     end_on_interrupt()

@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sticker_uq import __version__
-from sticker_uq.cli.stopping import INTERRUPTED, end_on_interrupt, interrupted
+from sticker_uq.io.stopping import INTERRUPTED, end_on_interrupt, interrupted
 from sticker_uq.messages import printable
 from sticker_uq.scene import DeviceFailed, InvalidFile, InvalidInput
 

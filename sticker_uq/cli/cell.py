@@ -10,7 +10,7 @@ import typer
 
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.cell.runner import run_processes
-from sticker_uq.cli.stopping import take_time_to_end
+from sticker_uq.io.stopping import take_time_to_end
 
 
 def _start(**values: Any) -> None:

@@ -13,12 +13,12 @@ import typer
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import BUNDLE_FILES, Bundle, create_bundle
 from sticker_uq.cli.options import Jobs, Overwrite, checked, field_options, output_folder
-from sticker_uq.cli.stopping import resumable
 from sticker_uq.cli.terminal import stage_bars
 from sticker_uq.cli.train import EXPOSURE, PACKAGED, render_exposure, stop_on_signal
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_result_folder
+from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.improving.improvement import Active, Improvement, ImproveSettings
 from sticker_uq.lab.improving.improvement_report import REPORT, improvement_report, lead
 from sticker_uq.lab.improving.visits import AnswerLimits, all_visits

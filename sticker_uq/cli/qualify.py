@@ -23,11 +23,11 @@ from sticker_uq.cli.options import (
     settings_options,
     supervisor_parameters,
 )
-from sticker_uq.cli.stopping import resumable
 from sticker_uq.cli.terminal import stage_bars
 from sticker_uq.cli.train import stop_on_signal
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_result_folder
+from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.datasets.checking import NEAR
 from sticker_uq.lab.datasets.importing.grouping import shares_of
 from sticker_uq.lab.kept_pieces import Steps

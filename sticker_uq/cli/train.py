@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, output_folder
-from sticker_uq.cli.stopping import resumable
 from sticker_uq.cli.terminal import LOG_EVERY, output
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, write_coco
 from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.training import BEST, EpochResult, TrainSettings, train

@@ -115,7 +115,7 @@ def test_ctrl_c_ends_a_command_with_a_word_and_leaves_nothing_behind(
 
 HANGS = """
 import threading
-from sticker_uq.cli.stopping import end_on_interrupt
+from sticker_uq.io.stopping import end_on_interrupt
 from sticker_uq.io.files import atomic_write
 end_on_interrupt()
 with atomic_write("file"):
