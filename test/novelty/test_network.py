@@ -240,10 +240,10 @@ def test_a_network_is_learned_kept_and_read_again(
     assert network_input([picture()]).shape == (1, 3, *picture().shape[:2])
 
     more: list[float] = []
-    larger = learn_network(
-        items, read_network(path), 1, 2, lambda pictures, loss: more.append(loss), (768, 576)
-    )
+    learn_network(items, read_network(path), 1, 2, lambda pictures, loss: more.append(loss))
     assert more[0] < losses[0]  # it resumes
+
+    larger = learn_network(items, read_network(path), 1, size=(768, 576))
     larger.reference.set(*UNIT)
     save_network(larger, detector, path)
     assert load_network(path).size == (768, 576)
