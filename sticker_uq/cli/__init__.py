@@ -8,13 +8,14 @@ error (disk, permission, missing package) with 1, Ctrl-C with 130. ``STICKER_UQ_
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +28,7 @@ from sticker_uq.scene import DeviceFailed, InvalidFile, InvalidInput
 
 PANELS = {
     "Run a cell": {
-        "demo": "Run hard laptops through the whole simulated cell and again without its gate, and compare the two in a report.",
+        "demo": "Run hard laptops through a simulated cell, with its gate and without.",
         "cell": "Run the nodes of the cell as processes until Ctrl-C.",
         "status": "Print a running cell's gate, why it is closed, and its diagnostics.",
         "doctor": "Check this machine, with advice on each finding.",
@@ -46,12 +47,12 @@ PANELS = {
         "improve": "Go from operators' answers to a candidate bundle, compared with the active one.",
         "train": "Train a detector on a COCO folder.",
         "calibrate": "Calibrate a policy with a statistical guarantee on labelled images.",
-        "bundle": "Put weights, policy and parameters of a cell into one folder, check it, make it active, go back.",
+        "bundle": "Put weights, policy and parameters into one folder, check it, make it active.",
         "monitors": "Study and fit misclassification monitors of single objects.",
-        "dil": "Study distinctive localization (DiL) on abnormal scenes, and train novelty detection.",
+        "dil": "Study distinctive localization (DiL), and train novelty detection.",
     },
     "Compare models": {
-        "study": "Compare detectors: accuracy, uncertainty and adversarial robustness, with statistics.",
+        "study": "Compare accuracy, uncertainty and adversarial robustness of detectors.",
         "select": "Select a model by the results of a study.",
     },
 }
@@ -59,6 +60,9 @@ PANELS = {
 SETTINGS = "Settings"
 """Title of the options that are the parameters of a node."""
 _OFTEN = (
+    "out",
+    "alpha",
+    "beta",
     "model",
     "weights",
     "passes",
@@ -69,12 +73,24 @@ _OFTEN = (
     "policy",
     "image_topic",
     "min_score",
+    "bundle",
+    "source",
+    "sim",
+    "record",
+    "audit",
+    "allow_uncalibrated",
+    "overwrite",
+    "resume",
+    "verify",
+    "report",
 )
 _ALL = "--help-all"
+_SCREEN = 39
+"""Lines of the help of a command, unless all of it is wanted; the next prompt needs one, too."""
 COMMANDS = {name: panel for panel, commands in PANELS.items() for name in commands}
 
 
-@contextmanager
+@contextlib.contextmanager
 def _starting(command: str) -> Iterator[None]:
     """Say on a terminal that ``command`` starts, until the context ends: what it imports takes seconds on a busy machine."""
     completing = any(name.startswith("_STICKER_UQ_") for name in os.environ)
@@ -122,7 +138,7 @@ class _LazyCommand(TyperCommand):
         if _ALL in args:
             args = ["--help" if each == _ALL else each for each in args]
         elif "--help" in args:
-            _hide_settings(command)
+            _fit_screen(command, args, parent)
         return command.make_context(info_name, args, parent, **extra)
 
 
@@ -136,27 +152,47 @@ def _with_subcommands(command: Any) -> list[Any]:
 def _tidy(command: Any) -> None:
     """Show no type of an option that takes no value."""
     for each in _with_subcommands(command):
-        for parameter in each.get_params(typer.Context(each)):
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""
+        _show_no_type(each.get_params(typer.Context(each)))
 
 
-def _hide_settings(command: Any) -> None:
-    """Leave what is set once, if ever, out of the help."""
-    for each in _with_subcommands(command):
-        rare = [
-            one
-            for one in each.params
-            if getattr(one, "rich_help_panel", "") == SETTINGS and one.name not in _OFTEN
-        ]
-        for one in rare:
-            one.hidden = True
-        if rare:
-            each.epilog = f"{_ALL} shows {len(rare)} more settings."
+def _show_no_type(parameters: list[Any]) -> None:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+
+
+def _fit_screen(command: Any, args: list[str], parent: Any) -> None:
+    """Leave what is given rarely out of the help that is asked for, until it fits a screen."""
+    for word in args:
+        command = getattr(command, "commands", {}).get(word, command)
+    may_go = [each for each in command.params[::-1] if not each.required and hasattr(each, "hidden")]
+    # what is set once, if ever, goes first, what is given often last, and the last of each before the first
+    for count, each in enumerate(sorted(may_go, key=_worth), 1):
+        if any(_worth(each)) and _lines(command, parent) <= _SCREEN:
+            break
+        each.hidden = True
+        command.epilog = f"{_ALL} shows {count} more options."
+
+
+def _worth(parameter: Any) -> tuple[bool, bool]:
+    return parameter.name in _OFTEN, getattr(parameter, "rich_help_panel", "") != SETTINGS
+
+
+def _lines(command: Any, parent: Any) -> int:
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        command.get_help(typer.Context(command, info_name=command.name, parent=parent))
+    return len(shown.getvalue().splitlines())
 
 
 class _Commands(_Group):
     """The group of all commands, which reports their errors in one line."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        parameters: list[Any] = super().get_params(ctx)
+        _show_no_type(parameters)
+        for each in parameters:
+            each.hidden = each.name.endswith("_completion")
+        return parameters
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -222,7 +258,7 @@ def _about(
 ) -> None:
     """Sticker detection with uncertainty estimation, for a robot cell that refurbishes laptops.
 
-    Not a safety function in the sense of ISO 10218 / ISO 13849: it protects laptops and logos, not people.
+    Not a safety function (ISO 10218, ISO 13849): it protects laptops and logos, not people.
     """
 
 

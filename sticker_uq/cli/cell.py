@@ -32,7 +32,8 @@ def _parameter(name: str) -> inspect.Parameter:
     info = CellOptions.model_fields[name]
     kind: Any = bool if info.annotation is bool else str
     default = info.default if kind is bool else _text(info.default)
-    option = typer.Option(help=info.description, show_default=bool(default))
+    switch = [f"--{name.replace('_', '-')}"] if kind is bool else []
+    option = typer.Option(*switch, help=info.description, show_default=bool(default))
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
     )

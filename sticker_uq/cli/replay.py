@@ -338,11 +338,10 @@ def command(
 ) -> None:
     """Assess and judge every image of SOURCE with the same code as the cell.
 
-    Writes tables of images, objects and limits (which one blocked how often), annotated pictures, report.html and summary.json.
-
-    Images that cannot be read are rows with status FAILED; exit status 1 when all of a source are, and when a recording has lost
-    images. Several sources are recordings of cells, each named after the folder that it lies in: the table cells says how often
-    each asks. One that cannot be read does not stop the others.
+    Writes tables of images, objects and limits (which one blocked how often), annotated
+    pictures, report.html and summary.json. Exit status 1: no image of a source can be read, or
+    a recording has lost some. Several sources are recordings of cells, each named after the
+    folder that it lies in; one that cannot be read does not stop the others.
     """
     if resume and overwrite:
         raise InvalidInput("--resume and --overwrite: expected one of them")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import types
@@ -40,6 +41,11 @@ def run_failing(monkeypatch):
     return run
 
 
+def test_the_help_of_all_commands_fits_a_screen(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert len(CliRunner().invoke(cli.app, ["--help"]).output.splitlines()) <= 40
+
+
 def test_help_lists_every_command_and_imports_nothing_heavy():
     code = (
         "import sys\nfrom sticker_uq.cli import main\n"
@@ -53,11 +59,25 @@ def test_help_lists_every_command_and_imports_nothing_heavy():
         assert name in done.stdout
 
 
+def below(command, path):
+    """The words that call ``command``, and those that call each command below it."""
+    inner = getattr(command, "commands", {})
+    return [path, *(words for name, one in inner.items() for words in below(one, [*path, name]))]
+
+
 @pytest.mark.parametrize("name", cli.COMMANDS)
-def test_every_command_explains_itself(name):
-    result = CliRunner().invoke(cli.app, [name, "--help"])
-    assert result.exit_code == 0, result.output
-    assert f"{name} [OPTIONS]" in result.output
+def test_every_command_explains_itself_on_one_screen_and_wholly_on_demand(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    loaded = typer.main.get_command(cli.app).get_command(None, name).load()
+    for words in below(loaded, [name]):
+        result = CliRunner().invoke(cli.app, [*words, "--help"])
+        assert result.exit_code == 0, result.output
+        assert f"{' '.join(words)} [OPTIONS]" in result.output
+        assert len(result.output.splitlines()) <= 40, result.output
+        every = CliRunner().invoke(cli.app, [*words, "--help-all"])
+        options = [set(re.findall(r"^│[ *]+(--[\w-]+)", run.output, re.MULTILINE)) for run in (result, every)]
+        assert options[0] <= options[1]
+        assert (options[0] < options[1]) == ("--help-all shows" in result.output)
 
 
 @pytest.mark.parametrize(
