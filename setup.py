@@ -71,6 +71,6 @@ setup(
             "image_source = sticker_uq.nodes.__main__:image_source",
             "recorder = sticker_uq.nodes.__main__:recorder",
             "console = sticker_uq.nodes.__main__:console",
-        ],
+        ]
     },
 )

@@ -32,14 +32,7 @@ from sticker_uq.calibration.calibration_report import (
     proof_table,
 )
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy
-from sticker_uq.calibration.measuring import (
-    COMBINED,
-    PLAIN,
-    Ablation,
-    ablation,
-    measure,
-    scores,
-)
+from sticker_uq.calibration.measuring import COMBINED, PLAIN, Ablation, ablation, measure, scores
 from sticker_uq.calibration.outcomes import MATCH_IOU, outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import Measured
@@ -131,10 +124,7 @@ def _records(
 
 
 def _plain(
-    policy: Policy,
-    measured: Measured,
-    rows: Sequence[Ablation],
-    strict: Sequence[Ablation],
+    policy: Policy, measured: Measured, rows: Sequence[Ablation], strict: Sequence[Ablation]
 ) -> dict[str, Any]:
     assert policy.guarantee is not None
     return {

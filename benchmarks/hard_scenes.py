@@ -49,11 +49,7 @@ MATERIAL = range(230_000_000, 230_010_000)
 STRENGTHS = ("weak", "medium", "strong")
 NONE = "none"
 """Circumstance and strength of a laptop as it is sampled."""
-_STEPS = (
-    1,
-    3,
-    5,
-)  # weak, medium and strong among the strengths that a transformation names
+_STEPS = (1, 3, 5)  # weak, medium and strong among the strengths that a transformation names
 _PATCH_STEPS, _PATCH_SCENES = 250, 60
 _CROP_SCENES, _AMBIGUOUS = 120, 400
 _EACH = 2  # ambiguous objects per laptop

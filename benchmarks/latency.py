@@ -195,13 +195,7 @@ class Session:
         environment = environment_of(self._transport) | {"ROS_DOMAIN_ID": str(start(free_domain()))}
         given = ["-p", "autostart:=true", "-p", "device:=cpu"]
         detector = [sys.executable, "-m", "sticker_uq.nodes", "detector", "--ros-args", *given]
-        listener = [
-            sys.executable,
-            "-m",
-            "benchmarks.latency_listener",
-            str(self._seconds),
-            str(WARM_UP_S),
-        ]
+        listener = [sys.executable, "-m", "benchmarks.latency_listener", str(self._seconds), str(WARM_UP_S)]
         camera = [sys.executable, "-m", "benchmarks.latency_camera", *self._sizes]
         self._node = psutil.Process(start(_process(detector, environment)).pid)
         self._listener = start(_process(listener, environment))

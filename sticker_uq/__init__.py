@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uncertainty-aware sticker detection for a robot cell that refurbishes laptops.
 
-The robot arm may peel a sticker only while the uncertainty of perception is below the limits of a policy; otherwise the
-operator is asked. :mod:`sticker_uq.api` is the Python interface; docs/contributing.md lists the packages and what each may
-import.
+The robot arm may peel a sticker only while the uncertainty of perception is below the limits of a policy; otherwise the operator
+is asked. :mod:`sticker_uq.api` is the Python interface; docs/contributing.md lists the packages and what each may import.
 """
 
 from __future__ import annotations

@@ -191,8 +191,7 @@ def draw(image: Picture, scene: SceneAssessment, decision: SceneDecision | None 
 
 
 def objects_table(images: Iterable[AssessedImage], policy: Policy | None = None) -> pd.DataFrame:
-    """Table of objects in ``images``: image name, box, probabilities, detection rate, uncertainty metrics, what ``policy``
-    says.
+    """Table of objects in ``images``: image name, box, probabilities, detection rate, uncertainty metrics, what ``policy`` says.
 
     ``policy`` is :func:`packaged_policy` by default. The columns are those of ``sticker-uq replay``'s table of objects.
     """

@@ -261,11 +261,9 @@ class ObservedObject(MetricValues):
 
     ``box`` (4,) float32 mean box px; ``probabilities`` (3,) float32 mean class vector; ``detections`` boxes of the cluster;
     ``passes`` distinct passes that saw it (K of T); ``detection_rate`` K / T; ``duplicated``: one pass contributed two boxes;
-    ``box_covariance`` (4, 4) px^2; ``corner_hulls`` four (V, 2) float32 polygons px: top left, top right, bottom left,
-    bottom right.
-    Boxes, probabilities and hulls are float32 so that a ROS message carries them without loss.
-    An ``unstable`` object was seen in too few passes to cluster: its metrics are NaN.
-    ``monitors``: what the panel says about it; empty without a panel.
+    ``box_covariance`` (4, 4) px^2; ``corner_hulls`` four (V, 2) float32 polygons px: top left, top right, bottom left, bottom
+    right. Boxes, probabilities and hulls are float32 so that a ROS message carries them without loss. An ``unstable`` object was
+    seen in too few passes to cluster: its metrics are NaN. ``monitors``: what the panel says about it; empty without a panel.
     ``novelty``: mean probability 0..1 that the places under its box were never shown to the detector, NaN: not measured.
     ``single_pass``: probability of sticker that one pass without dropout gives it, 0 where that pass does not see it, NaN: not
     measured.
@@ -346,14 +344,13 @@ class UnexplainedRegion:
 class Localization:
     """Distinctive localization (DiL) of one image (DiL paper, eq 1-6).
 
-    ``complete_localization`` CL and ``background_localization`` BL: sums of saliency; ``dil`` = BL / CL in [0, 1], NaN when
-    CL is 0, 1 when there is saliency but no box; ``decision_threshold``: dynamic decision threshold, a probability;
-    ``saliency`` (H, W) float32, only when asked for; ``unexplained_objectness``: the largest objectness 0..1 of an anchor
-    that no predicted box explains, NaN where it was not measured; ``unexplained``: the places where it is high, by falling
-    objectness; ``novelty``: how probably the most novel places were never shown to the detector, and
-    ``missed_sticker_probability``: how probably a sticker is visible that no predicted box shows, by the novelty network; both
-    0..1; ``scene_distance``: how far the scene as a whole lies from the training pictures, 1 as far as an unusual one of them;
-    NaN: not measured.
+    ``complete_localization`` CL and ``background_localization`` BL: sums of saliency; ``dil`` = BL / CL in [0, 1], NaN when CL is
+    0, 1 when there is saliency but no box; ``decision_threshold``: dynamic decision threshold, a probability; ``saliency`` (H, W)
+    float32, only when asked for; ``unexplained_objectness``: the largest objectness 0..1 of an anchor that no predicted box
+    explains, NaN where it was not measured; ``unexplained``: the places where it is high, by falling objectness; ``novelty``: how
+    probably the most novel places were never shown to the detector, and ``missed_sticker_probability``: how probably a sticker is
+    visible that no predicted box shows, by the novelty network; both 0..1; ``scene_distance``: how far the scene as a whole lies
+    from the training pictures, 1 as far as an unusual one of them; NaN: not measured.
     """
 
     complete_localization: float

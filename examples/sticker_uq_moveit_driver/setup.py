@@ -24,10 +24,5 @@ setup(
     install_requires=["setuptools"],
     extras_require={"test": ["pytest"]},  # colcon test runs pytest then
     zip_safe=False,
-    entry_points={
-        "console_scripts": [
-            f"driver = {NAME}.driver:main",
-            f"stop_arm = {NAME}.stop_arm:main",
-        ],
-    },
+    entry_points={"console_scripts": [f"driver = {NAME}.driver:main", f"stop_arm = {NAME}.stop_arm:main"]},
 )

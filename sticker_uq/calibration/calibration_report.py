@@ -29,12 +29,7 @@ _LEVELS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 def calibration_report(
-    policy: Policy,
-    draft: Policy,
-    divided: Divided,
-    levels: Levels,
-    html: bool = True,
-    resamples: int = 500,
+    policy: Policy, draft: Policy, divided: Divided, levels: Levels, html: bool = True, resamples: int = 500
 ) -> str:
     """The report of a ``policy`` fitted as ``draft`` and proved on the labelled images as they are ``divided``.
 
@@ -100,10 +95,7 @@ def guarantee_text(guarantee: Guarantee) -> str:
 
 
 def proof_table(guarantee: Guarantee) -> Table:
-    named = [
-        ("wrongful removal", guarantee.wrongful_removal),
-        ("missed sticker", guarantee.missed_sticker),
-    ]
+    named = [("wrongful removal", guarantee.wrongful_removal), ("missed sticker", guarantee.missed_sticker)]
     proofs: list[tuple[str, Proof]] = [(name, proof) for name, proof in named if proof is not None]
     lines = {
         "promised rate": lambda p: _percent(p.level),

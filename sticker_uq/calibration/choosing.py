@@ -123,10 +123,7 @@ class Candidate:
 
 
 def choose_risk(
-    objects: Objects,
-    names: Sequence[SignalName],
-    level: float,
-    say: Callable[[str], None] = lambda _: None,
+    objects: Objects, names: Sequence[SignalName], level: float, say: Callable[[str], None] = lambda _: None
 ) -> RiskScore:
     """The policy's risk score that removes most stickers while ``level`` of the images go wrong, fitted to all ``objects``.
 

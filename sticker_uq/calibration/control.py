@@ -92,9 +92,7 @@ def smallest_level(images: int, delta: float) -> float:
 
 
 def images_needed(level: float, delta: float) -> int:
-    """How many images without a bad one prove the guarantee ``level`` of a policy with confidence 1 -
-    ``delta``.
-    """
+    """How many images without a bad one prove the guarantee ``level`` of a policy with confidence 1 - ``delta``."""
     return math.ceil(math.log(delta) / math.log1p(-level))
 
 

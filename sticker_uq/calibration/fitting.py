@@ -87,11 +87,10 @@ def fit_policy(
     """A policy without guarantee: calibrated, with a risk score and a cut-off of ``saliency`` at ``percentile`` of clean images.
 
     Limits that neither stands in for are those of ``base``. ``familiar``: percentile of the scenes that are judged without a
-    person; 100 sets no such limit. ``signals``: what the risk score is made of, by default all, the
-    scores of a panel only where ``base`` combines them so; one that was not measured on every object is left out.
-    ``level``: rate of wrongful removals at which ways to combine them are compared. ``clean``: whether laptops are to be called
-    clean without a person; ``say`` is told of what few labels make simpler.
-    Raises :class:`InvalidInput` when the images do not suffice.
+    person; 100 sets no such limit. ``signals``: what the risk score is made of, by default all, the scores of a panel only where
+    ``base`` combines them so; one that was not measured on every object is left out. ``level``: rate of wrongful removals at
+    which ways to combine them are compared. ``clean``: whether laptops are to be called clean without a person; ``say`` is told
+    of what few labels make simpler. Raises :class:`InvalidInput` when the images do not suffice.
     """
     localized = [r.assessment.localization for r in records if r.assessment.localization is not None]
     if base.unmeasured_novelty == "ask" and all(math.isnan(one.scene_distance) for one in localized):

@@ -18,12 +18,7 @@ import yaml
 from sticker_uq.calibration.planning import FIT_SHARE, Prospect, count_units
 from sticker_uq.calibration.records import Assessed, Record, assess, numbered, units_of
 from sticker_uq.evaluation.executors import executor
-from sticker_uq.evaluation.replay.assessing import (
-    assess_apart,
-    identity_of,
-    one_by_one,
-    process_count,
-)
+from sticker_uq.evaluation.replay.assessing import assess_apart, identity_of, one_by_one, process_count
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import DataSet, Provenance, Validity
 from sticker_uq.io.files import atomic_write
@@ -99,13 +94,12 @@ def assess_sources(
     ray_address: str = "",
     need_novelty: bool = False,
 ) -> list[Assessed]:
-    """What perception with ``settings`` says about all images labelled for calibration; the file ``cache`` keeps it between
-    runs.
+    """What perception with ``settings`` says about all images labelled for calibration; the file ``cache`` keeps it between runs.
 
     ``jobs``: processes that share the images, 0: automatic; ``ray_address``: a Ray cluster instead, see
-    :func:`sticker_uq.evaluation.executors.executor`. Raises what the executor raises, and :class:`InvalidInput` for an image
-    that cannot be assessed, for one that is there twice and, before any is assessed, where ``need_novelty`` and no novelty
-    network can be used.
+    :func:`sticker_uq.evaluation.executors.executor`. Raises what the executor raises, and :class:`InvalidInput` for an image that
+    cannot be assessed, for one that is there twice and, before any is assessed, where ``need_novelty`` and no novelty network can
+    be used.
     """
     perception = load_perception(settings)
     if need_novelty and perception.novelty_problem:

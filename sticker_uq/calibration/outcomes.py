@@ -30,9 +30,8 @@ class Objects:
     """Objects on several images that a policy calls stickers: one row each, N in all.
 
     ``image`` (N,) number of its image, or of its laptop where several images show the same one; ``right`` (N,) bool whether it
-    matches a labelled sticker; ``badness`` (N,) how wrong its removal would be, 0..1: 1 where it is not right, falling to 0
-    where it fits its sticker well; ``truth`` (N,) number of that sticker over all images, -1 for none; ``signals`` by name, (N,)
-    each.
+    matches a labelled sticker; ``badness`` (N,) how wrong its removal would be, 0..1: 1 where it is not right, falling to 0 where
+    it fits its sticker well; ``truth`` (N,) number of that sticker over all images, -1 for none; ``signals`` by name, (N,) each.
     """
 
     image: IntArray

@@ -106,9 +106,7 @@ class Prospect:
 
 
 def count_units(laptops: IntArray, with_sticker: NDArray[np.bool_]) -> Units:
-    """Of images with the number of their laptop (N,): the laptops, and those with an image that shows no
-    sticker.
-    """
+    """Of images with the number of their laptop (N,): the laptops, and those with an image that shows no sticker."""
     return Units(len(np.unique(laptops)), len(np.unique(laptops[~with_sticker])))
 
 

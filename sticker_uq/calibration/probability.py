@@ -110,9 +110,7 @@ def fit_calibration(
 def class_observations(
     records: Sequence[Record], label: ObjectClass, match_iou: float = MATCH_IOU
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Mean probability of ``label`` over all passes of each clustered object (N,), and whether it matches a labelled one
-    (N,).
-    """
+    """Mean probability of ``label`` over all passes of each clustered object (N,), and whether it matches a labelled one (N,)."""
     probabilities, right = [], []
     for record in records:
         boxes = record.boxes[record.labels == label]

@@ -40,16 +40,12 @@ class Record:
 
 
 def units_of(records: Sequence[Record]) -> IntArray:
-    """The number of each labelled image's exchangeable unit, (N,) from 0 on: its workpiece, or itself if
-    unknown.
-    """
+    """The number of each labelled image's exchangeable unit, (N,) from 0 on: its workpiece, or itself if unknown."""
     return numbered([record.workpiece for record in records])
 
 
 def numbered(workpieces: Sequence[str]) -> IntArray:
-    """The number of each labelled image's laptop, (N,) from 0 on; an image whose laptop is "" has one of its
-    own.
-    """
+    """The number of each labelled image's laptop, (N,) from 0 on; an image whose laptop is "" has one of its own."""
     known: dict[str, int] = {}
     units = []
     for number, workpiece in enumerate(workpieces):

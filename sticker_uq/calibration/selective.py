@@ -31,9 +31,7 @@ class Curve:
     selective_risk: FloatArray
 
     def removed_at(self, risk: float) -> float:
-        """Highest share of stickers removed by a threshold up to which the rate of wrong images stays within
-        ``risk``.
-        """
+        """Highest share of stickers removed by a threshold up to which the rate of wrong images stays within ``risk``."""
         within = self.wrong_images <= risk
         last = len(within) if within.all() else int(np.argmin(within))
         return float(self.removed[last - 1]) if last else 0.0
@@ -67,8 +65,7 @@ def _first_of(keys: IntArray) -> NDArray[np.bool_]:
 
 
 def aurc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None = None) -> float:
-    """Area under the risk-coverage curve, mean over all coverages of the share of wrong ones among the
-    accepted.
+    """Area under the risk-coverage curve, mean over all coverages of the share of wrong ones among the accepted.
 
     ``weights`` (N,): how often each object counts. Objects of equal doubt are accepted together. NaN without an object.
     """
@@ -79,8 +76,7 @@ def aurc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None
 
 
 def augrc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None = None) -> float:
-    """Area under the generalised risk-coverage curve, mean of P(accepted and wrong) (Traub et al. 2024, eq
-    7).
+    """Area under the generalised risk-coverage curve, mean of P(accepted and wrong) (Traub et al. 2024, eq 7).
 
     As :func:`aurc`, but a wrong object does not count for more because few are accepted.
     """

@@ -23,15 +23,14 @@ PROFILE_VARIABLES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES
 def transport_environment(
     environment: Mapping[str, str], middleware: str = "rmw_fastrtps_cpp"
 ) -> dict[str, str]:
-    """Environment variables of a cell's processes for Fast DDS, needed before ``rclpy.init``, by ``environment`` and
-    middleware.
+    """Environment variables of a cell's processes for Fast DDS, needed before ``rclpy.init``, by ``environment`` and middleware.
 
     Empty for a user's own profile and for another middleware. Otherwise ``config/fastdds.xml``: no shared memory, in which a
     killed process can leave a lock that blocks the others for seconds, and socket buffers large enough for images.
 
-    For the discovery range LOCALHOST rmw_fastrtps adds a shared-memory transport to whatever the profile has. Such a process
-    gets a profile that is bound to the loopback interface and the range SYSTEM_DEFAULT, for which rmw_fastrtps adds nothing.
-    With ROS_STATIC_PEERS, which are not on the loopback interface, the range stays.
+    For the discovery range LOCALHOST rmw_fastrtps adds a shared-memory transport to whatever the profile has. Such a process gets
+    a profile that is bound to the loopback interface and the range SYSTEM_DEFAULT, for which rmw_fastrtps adds nothing. With
+    ROS_STATIC_PEERS, which are not on the loopback interface, the range stays.
 
     Raises :class:`~sticker_uq.scene.InvalidInput` when the configuration folder is not found.
     """

@@ -177,8 +177,7 @@ class Addresses:
         return any(_is_host(host, address) for address in self._all(local))
 
     def has_origin(self, origin: str | None, host: str, local: str) -> bool:
-        """Whether a request comes from the operator's page itself: its ``Origin`` is an address of the page, the one in
-        ``Host``.
+        """Whether a request comes from the operator's page itself: its ``Origin`` is an address of the page, the one in ``Host``.
 
         Scheme, host and port are compared. A browser always sends both.
         """

@@ -114,9 +114,7 @@ class Cell(Protocol):
         """Hold, release or reset the gate, from the operator's page."""
 
     def picture(self, stamp_ns: int) -> bytes:
-        """The camera's picture of that stamp for the operator's page, as JPEG, empty when it is not
-        kept.
-        """
+        """The camera's picture of that stamp for the operator's page, as JPEG, empty when it is not kept."""
 
     def heat(self, stamp_ns: int) -> bytes:
         """The saliency of that picture for the operator's page, as PNG, empty when it is not kept."""

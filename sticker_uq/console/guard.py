@@ -108,8 +108,7 @@ def _body_refusal(headers: Headers) -> tuple[int, str] | None:
 
 
 def client_of(scope: Scope) -> str:
-    """Whom wrong sign-ins are counted for: the IP address, of IPv6 the network of one customer (/64), of loopback this
-    machine.
+    """Whom wrong sign-ins are counted for: the IP address, of IPv6 the network of one customer (/64), of loopback this machine.
 
     Whoever is logged in to this machine has millions of loopback addresses, and others have whole networks.
     """

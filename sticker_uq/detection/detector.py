@@ -181,9 +181,8 @@ class StochasticDetector:
     def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
         """Detections of ``passes`` stochastic passes of the detector.
 
-        The masks of a pass depend on ``seed`` and its number only, so a pass is the same however many are
-        asked for. With a dropout rate of 0 every pass equals :meth:`detect`. Where a GPU's
-        memory does not suffice, ``chunk`` is halved for good.
+        The masks of a pass depend on ``seed`` and its number only, so a pass is the same however many are asked for. With a
+        dropout rate of 0 every pass equals :meth:`detect`. Where a GPU's memory does not suffice, ``chunk`` is halved for good.
         Raises InvalidInput if ``passes`` < 1 and NonFiniteOutput if the network produced NaN or infinity.
         """
         if passes < 1:
@@ -292,9 +291,8 @@ class StochasticDetector:
 def load_detector(settings: DetectorSettings) -> StochasticDetector:
     """The detector that ``settings`` describe, with the weights of ``settings.weights`` or the packaged ones.
 
-    Raises InvalidInput when there are no weights, when they do not fit (see ``weights.load_into``), or when
-    the device does not exist. Sets the number of torch's threads of this process if ``settings.threads`` is
-    not 0.
+    Raises InvalidInput when there are no weights, when they do not fit (see ``weights.load_into``), or when the device does not
+    exist. Sets the number of torch's threads of this process if ``settings.threads`` is not 0.
     """
     resolve_device(settings.device)
     path = settings.weights or packaged_weights(settings.model)

@@ -17,10 +17,9 @@ from sticker_uq.scene import Detections
 class DeterministicPass:
     """A detector's pass without dropout over an image, before anything was suppressed.
 
-    ``maps``: the maps (1, C, h, w) that enter the heads, per level, fine to
-    coarse; ``objectness``: (1, A, h, w) per level: the objectness head's logits of a ``two_stage`` detector, else a score
-    0..1 of each anchor that it holds any object; ``detections``: by falling score.
-    ``anchors``: (N, 4) reference boxes px of the resized image, in the order of :func:`flat`;
+    ``maps``: the maps (1, C, h, w) that enter the heads, per level, fine to coarse; ``objectness``: (1, A, h, w) per level: the
+    objectness head's logits of a ``two_stage`` detector, else a score 0..1 of each anchor that it holds any object;
+    ``detections``: by falling score. ``anchors``: (N, 4) reference boxes px of the resized image, in the order of :func:`flat`;
     ``decode_boxes(rows)``: the boxes (K, 4) px of the resized image that the detector makes of the anchors ``rows`` (K,).
     ``objectness`` is a function of ``maps`` that autograd can differentiate once. ``tf32``: a GPU computed in TF32, and is to
     differentiate so.

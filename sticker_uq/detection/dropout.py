@@ -61,9 +61,8 @@ class PassDropout:
     def __call__(self, maps: Tensor) -> Tensor:
         """One map per pass (n, C, h, w), from one (1, C, h, w) that all passes share, or from one per pass.
 
-        Every element is zero with probability ``rate`` and otherwise multiplied by ``1 / (1 - rate)``. A pass
-        draws its masks in the order of the calls, so they do not depend on the passes that are grouped with
-        it.
+        Every element is zero with probability ``rate`` and otherwise multiplied by ``1 / (1 - rate)``. A pass draws its masks in
+        the order of the calls, so they do not depend on the passes that are grouped with it.
         """
         return self.masks(maps).div_(self.keep).mul_(maps)
 

@@ -19,10 +19,9 @@ from sticker_uq.detection.transfer import to_device
 class Features:
     """A detector's features: everything of an image that no dropout reaches; the input of every pass.
 
-    ``image_size``: (width, height) of the original image, px; ``resized`` and ``padded``: (height, width) of
-    the network's input without and with padding, px; ``maps``: the feature maps (1, C, h, w) that meet
-    dropout first, fine to coarse; ``extra``: further tensors (1, ...) that are the same in every pass (see the model
-    family).
+    ``image_size``: (width, height) of the original image, px; ``resized`` and ``padded``: (height, width) of the network's input
+    without and with padding, px; ``maps``: the feature maps (1, C, h, w) that meet dropout first, fine to coarse; ``extra``:
+    further tensors (1, ...) that are the same in every pass (see the model family).
     """
 
     image_size: tuple[int, int]

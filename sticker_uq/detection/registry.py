@@ -39,10 +39,9 @@ class DetectorEntry:
 
     ``family``: key of training recipes and attack views; ``build``: makes the network, whose ``transform`` is torchvision's
     ``GeneralizedRCNNTransform``; ``reference``: the family computed by the network's own modules; ``fast``: the same over a
-    frozen copy (``kernels.frozen``), which may depend on its device; None: the reference over a plain copy;
-    ``passes_at_once``: stochastic passes computed together on a processor, whose caches they share. It is a constant, because
-    another number changes the last bits of the result, and with them a replay;
-    ``fixed_input_size``: images are resized to one size.
+    frozen copy (``kernels.frozen``), which may depend on its device; None: the reference over a plain copy; ``passes_at_once``:
+    stochastic passes computed together on a processor, whose caches they share. It is a constant, because another number changes
+    the last bits of the result, and with them a replay; ``fixed_input_size``: images are resized to one size.
     """
 
     family: str

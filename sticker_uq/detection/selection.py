@@ -98,9 +98,8 @@ def softmax_distribution(logits: Tensor) -> Tensor:
 def sigmoid_distribution(logits: Tensor) -> Tensor:
     """A detector's class distribution (..., 3) of a head with one independent sigmoid per class (..., 3).
 
-    RetinaNet never learns its first, background column, so it is left out: with p_c the sigmoids of the
-    foreground classes, the background has the probability that none is present, prod(1 - p_c), and the vector
-    is normalised.
+    RetinaNet never learns its first, background column, so it is left out: with p_c the sigmoids of the foreground classes, the
+    background has the probability that none is present, prod(1 - p_c), and the vector is normalised.
     """
     foreground = torch.sigmoid(logits[..., 1:].to(torch.float32))
     background = (1 - foreground).prod(dim=-1, keepdim=True)

@@ -77,11 +77,10 @@ def checksum(state: Mapping[str, Tensor]) -> str:
 def save_weights(model: nn.Module, path: PathLike, metadata: Mapping[str, Any], *, half: bool = False) -> str:
     """Write the weights of a detector's ``model`` to the safetensors file ``path`` and return their checksum.
 
-    ``metadata`` must name the ``model`` (of the registry) and may hold whatever JSON can; ``format``,
-    ``classes`` and ``checksum`` are added. ``half`` stores convolution and linear weights in half precision;
-    vectors (biases, normalisation) stay in full precision. The file is written completely or not at all.
-    Raises InvalidInput for an unknown model name and for weights that are not finite or too large for half
-    precision, OSError when the disk fails.
+    ``metadata`` must name the ``model`` (of the registry) and may hold whatever JSON can; ``format``, ``classes`` and
+    ``checksum`` are added. ``half`` stores convolution and linear weights in half precision; vectors (biases, normalisation) stay
+    in full precision. The file is written completely or not at all. Raises InvalidInput for an unknown model name and for weights
+    that are not finite or too large for half precision, OSError when the disk fails.
     """
     known_name(metadata.get("model", ""))
     stored = {}
@@ -100,12 +99,11 @@ def save_weights(model: nn.Module, path: PathLike, metadata: Mapping[str, Any], 
 def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
     """The float32 tensors of a weights file and its metadata.
 
-    Reads safetensors written by :func:`save_weights`, and files of ``torch.save`` with a state dict (plain, or under
-    ``model``, ``state_dict`` or ``model_state_dict``, names with or without a common ``module.`` or ``model.``) through torch's
-    restricted unpickler; the content decides, not the suffix. Metadata of the latter is the computed ``checksum`` and, where they
-    stand beside the state dict, its ``classes``. Raises InvalidInput when the file is
-    missing, broken or truncated, is of another format version, does not match its checksum, or holds values that are
-    not finite or fill more memory than the file has bytes.
+    Reads safetensors written by :func:`save_weights`, and files of ``torch.save`` with a state dict (plain, or under ``model``,
+    ``state_dict`` or ``model_state_dict``, names with or without a common ``module.`` or ``model.``) through torch's restricted
+    unpickler; the content decides, not the suffix. Metadata of the latter is the computed ``checksum`` and, where they stand
+    beside the state dict, its ``classes``. Raises InvalidInput when the file is missing, broken or truncated, is of another
+    format version, does not match its checksum, or holds values that are not finite or fill more memory than the file has bytes.
     """
     file = Path(path)
     if check_regular(file, f"weights file {file}") > MOST_WEIGHTS:

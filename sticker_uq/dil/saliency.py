@@ -80,8 +80,7 @@ def activation_map(activations: Tensor, gradients: Tensor, technique: Technique)
 
 
 def principal_projection(activations: Tensor) -> Tensor:
-    """DiL's projection (n, h, w) of ``activations`` (n, C, h, w) on their first principal component
-    (Muhammad and Yeasin 2020).
+    """DiL's projection (n, h, w) of ``activations`` (n, C, h, w) on their first principal component (Muhammad and Yeasin 2020).
 
     The sign, which a principal component does not have, is such that the largest magnitude is positive.
     """

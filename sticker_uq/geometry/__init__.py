@@ -9,13 +9,4 @@ from sticker_uq.geometry.camera import Camera
 from sticker_uq.geometry.pose import CellGeometry, ObjectPose, ScenePoses, locate, locate_all
 from sticker_uq.geometry.transforms import Plane, Transform
 
-__all__ = [
-    "Camera",
-    "CellGeometry",
-    "ObjectPose",
-    "Plane",
-    "ScenePoses",
-    "Transform",
-    "locate",
-    "locate_all",
-]
+__all__ = ["Camera", "CellGeometry", "ObjectPose", "Plane", "ScenePoses", "Transform", "locate", "locate_all"]

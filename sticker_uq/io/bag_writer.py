@@ -91,9 +91,8 @@ class SplitBag:
     """Writes a recording to ``path`` and, when ``split_bytes`` are full, to ``path_2``, ``path_3``, ... (0: never).
 
     Each folder begins with the newest message of every latched topic, so that it can be replayed alone. A disk error ends a
-    folder as it is; :meth:`resume` begins the next one. With ``keep`` > 0 only so
-    many of the newest folders ``path``, ``path_2``, ... stay, those of earlier starts included; of the others what a recorder
-    wrote is removed.
+    folder as it is; :meth:`resume` begins the next one. With ``keep`` > 0 only so many of the newest folders ``path``,
+    ``path_2``, ... stay, those of earlier starts included; of the others what a recorder wrote is removed.
 
     ``numbered``: an existing ``path`` is no error; the recording begins in the next free folder. Else raises
     :class:`InvalidInput` when the folder exists. Not thread-safe.

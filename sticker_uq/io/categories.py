@@ -16,11 +16,10 @@ _TARGETS = ", ".join((*OWN_NAMES, IGNORE))
 
 
 def category_names(folder: Path) -> dict[str, ObjectClass | None]:
-    """Maps names of annotation categories in the COCO ``folder``, in lower case, to their class; None: such objects are left
-    out.
+    """Maps names of annotation categories in the COCO ``folder``, in lower case, to their class; None: such objects are left out.
 
-    ``logo`` and ``sticker`` are always known; ``categories.yaml``, if it exists, adds lines NAME: logo, sticker or ignore.
-    Raises InvalidInput, naming the line, for a file that is not such a table.
+    ``logo`` and ``sticker`` are always known; ``categories.yaml``, if it exists, adds lines NAME: logo, sticker or ignore. Raises
+    InvalidInput, naming the line, for a file that is not such a table.
     """
     names: dict[str, ObjectClass | None] = dict(OWN_NAMES)
     path = folder / CATEGORIES

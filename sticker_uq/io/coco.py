@@ -209,8 +209,7 @@ def read_coco(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[La
 
 
 def read_annotations(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[LabelledImage]:
-    """The images in a COCO folder's `annotations.json`, as :func:`read_coco` returns them, without checking that the files
-    exist.
+    """The images in a COCO folder's `annotations.json`, as :func:`read_coco` returns them, without checking that the files exist.
 
     The paths are the file names in the annotations.
     """

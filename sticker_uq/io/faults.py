@@ -46,11 +46,7 @@ class Faults:
         if self.count > MOST_SHOWN + 1:  # a single one more is shown instead of being counted
             del self._shown[MOST_SHOWN:]
         more = self.count - len(self._shown)
-        lines = [
-            *self._shown,
-            *([f"and {more} more"] if more else []),
-            *([self._hint] if self._hint else []),
-        ]
+        lines = [*self._shown, *([f"and {more} more"] if more else []), *([self._hint] if self._hint else [])]
         if self.count == 1:
             raise InvalidFile(f"{self._name}: {lines[0]}", *lines[1:])
         raise InvalidFile(f"{self._name}: {self.count} faults", *lines)

@@ -150,9 +150,8 @@ def decode_image(
 ) -> Picture:
     """The picture in the fields of a ``sensor_msgs/Image``, uint8 (H, W, 3) BGR.
 
-    ``step`` is the length of a row in bytes, padding included. 16 bits are scaled to 8 by 255 / 65535.
-    bgr8 without padding is not copied: the result then shares ``data``'s memory. Raises
-    :class:`InvalidInput`.
+    ``step`` is the length of a row in bytes, padding included. 16 bits are scaled to 8 by 255 / 65535. bgr8 without padding is
+    not copied: the result then shares ``data``'s memory. Raises :class:`InvalidInput`.
     """
     flat = np.frombuffer(data, np.uint8)
     check_layout(encoding, width, height, step, flat.size)

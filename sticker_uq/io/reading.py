@@ -123,11 +123,10 @@ def marked_encoding(data: bytes) -> str:
 def read_yaml(path: PathLike, name: str = "") -> Any:
     """The YAML document in the file at ``path``, of plain types; None for an empty one.
 
-    Aliases are refused, because a few of them make gigabytes of a few bytes, and so is a key that occurs twice, of which
-    PyYAML silently drops the first, a key that JSON cannot have (a day, bytes), and a number of more digits than Python
-    prints. ``1e-3`` is a number, as for ROS 2. Raises :class:`InvalidInput`, which calls the file
-    ``name`` (default: its path), for a file that :func:`read_text` refuses, that is no YAML or nested deeper than
-    :data:`DEEPEST_YAML`.
+    Aliases are refused, because a few of them make gigabytes of a few bytes, and so is a key that occurs twice, of which PyYAML
+    silently drops the first, a key that JSON cannot have (a day, bytes), and a number of more digits than Python prints. ``1e-3``
+    is a number, as for ROS 2. Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), for a file that
+    :func:`read_text` refuses, that is no YAML or nested deeper than :data:`DEEPEST_YAML`.
     """
     name = name or f"{os.fspath(path)}"
     return parse_yaml(read_text(path, MOST_YAML, name), name)
@@ -162,8 +161,7 @@ def parse_json(text: str | bytes, name: str) -> Any:
 
 
 def child_path(folder: Path, file_name: str, name: str) -> Path:
-    """The path of a file in ``folder``; raises :class:`InvalidInput`, naming the entry ``name``, for a file name that leaves
-    it.
+    """The path of a file in ``folder``; raises :class:`InvalidInput`, naming the entry ``name``, for a file name that leaves it.
 
     Links inside of ``folder`` may point anywhere: whoever made them there could have put the file itself there.
     """

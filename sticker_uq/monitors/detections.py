@@ -60,8 +60,7 @@ def pooled_layers(
 
 
 def vectors_of(boxes: FloatArray, seen: Detections | StochasticSamples, passes: int) -> FloatArray:
-    """Class vectors (T, N, 3) by which each of ``passes`` passes sees ``boxes`` (N, 4): of the box that overlaps
-    most.
+    """Class vectors (T, N, 3) by which each of ``passes`` passes sees ``boxes`` (N, 4): of the box that overlaps most.
 
     NaN where none shows the same object.
     """

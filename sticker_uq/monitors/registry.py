@@ -32,11 +32,7 @@ MODERN: tuple[type[Monitor], ...] = (
 MONITORS: dict[str, type[Monitor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}
 TASK = TaskNetwork.name
 """The network for one decision: not in a study of the others, but with a vote where it was fitted."""
-_KNOWN: dict[str, type[Monitor]] = {
-    **MONITORS,
-    TASK: TaskNetwork,
-    TaskCascade.name: TaskCascade,
-}
+_KNOWN: dict[str, type[Monitor]] = {**MONITORS, TASK: TaskNetwork, TaskCascade.name: TaskCascade}
 
 
 def monitor_named(name: str, **settings: Any) -> Monitor:

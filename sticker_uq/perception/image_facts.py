@@ -153,8 +153,7 @@ class ImageInspector:
     def inspect(
         self, stamp_ns: int, frame_id: str, decode: Callable[[], Picture]
     ) -> tuple[ImageCheck, Picture | None]:
-        """What is known about the next image, and its pixels (H, W, 3) uint8 BGR, which ``decode`` makes; None
-        without any.
+        """What is known about the next image, and its pixels (H, W, 3) uint8 BGR, which ``decode`` makes; None without any.
 
         Never raises: whatever ``decode`` raises is the problem of the image.
         """

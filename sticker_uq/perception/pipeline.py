@@ -26,14 +26,7 @@ from sticker_uq.monitors.panel import observe_objects
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
 from sticker_uq.perception.novelty import NoveltyEstimator
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import (
-    DeviceFailed,
-    Exposure,
-    InvalidInput,
-    Localization,
-    SceneAssessment,
-    Status,
-)
+from sticker_uq.scene import DeviceFailed, Exposure, InvalidInput, Localization, SceneAssessment, Status
 from sticker_uq.uncertainty import TooManyBoxes, image_uncertainty, observe
 from sticker_uq.uncertainty.observe import single_pass_on
 
@@ -55,8 +48,7 @@ class Perception:
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector | None = None) -> None:
         """Load the detector that ``settings`` describe, or take ``detector``, which was made from the same settings.
 
-        Raises :class:`InvalidInput` when weights or device cannot be used, or when the panel was fitted for another
-        detector.
+        Raises :class:`InvalidInput` when weights or device cannot be used, or when the panel was fitted for another detector.
         """
         self.settings = settings
         self._detector = load_detector(settings) if detector is None else detector

@@ -53,8 +53,7 @@ class PerceptionSettings(DetectorSettings):
         "network exists for the weights",
     )
     panel: str = Field(
-        "",
-        description="folder of `sticker-uq monitors fit`: monitors that score every object; empty: none",
+        "", description="folder of `sticker-uq monitors fit`: monitors that score every object; empty: none"
     )
     monitors: str = Field(
         "",
@@ -87,8 +86,7 @@ class PerceptionSettings(DetectorSettings):
         return self.model_copy(update=files)
 
     def hash_on(self, device_kind: str) -> str:
-        """Digest of all settings of perception that change the SceneAssessment, SHA-256, hex; weights and panel have their
-        own.
+        """Digest of all settings of perception that change the SceneAssessment, SHA-256, hex; weights and panel have their own.
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """

@@ -90,12 +90,7 @@ class ScriptedCamera:
         self._shown = itertools.cycle(seen) if seen else None
 
     def picture(
-        self,
-        seen: Seen,
-        width: int = 640,
-        height: int = 480,
-        stamp_ns: int | None = None,
-        level: int = 120,
+        self, seen: Seen, width: int = 640, height: int = 480, stamp_ns: int | None = None, level: int = 120
     ) -> Image:
         """A mono8 image taken now; ``level``: its grey."""
         pixels = np.full((height, width), level, np.uint8)

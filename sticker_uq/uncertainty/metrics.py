@@ -75,8 +75,7 @@ class GroupedSamples:
 
     @cached_property
     def corner_hulls(self) -> list[tuple[FloatArray, ...]]:
-        """Convex hulls of the four corners' positions of each object, four (V, 2) float32 polygons px each (Lu et al., eq
-        9-10).
+        """Convex hulls of the four corners' positions of each object, four (V, 2) float32 polygons px each (Lu et al., eq 9-10).
 
         In the order top left, top right, bottom left, bottom right; vertices in order, the first one not repeated. A hull of
         identical positions has one vertex, of positions in one line two.
@@ -134,8 +133,7 @@ def shannon_entropy(objects: GroupedSamples) -> FloatArray:
 
 
 def mutual_information(objects: GroupedSamples) -> FloatArray:
-    """Metric MI: entropy of the mean class vector minus the mean entropy of the vectors, (G,) 0..log2(3) bits (Lu et al., eq
-    6).
+    """Metric MI: entropy of the mean class vector minus the mean entropy of the vectors, (G,) 0..log2(3) bits (Lu et al., eq 6).
 
     Never above SE; rounding errors below 0 are cut off.
     """
@@ -156,13 +154,7 @@ def predictive_surface(objects: GroupedSamples) -> FloatArray:
 
 _FUNCTIONS: dict[str, Callable[[GroupedSamples], FloatArray]] = {
     function.__name__: function
-    for function in (
-        variation_ratio,
-        shannon_entropy,
-        mutual_information,
-        total_variance,
-        predictive_surface,
-    )
+    for function in (variation_ratio, shannon_entropy, mutual_information, total_variance, predictive_surface)
 }
 
 

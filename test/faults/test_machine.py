@@ -134,10 +134,7 @@ def test_a_supervisor_that_is_not_heard(cell: FaultCell) -> None:
 
 @pytest.mark.parametrize(
     ("topic", "reason"),
-    [
-        ("scene", BlockReason.SECOND_SCENE_PUBLISHER),
-        ("gate", BlockReason.UNKNOWN_GATE_PUBLISHER),
-    ],
+    [("scene", BlockReason.SECOND_SCENE_PUBLISHER), ("gate", BlockReason.UNKNOWN_GATE_PUBLISHER)],
 )
 def test_a_flood_of_another_type(cell: FaultCell, topic: str, reason: BlockReason) -> None:
     """It is not received, but it is named."""

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The six detectors with seeded random weights, tuned so that a small picture yields a handful of boxes.
 
-Random weights detect nothing: the layers that score classes learn places of one picture and their bias is
-set so that in a pass with dropout a few anchors or proposals per class reach a probability of about 0.5.
-Small inputs and few proposals keep it fast.
+Random weights detect nothing: the layers that score classes learn places of one picture and their bias is set so that in a pass
+with dropout a few anchors or proposals per class reach a probability of about 0.5. Small inputs and few proposals keep it fast.
 """
 
 from __future__ import annotations
@@ -99,9 +98,7 @@ def tiny_detector(name: str, **settings: Any) -> StochasticDetector:
         plain = tiny_detector(name)
         return plain.with_settings(DetectorSettings(**plain.settings.model_dump() | settings))
     return StochasticDetector(
-        tiny_model(name),
-        DetectorSettings(model=name, min_size=MIN_SIZE, device="cpu"),
-        _weights_hash(name),
+        tiny_model(name), DetectorSettings(model=name, min_size=MIN_SIZE, device="cpu"), _weights_hash(name)
     )
 
 
@@ -188,8 +185,7 @@ def _spread(layer: nn.Conv2d | nn.Linear, outputs: Tensor) -> None:
 def _shifts(logits: Tensor, against_background: bool) -> Tensor:
     """What to subtract from the logo's and the sticker's ``logits`` so that few of them win.
 
-    ``logits`` (2, N, 3): of a pass without dropout and of one with it, between which the result is a
-    compromise.
+    ``logits`` (2, N, 3): of a pass without dropout and of one with it, between which the result is a compromise.
     """
     margins = logits[..., 1:] - (logits[..., :1] if against_background else 0)
     return margins.topk(_PASSING, dim=1).values[:, -1].mean(dim=0)

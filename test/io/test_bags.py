@@ -21,12 +21,7 @@ import yaml
 from mcap.writer import CompressionType, IndexType
 from mcap.writer import Writer as McapWriter
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
-from rosbags.rosbag2 import (
-    CompressionFormat,
-    CompressionMode,
-    StoragePlugin,
-    Writer,
-)
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from sticker_uq.io import bag_files, bags

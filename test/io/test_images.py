@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoding of raw and compressed images: every encoding, padding, endianness, and everything that must be
-refused.
-"""
+"""Decoding of raw and compressed images: every encoding, padding, endianness, and everything that must be refused."""
 
 from __future__ import annotations
 
@@ -206,8 +204,7 @@ def test_bayer_mosaics_of_one_colour(pattern: str, padding: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "order"),
-    [("yuv422", "uyvy"), ("uyvy", "uyvy"), ("yuv422_yuy2", "yuyv"), ("yuyv", "yuyv")],
+    ("encoding", "order"), [("yuv422", "uyvy"), ("uyvy", "uyvy"), ("yuv422_yuy2", "yuyv"), ("yuyv", "yuyv")]
 )
 @pytest.mark.parametrize("padding", [0, 4])
 def test_yuv_of_one_colour(encoding: str, order: str, padding: int) -> None:

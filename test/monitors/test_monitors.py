@@ -182,10 +182,7 @@ def test_energy() -> None:
     assert score("energy", logits=np.array([[0.0, 0.0], [3.0, -50.0]])) == pytest.approx([-np.log(2), -3])
 
 
-@pytest.mark.parametrize(
-    ("prefix", "field"),
-    [("mc", "samples"), ("ensemble", "members")],
-)
+@pytest.mark.parametrize(("prefix", "field"), [("mc", "samples"), ("ensemble", "members")])
 def test_passes_that_disagree_and_passes_that_doubt(prefix: str, field: str) -> None:
     disagree, doubt, agree = [[1, 0], [0, 1]], [[0.5, 0.5], [0.5, 0.5]], [[0, 1], [0, 1]]
     samples = np.array([disagree, doubt, agree], float).transpose(1, 0, 2)

@@ -46,9 +46,7 @@ class Script:
 
 
 class FakePerception:
-    """Sees one sticker in every picture, as wide as its mean grey. Black pictures raise, white ones are not
-    finite.
-    """
+    """Sees one sticker in every picture, as wide as its mean grey. Black pictures raise, white ones are not finite."""
 
     def __init__(self, settings: PerceptionSettings, script: Script) -> None:
         self.settings = settings

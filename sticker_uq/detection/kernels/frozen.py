@@ -17,8 +17,7 @@ from sticker_uq.detection.kernels.convolutions import OneDnn, use_winograd
 def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
     """A copy of ``model`` in evaluation mode that computes the same faster, with weights of type ``dtype``.
 
-    Every batch normalisation that follows a convolution is folded into it, and the convolutions' weights lie
-    channels last.
+    Every batch normalisation that follows a convolution is folded into it, and the convolutions' weights lie channels last.
     """
     fast = copied(model)  # in evaluation mode: only then a batch normalisation is a fixed affine map
     for module in fast.modules():

@@ -22,11 +22,10 @@ from sticker_uq.detection.settings import DetectorSettings
 class Ssd:
     """Detector family of ssd300_vgg16 and ssdlite320_mobilenet_v3_large.
 
-    ``site`` "in" (Lu et al.): dropout on each feature map that enters the head, one mask per map and pass
-    that the regression and the classification branch share, drawn from the finest level to the coarsest.
-    ``site`` "out" (a later revision of the published code): dropout on the output of the head's last
-    convolution of each level, drawn for the regression branch and then for the classification branch, from
-    the finest level to the coarsest.
+    ``site`` "in" (Lu et al.): dropout on each feature map that enters the head, one mask per map and pass that the regression and
+    the classification branch share, drawn from the finest level to the coarsest. ``site`` "out" (a later revision of the
+    published code): dropout on the output of the head's last convolution of each level, drawn for the regression branch and then
+    for the classification branch, from the finest level to the coarsest.
     """
 
     two_stage = False

@@ -287,8 +287,7 @@ def mean_average_precision(detections: Sequence[Detections], truths: Sequence[La
 
 
 def coco_summary(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> dict[str, float]:
-    """COCO's twelve figures (AP, AR) over logo and sticker, 0..1, NaN without an object to measure them
-    on.
+    """COCO's twelve figures (AP, AR) over logo and sticker, 0..1, NaN without an object to measure them on.
 
     ``ap``, ``ap50``, ``ap75``, ``ap_small``, ``ap_medium``, ``ap_large``, ``ar_1``, ``ar_10``, ``ar_100``, ``ar_small``,
     ``ar_medium``, ``ar_large``. Raises InvalidInput as :func:`mean_average_precision` does.
@@ -320,9 +319,7 @@ def count_matches(
 
 
 def evaluate_detector(
-    detector: StochasticDetector,
-    items: Sequence[LabelledImage],
-    progress: Callable[[], None] = lambda: None,
+    detector: StochasticDetector, items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None
 ) -> Accuracy:
     """Accuracy of the detector without dropout on labelled pictures.
 
@@ -342,11 +339,10 @@ def evaluate_passes(
     clustering: ClusterSettings | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> StochasticAccuracy:
-    """Detection accuracy on labelled images of what the stochastic passes of ``detector`` cluster into, and its mean
-    uncertainty.
+    """Detection accuracy on labelled images of what the stochastic passes of ``detector`` cluster into, and its mean uncertainty.
 
-    Passes, dropout rate and score floor are those of the detector's settings, clusters those of production. Raises
-    InvalidInput for a picture that cannot be read.
+    Passes, dropout rate and score floor are those of the detector's settings, clusters those of production. Raises InvalidInput
+    for a picture that cannot be read.
     """
     settings = detector.settings
     found, images, unstable = [], [], 0

@@ -98,8 +98,7 @@ def assign(
 
 
 def best_overlap(boxes: FloatArray, objects: FloatArray, min_iou: float) -> tuple[IntArray, FloatArray]:
-    """The object that each of ``boxes`` (N, 4) overlaps most, -1 below ``min_iou``, and the IoU with it, (N,)
-    each.
+    """The object that each of ``boxes`` (N, 4) overlaps most, -1 below ``min_iou``, and the IoU with it, (N,) each.
 
     Several boxes may lie on the same of the ``objects`` (M, 4).
     """

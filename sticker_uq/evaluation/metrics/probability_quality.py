@@ -114,9 +114,7 @@ def accuracy(p: FloatArray, y: IntArray) -> float:
 
 
 def brier_score(p: FloatArray, y: IntArray) -> float:
-    """Brier score, the mean over the objects of squared errors summed over classes, 0..2 (Ullah et al.,
-    II, 1).
-    """
+    """Brier score, the mean over the objects of squared errors summed over classes, 0..2 (Ullah et al., II, 1)."""
     return float(np.sum(class_brier_scores(p, y)))
 
 
@@ -128,9 +126,7 @@ def class_brier_scores(p: FloatArray, y: IntArray) -> FloatArray:
 
 
 def negative_log_likelihood(p: FloatArray, y: IntArray) -> float:
-    """NLL, the mean over the objects of -ln p of the true class, nats. The paper's (section II, 3) is the
-    sum.
-    """
+    """NLL, the mean over the objects of -ln p of the true class, nats. The paper's (section II, 3) is the sum."""
     return _mean(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)))
 
 

@@ -224,9 +224,8 @@ class Comparison:
 def live_scenes(bag: Bag, image_topic: str) -> Comparison:
     """The live cell's assessments in `bag`, to be compared with a replay of the images of `image_topic`.
 
-    Where several cameras were recorded, the scenes beside the images count, see
-    :func:`sticker_uq.io.topics.scene_topic_of`. Raises InvalidInput when there are none, or several of which none is
-    nearer than the others.
+    Where several cameras were recorded, the scenes beside the images count, see :func:`sticker_uq.io.topics.scene_topic_of`.
+    Raises InvalidInput when there are none, or several of which none is nearer than the others.
     """
     topics = bag.topics_of(SCENE_TYPE)
     if len(topics) > 1:

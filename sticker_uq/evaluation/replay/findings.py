@@ -48,9 +48,8 @@ _MOST_FAILURES = 50
 class Tally:
     """Counts and numbers of a replay's images so far.
 
-    ``objections``: objects that each monitor of the panel kept from being removed, which the caller counts;
-    ``courses``: the values of each of :data:`COURSES`, image by image; ``failures``: name and reason of the first unusable
-    images.
+    ``objections``: objects that each monitor of the panel kept from being removed, which the caller counts; ``courses``: the
+    values of each of :data:`COURSES`, image by image; ``failures``: name and reason of the first unusable images.
     """
 
     def __init__(self) -> None:

@@ -103,15 +103,13 @@ def replay(
     """Replay every recorded image of `source` without an operator's answer; write tables and pictures into the folder `out`.
 
     `assessed`: the images of `source` with their assessments, made in that many `processes`, see
-    :mod:`sticker_uq.evaluation.replay.assessing`; what is written is written beside them. Writes tables
-    ``images``, ``objects`` and ``limits`` (which limit blocked how often) and ``pictures/`` (at most `pictures` of them, evenly
-    spread; None: all), each completely or not at all. An image that cannot be read becomes a row with status FAILED.
-    `cell` and `laptop_at`, of a stamp in ns, are columns of the table of images.
-    `labels`: by the names of the images without their suffixes; the decisions are then counted against them, and the table
-    ``label_errors`` lists what contradicts them.
-    `on_image` is called after every image; `differences` after the last one, for the comparison that report and the table
-    ``candidate`` tell. Raises InvalidInput when `out` holds files already or the source has no images,
-    OSError when the disk refuses.
+    :mod:`sticker_uq.evaluation.replay.assessing`; what is written is written beside them. Writes tables ``images``, ``objects``
+    and ``limits`` (which limit blocked how often) and ``pictures/`` (at most `pictures` of them, evenly spread; None: all), each
+    completely or not at all. An image that cannot be read becomes a row with status FAILED. `cell` and `laptop_at`, of a stamp in
+    ns, are columns of the table of images. `labels`: by the names of the images without their suffixes; the decisions are then
+    counted against them, and the table ``label_errors`` lists what contradicts them. `on_image` is called after every image;
+    `differences` after the last one, for the comparison that report and the table ``candidate`` tell. Raises InvalidInput when
+    `out` holds files already or the source has no images, OSError when the disk refuses.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out}: not an empty folder; name another one or remove it")

@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from sticker_uq.evaluation.reporting.report_model import ReportLaptop
-from sticker_uq.evaluation.reporting.wording import (
-    deciding_words,
-    number,
-    outcome_words,
-    short_reason,
-)
+from sticker_uq.evaluation.reporting.wording import deciding_words, number, outcome_words, short_reason
 from sticker_uq.io.files import atomic_write
 from sticker_uq.messages import LABELS, VERDICTS
 from sticker_uq.scene import (
@@ -79,10 +74,9 @@ class _Mark:
 def annotate(image: Picture, assessment: SceneAssessment, decision: SceneDecision | None = None) -> Picture:
     """A copy of `image` (uint8 (H, W, 3) BGR) with everything that `assessment` and `decision` say about it.
 
-    Boxes are coloured by verdict (by class without a decision) and dashed where too few passes saw the object; the filled
-    corners are the hulls of the box corners over the passes; the line on top tells the scene's outcome and DiL. Brackets in
-    vermilion mark where something was seen that no box explains. Raises InvalidInput when the assessment is about an image of
-    another size.
+    Boxes are coloured by verdict (by class without a decision) and dashed where too few passes saw the object; the filled corners
+    are the hulls of the box corners over the passes; the line on top tells the scene's outcome and DiL. Brackets in vermilion
+    mark where something was seen that no box explains. Raises InvalidInput when the assessment is about an image of another size.
     """
     height, width = image.shape[:2]
     failed = assessment.status in (Status.FAILED, Status.UNKNOWN)
@@ -149,8 +143,7 @@ def _draw_brackets(canvas: Picture, rect: Rect, colour: Colour, scale: float) ->
 
 
 def saliency_overlay(image: Picture, assessment: SceneAssessment) -> Picture:
-    """A copy of `image` (uint8 (H, W, 3) BGR) under its objectness saliency, with contours and unexplained
-    regions.
+    """A copy of `image` (uint8 (H, W, 3) BGR) under its objectness saliency, with contours and unexplained regions.
 
     Contours run where the saliency falls to half, a quarter and an eighth of its largest value; thin frames are the clustered
     objects, brackets the regions that no box explains. Raises InvalidInput when the assessment holds no saliency map of the

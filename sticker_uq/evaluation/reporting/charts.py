@@ -114,8 +114,7 @@ def blocked_bars(names: Sequence[str], blocked: Sequence[int], alone: Sequence[i
 
 
 def error_scatter(classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], unit: str) -> Markup:
-    """ACE of subsets by class, points per detector, mean as a line (Ullah et al., figures 2a and
-    3a).
+    """ACE of subsets by class, points per detector, mean as a line (Ullah et al., figures 2a and 3a).
 
     ``series``: name and errors (m, K) of each detector; ``unit`` of the errors.
     """
@@ -134,9 +133,7 @@ def error_scatter(classes: Sequence[str], series: Sequence[tuple[str, FloatArray
 
 
 def variance_bars(classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], unit: str) -> Markup:
-    """VACE by class, a bar per detector (Ullah et al., figures 2b, 3b). ``series``: name,
-    variances (K,).
-    """
+    """VACE by class, a bar per detector (Ullah et al., figures 2b, 3b). ``series``: name, variances (K,)."""
 
     def bar(axes: Axes, left: float, width: float, number: int, group: int) -> None:
         axes.bar(left, series[number][1][group], width, align="edge", color=_colour(number))
@@ -145,8 +142,7 @@ def variance_bars(classes: Sequence[str], series: Sequence[tuple[str, FloatArray
 
 
 def reliability_diagram(title: str, bins: Sequence[Bin], colour: str = COLOURS[0]) -> Markup:
-    """Share that is right over confidence, with its interval; on the diagonal confidence is
-    calibrated.
+    """Share that is right over confidence, with its interval; on the diagonal confidence is calibrated.
 
     The bars below say how many objects lie in each bin.
     """

@@ -7,14 +7,7 @@ import math
 from dataclasses import dataclass
 
 from sticker_uq.messages import OUTCOMES, text_of
-from sticker_uq.scene import (
-    METRICS,
-    ObjectVerdict,
-    Outcome,
-    Reason,
-    SceneDecision,
-    Verdict,
-)
+from sticker_uq.scene import METRICS, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 
 
 @dataclass(frozen=True)

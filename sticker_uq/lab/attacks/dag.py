@@ -36,10 +36,7 @@ class DagSettings(AttackSettings):
         "most probable",
     )
     start: float = Field(
-        1.0,
-        ge=0.0,
-        le=16.0,
-        description="highest random change of each pixel at the start, grey levels",
+        1.0, ge=0.0, le=16.0, description="highest random change of each pixel at the start, grey levels"
     )
 
     def begin(

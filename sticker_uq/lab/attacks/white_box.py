@@ -139,11 +139,7 @@ class AttackState(ABC):
     """
 
     def __init__(
-        self,
-        detector: StochasticDetector,
-        items: Sequence[LabelledImage],
-        mode: Mode,
-        seeds: Sequence[int],
+        self, detector: StochasticDetector, items: Sequence[LabelledImage], mode: Mode, seeds: Sequence[int]
     ) -> None:
         sizes = {(item.width, item.height) for item in items}
         if len(sizes) != 1 or len(seeds) != len(items):

@@ -112,11 +112,7 @@ def low_light(
 
 
 @transformation(
-    unit="EV",
-    strength="stops of light too many",
-    stage=LIGHT,
-    ladder=(0.5, 1, 1.5, 2, 3, 4),
-    limits=(0, 8),
+    unit="EV", strength="stops of light too many", stage=LIGHT, ladder=(0.5, 1, 1.5, 2, 3, 4), limits=(0, 8)
 )
 def overexposure(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
     """Overexposure: everything brighter, bright parts clipped to white."""
@@ -314,8 +310,7 @@ def shifted_lines(
 ) -> LabelledPicture:
     """Bands of lines shifted sideways with wrap-around, as after lost packets.
 
-    ``share`` (0 to 50) % of the lines are shifted, in bands of three. Boxes stay, as most lines
-    of an object are not shifted.
+    ``share`` (0 to 50) % of the lines are shifted, in bands of three. Boxes stay, as most lines of an object are not shifted.
     """
     shift, image = round(strength), picture.image.copy()
     starts = np.arange(0, image.shape[0], _BAND)
@@ -326,11 +321,7 @@ def shifted_lines(
 
 
 @transformation(
-    unit="quality",
-    strength="JPEG quality",
-    stage=CODING,
-    ladder=(60, 40, 25, 15, 8, 4),
-    limits=(1, 100),
+    unit="quality", strength="JPEG quality", stage=CODING, ladder=(60, 40, 25, 15, 8, 4), limits=(1, 100)
 )
 def jpeg(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
     quality = (cv2.IMWRITE_JPEG_QUALITY, round(strength))

@@ -117,11 +117,10 @@ class LabelledPicture:
         )
 
     def warped(self, matrix: Points, image: Image) -> LabelledPicture:
-        """The labelled objects as they follow the projective map `matrix` (3, 3) of continuous coordinates to the warped
-        `image`.
+        """The labelled objects as they follow the projective map `matrix` (3, 3) of continuous coordinates to the warped `image`.
 
-        A box becomes the upright box around the mapped outline, cut at the border of the picture. Without shapes the outline
-        is the box itself, so the new box is the smallest that certainly contains the object. Parts outside the picture are not
+        A box becomes the upright box around the mapped outline, cut at the border of the picture. Without shapes the outline is
+        the box itself, so the new box is the smallest that certainly contains the object. Parts outside the picture are not
         visible.
         """
         width, height = self.size

@@ -155,8 +155,7 @@ def _fitted(
 ) -> tuple[float, tuple[float, float]]:
     """Length of a finger, px, and where its tip is, so that the tool covers `share` of a picture.
 
-    Found by bisection on a small picture: the tool grows with its tip at `aim` up to its highest size, then reaches
-    further in.
+    Found by bisection on a small picture: the tool grows with its tip at `aim` up to its highest size, then reaches further in.
     """
     shrink = 160 / max(size)
     small = (max(16, round(size[0] * shrink)), max(16, round(size[1] * shrink)))

@@ -49,11 +49,10 @@ _BISECTIONS = 6
 class AbnormalScene:
     """An abnormal scene: picture, its visible objects, and the changes made to it.
 
-    ``image`` (H, W, 3) uint8 BGR. ``boxes`` (N, 4) float32 px of the visible parts of the objects and ``labels`` (N,) int64
-    their classes; ``visible`` (N,) the visible share of each box, 1 without occlusion; ``whole`` (N, 4) their
-    boxes before. Objects of which less than a quarter is visible are in none of these but in ``lost`` (M, 4).
-    ``added`` (K, 4): boxes of the added objects, and ``kinds`` their kinds. A sticker of an unknown kind is a
-    sticker and therefore also in ``boxes``.
+    ``image`` (H, W, 3) uint8 BGR. ``boxes`` (N, 4) float32 px of the visible parts of the objects and ``labels`` (N,) int64 their
+    classes; ``visible`` (N,) the visible share of each box, 1 without occlusion; ``whole`` (N, 4) their boxes before. Objects of
+    which less than a quarter is visible are in none of these but in ``lost`` (M, 4). ``added`` (K, 4): boxes of the added
+    objects, and ``kinds`` their kinds. A sticker of an unknown kind is a sticker and therefore also in ``boxes``.
     """
 
     image: Image
@@ -87,23 +86,14 @@ def occluded(
         turn = float(turns[int(np.argmin(spoilt))])
         colours, mask = _hiding(image.shape, kind, box, share, turn, seed)
         lay(
-            scene.image,
-            colours,
-            mask,
-            rng,
-            height=rng.uniform(0.004, 0.012) * image.shape[1],
-            realistic=True,
+            scene.image, colours, mask, rng, height=rng.uniform(0.004, 0.012) * image.shape[1], realistic=True
         )
         scene = _hidden(scene, mask, kind)
     return scene
 
 
 def pasted(
-    image: Image,
-    boxes: FloatArray,
-    labels: npt.NDArray[np.int64],
-    rng: np.random.Generator,
-    other: Image,
+    image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: np.random.Generator, other: Image
 ) -> AbnormalScene:
     """Abnormal scene as in Occluded-PASCAL3D+: pieces cut out of the ``other`` picture, pasted over one or two stickers."""
     scene = untouched(image.copy(), boxes, labels)
@@ -126,9 +116,7 @@ def add_foreign_objects(
     *,
     stickers: bool,
 ) -> AbnormalScene:
-    """One to three foreign objects between the objects, ``stickers`` of unknown kinds, or other
-    objects.
-    """
+    """One to three foreign objects between the objects, ``stickers`` of unknown kinds, or other objects."""
     scene = untouched(image.copy(), boxes, labels)
     kinds = UNKNOWN_STICKERS if stickers else OBJECTS
     for kind in rng.permutation(list(kinds))[: int(rng.integers(1, MOST_FOREIGN_OBJECTS + 1))]:
@@ -167,9 +155,7 @@ def patched(
 
 
 def patch_place(box: FloatArray, shape: tuple[int, ...], rng: np.random.Generator) -> tuple[int, int, int]:
-    """Left, top, side px of an adversarial patch on the object in ``box``, near its middle, inside the
-    picture.
-    """
+    """Left, top, side px of an adversarial patch on the object in ``box``, near its middle, inside the picture."""
     x1, y1, x2, y2 = (float(v) for v in box)
     side = max(4, round(PATCH_SIDE * math.sqrt((x2 - x1) * (y2 - y1))))
     jitter = rng.uniform(-0.1, 0.1, 2) * side

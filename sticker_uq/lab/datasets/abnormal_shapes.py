@@ -53,9 +53,7 @@ def _painted(
 
 
 def print_of(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
-    """A surface (height, width, 3) uint8 of full colours: blocks, waves or clouds, over all grey
-    levels.
-    """
+    """A surface (height, width, 3) uint8 of full colours: blocks, waves or clouds, over all grey levels."""
     kinds = (_noisy, _waves, _cloudy, _striped)
     made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
     if rng.random() < 0.5:  # two interleaved ones

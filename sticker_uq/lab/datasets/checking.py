@@ -102,9 +102,7 @@ def pixel_digest(image: npt.NDArray[np.uint8]) -> bytes:
 
 
 def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
-    """Hash of a grey picture (H, W), 64 signs of change from column to column, on a grid of 8 rows, 9
-    columns.
-    """
+    """Hash of a grey picture (H, W), 64 signs of change from column to column, on a grid of 8 rows, 9 columns."""
     small = cv2.resize(grey, (_SIDE + 1, _SIDE), interpolation=cv2.INTER_AREA).astype(np.int16)
     bits = (small[:, 1:] > small[:, :-1]).flatten()
     return int("".join("1" if bit else "0" for bit in bits), 2)
@@ -132,8 +130,7 @@ def duplicates(
 def close_pairs(
     pictures: Sequence[PictureStatistics], near: int, ours: int | None = None
 ) -> Iterator[tuple[int, int, int]]:
-    """Numbers of two pictures, the first lower, and the distance of their hashes, if that is at most
-    ``near``.
+    """Numbers of two pictures, the first lower, and the distance of their hashes, if that is at most ``near``.
 
     Pictures with the same pixels are a pair whatever ``near`` is. With ``ours`` only pairs of one of the first ``ours`` pictures
     with one of the others.

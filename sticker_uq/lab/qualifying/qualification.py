@@ -15,13 +15,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
-from sticker_uq.calibration.making import (
-    Divided,
-    assess_sources,
-    evidence,
-    policy_text,
-    write_policy,
-)
+from sticker_uq.calibration.making import Divided, assess_sources, evidence, policy_text, write_policy
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.planning import Prospect, Units
 from sticker_uq.calibration.probability import choose_kind
@@ -149,8 +143,7 @@ class QualifySettings:
 class Found:
     """All that a qualification found, and its verdict; ``policy``: the file of the policy with a guarantee, if there is one.
 
-    ``base``: the policy whose other limits are kept. ``tried``: other levels that the
-    same pictures were calibrated to before.
+    ``base``: the policy whose other limits are kept. ``tried``: other levels that the same pictures were calibrated to before.
     """
 
     settings: QualifySettings
@@ -585,9 +578,7 @@ def base_without_novelty(base: Policy, novelty: NoveltyResult) -> Policy:
 
 
 def without_guarantee(base: Path | None, file: Path, novelty: NoveltyResult) -> Path:
-    """Write the limits of ``base`` (None: packaged), which guarantee nothing, to ``file``;
-    returns it.
-    """
+    """Write the limits of ``base`` (None: packaged), which guarantee nothing, to ``file``; returns it."""
     limits = base_without_novelty(Policy.load(base or share_folder() / "config" / "policy.yaml"), novelty)
     plain = limits.model_copy(
         update={"guarantee": None, "validity": None, "provenance": None, "reference": None}

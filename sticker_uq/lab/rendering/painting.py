@@ -24,8 +24,7 @@ _TEXT_PIXELS = 72
 class Pen:
     """Draws anti-aliased shapes in coordinates centred on `origin`, `unit` pixels long.
 
-    Every stroke goes to `image` (H,W,3) and, where one is given, as 255 to `mask` (H,W), from which die-cut
-    outlines are made.
+    Every stroke goes to `image` (H,W,3) and, where one is given, as 255 to `mask` (H,W), from which die-cut outlines are made.
     """
 
     def __init__(
@@ -235,10 +234,7 @@ def turned(layer: Any, angle: float) -> Any:
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     size = (math.ceil(abs(c) * width + abs(s) * height), math.ceil(abs(s) * width + abs(c) * height))
     matrix = np.array(
-        [
-            [c, -s, (size[0] - c * width + s * height) / 2],
-            [s, c, (size[1] - s * width - c * height) / 2],
-        ]
+        [[c, -s, (size[0] - c * width + s * height) / 2], [s, c, (size[1] - s * width - c * height) / 2]]
     )
     return cv2.warpAffine(layer, matrix, size, flags=cv2.INTER_LINEAR)
 

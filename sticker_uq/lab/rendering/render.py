@@ -167,10 +167,9 @@ def render(
 ) -> RenderedScene:
     """Render a laptop scene at `size` (width, height) in pixels.
 
-    The result is a deterministic function of the arguments. Scenes that differ only by a sticker differ only where
-    that sticker, its shadow and the surface under it are visible. `noise_seed` replaces the seed of the camera's
-    noise, so that consecutive frames of one scene differ as a camera's would. InvalidInput if `size` is below
-    64 pixels.
+    The result is a deterministic function of the arguments. Scenes that differ only by a sticker differ only where that sticker,
+    its shadow and the surface under it are visible. `noise_seed` replaces the seed of the camera's noise, so that consecutive
+    frames of one scene differ as a camera's would. InvalidInput if `size` is below 64 pixels.
     """
     width, height = size
     if width < 64 or height < 64:

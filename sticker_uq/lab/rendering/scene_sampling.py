@@ -59,8 +59,7 @@ _BENCHES: dict[str, tuple[Colour, ...]] = {
 def sample_scene(seed: int, *, stickers: int | None = None, profile: Profile = "large") -> SceneSpec:
     """The scene of a seed; `stickers` (0 to 8, of the profile study 0 to 20) fixes their number without changing the rest.
 
-    Object ids count from 1, logos first. InvalidInput for a negative seed or a number of stickers out of
-    range.
+    Object ids count from 1, logos first. InvalidInput for a negative seed or a number of stickers out of range.
     """
     if seed < 0:
         raise InvalidInput(f"seed {seed}: expected a number of 0 or more")
@@ -337,9 +336,8 @@ def with_prints(
 ) -> tuple[RenderedScene, tuple[int, ...]]:
     """``scene`` with the stickers ``printed``, by default every second, as prints of the lid itself, and the ids of those.
 
-    The lid shows through. ``opacity`` of the ink: 0 is the bare lid, 1 looks like the sticker. A print is no sticker and is
-    not labelled.
-    InvalidInput for an opacity out of range.
+    The lid shows through. ``opacity`` of the ink: 0 is the bare lid, 1 looks like the sticker. A print is no sticker and is not
+    labelled. InvalidInput for an opacity out of range.
     """
     _check_share("opacity", opacity)
     if printed is None:

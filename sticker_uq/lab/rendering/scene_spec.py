@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Description of a laptop scene, independent of the rendered size.
 
-Lengths on the laptop are in laptop units: the laptop is 1000 units wide, x points right and y towards the
-user, the origin is its upper left corner. The reference frame of the picture is 1 wide and
-0.75 high.
+Lengths on the laptop are in laptop units: the laptop is 1000 units wide, x points right and y towards the user, the origin is its
+upper left corner. The reference frame of the picture is 1 wide and 0.75 high.
 """
 
 from __future__ import annotations

@@ -159,11 +159,7 @@ _TRIES = 40
 
 
 def place_stickers(
-    rng: np.random.Generator,
-    laptop: LaptopSpec,
-    pose: PoseSpec,
-    logos: tuple[LogoSpec, ...],
-    count: int,
+    rng: np.random.Generator, laptop: LaptopSpec, pose: PoseSpec, logos: tuple[LogoSpec, ...], count: int
 ) -> tuple[StickerSpec, ...]:
     """`count` stickers for a laptop, with ids following the logos'."""
     placed: list[StickerSpec] = []

@@ -388,10 +388,7 @@ def _round_mark(rng: np.random.Generator, identity: int, laptop: LaptopSpec, fra
     centre = (
         (rng.uniform(150, 850), parts.keyboard[1] - rng.uniform(28, 40))
         if rng.random() < 0.5
-        else (
-            500 + rng.uniform(-30, 30),
-            laptop.depth / 2 - rng.uniform(60, 120),
-        )
+        else (500 + rng.uniform(-30, 30), laptop.depth / 2 - rng.uniform(60, 120))
     )
     return _study_logo(
         rng,

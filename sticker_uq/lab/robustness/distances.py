@@ -40,8 +40,7 @@ class _Scale:
 
 
 def steerable_bands(image: NDArray[np.floating], scales: int, orientations: int) -> list[Complex]:
-    """Sub-bands of ``image`` (H, W), finest scale first, (orientations, h, w) complex64
-    each.
+    """Sub-bands of ``image`` (H, W), finest scale first, (orientations, h, w) complex64 each.
 
     Every scale halves height and width. The image counts as periodic. ValueError if it is too small for that many scales.
     """
@@ -197,12 +196,11 @@ def ssim(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
 
 
 def cw_ssim(one: list[Complex], other: list[Complex]) -> float:
-    """Complex wavelet structural similarity by sub-bands, 0..1 (Sampat et al. 2009,
-    eq 7).
+    """Complex wavelet structural similarity by sub-bands, 0..1 (Sampat et al. 2009, eq 7).
 
     Insensitive to small shifts, turns and scalings, which move the phase of all coefficients of a window alike. Mean over 7 x 7
-    windows and over the bands of a complex steerable pyramid of 4 scales and 6 orientations; the published K is a "small
-    positive constant", here that of SSIM's contrast term.
+    windows and over the bands of a complex steerable pyramid of 4 scales and 6 orientations; the published K is a "small positive
+    constant", here that of SSIM's contrast term.
     """
     return float(np.mean([_band_similarity(a, b) for a, b in zip(one, other, strict=True)]))
 
@@ -293,10 +291,7 @@ def pair_distances(
     unit = float(pdist(one).mean()) or 1.0
     lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(other, axis=1)
     turned = 1 - np.divide((before * other).sum(axis=1), lengths, out=np.ones(len(other)), where=lengths > 0)
-    return {
-        "euclidean": np.linalg.norm(before - other, axis=1) / unit,
-        "cosine": np.clip(turned, 0, 2),
-    }
+    return {"euclidean": np.linalg.norm(before - other, axis=1) / unit, "cosine": np.clip(turned, 0, 2)}
 
 
 def linkages(one: Matrix, other: Matrix) -> dict[str, float]:

@@ -346,9 +346,7 @@ def _checks(spec: Specification, one: AnsweredSet) -> Iterator[RelationCheck]:
 
 
 def mean_significance(spec: Specification) -> float:
-    """Significance of the target set: mean over its circumstances,
-    weighted by how often they occur.
-    """
+    """Significance of the target set: mean over its circumstances, weighted by how often they occur."""
     able = [c for c in spec.circumstances if c.transformation is not None]
     total = sum(c.frequency for c in able)
     return sum(c.significance * c.frequency for c in able) / total if total else 1.0

@@ -39,9 +39,7 @@ from sticker_uq.scene import InvalidInput, ObjectClass
 
 @dataclass(frozen=True)
 class TaggedImage:
-    """One image of the source set. ``tags``: circumstances a person found in it;
-    ``seed`` of its scene, where it was rendered.
-    """
+    """One image of the source set. ``tags``: circumstances a person found in it; ``seed`` of its scene, where it was rendered."""
 
     item: LabelledImage
     tags: frozenset[str]
@@ -66,9 +64,7 @@ class TaggedImage:
 
 @dataclass(frozen=True)
 class SourceSet:
-    """The source data set (Wozniak et al., task 3). ``tagged``:
-    somebody wrote down which circumstances its images are in.
-    """
+    """The source data set (Wozniak et al., task 3). ``tagged``: somebody wrote down which circumstances its images are in."""
 
     folder: Path
     images: tuple[TaggedImage, ...]
@@ -253,8 +249,7 @@ MISSING, UNDER, COVERED, OVER, UNKNOWN = (
 
 
 class CoverageRow(BaseModel):
-    """How often a circumstance is expected (``target``), and how often it was found among ``images``
-    of the source set.
+    """How often a circumstance is expected (``target``), and how often it was found among ``images`` of the source set.
 
     ``found_by``: "tags", the quantity that was measured, or "" when nobody can tell (``count`` is 0 and the frequencies are NaN
     then). ``source``: the frequency, with its Clopper-Pearson interval ``low`` to ``high``. ``status``: missing (not once),
@@ -277,8 +272,7 @@ class CoverageRow(BaseModel):
 
 @dataclass(frozen=True)
 class Coverage:
-    """All circumstances together, as the paper's sheet sums them up (Wozniak et al.,
-    figure A1): shares.
+    """All circumstances together, as the paper's sheet sums them up (Wozniak et al., figure A1): shares.
 
     ``missing``: expected but not in the source set; ``misrepresented``: more or less frequent than expected, whatever the reason;
     ``covered``: the rest. ``to_generate``: those less frequent than expected, the most significant first.
@@ -291,9 +285,7 @@ class Coverage:
 
 
 def describe_source(
-    spec: Specification,
-    source: SourceSet,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    spec: Specification, source: SourceSet, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> list[CoverageRow]:
     """The frequency of every circumstance in the source set, in the order of the specification.
 

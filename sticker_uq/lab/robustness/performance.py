@@ -34,9 +34,7 @@ _SIZES = tuple(name for name in AREAS if name != "all")
 
 @dataclass(frozen=True)
 class Judged:
-    """One image: its truth, what the system said, and whether a sticker is there that it does not
-    show.
-    """
+    """One image: its truth, what the system said, and whether a sticker is there that it does not show."""
 
     truth: LabelledImage
     answer: SystemAnswer
@@ -126,9 +124,7 @@ class Performance:
         return calculate
 
     def figures(self) -> dict[str, float]:
-        """Performance by name: counts, precision, recall, COCO's figures,
-        the gate's shares, failures.
-        """
+        """Performance by name: counts, precision, recall, COCO's figures, the gate's shares, failures."""
         detections = [image.answer.detections for image in self.images]
         return {
             "images": float(len(self.images)),

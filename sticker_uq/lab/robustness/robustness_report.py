@@ -150,10 +150,7 @@ def write_report(assessment: Assessment, folder: Path) -> None:
     write_tables(tables, folder / FOLDER)
     summary = _summary(assessment)
     title = f"Robustness of {assessment.specification.system.name}"
-    pages = {
-        REPORT: as_html(title, [*summary, *_details(assessment, tables)]),
-        SUMMARY: as_markdown(summary),
-    }
+    pages = {REPORT: as_html(title, [*summary, *_details(assessment, tables)]), SUMMARY: as_markdown(summary)}
     for name, text in pages.items():
         with atomic_write(folder / name, "w") as stream:
             stream.write(text)
@@ -262,10 +259,7 @@ def _summary(assessment: Assessment) -> list[Block]:
             ],
         ),
         "Shares of the images:",
-        Table(
-            ("images", *(words for _, words in _GATE)),
-            _gate_rows(assessment),
-        ),
+        Table(("images", *(words for _, words in _GATE)), _gate_rows(assessment)),
     ]
     broken = [
         (s.circumstance, s.metric, breaks_words(s)) for s in assessment.sweeps if s.metric in spec.relations

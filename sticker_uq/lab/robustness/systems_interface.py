@@ -93,9 +93,8 @@ def act_on_decision(decision: SceneDecision) -> Action:
 
 @dataclass(frozen=True)
 class Consequence:
-    """Whether the action on an assessed system's answer was right. ``wrong`` and ``right``:
-    boxes that would be removed off and on a sticker; ``asked``; ``missed``: the laptop would be passed on as clean with a sticker
-    on it.
+    """Whether the action on an assessed system's answer was right. ``wrong`` and ``right``: boxes that would be removed off and
+    on a sticker; ``asked``; ``missed``: the laptop would be passed on as clean with a sticker on it.
     """
 
     wrong: int

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The action server of the arm, which moves only while it holds a valid permit.
 
-:class:`ArmClient` is the part that every arm shares: goals, permits, cancellation, result codes. A cell's own driver
-implements :class:`Motion` (how to move, how to stop); the simulated arm does too, and
-examples/sticker_uq_moveit_driver for MoveIt 2.
+:class:`ArmClient` is the part that every arm shares: goals, permits, cancellation, result codes. A cell's own driver implements
+:class:`Motion` (how to move, how to stop); the simulated arm does too, and examples/sticker_uq_moveit_driver for MoveIt 2.
 """
 
 from __future__ import annotations

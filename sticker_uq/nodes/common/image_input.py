@@ -76,11 +76,10 @@ TRANSPORTS: dict[str, tuple[type, str, str]] = {
 class ImageInput:
     """A node's image subscription to ``topic`` or ``<topic>/compressed`` with queue depth 1; every message goes to ``deliver``.
 
-    With reliability ``auto`` it asks for reliable delivery if every publisher offers it (best effort loses
-    large images easily) and for best effort otherwise (a reliable subscription would receive nothing); it
-    checks again whenever a publisher appears or disappears. ``publishers`` names the nodes whose images can arrive, one name for
-    each publisher, those of the last images while there is none; ``joined`` is called when another one is found beside them.
-    Call all methods from the executor's thread.
+    With reliability ``auto`` it asks for reliable delivery if every publisher offers it (best effort loses large images easily)
+    and for best effort otherwise (a reliable subscription would receive nothing); it checks again whenever a publisher appears or
+    disappears. ``publishers`` names the nodes whose images can arrive, one name for each publisher, those of the last images
+    while there is none; ``joined`` is called when another one is found beside them. Call all methods from the executor's thread.
     """
 
     def __init__(

@@ -32,8 +32,7 @@ _BRIDGED = frozenset(name for name in ENCODINGS if not name.endswith("16")) - {"
 
 
 def bgr_from_msg(message: Image | CompressedImage) -> Picture:
-    """The picture in any node's ROS image ``message``, uint8 (H, W, 3) BGR; raises :class:`InvalidInput` naming what is
-    invalid.
+    """The picture in any node's ROS image ``message``, uint8 (H, W, 3) BGR; raises :class:`InvalidInput` naming what is invalid.
 
     A bgr8 image without padding is not copied but shares the memory of ``message``.
     """

@@ -138,9 +138,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
 
     @property
     def state(self) -> str:
-        """The label of the lifecycle state: unconfigured, inactive, active or finalized, or that of a transition
-        state.
-        """
+        """The label of the lifecycle state: unconfigured, inactive, active or finalized, or that of a transition state."""
         return str(self._state_machine.current_state[1])
 
     @property
@@ -307,12 +305,11 @@ def run_node(
     *,
     executor: Callable[[], Executor] = SingleThreadedExecutor,
 ) -> int:
-    """Run the node that ``factory`` makes until SIGINT, SIGTERM or :func:`request_exit`; returns the exit
-    status.
+    """Run the node that ``factory`` makes until SIGINT, SIGTERM or :func:`request_exit`; returns the exit status.
 
-    0 after a signal, 1 when the node could not be created, when its autostart failed or when one of its
-    callbacks raised, 2 for invalid ROS arguments. Each failure is one line on stderr; tracebacks are at log
-    level debug. ``arguments`` default to those of the process.
+    0 after a signal, 1 when the node could not be created, when its autostart failed or when one of its callbacks raised, 2 for
+    invalid ROS arguments. Each failure is one line on stderr; tracebacks are at log level debug. ``arguments`` default to those
+    of the process.
     """
     with stop_signals() as on_signal:
         try:

@@ -46,11 +46,10 @@ def declare_settings(
     locked: Callable[[str], str | None] = lambda name: None,
     changed: Callable[[M, M], None] = lambda old, new: None,
 ) -> SettingsParameters[M]:
-    """Declare one parameter of ``node`` per field of ``model``; invalid overrides are reported by
-    :func:`read_settings`.
+    """Declare one parameter of ``node`` per field of ``model``; invalid overrides are reported by :func:`read_settings`.
 
-    ``locked(name)`` may return a reason why a parameter cannot be changed now; ``changed(old, new)`` is
-    called after a valid change at run time.
+    ``locked(name)`` may return a reason why a parameter cannot be changed now; ``changed(old, new)`` is called after a valid
+    change at run time.
     """
     parameters = SettingsParameters(node, model, locked, changed)
     _DECLARED.setdefault(node, {})[model] = parameters
@@ -60,8 +59,7 @@ def declare_settings(
 def read_settings(node: Node, model: type[M]) -> M:
     """The settings in the declared parameters of ``node``.
 
-    Raises :class:`InvalidInput` naming every parameter that is unknown or has an invalid value, and what was
-    expected.
+    Raises :class:`InvalidInput` naming every parameter that is unknown or has an invalid value, and what was expected.
     """
     return _DECLARED[node][model].read()
 

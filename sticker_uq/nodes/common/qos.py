@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quality of service of every topic, in one place. Depths are explicit: the default depth differs between
-middlewares.
-"""
+"""The quality of service of every topic, in one place. Depths are explicit: the default depth differs between middlewares."""
 
 from __future__ import annotations
 

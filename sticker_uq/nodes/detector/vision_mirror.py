@@ -20,9 +20,8 @@ VISION_MSGS: ModuleType | None = _vision
 def detections_2d_to_msg(scene: sc.SceneAssessment, vision: ModuleType) -> object:
     """The clustered objects of ``scene`` as a ``Detection2DArray``.
 
-    Boxes in pixels of the original image. Each foreground class is one hypothesis with its mean probability,
-    most probable first; ``class_id`` is the number that label_info names. ``id`` stays empty: it is
-    meant for trackers.
+    Boxes in pixels of the original image. Each foreground class is one hypothesis with its mean probability, most probable first;
+    ``class_id`` is the number that label_info names. ``id`` stays empty: it is meant for trackers.
     """
     header = header_of(scene.stamp_ns, scene.frame_id)
     detections = [_detection(observed, header, vision) for observed in scene.objects]

@@ -3,9 +3,8 @@
 
 A recording's CameraInfo is published with every image, as its first one says.
 
-Images are stamped with the node's time when they are read, because the detector checks the age of an image and
-the stamps of a recording lie in the past. Playback starts with the first subscriber, so that no image of a
-short source is lost.
+Images are stamped with the node's time when they are read, because the detector checks the age of an image and the stamps of a
+recording lie in the past. Playback starts with the first subscriber, so that no image of a short source is lost.
 """
 
 from __future__ import annotations

@@ -28,10 +28,7 @@ def default_folder(node: Node, kind: str) -> Path:
 
 
 MEGABYTE = 1_000_000
-_STANDING = {
-    Phase.FAULT.name: "last_run_faulted",
-    Phase.INTERVENTION.name: "last_run_asked",
-}
+_STANDING = {Phase.FAULT.name: "last_run_faulted", Phase.INTERVENTION.name: "last_run_asked"}
 FLUSH_S = 5.0
 """The end of the node waits so long at most for its last entries to reach the disk."""
 

@@ -22,12 +22,7 @@ from sticker_uq.nodes.common.conversions import (
 )
 from sticker_uq.nodes.common.qos import GATE, LATCHED, RELIABLE
 from sticker_uq.scene import SceneAssessment, SceneDecision
-from sticker_uq_msgs.msg import (
-    GateState,
-    InterventionAnswer,
-    InterventionRequest,
-    WorkpieceDone,
-)
+from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, WorkpieceDone
 from sticker_uq_msgs.msg import SceneDecision as SceneDecisionMsg
 from sticker_uq_msgs.srv import ResolveIntervention
 

@@ -191,12 +191,7 @@ def test_detection_errors_worked_out_by_hand() -> None:
 
 def test_of_nothing_nothing_is_measured() -> None:
     p, y = np.zeros((0, 3)), np.zeros(0, int)
-    for measure in (
-        pq.accuracy,
-        pq.brier_score,
-        pq.negative_log_likelihood,
-        pq.expected_calibration_error,
-    ):
+    for measure in (pq.accuracy, pq.brier_score, pq.negative_log_likelihood, pq.expected_calibration_error):
         assert math.isnan(measure(p, y))
     with pytest.raises(InvalidInput, match="no objects"):
         pq.class_errors(p, y, pq.PAPER)

@@ -118,13 +118,7 @@ def test_a_sweep_changes_nothing_but_the_strength() -> None:
 def test_the_most_significant_come_first_and_the_untestable_not_at_all() -> None:
     both = specification_of(
         {"name": "a", "transformation": "jpeg", "strength": [9, 5], "probability": 0.1},
-        {
-            "name": "b",
-            "transformation": "jpeg",
-            "strength": [9, 5],
-            "probability": 0.1,
-            "severity": 5,
-        },
+        {"name": "b", "transformation": "jpeg", "strength": [9, 5], "probability": 0.1, "severity": 5},
         {"name": "c", "probability": 0.1},
     )
     assert [c.name for c in with_transformation(both)] == ["b", "a"]
@@ -136,10 +130,7 @@ def test_the_most_significant_come_first_and_the_untestable_not_at_all() -> None
         ({"transformation": "snow", "strength": [1, 2]}, "'snow': expected one of"),
         ({"transformation": "jpeg", "strength": [0, 2]}, "circumstance x: jpeg: strength 0"),
         ({"transformation": "jpeg", "strength": [9, 2], "sweep": [900]}, "strength 900"),
-        (
-            {"transformation": "jpeg", "strength": [9, 2], "parameters": {"a": 1}},
-            "unknown parameter 'a'",
-        ),
+        ({"transformation": "jpeg", "strength": [9, 2], "parameters": {"a": 1}}, "unknown parameter 'a'"),
     ],
 )
 def test_a_transformation_that_does_not_exist_is_named(changes: dict[str, Any], message: str) -> None:

@@ -12,18 +12,8 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli import app
 from sticker_uq.lab.robustness.frequencies import CoverageRow
-from sticker_uq.lab.robustness.result import (
-    RESULT,
-    Assessment,
-    SetResult,
-    SweepPoint,
-    SweepResult,
-)
-from sticker_uq.lab.robustness.robustness_report import (
-    breaks_words,
-    figure_text,
-    write_report,
-)
+from sticker_uq.lab.robustness.result import RESULT, Assessment, SetResult, SweepPoint, SweepResult
+from sticker_uq.lab.robustness.robustness_report import breaks_words, figure_text, write_report
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
 from sticker_uq.scene import InvalidInput
 from test.lab.robustness.conftest import specification_of

@@ -21,13 +21,7 @@ from sticker_uq.lab.robustness.systems_interface import (
     act_on_detections,
     consequence,
 )
-from sticker_uq.lab.robustness.verdicts import (
-    Finding,
-    Paired,
-    RelationCheck,
-    check_relation,
-    overall_verdict,
-)
+from sticker_uq.lab.robustness.verdicts import Finding, Paired, RelationCheck, check_relation, overall_verdict
 from sticker_uq.scene import Detections, InvalidInput
 from sticker_uq.testing.scenes import HERE, THERE, assessment, observed, rarely_seen
 from test.lab.robustness.published import (
@@ -76,11 +70,7 @@ def pairs(images: int, lost: int, distance: float = 0.1, gained: int = 0) -> Pai
 
 @pytest.mark.parametrize(
     ("lost", "allowed", "expected"),
-    [
-        (4, 0.3, Finding.HOLDS),
-        (30, 0.1, Finding.VIOLATED),
-        (12, 0.18, Finding.UNDECIDED),
-    ],
+    [(4, 0.3, Finding.HOLDS), (30, 0.1, Finding.VIOLATED), (12, 0.18, Finding.UNDECIDED)],
 )
 def test_the_interval_decides(lost: int, allowed: float, expected: Finding) -> None:
     check = check_relation(pairs(60, lost), "recall", lambda d: allowed, resamples=400)

@@ -17,10 +17,7 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import UInt32
 
 CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
-RELIABILITY = {
-    "best_effort": CAMERA,
-    "reliable": QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE),
-}
+RELIABILITY = {"best_effort": CAMERA, "reliable": QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)}
 
 
 def receive(node: Node, reliability: str) -> None:

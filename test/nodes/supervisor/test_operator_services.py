@@ -10,13 +10,7 @@ from sticker_uq.gate.audit import entries
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.supervisor.operator_services import LONGEST_NAME, MOST_ANSWERS
 from sticker_uq.testing.bench import Bench
-from sticker_uq_msgs.msg import (
-    Box,
-    GateState,
-    InterventionRequest,
-    ObjectAnswer,
-    WorkpieceDone,
-)
+from sticker_uq_msgs.msg import Box, GateState, InterventionRequest, ObjectAnswer, WorkpieceDone
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, UNSURE, Cell, answer

@@ -16,10 +16,7 @@ from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq.testing.bench import Bench
 from sticker_uq.testing.scenes import THERE, observed
-from sticker_uq_msgs.msg import (
-    GateState,
-    WorkpieceDone,
-)
+from sticker_uq_msgs.msg import GateState, WorkpieceDone
 from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Cell, Result
 

@@ -16,9 +16,7 @@ from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.nodes.supervisor.removal_client import removal_code
 from sticker_uq.testing.bench import Bench, overrides, values_of
-from sticker_uq_msgs.msg import (
-    GateState,
-)
+from sticker_uq_msgs.msg import GateState
 from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Arm, Cell, Result
 

@@ -17,9 +17,7 @@ from std_msgs.msg import Bool, Float64, String
 from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.testing.bench import Bench, NodeProcess, overrides
-from sticker_uq_msgs.msg import (
-    GateState,
-)
+from sticker_uq_msgs.msg import GateState
 from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Cell, Result
 

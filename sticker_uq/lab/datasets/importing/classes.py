@@ -17,8 +17,7 @@ _TARGETS = (*OWN_NAMES, IGNORE)
 
 
 def class_mapping(given: Sequence[str], ignored: Sequence[str]) -> dict[str, str]:
-    """The meaning, "logo", "sticker" or "ignore", of imported class names in lower case, from NAME=MEANING and names to
-    ignore.
+    """The meaning, "logo", "sticker" or "ignore", of imported class names in lower case, from NAME=MEANING and names to ignore.
 
     Raises InvalidInput for another meaning and for a name with two of them.
     """

@@ -52,9 +52,7 @@ def joined(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def shares_of(text: str) -> tuple[float, ...]:
-    """The shares of learn, calibrate and test in a text such as "0.7,0.15,0.15"; InvalidInput unless they sum to
-    1.
-    """
+    """The shares of learn, calibrate and test in a text such as "0.7,0.15,0.15"; InvalidInput unless they sum to 1."""
     try:
         shares = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -69,8 +67,7 @@ def shares_of(text: str) -> tuple[float, ...]:
 def split_groups(
     groups: Sequence[int], shares: Sequence[float], seed: int, clean: Sequence[bool] | None = None
 ) -> list[int]:
-    """The part of each imported picture, a number of ``shares``; all pictures of one of the ``groups`` (N,) are in the same
-    part.
+    """The part of each imported picture, a number of ``shares``; all pictures of one of the ``groups`` (N,) are in the same part.
 
     Groups come in an order drawn from ``seed``, larger ones first, each into the part that lacks most pictures. Groups with a
     picture that is ``clean`` (N,) are divided first, by the same shares: calibration needs some of them. Raises InvalidInput when

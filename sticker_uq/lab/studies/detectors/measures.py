@@ -88,8 +88,7 @@ _DEFAULTS = {"dataset": "all", "dropout_rate": np.nan, "variant": CLEAN}
 
 
 def read_results(path: Path) -> pd.DataFrame:
-    """The results in a .csv or .parquet file, columns by our names (mAP, VR,
-    image_name and so on are understood).
+    """The results in a .csv or .parquet file, columns by our names (mAP, VR, image_name and so on are understood).
 
     A file without data set, dropout rate or variant is about one of each. Raises InvalidInput for a file that cannot be read,
     lacks image, model or every measure, or says two things about one image.
@@ -130,17 +129,14 @@ def measures_of(table: pd.DataFrame) -> list[Measure]:
 
 
 def conditions(table: pd.DataFrame) -> list[tuple[str, float, pd.DataFrame]]:
-    """(data set, dropout rate, rows) of every condition of the results ``table``, rates rising; clean images
-    only.
-    """
+    """(data set, dropout rate, rows) of every condition of the results ``table``, rates rising; clean images only."""
     clean = table[table["variant"] == CLEAN]
     groups = clean.groupby(["dataset", "dropout_rate"], sort=True, dropna=False)
     return [(str(dataset), float(rate), rows) for (dataset, rate), rows in groups]
 
 
 def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.DataFrame, int]:
-    """The ``measure``, a row per image, a column per model (order of the paper), and how many images were
-    left out.
+    """The ``measure``, a row per image, a column per model (order of the paper), and how many images were left out.
 
     Only images that every model was measured on. ``simula_rp`` leaves an image out of every measure when one model found nothing
     to cluster in it (PS not a number or -1), as published, except without dropout.

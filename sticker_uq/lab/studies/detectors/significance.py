@@ -68,9 +68,7 @@ class ModelPair:
 
 
 def friedman(values: FloatArray) -> Friedman:
-    """Friedman's test of ``values`` (N, K), N images seen by K models. NaN for less than three or without
-    differences.
-    """
+    """Friedman's test of ``values`` (N, K), N images seen by K models. NaN for less than three or without differences."""
     images, models = values.shape
     if models < 3 or images < 2:
         return Friedman(images, models, math.nan, math.nan)
@@ -80,9 +78,7 @@ def friedman(values: FloatArray) -> Friedman:
 
 
 def direction(difference: FloatArray) -> Alternative:
-    """The published rule for a pair: one-sided if 0 is over two median absolute deviations from its median
-    difference.
-    """
+    """The published rule for a pair: one-sided if 0 is over two median absolute deviations from its median difference."""
     median = float(np.median(difference))
     reach = _DEVIATIONS * float(np.median(np.abs(difference - median)))
     if median - reach <= 0.0 <= median + reach:
@@ -91,9 +87,7 @@ def direction(difference: FloatArray) -> Alternative:
 
 
 def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") -> float:
-    """Wilcoxon's signed-rank test of ``difference`` (N,): p, zeros by Pratt's method; 1 if all are zero, NaN
-    for N = 0.
-    """
+    """Wilcoxon's signed-rank test of ``difference`` (N,): p, zeros by Pratt's method; 1 if all are zero, NaN for N = 0."""
     if not len(difference):
         return math.nan
     if not np.any(difference):
@@ -106,8 +100,7 @@ def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") 
 
 
 def rank_biserial(difference: FloatArray) -> float:
-    """Matched-pairs rank-biserial correlation -1..1 of non-zero differences (Kerby 2014): (W+ - W-) / (n (n +
-    1) / 2).
+    """Matched-pairs rank-biserial correlation -1..1 of non-zero differences (Kerby 2014): (W+ - W-) / (n (n + 1) / 2).
 
     Positive: the first model has the larger values. NaN where all are zero.
     """
@@ -116,9 +109,7 @@ def rank_biserial(difference: FloatArray) -> float:
 
 
 def effect_r(difference: FloatArray) -> float:
-    r"""\|z\| / sqrt(n) of the signed-rank sum of the n non-zero differences, no correction for ties; NaN
-    without any.
-    """
+    r"""\|z\| / sqrt(n) of the signed-rank sum of the n non-zero differences, no correction for ties; NaN without any."""
     rising, falling, count = _rank_sums(difference)
     if not count:
         return math.nan
@@ -145,9 +136,7 @@ def band(value: float) -> str:
 
 
 def holm(p: FloatArray) -> NDArray[np.float64]:
-    """Holm-Bonferroni adjusted ``p`` (N,) of pairs; an undefined one stays NaN but counts in the family,
-    ranked last.
-    """
+    """Holm-Bonferroni adjusted ``p`` (N,) of pairs; an undefined one stays NaN but counts in the family, ranked last."""
     values = np.asarray(p, np.float64)
     order = np.argsort(values, kind="stable")  # NaN last
     factors = len(values) - np.arange(len(values))
@@ -161,8 +150,7 @@ def holm(p: FloatArray) -> NDArray[np.float64]:
 def compare_pairs(
     values: FloatArray, models: list[str], measure: Measure, profile: Profile
 ) -> list[ModelPair]:
-    """Statistical test of every pair of the K ``models`` on ``values`` (N, K) of ``measure``, Holm over the
-    pairs.
+    """Statistical test of every pair of the K ``models`` on ``values`` (N, K) of ``measure``, Holm over the pairs.
 
     Profile ``paper`` tests two-sided, ``simula_rp`` in the direction of :func:`direction`. Raises InvalidInput for NaN.
     """
@@ -249,9 +237,7 @@ class PooledCorrelation:
 def spearman(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not
-    vary.
-    """
+    """Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
     found = stats.spearmanr(first, second, alternative=alternative)
@@ -261,9 +247,7 @@ def spearman(
 def pearson(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does
-    not vary.
-    """
+    """Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
     found = stats.pearsonr(first, second, alternative=alternative)
@@ -273,8 +257,7 @@ def pearson(
 def correlations(
     accuracy: FloatArray, metrics: Sequence[FloatArray], alternative: Alternative = "two-sided"
 ) -> list[Correlation]:
-    """Rank correlation of ``accuracy`` (N,) with each uncertainty of ``metrics`` (N,) of a model, Holm over
-    the metrics.
+    """Rank correlation of ``accuracy`` (N,) with each uncertainty of ``metrics`` (N,) of a model, Holm over the metrics.
 
     Pairs in which one of the two was not measured are left out.
     """
@@ -294,8 +277,7 @@ def correlations(
 def pooled_correlation(
     accuracy: FloatArray, values: FloatArray, images: IntArray, resamples: int, seed: int = 0
 ) -> PooledCorrelation:
-    """Correlation of mAP and uncertainty over all rows, interval by drawing whole images (``images`` (N,): of
-    each row).
+    """Correlation of mAP and uncertainty over all rows, interval by drawing whole images (``images`` (N,): of each row).
 
     The rows of one image at several rates are not independent, so a p value over all rows would mean nothing.
     """

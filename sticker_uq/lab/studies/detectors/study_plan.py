@@ -43,9 +43,7 @@ class ModelChoice(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The model from [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by absolute path; InvalidInput
-        otherwise.
-        """
+        """The model from [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by absolute path; InvalidInput otherwise."""
         found = _MODEL.match(text)
         names = detector_names()
         if found is None or found["name"] not in names:
@@ -100,9 +98,7 @@ class StudyData(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A data set from [NAME=]FOLDER, by its absolute path; the name is that of the folder by
-        default.
-        """
+        """A data set from [NAME=]FOLDER, by its absolute path; the name is that of the folder by default."""
         name, equals, folder = text.partition("=")
         path = Path(folder if equals else text).absolute()
         return cls(name=name if equals else path.name or "data", folder=path)

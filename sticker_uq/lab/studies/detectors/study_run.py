@@ -43,8 +43,7 @@ from sticker_uq.scene import InvalidInput
 
 
 def with_topics(datasets: Sequence[StudyData], topics: Sequence[str]) -> tuple[StudyData, ...]:
-    """``datasets`` with image topics of their recordings, from [NAME=]TOPIC; without NAME for all
-    others.
+    """``datasets`` with image topics of their recordings, from [NAME=]TOPIC; without NAME for all others.
 
     Raises InvalidInput for a NAME that is no recording, or that comes twice.
     """
@@ -70,10 +69,9 @@ def with_topics(datasets: Sequence[StudyData], topics: Sequence[str]) -> tuple[S
 def labelled_images(data: StudyData, folder: Path) -> list[LabelledImage]:
     """The labelled pictures of the plan for data set ``data``, in order.
 
-    Those of a COCO folder lie there. Those of a recording (rosbag2 folder with the ``annotations.json`` that
-    `sticker-uq calibrate` reads, see `LabelledSource`) are taken out of it, once, as PNG files below ``folder``, where every
-    process of the study finds them. Raises InvalidInput for what `read_coco` or `LabelledSource` refuses and an image that cannot
-    be decoded.
+    Those of a COCO folder lie there. Those of a recording (rosbag2 folder with the ``annotations.json`` that `sticker-uq
+    calibrate` reads, see `LabelledSource`) are taken out of it, once, as PNG files below ``folder``, where every process of the
+    study finds them. Raises InvalidInput for what `read_coco` or `LabelledSource` refuses and an image that cannot be decoded.
     """
     if not is_recording(data.folder):
         return read_coco(data.folder)

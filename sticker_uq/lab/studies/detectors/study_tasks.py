@@ -71,9 +71,7 @@ class BoxQuality:
 
     @property
     def lrp(self) -> float:
-        """Localization recall precision error 0..1 (Oksuz et al. 2018), lower is better; NaN without objects and
-        detections.
-        """
+        """Localization recall precision error 0..1 (Oksuz et al. 2018), lower is better; NaN without objects and detections."""
         total = self.true_positives + self.false_positives + self.false_negatives
         return (
             (self.localization_error + self.false_positives + self.false_negatives) / total
@@ -89,8 +87,7 @@ class BoxQuality:
 
 
 def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> BoxQuality:
-    """Box quality of clustered ``objects`` with a score from DECISION_SCORE on, against the labels of
-    ``truth``.
+    """Box quality of clustered ``objects`` with a score from DECISION_SCORE on, against the labels of ``truth``.
 
     LRP matches at IoU 0.5 within a class, the surest first; PDQ matches for the largest sum of pairwise qualities, in which the
     corners of a box are Gaussian with the variances over the passes.
@@ -141,9 +138,7 @@ _DIGITS = 5
 
 
 def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
-    """Uncertainty metrics as Lu et al.'s code has them: VR, SE, MI, TV, PS over clusters, ``clusters``; NaN
-    without any.
-    """
+    """Uncertainty metrics as Lu et al.'s code has them: VR, SE, MI, TV, PS over clusters, ``clusters``; NaN without any."""
     chosen = (samples.probabilities.argmax(axis=1) == ObjectClass.STICKER) & (
         samples.probabilities[:, ObjectClass.STICKER] >= MIN_SCORE
     )
@@ -162,21 +157,14 @@ def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
         entropy = round(_entropy(vectors[members].mean(axis=0)), _DIGITS)
         expected = float(np.mean([_entropy(v) for v in vectors[members]]))
         rows.append(
-            (
-                ratios[number],
-                entropy,
-                entropy - expected,
-                variances[number],
-                perimeter_sum(boxes[members]),
-            )
+            (ratios[number], entropy, entropy - expected, variances[number], perimeter_sum(boxes[members]))
         )
     means = np.mean(rows, axis=0).tolist()
     return dict(zip(names, means, strict=True)) | {"clusters": float(len(rows))}
 
 
 def perimeter_sum(boxes: FloatArray) -> float:
-    """PS in Lu et al.'s code, of boxes (M, 4): sum of the perimeters of the corner hulls, px; -1 for fewer than 3 boxes or a
-    hull
+    """PS in Lu et al.'s code, of boxes (M, 4): sum of the perimeters of the corner hulls, px; -1 for fewer than 3 boxes or a hull
     without an area.
     """
     total = 0.0
@@ -258,10 +246,7 @@ def _only(found: Detections, label: ObjectClass, score: float = 0.0) -> Detectio
 
 
 def _average_precision(
-    passes: list[Detections],
-    truth: LabelledImage,
-    label: ObjectClass,
-    recalls: NDArray[np.float64] = RECALLS,
+    passes: list[Detections], truth: LabelledImage, label: ObjectClass, recalls: NDArray[np.float64] = RECALLS
 ) -> float:
     own = truth.labels == label
     if not own.any():

@@ -31,9 +31,7 @@ _CELL = ["dataset", "dropout_rate", "model", "image"]
 
 
 def accuracy_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
-    """Robustness score RS_mAP -1..1, ``clean`` (N,), ``attacked`` (N, K): mean of all K + 1 less mean change
-    (eq 14).
-    """
+    """Robustness score RS_mAP -1..1, ``clean`` (N,), ``attacked`` (N, K): mean of all K + 1 less mean change (eq 14)."""
     everything = np.column_stack([clean, attacked])
     return np.asarray(everything.mean(axis=1) - np.abs(attacked - clean[:, None]).mean(axis=1))
 
@@ -58,10 +56,9 @@ def scored_measures(profile: Profile) -> tuple[Measure, ...]:
 
 
 def robustness_scores(images: pd.DataFrame, profile: Profile) -> pd.DataFrame:
-    """Scores per data set, rate, model, image: ``rs_map``, ``rs_`` of each metric, ``rs_uqm`` (eq 16), beside
-    the clean
-    and mean adversarial value of each measure. A score is NaN where the measure is undefined on one of the pictures, for instance
-    because nothing was detected. Empty without adversarial variants.
+    """Scores per data set, rate, model, image: ``rs_map``, ``rs_`` of each metric, ``rs_uqm`` (eq 16), beside the clean and mean
+    adversarial value of each measure. A score is NaN where the measure is undefined on one of the pictures, for instance because
+    nothing was detected. Empty without adversarial variants.
     """
     attacked = images[images["variant"].str.startswith(ADVERSARIAL)]
     clean = images[images["variant"] == CLEAN].set_index(_CELL)
@@ -104,9 +101,7 @@ def accuracies(study: Study, rate: float) -> dict[str, float]:
 
 
 def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataFrame:
-    """Per data set and model at the reference rate mAP, uncertainty, scores with intervals,
-    mAP attacked, time.
-    """
+    """Per data set and model at the reference rate mAP, uncertainty, scores with intervals, mAP attacked, time."""
     rate = reference_rate(study)
     rows = []
     means = analysis.means[analysis.means["dropout_rate"] == rate]
@@ -176,9 +171,8 @@ def reliability_table(study: Study) -> pd.DataFrame:
 
 
 def attack_table(study: Study) -> pd.DataFrame:
-    """Detector study table per data set, attacked model and attack: pictures, share of targets fooled, iterations, RMS, L-inf
-    in grey
-    levels. The targets of DAG and PGD are boxes of the model, those of a patch the stickers under it.
+    """Detector study table per data set, attacked model and attack: pictures, share of targets fooled, iterations, RMS, L-inf in
+    grey levels. The targets of DAG and PGD are boxes of the model, those of a patch the stickers under it.
     """
     if study.attacks.empty:
         return pd.DataFrame()
@@ -224,8 +218,7 @@ def transfer_table(study: Study) -> pd.DataFrame:
 
 
 def circumstance_table(study: Study) -> pd.DataFrame:
-    """Mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference
-    rate.
+    """Mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference rate.
 
     Empty without any.
     """

@@ -20,12 +20,7 @@ from sticker_uq.calibration.selective import augrc
 from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, clopper_pearson
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
-from sticker_uq.lab.kept_pieces import (
-    fingerprint,
-    kept_arrays,
-    kept_document,
-    kept_network,
-)
+from sticker_uq.lab.kept_pieces import fingerprint, kept_arrays, kept_document, kept_network
 from sticker_uq.lab.studies.ambiguity.raae import (
     TEST_DELTA,
     TRAINING_DELTA,
@@ -102,8 +97,7 @@ def nominal_row(vectors: FloatArray, labels: IntArray) -> Ambiguity:
 
 
 def ambiguous_row(vectors: FloatArray, pairs: IntArray, probabilities: FloatArray) -> Ambiguity:
-    """Row of Weiss et al.'s Table I for class vectors (N, K) of crops of ``pairs`` (N, 2) with
-    ``probabilities`` (N, 2).
+    """Row of Weiss et al.'s Table I for class vectors (N, K) of crops of ``pairs`` (N, 2) with ``probabilities`` (N, 2).
 
     The right class of Top-1 and Top-2 is the more probable one; Top-Pair: the two surest classes are the two.
     """
@@ -284,8 +278,7 @@ def train_members(
     folder: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[Any]:
-    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and
-    ambiguous crops.
+    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and ambiguous crops.
 
     Networks in ``folder`` are taken from there, the others are left there.
     """
@@ -422,8 +415,7 @@ def _kept(
     path = out / f"{prefix}seed_{seed}_{fingerprint(named, *arrays)}.json"
     networks = path.with_suffix(".networks")
     found = kept_document(
-        path,
-        lambda: asdict(run_seed(material, settings, ambiguous, seed, architecture, networks, progress)),
+        path, lambda: asdict(run_seed(material, settings, ambiguous, seed, architecture, networks, progress))
     )
     shutil.rmtree(networks, ignore_errors=True)
     return _read(found)

@@ -45,9 +45,7 @@ def pgd(
 
 
 def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overshoot: float = 0.02) -> Tensor:
-    """Attacked crops: the nearest boundary of a linear model, until it is crossed (Moosavi-Dezfooli et al.
-    2016).
-    """
+    """Attacked crops: the nearest boundary of a linear model, until it is crossed (Moosavi-Dezfooli et al. 2016)."""
     found = crops.clone()
     with torch.no_grad():
         alive = model(found).argmax(dim=1) == labels
@@ -82,8 +80,7 @@ def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overs
 def adversarial(
     model: Model, crops: FloatArray, labels: IntArray, seed: int, bounds: Sequence[float] = EPSILONS
 ) -> tuple[FloatArray, IntArray]:
-    """Attacked crops that ``model`` no longer takes for their class, and the numbers of those they were made
-    of.
+    """Attacked crops that ``model`` no longer takes for their class, and the numbers of those they were made of.
 
     Only crops that it classified rightly are attacked, each by one of the four attacks in turn, with the smallest of ``bounds``
     that works; what no bound changes is left out.

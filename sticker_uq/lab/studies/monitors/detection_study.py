@@ -101,10 +101,7 @@ class ObjectObserver:
         return found, objects
 
     def observe_set(
-        self,
-        pictures: Iterable[Staged],
-        keep: Literal["all", "at", "wrong"],
-        passes: int,
+        self, pictures: Iterable[Staged], keep: Literal["all", "at", "wrong"], passes: int
     ) -> ObservedSet:
         """The detections in ``pictures`` (image, boxes, labels, boxes the set is about).
 

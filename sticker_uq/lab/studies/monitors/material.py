@@ -82,9 +82,7 @@ def digits(seed: int = 0) -> Material:
 
 
 def no_digits(count: int, seed: int = 0, side: int = _SIDE) -> FloatArray:
-    """Square pieces of scikit-learn's photographs, (count, 1, side, side), stretched to the digits'
-    contrast.
-    """
+    """Square pieces of scikit-learn's photographs, (count, 1, side, side), stretched to the digits' contrast."""
     rng = np.random.default_rng(seed)
     photographs = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in load_sample_images().images]
     found = np.empty((count, 1, side, side), np.float32)
@@ -196,9 +194,7 @@ Picture = tuple[NDArray[np.uint8], FloatArray, NDArray[np.int64]]
 
 
 def cell_material(scenes: int = 240, seed: int = 4_000_000, size: int = SIZE) -> Material:
-    """Crops of ``scenes`` rendered scenes from ``seed`` on, ``size`` px wide,
-    two thirds to train with.
-    """
+    """Crops of ``scenes`` rendered scenes from ``seed`` on, ``size`` px wide, two thirds to train with."""
 
     def rendered() -> Iterable[Picture]:
         for number in range(scenes):

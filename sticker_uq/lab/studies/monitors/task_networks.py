@@ -67,8 +67,7 @@ def blur_labels(material: Material) -> TrainAndTest:
 
 
 def ambiguess_labels(material: Material, count: int) -> TrainAndTest:
-    """Sure crops, and ``count`` between sticker and another class by AmbiGuess's
-    probability.
+    """Sure crops, and ``count`` between sticker and another class by AmbiGuess's probability.
 
     Half as many to test with.
     """
@@ -169,9 +168,7 @@ class TaskScores:
 def train_and_score(
     training: LabelledCrops, crops: FloatArray, seed: int, settings: Training
 ) -> tuple[FloatArray, FloatArray]:
-    """What nine (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h,
-    w).
-    """
+    """What nine (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h, w)."""
     known: dict[bytes, FloatArray] = {}
 
     def says(targets: FloatArray) -> FloatArray:
@@ -193,8 +190,7 @@ def run_tasks(
     out: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, TaskScores]:
-    """Scores by kind of label. With ``out`` what is finished stays,
-    and the same study goes on from it.
+    """Scores by kind of label. With ``out`` what is finished stays, and the same study goes on from it.
 
     InvalidInput when the material has no stickers or a kind of label is unknown.
     """
@@ -221,9 +217,7 @@ def run_tasks(
 
 
 def actions(ask: NDArray[np.bool_], remove: NDArray[np.bool_]) -> IntArray:
-    """What their cascade does, 0 keep, 1 ask, 2 remove, by its two decisions: who removes is asked
-    first.
-    """
+    """What their cascade does, 0 keep, 1 ask, 2 remove, by its two decisions: who removes is asked first."""
     return np.where(remove, 2, np.where(ask, 1, 0))
 
 
@@ -290,9 +284,7 @@ class Rates:
 
 
 def rates_at(scores: TaskScores, threshold: float) -> Rates:
-    """Rates, all seeds together; 95 % intervals from resampling the pictures that the crops come
-    from.
-    """
+    """Rates, all seeds together; 95 % intervals from resampling the pictures that the crops come from."""
     above = scores.truth > threshold
     says = (scores.task_says(threshold), scores.probabilistic_says(threshold))
 

@@ -21,11 +21,7 @@ from sticker_uq.lab.studies.detectors.study_tasks import (
     perimeter_sum,
     score,
 )
-from sticker_uq.lab.studies.detectors.summaries import (
-    accuracy_score,
-    robustness_scores,
-    uncertainty_score,
-)
+from sticker_uq.lab.studies.detectors.summaries import accuracy_score, robustness_scores, uncertainty_score
 from sticker_uq.scene import StochasticSamples
 from sticker_uq.uncertainty import observe
 from test.helpers.samples import samples, seen
