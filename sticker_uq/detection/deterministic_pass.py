@@ -35,6 +35,7 @@ class DeterministicPass:
     tf32: bool = False
 
     def probability(self) -> Tensor:
+        """Objectness of every anchor in a pass without dropout as a probability, (N,)."""
         values = flat([level.detach() for level in self.objectness])[0]
         return torch.sigmoid(values) if self.two_stage else values
 

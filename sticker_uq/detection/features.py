@@ -38,6 +38,7 @@ class Features:
         return self._derived[name]
 
     def as_float32(self) -> Features:
+        """A detector's features in single precision; themselves where they are."""
         if all(m.dtype == torch.float32 for m in (*self.maps, *self.extra)):
             return self
         return self.derive("as_float32", self._widened)

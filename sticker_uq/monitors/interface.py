@@ -66,6 +66,7 @@ class Monitor(ABC):
         return dict(self._options)
 
     def arrays(self) -> Arrays:
+        """What the monitor has learned; empty for one that learns nothing."""
         return dict(self._learned)
 
     def restore(self, arrays: Arrays) -> None:
