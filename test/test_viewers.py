@@ -5,18 +5,23 @@ import importlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from sensor_msgs.msg import Image
 
+from sticker_uq.evaluation.reporting import annotated_images
 from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.images import bgr_from_msg
 from sticker_uq.nodes.detector.camera_feed import SceneOutputs
 from sticker_uq.nodes.recorder.node import TOPICS
+from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
+from sticker_uq.testing.scenes import assessment
 
 VIEWERS = Path(__file__).parents[1] / "config" / "viewers"
 LAYOUT = json.loads((VIEWERS / "foxglove.json").read_text())
 KINDS = {f"/{topic.lstrip('/')}": kind for topic, (_, kind, _) in TOPICS.items()}
-KINDS["/annotated"] = "sensor_msgs/msg/Image"
+KINDS["/annotated/compressed"] = "sensor_msgs/msg/CompressedImage"
 
 
 def fields_of(kind):
@@ -28,7 +33,8 @@ def paths():
     for panel in LAYOUT["configById"].values():
         yield from (each["value"] for each in panel.get("paths", ()))
         yield from (panel[key] for key in ("topicPath", "topicToRender") if key in panel)
-        yield from (each for each in panel.get("imageMode", {}).values())
+        yield from panel.get("imageMode", {}).values()
+        yield from panel.get("topics", ())
 
 
 def panels(node):
@@ -38,6 +44,8 @@ def panels(node):
 @pytest.mark.parametrize("path", paths())
 def test_every_path_of_the_layout_is_a_topic_with_these_fields(path):
     topic, *fields = path.replace("[:]", "").split(".")
+    if topic == "/markers":
+        pytest.importorskip("visualization_msgs")
     kind = KINDS[topic]
     for field in fields:
         known = fields_of(kind)
@@ -49,20 +57,51 @@ def test_every_panel_is_placed_once():
     assert sorted(panels(LAYOUT["layout"])) == sorted(LAYOUT["configById"])
 
 
-def test_every_picture_of_rviz_is_one_that_the_detector_publishes_with_this_reliability():
-    published = {}
+class Published(dict):
+    """Stands for a node; has type and QoS of what it publishes, by topic."""
 
-    class Node:
-        def get_logger(self):
-            return self
+    def create_publisher(self, kind, topic, profile):
+        self[f"/{topic}"] = (kind, profile)
 
-        def info(self, text):
-            pass
+    def get_logger(self):
+        return self
 
-    SceneOutputs(Node(), lambda kind, topic, profile: published.update({f"/{topic}": (kind, profile)}))
+    def info(self, text):
+        pass
+
+
+@pytest.mark.parametrize("display", ["Image", "MarkerArray"])
+def test_every_topic_of_rviz_is_one_that_a_node_publishes_with_this_reliability(display):
+    published = Published()
+    SceneOutputs(published, published.create_publisher)
+    SupervisorOutputs(published, "", str)
     displays = yaml.safe_load((VIEWERS / "cell.rviz").read_text())["Visualization Manager"]["Displays"]
-    topics = [each["Topic"] for each in displays if each["Class"] == "rviz_default_plugins/Image"]
+    topics = [each["Topic"] for each in displays if each["Class"] == f"rviz_default_plugins/{display}"]
     assert topics
+    kind = Image if display == "Image" else pytest.importorskip("visualization_msgs.msg").MarkerArray
     for topic in topics:
-        assert published[topic["Value"]] == (Image, qos.RELIABLE)
+        assert published[topic["Value"]] == (kind, qos.RELIABLE)
         assert topic["Reliability Policy"] == "Reliable"
+
+
+@pytest.mark.parametrize(("raw", "compressed"), [(False, False), (True, False), (False, True), (True, True)])
+def test_the_annotated_picture_is_drawn_for_whoever_subscribes(raw, compressed, monkeypatch):
+    drawn, sent = [], {}
+    wanted = {"annotated": raw, "annotated/compressed": compressed}
+
+    class Publisher:
+        def __init__(self, topic):
+            self.topic = topic
+
+        def get_subscription_count(self):
+            return int(wanted.get(self.topic, False))
+
+        def publish(self, message):
+            sent[self.topic] = bgr_from_msg(message)
+
+    monkeypatch.setattr(annotated_images, "annotate", lambda image, scene: drawn.append(image) or image)
+    outputs = SceneOutputs(Published(), lambda kind, topic, profile: Publisher(topic))
+    outputs.publish_pictures(assessment(), np.full((48, 64, 3), 90, np.uint8), 5.0)
+    assert len(drawn) == int(raw or compressed)
+    assert sent.keys() == {topic for topic, one in wanted.items() if one}
+    assert all(abs(int(picture.mean()) - 90) <= 1 for picture in sent.values())

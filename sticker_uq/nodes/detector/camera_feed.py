@@ -25,7 +25,7 @@ from sticker_uq.nodes.common import conversions, qos
 from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.image_input import ImageInput
-from sticker_uq.nodes.common.images import bgr_from_msg, bgr_to_image, map_to_image
+from sticker_uq.nodes.common.images import bgr_from_msg, bgr_to_compressed, bgr_to_image, map_to_image
 from sticker_uq.nodes.detector import vision_mirror as vision
 from sticker_uq.perception.image_facts import ImageInspector
 from sticker_uq.perception.settings import MODEL_STAGES
@@ -48,6 +48,7 @@ class SceneOutputs:
             (m.DistinctiveLocalization, "dil", conversions.localization_to_msg),
         ]
         self._annotated = create(Image, f"{folder}annotated", qos.RELIABLE)
+        self._compressed = create(CompressedImage, f"{folder}annotated/compressed", qos.RELIABLE)
         self._saliency = create(Image, f"{folder}saliency", qos.RELIABLE)
         self._drawn_at = -float("inf")
         self._label_info = None
@@ -85,12 +86,17 @@ class SceneOutputs:
         if localization is not None and localization.saliency is not None and self.saliency_wanted():
             self._saliency.publish(map_to_image(localization.saliency, stamp, scene.frame_id))
         now = time.monotonic()
-        if self._annotated.get_subscription_count() and now - self._drawn_at >= 1.0 / rate:
+        raw, compressed = self._annotated.get_subscription_count(), self._compressed.get_subscription_count()
+        if (raw or compressed) and now - self._drawn_at >= 1.0 / rate:
             # imported on first use: drawing needs fonts and more libraries
             from sticker_uq.evaluation.reporting.annotated_images import annotate
 
             self._drawn_at = now
-            self._annotated.publish(bgr_to_image(annotate(image, scene), stamp, scene.frame_id))
+            drawn = annotate(image, scene)
+            if raw:
+                self._annotated.publish(bgr_to_image(drawn, stamp, scene.frame_id))
+            if compressed:
+                self._compressed.publish(bgr_to_compressed(drawn, stamp, scene.frame_id))
 
 
 #: Longest wait of :meth:`Receiver.close` for the current image, s. The result of a very large one is dropped.

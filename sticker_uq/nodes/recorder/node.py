@@ -33,6 +33,7 @@ from sticker_uq.nodes.common.image_input import TRANSPORTS
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
 from sticker_uq.nodes.detector.vision_mirror import VISION_MSGS
+from sticker_uq.nodes.supervisor.markers import VISUALIZATION_MSGS
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs.msg import (
     GateState,
@@ -109,6 +110,10 @@ TOPICS: dict[str, tuple[Any, str, QoSProfile]] = {
 if VISION_MSGS is not None:
     TOPICS["detections_2d"] = (
         VISION_MSGS.Detection2DArray, "vision_msgs/msg/Detection2DArray", qos.RELIABLE,
+    )  # fmt: skip
+if VISUALIZATION_MSGS is not None:
+    TOPICS["markers"] = (
+        VISUALIZATION_MSGS.MarkerArray, "visualization_msgs/msg/MarkerArray", qos.RELIABLE,
     )  # fmt: skip
 
 

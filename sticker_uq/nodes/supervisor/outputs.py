@@ -21,6 +21,7 @@ from sticker_uq.nodes.common.conversions import (
     verdict_to_msg,
 )
 from sticker_uq.nodes.common.qos import GATE, LATCHED, RELIABLE
+from sticker_uq.nodes.supervisor.markers import VISUALIZATION_MSGS, markers_to_msg
 from sticker_uq.scene import SceneAssessment, SceneDecision
 from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, WorkpieceDone
 from sticker_uq_msgs.msg import SceneDecision as SceneDecisionMsg
@@ -48,6 +49,11 @@ class SupervisorOutputs:
         self._monitor_uncertainty = node.create_publisher(Float64, "monitor/uncertainty", RELIABLE)
         self._monitor_dil = node.create_publisher(Float64, "monitor/dil", RELIABLE)
         self._monitor_drift = node.create_publisher(Float64, "monitor/drift", RELIABLE)
+        self._markers = None
+        if VISUALIZATION_MSGS is None:
+            node.get_logger().info("visualization_msgs is not installed: markers is off")
+        else:
+            self._markers = node.create_publisher(VISUALIZATION_MSGS.MarkerArray, "markers", RELIABLE)
         self._all = (
             self._gate,
             self._decision,
@@ -62,7 +68,7 @@ class SupervisorOutputs:
         )
 
     def destroy(self) -> None:
-        for publisher in self._all:
+        for publisher in filter(None, (*self._all, self._markers)):
             self._node.destroy_publisher(publisher)
 
     def restart_sequence(self) -> None:
@@ -96,6 +102,8 @@ class SupervisorOutputs:
 
     def decision(self, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> None:
         self._decision.publish(decision_to_msg(decision, poses))
+        if self._markers is not None and VISUALIZATION_MSGS and self._markers.get_subscription_count():
+            self._markers.publish(markers_to_msg(decision, poses, VISUALIZATION_MSGS))
 
     def numbers(self, scene: SceneAssessment) -> None:
         """Publish a scene's mean Shannon entropy of the objects, bits, and DiL; NaN where there is none."""
