@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documentation builds as a site without a broken link, and what its commands and files name exists; its Python runs."""
 
+import copy
+import importlib.util
 import json
 import re
 import shlex
@@ -118,17 +120,36 @@ def beside_a_lid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def python_of(page: Path) -> list[str]:
-    """The Python of a page or a notebook, block by block."""
-    text = page.read_text(encoding="utf-8")
-    if page.suffix == ".ipynb":
-        return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-    return [block for kind, block in FENCE.findall(text) if kind == "python"]
+    """The Python of a page, block by block."""
+    return [block for kind, block in FENCE.findall(page.read_text(encoding="utf-8")) if kind == "python"]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorials/python.md", "examples/python.ipynb"])
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorials/python.md"])
 def test_its_python_runs(name: str, beside_a_lid: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     for block in python_of(ROOT / name):
         exec(compile(block, name, "exec"), names)
     assert "REMOVE STICKER" in capsys.readouterr().out
     assert "lid.jpg" in set(names["table"]["image"])
+
+
+def test_the_notebook_has_what_its_code_prints_and_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = importlib.util.spec_from_file_location("notebook", ROOT / "scripts" / "notebook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    notebook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(notebook)
+    stored = json.loads((ROOT / "examples" / "python.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = copy.deepcopy(stored)
+    monkeypatch.chdir(tmp_path)
+    names = notebook.run(cells)
+    assert set(names["table"]["image"]) == {"lid.jpg"}
+    kinds = [
+        [(out["output_type"], *out.get("data", ())) for each in run for out in each.get("outputs", ())]
+        for run in (cells, stored)
+    ]
+    assert kinds[0] == kinds[1]
+    assert ("execute_result", "image/jpeg", "text/plain") in kinds[1]
+    assert "REMOVE STICKER" in "".join(notebook.compared(stored))
