@@ -159,6 +159,11 @@ def learn(
     typer.echo(f"AUROC of unknown objects {quality.objects}, of foreign scenes {quality.scenes}")
     if quality.weakness:
         typer.echo(f"TOO WEAK, perception will not use it: {quality.weakness}. {_remedy(start)}", err=True)
+    elif quality.objects_weakness:
+        typer.echo(
+            f"TOO WEAK FOR OBJECTS, perception will use it for whole scenes only: {quality.objects_weakness}. {_remedy(start)}",
+            err=True,
+        )
 
 
 def _start_of(start: Path) -> Path:

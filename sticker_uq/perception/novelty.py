@@ -32,12 +32,14 @@ class NoveltyEstimator:
 
         For the packaged weights that is the packaged network, for others the file ``NAME_novelty.safetensors`` beside
         ``NAME.safetensors``. Without one, with one that is too weak (:class:`NoveltyQuality`), or switched off, nothing is
-        measured. Raises :class:`InvalidInput` for a file that is no such network.
+        measured; with one that is too weak for objects, the distance of the scene alone. Raises :class:`InvalidInput` for a file
+        that is no such network.
         """
         self._detector = detector
         self.settings_hash = settings.hash_on(detector.device.type)
         self.problem = ""
         self._model: NoveltyNetwork | None = None
+        self._objects = True
         self._beside = ThreadPoolExecutor(1, "novelty")
         if not settings.novelty:
             return
@@ -49,6 +51,7 @@ class NoveltyEstimator:
         self.problem = _weakness(model, path)
         if not self.problem:
             self._model = model
+            self._objects = not (model.quality and model.quality.objects_weakness)
             both = f"{self.settings_hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
 
@@ -59,9 +62,12 @@ class NoveltyEstimator:
         """
         if (network := self._model) is None:
             return ImageNovelty
-        if self._detector.device.type != "cpu":
-            return lambda: novelty_from_network(network, image)
-        return self._beside.submit(novelty_from_network, network, image).result
+
+        def measured() -> ImageNovelty:
+            novelty = novelty_from_network(network, image)
+            return novelty if self._objects else ImageNovelty(distance=novelty.distance)
+
+        return measured if self._detector.device.type != "cpu" else self._beside.submit(measured).result
 
 
 def _none_for(settings: PerceptionSettings, detector: StochasticDetector) -> str:

@@ -13,15 +13,17 @@ from sticker_uq.novelty.network import packaged_file, read_network
 from sticker_uq.novelty.quality import Auroc, NoveltyQuality
 
 
+@pytest.mark.parametrize("weak_part", ["objects", "scenes"])
 @pytest.mark.parametrize(
     ("start", "remedy"), [(["--start", "packaged"], "Learn from more pictures"), ([], "--start packaged")]
 )
 def test_a_network_starts_as_told_and_a_weak_one_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, start: list[str], remedy: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, start: list[str], remedy: str, weak_part: str
 ) -> None:
     """Learning itself, which takes minutes, is replaced by what it is given."""
     begun = []
-    weak = NoveltyQuality(objects=Auroc(0.7, 0.6, 0.8), scenes=Auroc(0.9, 0.9, 0.9), pictures=10)
+    areas = {"objects": Auroc(0.9, 0.9, 0.9), "scenes": Auroc(0.9, 0.9, 0.9), weak_part: Auroc(0.7, 0.6, 0.8)}
+    weak = NoveltyQuality(**areas, pictures=10)
 
     def learn(detector: object, pictures: object, begin: object, *_: object) -> SimpleNamespace:
         begun.append(begin)
@@ -33,7 +35,10 @@ def test_a_network_starts_as_told_and_a_weak_one_says_what_to_do(
     out = str(tmp_path / "mine_novelty.safetensors")
     ran = CliRunner().invoke(app, ["dil", "learn", "--data", "pictures", "--out", out, *start])
     assert ran.exit_code == 0, ran.output
-    assert f"TOO WEAK, perception will not use it: {weak.weakness}. " in ran.output
+    if weak_part == "scenes":
+        assert f"TOO WEAK, perception will not use it: {weak.weakness}. " in ran.output
+    else:
+        assert f"use it for whole scenes only: {weak.objects_weakness}. " in ran.output
     assert remedy in ran.output.split("TOO WEAK")[1]
     if not start:
         assert begun == [None]

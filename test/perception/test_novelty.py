@@ -102,7 +102,6 @@ def test_the_packaged_network_is_part_of_the_settings() -> None:
     ("quality", "said"),
     [
         (None, "the quality of mine_novelty.safetensors is unknown"),
-        (NoveltyQuality(Auroc(0.85, 0.79, 0.9), Auroc(1.0, 0.99, 1.0), 50), "unknown objects 0.850"),
         (NoveltyQuality(Auroc(0.95, 0.9, 0.99), Auroc(0.6, 0.5, 0.7), 50), "foreign scenes 0.600"),
     ],
 )
@@ -126,6 +125,27 @@ def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(
     assert decision.outcome is Outcome.ASK
     assert "no_novelty_network" in [reason.code for reason in decision.reasons]
     assert not [v for v in decision.verdicts if v.verdict is Verdict.REMOVE]
+
+
+def test_a_network_that_tells_scenes_alone_is_used_for_these(tmp_path: Path) -> None:
+    weights = tmp_path / "mine.safetensors"
+    shutil.copy(packaged_weights(SSDLITE), weights)
+    settings = SETTINGS.model_copy(update={"weights": str(weights)})
+    network = read_network(str(packaged_file(SSDLITE)))
+    network.quality = NoveltyQuality(Auroc(0.85, 0.79, 0.9), Auroc(1.0, 0.99, 1.0), 50)
+    save_network(network, Perception(settings).detector, tmp_path / "mine_novelty.safetensors")
+    perception = Perception(settings)
+    assert perception.settings_hash != settings.hash_on("cpu")
+    scene = perception.assess(render(sample_scene(3)).image)
+    assert scene.status is Status.OK
+    assert scene.localization is not None
+    assert scene.localization.scene_distance > 0
+    assert math.isnan(scene.localization.novelty)
+    assert scene.objects
+    assert all(math.isnan(o.novelty) for o in scene.objects)
+    asked, released = (judge(scene, Policy(max_object_novelty=limit)) for limit in (0.7, 1.0))
+    assert not [v for v in asked.verdicts if v.verdict is Verdict.REMOVE]
+    assert not [r for v in released.verdicts for r in v.reasons if r.subject == "object_novelty"]
 
 
 def test_what_fails_while_the_network_looks_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:

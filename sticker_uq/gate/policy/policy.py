@@ -142,7 +142,7 @@ class Policy(BaseModel):
         "nothing is removed or called clean",
     )
     max_object_novelty: float = Field(
-        0.7, ge=0.0, le=1.0, description="Highest novelty of a sticker that is removed"
+        0.7, ge=0.0, le=1.0, description="Highest novelty of a sticker that is removed; 1: no limit"
     )
     unmeasured_novelty: Literal["ask", "release"] = Field(
         "ask",

@@ -87,7 +87,8 @@ def _sticker(
         for metric in LIMITED_METRICS
         if (limit := getattr(policy, f"max_{metric}")) < NO_LIMIT
     ]
-    if policy.unmeasured_novelty == "ask" or not math.isnan(observed.novelty):
+    asked = policy.unmeasured_novelty == "ask" or not math.isnan(observed.novelty)
+    if asked and policy.max_object_novelty < 1.0:
         checks.append(within(OBJECT_NOVELTY, observed.novelty, policy.max_object_novelty))
     if policy.risk is not None:
         risk = policy.risk(signals)

@@ -558,23 +558,35 @@ def novelty_beside(
     learned = partial(learn_novelty_network, detector, items, start, seed=seed, progress=progress)
     network = learned(0 if start is not None and epochs is None else epochs)
     quality = network.quality
-    if epochs is None and start is not None and quality is not None and quality.weakness:
+    if (
+        epochs is None
+        and start is not None
+        and quality is not None
+        and (quality.weakness or quality.objects_weakness)
+    ):
         network = learned(None)
         quality = network.quality
     assert quality is not None
     save_network(network, detector, folder / NOVELTY)
     areas = [(one.value, one.low, one.high) for one in (quality.objects, quality.scenes)]
     return NoveltyResult(
-        objects=areas[0], scenes=areas[1], pictures=quality.pictures, weakness=quality.weakness
+        objects=areas[0],
+        scenes=areas[1],
+        pictures=quality.pictures,
+        weakness=quality.weakness,
+        objects_weakness=quality.objects_weakness,
     )
 
 
 def base_without_novelty(base: Policy, novelty: NoveltyResult) -> Policy:
-    """``base``, which releases where novelty is not measured if no network can be used.
+    """``base``, which releases where novelty is not measured if no network can be used, and has no limit on that of objects if
+    it tells scenes alone.
 
-    The bundle and the gate warn of it, and a real arm does not move on it without ``allow_uncalibrated``.
+    The bundle and the gate warn of the first, and a real arm does not move on it without ``allow_uncalibrated``.
     """
-    return base.model_copy(update={"unmeasured_novelty": "release"}) if novelty.weakness else base
+    if novelty.weakness:
+        return base.model_copy(update={"unmeasured_novelty": "release"})
+    return base.model_copy(update={"max_object_novelty": 1.0}) if novelty.objects_weakness else base
 
 
 def without_guarantee(base: Path | None, file: Path, novelty: NoveltyResult) -> Path:

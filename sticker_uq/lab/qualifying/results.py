@@ -109,22 +109,25 @@ class AccuracyResult(StepResult):
 
 
 class NoveltyResult(StepResult):
-    """Areas under the ROC curve with their 95 % intervals; ``weakness``: why it cannot be used."""
+    """Areas under the ROC curve with their 95 % intervals; ``weakness``: why it cannot be used, ``objects_weakness``: why not for
+    objects.
+    """
 
     objects: tuple[float, float, float]
     scenes: tuple[float, float, float]
     pictures: int
     weakness: str
-
-    @property
-    def lower_bound(self) -> float:
-        """The lower of the two lower bounds of the qualification's novelty step, 0 where nothing was measured."""
-        return min(self.objects[1], self.scenes[1])
+    objects_weakness: str = ""
 
     def __str__(self) -> str:
         if not self.pictures:
             return f"none: {self.weakness}"
-        used = "" if not self.weakness else f"; too weak, expected a lower bound of {MIN_AUROC} or more"
+        weak = "too weak" if self.weakness else "used for scenes only"
+        used = (
+            f"; {weak}, expected a lower bound of {MIN_AUROC} or more"
+            if self.weakness or self.objects_weakness
+            else ""
+        )
         return f"AUROC of unknown objects {_area(self.objects)}, of foreign scenes {_area(self.scenes)}{used}"
 
 

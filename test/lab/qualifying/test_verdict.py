@@ -52,7 +52,7 @@ def test_all_met_is_ready() -> None:
 
 def test_each_requirement_can_fail_by_itself() -> None:
     weak = NOVELTY.model_copy(update={"weakness": "AUROC 0.7"})
-    assert unmet(novelty=weak) == ["novelty network: least lower bound of AUROC"]
+    assert unmet(novelty=weak) == ["novelty network: lower bound of AUROC of foreign scenes"]
     idle = GOOD.model_copy(update={"removed": (9, 20)})
     assert unmet(tested=idle) == ["stickers of the test part released"]
     nothing_to_remove = GOOD.model_copy(update={"removed": (0, 0)})
@@ -93,11 +93,11 @@ def test_a_proof_says_of_how_many_and_when_nothing_was_released() -> None:
 
 
 def test_a_novelty_network_that_is_too_weak_is_told_and_ends_nothing() -> None:
-    weakness = "AUROC of unknown objects 0.779 (0.654 to 0.891), expected a lower bound of 0.8 or more"
+    weakness = "AUROC of foreign scenes 0.779 (0.654 to 0.891), expected a lower bound of 0.8 or more"
     weak = NOVELTY.model_copy(update={"weakness": weakness, "pictures": 31})
     rows = requirements(LEVELS, 0.5, weak, PROVED, GOOD, "", SHARP)
     (lacking,) = [row for row in rows if row.met is False]
-    assert lacking.name == "novelty network: least lower bound of AUROC"
+    assert lacking.name == "novelty network: lower bound of AUROC of foreign scenes"
     assert f"{weakness}, on 31 pictures held out; the policy was fitted without it" in lacking.advice
     assert "label more laptops to learn from" in lacking.advice
 
