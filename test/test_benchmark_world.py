@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from benchmarks.world import CELL, ROOT, Found, _counts, _rates, best_threshold, quantiles, read
-from sticker_uq.detection import DetectorSettings, load_detector
+from sticker_uq.detection import DetectorSettings, load_detector, load_weights
+from sticker_uq.novelty.network import read_network
 
 
 def test_rendered_boxes_are_as_large_as_those_of_the_study(one_thread: None) -> None:
@@ -20,6 +21,12 @@ def test_measured_weights_are_those_beside_the_packaged_ones() -> None:
         detector = load_detector(DetectorSettings(weights=path))
         assert measured[name]["checksum"] == detector.weights_hash
     assert detector.model.transform.fixed_size == (640, 640)
+    network = read_network(study.with_name("study_novelty.safetensors"))
+    assert network.size == (768, 576)
+    assert network.quality is not None
+    assert not network.quality.weakness
+    assert network.quality.objects_weakness
+    assert load_weights(study.with_name("study_novelty.safetensors"))[1]["detector"] == detector.weights_hash
 
 
 def test_stickers_are_counted_by_score_and_size() -> None:
