@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -26,6 +27,11 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 _HUNG_S = 120.0
 
 
+def _foreground() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell that starts the tests with & has it ignored
+
+
 class Terminal:
     """A command in a terminal of its own, of which it is the foreground."""
 
@@ -38,7 +44,7 @@ class Terminal:
             stdout=inside,
             stderr=inside,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_foreground,
             cwd=folder,
             env=os.environ | {"TERM": "xterm", "COLUMNS": "200"},
         )
