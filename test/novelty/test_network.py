@@ -243,6 +243,7 @@ def test_a_network_is_learned_kept_and_read_again(
     learn_network(items, read_network(path), 1, 2, lambda pictures, loss: more.append(loss))
     assert more[0] < losses[0]  # it resumes
 
+    assert learn_network(items, read_network(path), 1, size=(256, 192)).size == (256, 192)
     larger = learn_network(items, read_network(path), 1, size=(768, 576))
     larger.reference.set(*UNIT)
     save_network(larger, detector, path)

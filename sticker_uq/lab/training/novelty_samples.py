@@ -66,9 +66,10 @@ def sample(item: LabelledImage, epoch: int, seed: int, size: tuple[int, int] = S
     for x1, y1, x2, y2 in np.rint(scene.flat).astype(int):
         truth[y1:y2, x1:x2, int(ObjectClass.STICKER)] = 255
     visible, shares = _visible(np.concatenate([stickers, scene.flat]), scene.raised)
-    whole, size = input_size(item.width, item.height, size), input_size(item.width, item.height)
+    whole = input_size(item.width, item.height, size)
+    size = min(whole, input_size(item.width, item.height))
     pixels, truth, moved = _placed(scene.image, truth, visible, whole, rng)
-    if whole[0] > size[0]:
+    if whole != size:
         pixels, truth, moved = _windowed(pixels, truth, moved, size, rng)
     light = pixels.astype(np.float32) * rng.uniform(0.85, 1.15) + rng.uniform(-12, 12)
     noise = rng.standard_normal(light.shape, dtype=np.float32) * np.float32(rng.uniform(0, 3))
