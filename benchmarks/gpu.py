@@ -482,11 +482,10 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     lines = [f"| {device} | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
     for model in dict.fromkeys([*speeds, *agreements]):
         of_speed, of_agreement = speeds.get(model, {}), agreements.get(model, {})
-        named = f"{model} (speed beside {of_speed['beside']})" if "beside" in of_speed else model
         for precision in get_args(Precision):
             costs, same = of_speed.get(precision), of_agreement.get(precision)
             if costs or same:
-                lines.append(f"| {named} | {precision} | {' | '.join(_cells(costs or {}, same or {}))} |")
+                lines.append(f"| {model} | {precision} | {' | '.join(_cells(costs or {}, same or {}))} |")
         for row in (of_speed, of_agreement):
             if "error" in row:
                 lines.append(f"| {model} | {row['part']}: {row['error'].replace('|', '/')} |" + " |" * 12)
