@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image costs, in processor time with one torch thread: by weights, by objects and passes, by its size.
+"""What an image costs, in processor time with one torch thread: by objects and passes, by its size.
 
 OMP_NUM_THREADS=1 python -m benchmarks.cost --json benchmarks/results/cost.json --figure docs/images/cost.svg
 """
@@ -28,7 +28,6 @@ from sticker_uq.perception.image_facts import image_digest, measure_exposure
 from sticker_uq.scene import StochasticSamples
 from sticker_uq.uncertainty import TooManyBoxes, observe
 
-WEIGHTS = {"packaged": "", "study": "sticker_uq/detection/weights/study.safetensors"}
 OBJECTS = (1, 3, 10, 30, 100)
 PASSES = (5, 20, 80)
 SAMPLED = (5, 10, 20, 40, 80)
@@ -47,21 +46,16 @@ def main() -> None:
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     picture = render(sample_scene(5)).image
-    perceptions = {
-        name: Perception(PerceptionSettings(weights=file, device="cpu")) for name, file in WEIGHTS.items()
-    }
-    weights: dict[str, list[tuple[float, float]]] = {name: [] for name in WEIGHTS}
+    perception = Perception(PerceptionSettings(device="cpu"))
+    clocks: list[tuple[float, float]] = []
     for _ in range(ROUNDS):
-        for name, perception in perceptions.items():
-            threads, process = time.thread_time(), time.process_time()
-            perception.assess(picture)
-            weights[name].append((time.thread_time() - threads, time.process_time() - process))
-    detector = perceptions["packaged"].detector
+        threads, process = time.thread_time(), time.process_time()
+        perception.assess(picture)
+        clocks.append((time.thread_time() - threads, time.process_time() - process))
+    detector = perception.detector
     transform, features = detector.model.transform, detector.encode(picture)
     measured: dict[str, Any] = {
-        "weights": {
-            name: [median(clock) * 1e3 for clock in zip(*w, strict=True)] for name, w in weights.items()
-        },
+        "assessment": [median(clock) * 1e3 for clock in zip(*clocks, strict=True)],
         "objects": {
             f"{passes} {kind}": [_clustering(count, passes, step) for count in OBJECTS]
             for kind, step in (("apart", 1.1), ("a chain", 0.3))
@@ -87,14 +81,12 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def table(measured: dict[str, Any]) -> str:
-    """An assessment, by weights."""
-    rows = [
-        "| weights | main thread, ms | all threads, ms | images/s of two cores, computed |",
-        "|---|---|---|---|",
-    ]
-    for label, (main_thread, every) in measured["weights"].items():
-        rows.append(f"| {label} | {main_thread:.1f} | {every:.1f} | {2000 / every:.1f} |")
-    return "\n".join([*rows, ""])
+    """An assessment with the packaged weights."""
+    main_thread, every = measured["assessment"]
+    return (
+        "| main thread, ms | all threads, ms | images/s of two cores, computed |\n|---|---|---|\n"
+        f"| {main_thread:.1f} | {every:.1f} | {2000 / every:.1f} |\n"
+    )
 
 
 def drawn(measured: dict[str, Any]) -> str:

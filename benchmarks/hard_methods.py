@@ -261,10 +261,7 @@ def methods(fit: Sequence[MeasuredScene]) -> list[Method]:
     """All of them; what learns, learns on ``fit``. The panel is among them where the scenes were measured with one."""
     config = share_folder() / "config"
     shipped = Policy.load(config / "policy.yaml")
-    found: list[Method] = [
-        PolicyMethod("policy.yaml", shipped),
-        PolicyMethod("policy_thorough.yaml", Policy.load(config / "policy_thorough.yaml")),
-    ]
+    found: list[Method] = [PolicyMethod("policy.yaml", shipped)]
     if any(s.assessment.panel_hash for s in fit):
         found.append(PolicyMethod("policy.yaml and panel", shipped, panel=True))
     return [

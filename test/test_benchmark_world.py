@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from benchmarks.world import CELL, ROOT, Found, _counts, _rates, best_threshold, quantiles, read
-from sticker_uq.detection import DetectorSettings, load_detector, load_weights
-from sticker_uq.novelty.network import read_network
+from sticker_uq.detection import DetectorSettings, load_detector
+from sticker_uq.novelty.network import packaged_for, read_network
 
 
 def test_rendered_boxes_are_as_large_as_those_of_the_study(one_thread: None) -> None:
@@ -14,19 +14,17 @@ def test_rendered_boxes_are_as_large_as_those_of_the_study(one_thread: None) -> 
             np.testing.assert_allclose(measured[kind][side], wanted, rtol=0.2, err_msg=f"{kind}, {side}")
 
 
-def test_measured_weights_are_those_beside_the_packaged_ones() -> None:
+def test_measured_weights_are_the_packaged_ones() -> None:
     measured = read(ROOT / "benchmarks/results/world.json")["weights"]
-    study = ROOT / "sticker_uq/detection/weights/study.safetensors"
-    for name, path in (("packaged", ""), ("study", str(study))):
-        detector = load_detector(DetectorSettings(weights=path))
-        assert measured[name]["checksum"] == detector.weights_hash
+    detector = load_detector(DetectorSettings())
+    assert measured["packaged"]["checksum"] == detector.weights_hash
     assert detector.model.transform.fixed_size == (640, 640)
-    network = read_network(study.with_name("study_novelty.safetensors"))
-    assert network.size == (768, 576)
+    file = packaged_for(detector)
+    assert file is not None
+    network = read_network(file)
     assert network.quality is not None
     assert not network.quality.weakness
     assert network.quality.objects_weakness
-    assert load_weights(study.with_name("study_novelty.safetensors"))[1]["detector"] == detector.weights_hash
 
 
 def test_stickers_are_counted_by_score_and_size() -> None:

@@ -40,7 +40,7 @@ from sticker_uq.lab.datasets.abnormal import CASES, CLEAN, EXPOSURE, abnormal_sc
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.painting import Image
 from sticker_uq.lab.rendering.render import render as render_scene
-from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, MOST_OF_PROFILE, Profile, sample_scene
+from sticker_uq.lab.rendering.scene_sampling import MOST_OF_PROFILE, Profile, sample_scene
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -66,7 +66,7 @@ def render(
     seed: Annotated[int, typer.Option(help="Seed of the first scene; scene i has seed + i.")] = 0,
     size: Annotated[str, typer.Option(help="Picture size in pixels, WIDTHxHEIGHT.")] = "960x720",
     stickers: Annotated[
-        str, typer.Option(help=f"Stickers per scene, MIN-MAX; any of 0-{MAX_STICKERS} when not given.")
+        str, typer.Option(help="Stickers per scene, MIN-MAX; as many as the profile has when not given.")
     ] = "",
     profile: Annotated[
         str,
@@ -75,7 +75,7 @@ def render(
             help="Scenes: large stickers on a laptop that fills the picture, or those of a study's cell: small ones, closed lids "
             "and laptops opened flat, with what must not be peeled.",
         ),
-    ] = "large",
+    ] = "study",
     image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "jpg",
     jobs: Annotated[int, typer.Option(help="Processes that render.")] = 1,
 ) -> None:

@@ -119,7 +119,7 @@ def test_the_known_is_not_novel_and_stickers_are_seen(network: NoveltyNetwork) -
     for box in scene.boxes[scene.labels == 2]:
         x, y = ((box[:2] + box[2:]) / 2 / found.cell).astype(int)
         assert found.sticker[y, x] > 0.5
-        assert iou_matrix(box[None], found.boxes[found.scores > 0.5]).max() > 0.6
+        assert iou_matrix(box[None], found.boxes[found.scores > 0.5]).max() > 0.5
 
 
 def test_a_place_that_no_box_explains_is_found() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sticker_uq.detection import load_detector
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.gate import Policy, judge
 from sticker_uq.lab.rendering.render import render
@@ -66,8 +67,27 @@ def covered(picture: np.ndarray) -> np.ndarray:
     return odd
 
 
-def test_the_packaged_network_finds_a_thing_on_the_lid_novel_and_says_where() -> None:
-    perception = Perception(SETTINGS)
+def with_network(folder: Path, quality: NoveltyQuality | None) -> PerceptionSettings:
+    """Settings with copies of the packaged weights and of their novelty network, whose quality is as told."""
+    weights = folder / "mine.safetensors"
+    shutil.copy(packaged_weights(SSDLITE), weights)
+    settings = SETTINGS.model_copy(update={"weights": str(weights)})
+    network = read_network(str(packaged_file(SSDLITE)))
+    network.quality = quality
+    save_network(network, load_detector(settings), folder / "mine_novelty.safetensors")
+    return settings
+
+
+def test_the_packaged_network_measures_how_far_a_scene_is_and_not_its_objects() -> None:
+    seen = Perception(SETTINGS).assess(render(sample_scene(3)).image)
+    assert seen.status is Status.OK
+    assert seen.localization is not None
+    assert seen.localization.scene_distance > 0
+    assert math.isnan(seen.localization.novelty)
+
+
+def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(tmp_path: Path) -> None:
+    perception = Perception(with_network(tmp_path, GOOD))
     picture = render(sample_scene(3)).image
     calm, odd = perception.assess(picture), perception.assess(covered(picture))
     assert calm.localization is not None
@@ -108,12 +128,7 @@ def test_the_packaged_network_is_part_of_the_settings() -> None:
 def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(
     tmp_path: Path, quality: NoveltyQuality | None, said: str
 ) -> None:
-    weights = tmp_path / "mine.safetensors"
-    shutil.copy(packaged_weights(SSDLITE), weights)
-    settings = SETTINGS.model_copy(update={"weights": str(weights)})
-    network = read_network(str(packaged_file(SSDLITE)))
-    network.quality = quality
-    save_network(network, Perception(settings).detector, tmp_path / "mine_novelty.safetensors")
+    settings = with_network(tmp_path, quality)
     perception = Perception(settings)
     assert perception.settings_hash == settings.hash_on("cpu"), "it has no part in what is measured"
     scene = perception.assess(render(sample_scene(3)).image)
@@ -128,12 +143,7 @@ def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(
 
 
 def test_a_network_that_tells_scenes_alone_is_used_for_these(tmp_path: Path) -> None:
-    weights = tmp_path / "mine.safetensors"
-    shutil.copy(packaged_weights(SSDLITE), weights)
-    settings = SETTINGS.model_copy(update={"weights": str(weights)})
-    network = read_network(str(packaged_file(SSDLITE)))
-    network.quality = NoveltyQuality(Auroc(0.85, 0.79, 0.9), Auroc(1.0, 0.99, 1.0), 50)
-    save_network(network, Perception(settings).detector, tmp_path / "mine_novelty.safetensors")
+    settings = with_network(tmp_path, NoveltyQuality(Auroc(0.85, 0.79, 0.9), Auroc(1.0, 0.99, 1.0), 50))
     perception = Perception(settings)
     assert perception.settings_hash != settings.hash_on("cpu")
     scene = perception.assess(render(sample_scene(3)).image)
@@ -178,10 +188,10 @@ def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(tmp_
     assert taught.settings_hash != alone.settings_hash
     seen = taught.assess(image).localization
     assert seen is not None
-    assert seen.novelty >= 0.0
+    assert seen.scene_distance > 0
     seen = alone.assess(image).localization
     assert seen is not None
-    assert math.isnan(seen.novelty)
+    assert math.isnan(seen.scene_distance)
     beside.write_bytes(weights.read_bytes())
     with pytest.raises(InvalidInput, match="no novelty network"):
         Perception(settings)
