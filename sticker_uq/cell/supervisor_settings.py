@@ -169,6 +169,7 @@ LOCKED_WHILE_ACTIVE = frozenset(
             "allow_uncalibrated",
             "bundle_hash",
             "tick_period_s",
+            "min_relief_mm",
             "audit_folder",
             "audit_file_mb",
             "arm_heartbeat_timeout_s",

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.operator.answers import OperatorAnswer, SceneAnswer
-from sticker_uq.gate.state import NO_POSES, BlockReason, Phase, SceneFacts, Target
+from sticker_uq.gate.state import NO_POSES, BlockReason, Phase, Relief, SceneFacts, Target
 from sticker_uq.geometry import ScenePoses
 from sticker_uq.scene import ImageCheck, ObjectVerdict, Reason, SceneDecision
 
@@ -69,6 +69,13 @@ class SceneUnreadable(Event):
 @dataclass(frozen=True)
 class ImageArrived(Event):
     check: ImageCheck
+
+
+@dataclass(frozen=True)
+class ReliefReceived(Event):
+    """A map of heights came; ``None``: one that cannot be used."""
+
+    relief: Relief | None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sticker_uq.gate.box_overlap import as_box, iou, same_place
 from sticker_uq.gate.events import (
     ImageArrived,
+    ReliefReceived,
     RemovalVerified,
     SceneReceived,
     SceneUnreadable,
@@ -17,7 +18,9 @@ from sticker_uq.gate.events import (
 from sticker_uq.gate.permit_consistency import check_permit, left_out, surroundings
 from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, problems_of
 from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
-from sticker_uq.gate.state import NO_STREAK, BlockReason, Permit, Streak, Target
+from sticker_uq.gate.relief import relief_doubt
+from sticker_uq.gate.settings import GateSettings
+from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Permit, Streak, Target
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.messages import lack_of
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
@@ -58,6 +61,24 @@ def receive_image(context: StepContext, event: ImageArrived) -> None:
     problems = image_problems(event.check, context.state, context.now, context.settings)
     if problems:
         context.set(problems=problems, counts_after_ns=context.now)
+
+
+def receive_relief(context: StepContext, event: ReliefReceived) -> None:
+    """Keep the newest relief. Once the arm is at work it covers or has peeled what was measured."""
+    context.set(relief=event.relief)
+    permit = context.state.permit
+    if permit is not None and permit.open and not permit.accepted:
+        doubt = relief_doubt(context.state, permit.target.verdict, context.settings)
+        if doubt is not None and doubt.code == "relief_flat":
+            context.revoke(BlockReason.CONTRADICTED, doubt)
+
+
+def awaited_relief(state: GateState, settings: GateSettings) -> Reason | None:
+    """Why the scenes, which agree about a sticker, do not open the gate: its relief is not there yet, or None."""
+    target = state.streak.target
+    if target is None or state.streak.count < settings.consecutive_scenes:
+        return None
+    return relief_doubt(state, target.verdict, settings)
 
 
 def _has(problems: tuple[Problem, ...], reason: BlockReason) -> bool:
@@ -103,6 +124,10 @@ def conclude(context: StepContext) -> None:
     streak = _extended(context, state.decision)
     context.set(streak=streak, undecided_ns=state.undecided_ns or context.now)
     if streak.count >= scenes_needed(context, state.decision):
+        awaited = awaited_relief(context.state, context.settings)
+        waiting_ends = context.passed(context.state.undecided_ns, context.settings.max_relief_age_s)
+        if awaited is not None and awaited.code != "relief_flat" and not waiting_ends:
+            return
         context.set(undecided_ns=0)
         _act(context, streak, state.decision)
 
@@ -122,9 +147,15 @@ def _extended(context: StepContext, decision: SceneDecision) -> Streak:
     if decision.outcome is not Outcome.WORK:
         return Streak(decision.outcome, before.count + 1 if before.outcome is decision.outcome else 1)
     found = before.target and _again(decision, before.target, context.settings.match_iou)
-    if found:
+    # what is raised, or approved by a person, goes before what must be asked about
+    first = min(decision.removable(), key=lambda verdict: _doubted(context, verdict))
+    if found and _doubted(context, found) <= _doubted(context, first):
         return Streak(Outcome.WORK, before.count + 1, Target.of(found, decision, poses))
-    return Streak(Outcome.WORK, 1, Target.of(decision.removable()[0], decision, poses))
+    return Streak(Outcome.WORK, 1, Target.of(first, decision, poses))
+
+
+def _doubted(context: StepContext, verdict: ObjectVerdict) -> bool:
+    return relief_doubt(context.state, verdict, context.settings) is not None
 
 
 def _again(decision: SceneDecision, target: Target, match_iou: float) -> ObjectVerdict | None:
@@ -141,6 +172,8 @@ def _act(context: StepContext, streak: Streak, decision: SceneDecision) -> None:
     if streak.target is not None:
         if any(same_place(place, streak.target.box) for place in context.state.removed):
             context.ask_about(streak.target, Reason("sticker_still_there"))
+        elif _doubted(context, streak.target.verdict):
+            _ask_about_relief(context, decision)
         elif context.state.arm_ready:
             _grant(context, streak.target, decision)
     elif streak.outcome is Outcome.ASK:
@@ -151,6 +184,21 @@ def _act(context: StepContext, streak: Streak, decision: SceneDecision) -> None:
         context.declare_done(True, Reason("operator_says_clean" if by_operator else "no_sticker_left"))
         if not context.state.workpiece_id:
             context.set(memory=context.state.memory.without_approvals())
+
+
+def _ask_about_relief(context: StepContext, decision: SceneDecision) -> None:
+    """Ask about all that is left: nothing in ``decision`` is raised, or approved by a person."""
+    doubts = {
+        v.object.id: doubt
+        for v in decision.removable()
+        if (doubt := relief_doubt(context.state, v, context.settings)) is not None
+    }
+    objects = tuple(
+        replace(v, verdict=Verdict.ASK, reasons=(doubts[v.object.id],)) if v.object.id in doubts else v
+        for v in decision.verdicts
+        if v.object.id in doubts or _in_question(v, False)
+    )
+    context.ask((*dict.fromkeys(doubts.values()), *_lacking(decision)), objects)
 
 
 def _grant(context: StepContext, target: Target, decision: SceneDecision) -> None:

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 SECOND = 1_000_000_000
 """Nanoseconds."""
+MOST_RELIEF_MM = 3.0
+"""What stands out more is no sticker, or its height is in another unit."""
 
 
 class GateSettings(BaseModel):
@@ -71,6 +73,19 @@ class GateSettings(BaseModel):
     )
     require_pose: bool = Field(
         False, description="Whether nothing is removed whose place in the arm's frame is not known"
+    )
+    min_relief_mm: float = Field(
+        0.0,
+        ge=0.0,
+        le=MOST_RELIEF_MM,
+        description="Height above the lid, measured on the topic relief, below which a sticker is asked about, mm; "
+        "0: relief is not required",
+    )
+    max_relief_age_s: float = Field(
+        5.0,
+        ge=0.05,
+        le=60.0,
+        description="Age at which a relief counts no more, and how long one is waited for before the operator is asked, s",
     )
     match_iou: float = Field(
         0.5, ge=0.1, le=0.95, description="Overlap (IoU) at which an object of the next scene is the same one"

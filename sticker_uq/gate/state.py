@@ -14,7 +14,7 @@ from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.geometry import ObjectPose, ScenePoses
 from sticker_uq.messages import BlockReason
-from sticker_uq.scene import Exposure, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision
+from sticker_uq.scene import Exposure, FloatArray, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision
 
 
 class Phase(IntEnum):
@@ -63,6 +63,15 @@ class SceneFacts:
     def judges(self) -> tuple[object, ...]:
         """What judged the image: it must not change from one scene to the next."""
         return self.model_hash, self.settings_hash, self.panel_hash, self.policy_hash
+
+
+@dataclass(frozen=True, eq=False)
+class Relief:
+    """Height above the lid, m, at each pixel (H, W) of the camera's image; not finite where it was not measured."""
+
+    stamp_ns: int
+    frame_id: str
+    height: FloatArray
 
 
 @dataclass(frozen=True)
@@ -188,7 +197,8 @@ class GateState:
     ``now_ns``: time of the last step; ``tick_ns``, ``steady_ns``: this clock and a steady one at the last tick. ``scene``,
     ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its detail;
     ``waited_ns``: how old the scene before was when it came;
-    ``reference``: the newest scene that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest scene.
+    ``reference``: the newest scene that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest scene;
+    ``relief``: the newest one.
     ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``: failed removals per place;
     ``removed``: places where the arm reported a removal as done and nobody has said since that a sticker is there.
     ``workpieces``: those that have left; ``workpiece_ns``: images up to this time do not show the present workpiece;
@@ -215,6 +225,7 @@ class GateState:
     problems: tuple[tuple[BlockReason, Reason], ...] = ()
     picture: SeenPixels | None = None
     silent_ticks: int = 0
+    relief: Relief | None = None
     decision: SceneDecision | None = field(default=None, compare=False)
     poses: ScenePoses = field(default=NO_POSES, compare=False)
     streak: Streak = NO_STREAK

@@ -32,6 +32,7 @@ from sticker_uq.gate.events import (
     Impediment,
     PublishGate,
     Release,
+    ReliefReceived,
     RemovalFinished,
     Reset,
     SceneReceived,
@@ -160,7 +161,7 @@ def _monitoring(state: GateState, settings: GateSettings) -> BlockReason:
             reasons |= BlockReason.PANEL
     if state.streak.outcome is Outcome.CLEAN:
         reasons |= BlockReason.NOTHING_TO_REMOVE
-    return reasons
+    return reasons or BlockReason.UNCERTAIN  # relief is awaited, or has just come
 
 
 def _details(state: GateState, reasons: BlockReason, settings: GateSettings) -> tuple[Reason, ...]:
@@ -178,6 +179,8 @@ def _details(state: GateState, reasons: BlockReason, settings: GateSettings) -> 
         found += state.request.reasons
     elif state.skipped:
         found.append(Reason("workpiece_left"))
+    elif state.phase is Phase.MONITORING and (awaited := scenes.awaited_relief(state, settings)) is not None:
+        found.append(awaited)
     if state.permit is not None and not state.permit.open:
         found += [Reason("arm_stopping"), *state.permit.revoked_for]
     return tuple(dict.fromkeys(found))
@@ -221,6 +224,7 @@ _HANDLERS: dict[type, Callable[[StepContext, Any], None]] = {
     SceneReceived: scenes.receive,
     SceneUnreadable: scenes.receive_unreadable,
     ImageArrived: scenes.receive_image,
+    ReliefReceived: scenes.receive_relief,
     ArmReady: arm.arm_ready,
     ArmLost: arm.arm_lost,
     GoalAccepted: arm.goal_accepted,
@@ -272,6 +276,7 @@ def _start_anew(context: StepContext, jump_ns: int) -> None:
     context.set(
         scene=None,
         picture=None,
+        relief=None,
         streak=NO_STREAK,
         undecided_ns=0,
         workpiece_ns=moved(state.workpiece_ns),

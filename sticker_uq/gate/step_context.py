@@ -189,7 +189,7 @@ class StepContext:
     def forget_places(self) -> None:
         """Camera or image size has changed: forget places, which were px of the earlier images."""
         memory = OperatorAnswers(scene_clean=self.state.memory.scene_clean)
-        self.set(memory=memory, attempts=(), removed=(), verification=None)
+        self.set(memory=memory, attempts=(), removed=(), verification=None, relief=None)
 
     def forget_workpiece(self) -> None:
         """The workpiece has left: forget what was answered and done about it."""

@@ -35,6 +35,8 @@ def allowed(kind: str, right: str, name: str) -> set[str]:
         ("topic", "publish", "image_check", {"/detector"}),
         ("topic", "subscribe", "image_check", {"/supervisor", "/console", "/recorder"}),
         ("topic", "publish", "image", {"/camera"}),
+        ("topic", "publish", "relief", {"/camera"}),
+        ("topic", "subscribe", "relief", {"/supervisor", "/console", "/recorder"}),
         ("topic", "publish", "intervention/request", {"/supervisor"}),
         ("service", "request", "intervention/resolve", {"/console"}),
         ("topic", "publish", "arm/status", {"/arm"}),

@@ -24,6 +24,7 @@ from sticker_uq.gate.events import (
     OpenIntervention,
     PublishGate,
     Release,
+    ReliefReceived,
     RemovalCode,
     RemovalFinished,
     Reply,
@@ -32,7 +33,7 @@ from sticker_uq.gate.events import (
     SendGoal,
     WorkpieceChanged,
 )
-from sticker_uq.gate.state import SceneFacts
+from sticker_uq.gate.state import Relief, SceneFacts
 from sticker_uq.messages import LOG_LINES, MESSAGES, gate_text, placeholders
 from sticker_uq.scene import ImageCheck, ObjectClass, ObjectVerdict, Outcome, Reason, Verdict
 from sticker_uq.testing.scenes import EVERY_LIMIT, SECOND
@@ -78,6 +79,8 @@ class Witness:
         self.peeled: list[
             Box
         ] = []  # where the arm said that it has peeled, until a person says that a sticker is there
+        self.relief: Relief | None = None
+        self.moved_ns = 0  # when the laptop or what lies on it may have changed last
 
     def copy(self) -> Witness:
         twin = Witness()
@@ -104,6 +107,11 @@ class Witness:
         ):
             assert after.fault, "the arm may still move, and the gate knows of no fault"
             assert any(isinstance(e, Escalate) for e in effects), "nobody was told to stop the arm"
+        if isinstance(event, ReliefReceived):
+            assert not after.open or before.open, "a relief opened the gate"
+            self.relief = event.relief
+        if after.workpieces > before.workpieces or isinstance(event, RemovalFinished):
+            self.moved_ns = now if isinstance(event, RemovalFinished) else after.workpiece_ns
         self._ends(event, before)
         self._peels(before, event, after, effects)
         self._published(before, after, effects)
@@ -131,7 +139,7 @@ class Witness:
         if self._closed(after, now, settings):
             self.history.clear()
             assert not after.open, "open although something closes it"
-        self._goals(before, event, after, effects)
+        self._goals(before, event, now, after, effects)
         if after.open:
             self._open(event, after, now, settings)
         if not after.open and before.permit is not None and before.permit.open and after.permit is not None:
@@ -302,7 +310,9 @@ class Witness:
             self.doubts = self.doubts + 1 if unsure else 0 if removable else self.doubts
         assert self.doubts < settings.consecutive_scenes, "open although the scenes keep doubting it"
 
-    def _goals(self, before: GateState, event: Event, after: GateState, effects: Sequence[Effect]) -> None:
+    def _goals(
+        self, before: GateState, event: Event, now: int, after: GateState, effects: Sequence[Effect]
+    ) -> None:
         sent = [e for e in effects if isinstance(e, SendGoal)]
         assert len(sent) <= 1
         assert not after.open or before.open or sent, "opened without a goal"
@@ -324,6 +334,9 @@ class Witness:
         assert not any(iou(place, other) >= 0.5 for other in self.peeled), (
             "the arm goes again to where it said that it has peeled, and nobody was asked"
         )
+        settings = after.permit.settings
+        if settings.min_relief_mm and not goal.target.by_operator:
+            self._raised(place, now, event.facts, settings)
         for older in reversed(agreed):
             assert older.decision.outcome is Outcome.WORK
             near = [as_box(v.object.box) for v in older.decision.removable()]
@@ -332,6 +345,18 @@ class Witness:
                 "the scenes did not agree about the object"
             )
             place = best
+
+    def _raised(self, place: Box, now: int, facts: SceneFacts, settings: GateSettings) -> None:
+        """A relief of this scene, in which the middle of ``place`` stands out as a sticker does."""
+        relief = self.relief
+        assert relief is not None, "opened without a relief"
+        assert max(self.moved_ns, now - round(settings.max_relief_age_s * SECOND)) < relief.stamp_ns, (
+            "of another scene"
+        )
+        assert relief.stamp_ns <= now + round(settings.max_clock_skew_s * SECOND), "measured in the future"
+        assert (relief.frame_id, *reversed(relief.height.shape)) == (facts.frame_id, *facts.image_size)
+        middle = relief.height[round((place[1] + place[3]) / 2), round((place[0] + place[2]) / 2)]
+        assert 0.001 * settings.min_relief_mm <= middle <= 0.003, "no sticker is as flat or high"
 
 
 def _have_words(after: GateState, effects: Sequence[Effect]) -> None:

@@ -16,6 +16,7 @@ from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from sensor_msgs.msg import CompressedImage, Image
 
+from sticker_uq.gate.state import Relief
 from sticker_uq.io.images import (
     ENCODINGS,
     Picture,
@@ -24,6 +25,7 @@ from sticker_uq.io.images import (
     decode_image,
     encode_jpeg,
 )
+from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.scene import InvalidInput
 
 # Encodings that every version of cv_bridge knows; newer names of the same layouts are decoded with NumPy.
@@ -91,6 +93,17 @@ def bgr_to_image(image: Picture, stamp: Time, frame_id: str) -> Image:
 
 def map_to_image(values: NDArray[np.floating[Any]], stamp: Time, frame_id: str) -> Image:
     return _to_image(np.asarray(values, np.float32), "32FC1", stamp, frame_id)
+
+
+def relief_from_msg(message: Image) -> Relief:
+    """The map of heights in any node's ROS image ``message``; raises :class:`InvalidInput` naming what is invalid."""
+    found = (message.encoding, message.step, len(message.data))
+    expected = ("32FC1", 4 * message.width, 4 * message.width * message.height)
+    if found != expected:
+        raise InvalidInput(f"relief of encoding, row and size in bytes {found}: expected {expected}")
+    values = np.frombuffer(message.data, ">f4" if message.is_bigendian else "<f4")
+    heights = values.reshape(message.height, message.width)
+    return Relief(stamp_to_ns(message.header.stamp), message.header.frame_id, heights)
 
 
 def bgr_to_compressed(image: Picture, stamp: Time, frame_id: str, quality: int = 90) -> CompressedImage:

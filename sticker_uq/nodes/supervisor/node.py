@@ -15,6 +15,7 @@ from typing import Any
 
 from rclpy.clock import Clock, ClockType
 from rclpy.subscription import Subscription
+from sensor_msgs.msg import Image
 
 from sticker_uq.cell.supervisor_settings import (
     LOCKED_WHILE_ACTIVE,
@@ -35,9 +36,10 @@ from sticker_uq.nodes.arm.cell_stop import CellStop
 from sticker_uq.nodes.common.conversions import image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.nodes.common.diagnostics import PartReport
 from sticker_uq.nodes.common.geometry_source import GeometrySource
+from sticker_uq.nodes.common.images import relief_from_msg
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
-from sticker_uq.nodes.common.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_SCENE
+from sticker_uq.nodes.common.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_IMAGE_BEST_EFFORT, NEWEST_SCENE
 from sticker_uq.nodes.supervisor.audit_trail import AuditTrail
 from sticker_uq.nodes.supervisor.gate_watch import GateWatch, several_detectors
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
@@ -123,6 +125,11 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self, ImageCheck, "image_check", self._on_image, IMAGE_CHECKS_WATCH, self._on_death_of_detector
         )
         self.while_active.callback(self.destroy_subscription, images)
+        if self.settings.min_relief_mm > 0.0:
+            self._relief = self.create_subscription(
+                Image, "relief", self._on_relief, NEWEST_IMAGE_BEST_EFFORT
+            )
+            self.while_active.callback(self.destroy_subscription, self._relief)
         self._from_detector = (scenes, images)
         self.while_active.callback(setattr, self, "_from_detector", ())
 
@@ -212,6 +219,17 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def _on_image(self, message: ImageCheck) -> None:
         self._count_detectors_at_once()
         self._happen(ev.ImageArrived(image_check_from_msg(message)))
+
+    def _on_relief(self, message: Image) -> None:
+        """Two sensors may be of two places, so that neither counts."""
+        relief = None
+        try:
+            if (count := self._relief.get_publisher_count()) > 1:
+                raise InvalidInput(f"{count} publishers of relief: expected one")
+            relief = relief_from_msg(message)
+        except InvalidInput as error:
+            self.get_logger().warning(str(error), throttle_duration_sec=10.0)
+        self._happen(ev.ReliefReceived(relief))
 
     def _on_death_of_detector(self) -> None:
         self._happen(ev.SceneUnreadable(Reason("detector_lost")))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell that requires relief, whose sensor is silent, lies or is not alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sensor_msgs.msg import Image
+
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.images import map_to_image
+from sticker_uq.testing.bench import Bench
+from sticker_uq.testing.fault_cell import FaultCell
+from sticker_uq.testing.scripted_detector import Seen
+from sticker_uq_msgs.msg import GateState
+from sticker_uq_msgs.srv import ResolveIntervention
+
+RAISED = np.full((480, 640), 1e-4)
+
+
+class Sensor:
+    """Publishes a map 10 times a second, once it has one."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.heights: np.ndarray | None = None
+        self.changed: Callable[[Image], Any] = lambda message: None
+        self._node = bench.probe
+        self._publisher = self._node.create_publisher(Image, "/relief/relief", qos.IMAGES)
+        self._timer = self._node.create_timer(0.1, self._measure)
+
+    def _measure(self) -> None:
+        if self.heights is not None:
+            message = map_to_image(self.heights, self._node.get_clock().now().to_msg(), "camera")
+            self.changed(message)
+            self._publisher.publish(message)
+
+    def close(self) -> None:
+        self._node.destroy_timer(self._timer)
+        self._node.destroy_publisher(self._publisher)
+
+
+@pytest.fixture
+def sensor(package_bench: tuple[Bench, Path]) -> Iterator[Sensor]:
+    made = Sensor(package_bench[0])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cell(package_bench: tuple[Bench, Path]) -> Iterator[FaultCell]:
+    """It shows a sticker, of which nothing has been measured."""
+    bench, folder = package_bench
+    required = {"min_relief_mm": 0.05, "max_relief_age_s": 1.0}
+    with FaultCell(bench, folder / "relief", namespace="relief", **required) as made:
+        made.camera.shows(Seen.STICKER)
+        yield made
+        made.check_motion()
+        made.check_audit()
+
+
+def test_relief_absent_late_of_another_place_or_flat(cell: FaultCell, sensor: Sensor) -> None:
+    def is_asked(code: str) -> None:
+        cell.until_gate(GateState.STATE_INTERVENTION, code=code)
+        assert cell.answer(ResolveIntervention.Request.SCENE_RESCAN).accepted
+
+    is_asked("relief_missing")
+    sensor.heights = RAISED * np.nan
+    is_asked("relief_unmeasured")
+    sensor.heights = RAISED[:240]
+    is_asked("relief_elsewhere")
+    sensor.heights = RAISED * 0.1
+    is_asked("relief_flat")
+    sensor.changed = lambda message: setattr(message, "encoding", "mono16")
+    sensor.heights = RAISED
+    is_asked("relief_missing")
+    sensor.changed = lambda message: setattr(message.header.stamp, "sec", message.header.stamp.sec - 5)
+    is_asked("relief_missing")
+    other = Sensor(cell.bench)
+    is_asked("relief_missing")
+    sensor.changed = lambda message: None
+    is_asked("relief_missing")
+    assert not any(gate.open for gate in cell.gates)
+    other.close()
+    cell.until_moving()
