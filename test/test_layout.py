@@ -17,7 +17,7 @@ from catkin_pkg.package import parse_package
 import sticker_uq
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ("torch", "torchvision", "pytorch_grad_cam", "torchmetrics")
+HEAVY = ("torch", "torchvision", "pytorch_grad_cam", "torchmetrics", "scipy.optimize", "scipy.stats")
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:

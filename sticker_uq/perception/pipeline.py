@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import scipy.optimize  # what the first image needs is there before it comes
+import scipy.sparse.csgraph
+import scipy.special  # noqa: F401
 from numpy.typing import NDArray
 
 from sticker_uq.detection import NonFiniteOutput, StochasticDetector, load_detector

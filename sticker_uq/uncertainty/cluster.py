@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # loads its parts when they are first used: most nodes need the settings only
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
-from scipy.optimize import linear_sum_assignment
 
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, StochasticSamples
 from sticker_uq.uncertainty.overlap import in_order_of_appearance, iou_matrix, overlap_groups, paired_iou
@@ -109,7 +109,7 @@ def _halve(boxes: FloatArray, passes: IntArray, seeds: tuple[int, int]) -> NDArr
         gain = _gain_of_order(closeness, pairs)
         assigned[pairs[:, 0]], assigned[pairs[:, 1]] = gain > 0, gain < 0
         for rows in (*pairs[np.abs(gain) <= _TIE], *larger):
-            chosen, side = linear_sum_assignment(closeness[rows], maximize=True)
+            chosen, side = scipy.optimize.linear_sum_assignment(closeness[rows], maximize=True)
             assigned[rows[chosen]] = side == 0
         if assigned.all() or not assigned.any():
             return None

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 import shapely
-from scipy.special import xlogy
 
 from sticker_uq.scene import CLASS_COUNT, METRICS, FloatArray, IntArray, StochasticSamples
 from sticker_uq.uncertainty.overlap import box_areas
@@ -112,7 +112,7 @@ class GroupedSamples:
 def entropy(vectors: FloatArray) -> FloatArray:
     """For the metrics: Shannon entropy of class vectors (..., K) that sum to 1, 0..log2 K bits, of shape (...)."""
     # Adding 0.0 turns the -0.0 of a certain vector into 0.0.
-    return np.asarray(-xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0)
+    return np.asarray(-scipy.special.xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0)
 
 
 def variation_ratio(objects: GroupedSamples) -> FloatArray:

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from sticker_uq.scene import FloatArray, IntArray
 
@@ -67,8 +66,8 @@ def overlap_groups(boxes: FloatArray, min_iou: float) -> IntArray:
         first, second = first[level], second[level]
         near = paired_iou(corners[first], corners[second]) >= min_iou
         edges = labels[first[near]], labels[second[near]]
-        graph = coo_array((np.ones(len(edges[0])), edges), shape=(n, n))
-        labels = connected_components(graph, directed=False)[1][labels]
+        graph = scipy.sparse.coo_array((np.ones(len(edges[0])), edges), shape=(n, n))
+        labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][labels]
         start = stop
     found = np.empty(n, np.int64)
     found[order] = labels

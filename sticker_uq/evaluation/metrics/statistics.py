@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # loads its parts when they are first used: a node that reads a bundle needs none of them
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from sticker_uq.scene import FloatArray, IntArray
 
@@ -37,13 +37,13 @@ def upper_bound(events: int, count: int, delta: float) -> float:
     """The upper end of a Clopper-Pearson interval: the rate that ``events`` of ``count`` exclude with confidence 1 -
     ``delta``.
     """
-    return 1.0 if events >= count else float(stats.beta.ppf(1.0 - delta, events + 1, count - events))
+    return 1.0 if events >= count else float(scipy.stats.beta.ppf(1.0 - delta, events + 1, count - events))
 
 
 def clopper_pearson(events: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """The exact two-sided Clopper-Pearson interval of a rate, 0..1; (0, 1) without a trial."""
     tail = (1.0 - confidence) / 2.0
-    low = float(stats.beta.ppf(tail, events, count - events + 1)) if events else 0.0
+    low = float(scipy.stats.beta.ppf(tail, events, count - events + 1)) if events else 0.0
     return low, upper_bound(events, count, tail)
 
 
@@ -51,7 +51,7 @@ def wilson(events: int, count: int) -> tuple[float, float]:
     """Wilson's 95 % score interval of a rate; NaN without a trial."""
     if not count:
         return math.nan, math.nan
-    found = stats.binomtest(events, count).proportion_ci(CONFIDENCE, "wilson")
+    found = scipy.stats.binomtest(events, count).proportion_ci(CONFIDENCE, "wilson")
     return float(found.low), float(found.high)
 
 
@@ -120,7 +120,7 @@ def bca_mean_interval(values: FloatArray, resamples: int, seed: int = 0) -> Inte
     if np.ptp(values) == 0:
         return Interval(mean, mean, mean)
     rng = np.random.default_rng(seed)
-    found = stats.bootstrap(
+    found = scipy.stats.bootstrap(
         (values,), np.mean, n_resamples=resamples, method="BCa", rng=rng
     ).confidence_interval
     return Interval(mean, float(found.low), float(found.high))
