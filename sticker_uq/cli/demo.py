@@ -178,6 +178,7 @@ def _failures(records: list[LaptopRecord], recorded: Mapping[str, RecordedLaptop
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
 _ADDRESS = re.compile(r"the page is at (?P<address>http\S+)")
 _SHOWN = ("cell_sim", "console", "supervisor")
+_RELIEF: dict[str, dict[str, Any]] = {"cell_sim": {"relief": True}, "supervisor": {"min_relief_mm": 0.05}}
 _PORT = 8780
 _MADE_BY_DEMO = "truth.json"
 _ANIMATION = "demo.webp"
@@ -226,6 +227,10 @@ def command(
             min=0.0, help="Minutes that a question takes a person: an assumption, in the report only."
         ),
     ] = 0.5,
+    relief: Annotated[
+        bool,
+        typer.Option("--relief", help="Require a second measurement, the height above the lid (simulated)."),
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the log lines of the nodes.")
     ] = False,
@@ -284,6 +289,8 @@ def command(
         }
     )
     processes = cell_processes(options)
+    for spec in processes if relief else ():
+        spec.parameters.update(_RELIEF.get(spec.name, {}))
     settings = _simulation(params, seed, laptops)
     check_result_folder(out, _FILES, f"--out {out}", overwrite)
     _prepare(out)

@@ -39,6 +39,9 @@ CONDITIONS = ("sticker on a logo", "plain", "print", "foreign objects", "residue
 """What is hard about hard laptops, in turn."""
 SENSOR_NOISE = 3
 """Highest difference of a pixel between two pictures of the same scene, grey levels."""
+_STICKER_MM = 0.1
+_OTHER_MM = {"residue": 0.02, "foreign object": 5.0}
+"""Height above the lid; a print and a logo have none."""
 ImageArray = NDArray[np.uint8]
 
 
@@ -75,6 +78,19 @@ class SimulationSettings(BaseModel):
     record_file: str = Field("", description="JSON file for the ground truth of each laptop; empty: none")
     person_delay_s: float = Field(
         0.5, ge=0.0, le=60.0, description="Time until the simulated operator answers, s"
+    )
+    relief: bool = Field(
+        False,
+        description="Whether relief is measured beside every image: a sticker stands 0.1 mm out of the lid, a print 0",
+    )
+    relief_noise_mm: float = Field(
+        0.01,
+        ge=0.0,
+        le=10.0,
+        description="Standard deviation of a measured height, the same for about 60 px, mm",
+    )
+    relief_failure_rate: float = Field(
+        0.0, ge=0.0, le=1.0, description="Share of the measurements of relief that find nothing (NaN)"
     )
 
 
@@ -146,6 +162,7 @@ class SimulatedCell:
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng([self.settings.seed, 0x5EED])
+        self._sensor = np.random.default_rng([self.settings.seed, 0x4E11EF])
         self._frames = 0
         self._place(self.first)
 
@@ -164,6 +181,20 @@ class SimulatedCell:
             -SENSOR_NOISE, SENSOR_NOISE + 1, self._truth.image.shape, np.int8
         )
         return cv2.add(self._truth.image, noise, dtype=cv2.CV_8U)
+
+    def relief(self) -> FloatArray:
+        """Heights of the simulated laptop above its lid that a second sensor measures next, m (H, W); NaN when it fails."""
+        settings, random, truth = self.settings, self._sensor, self._truth
+        if random.random() < settings.relief_failure_rate:
+            return np.full(truth.id_map.shape, np.nan, np.float32)
+        stickers = truth.ids[truth.labels == ObjectClass.STICKER]
+        heights = np.where(np.isin(truth.id_map, stickers), _STICKER_MM, 0.0)
+        for thing in self.record.things:
+            if thing.kind in _OTHER_MM:
+                x1, y1, x2, y2 = map(round, thing.box)
+                heights[y1:y2, x1:x2] = _OTHER_MM[thing.kind]
+        coarse = random.normal(0.0, settings.relief_noise_mm, (12, 16)).astype(np.float32)
+        return 1e-3 * (heights + cv2.resize(coarse, heights.shape[::-1]))
 
     def touched_by(self, box: FloatArray) -> tuple[Touch, int]:
         """What an arm sent to ``box`` (4,) px of the simulated laptop touches: its kind and id (-1: the bare lid)."""

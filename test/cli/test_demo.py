@@ -111,6 +111,18 @@ def test_whoever_answers_gets_hard_laptops_under_the_packaged_policy(tmp_path, m
     assert "console" in [spec.name for spec in started]
 
 
+@pytest.mark.parametrize(("given", "limits"), [([], []), (["--relief"], [0.05])])
+def test_relief_is_measured_and_required_where_it_is_wanted(tmp_path, monkeypatch, given, limits):
+    started = []
+    monkeypatch.setattr("sticker_uq.cli.demo._run", lambda specs, *_: started.extend(specs) or "not started")
+    CliRunner().invoke(cli.app, ["demo", *given, "--out", str(tmp_path / "out")])
+    parameters = {spec.name: spec.parameters for spec in started}
+    assert [
+        parameters["supervisor"][n] for n in ("min_relief_mm",) if n in parameters["supervisor"]
+    ] == limits
+    assert parameters["cell_sim"].get("relief", False) == bool(limits)
+
+
 @pytest.mark.parametrize(
     ("given", "opened"),
     [({"DISPLAY": ":0"}, True), ({}, False), ({"WAYLAND_DISPLAY": "w", "CI": "1"}, False)],

@@ -6,6 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from sticker_uq.gate.relief import height_mm
+from sticker_uq.gate.state import Relief
 from sticker_uq.scene import ObjectClass
 from sticker_uq.simulation.simulated_cell import (
     CONDITIONS,
@@ -130,3 +132,16 @@ def test_the_record_is_written_whole(tmp_path):
     cell = SimulatedCell(SimulationSettings(record_file=str(file), **SMALL))
     cell.write_record()
     assert [LaptopRecord.from_json(record) for record in json.loads(file.read_text())] == cell.records
+
+
+def test_a_sticker_stands_out_of_the_relief_and_a_print_does_not():
+    index = CONDITIONS.index("print")
+    cell = SimulatedCell(SimulationSettings(hard=True, **SMALL), index)
+    relief = Relief(0, "camera", cell.relief())
+    kinds = {"sticker": [], "print": []}
+    for thing in cell.record.things:
+        kinds.get(thing.kind, []).append(height_mm(relief, thing.box))
+    assert np.abs(kinds["print"]).max() < 0.05
+    assert np.median(kinds["sticker"]) > 0.05
+    broken = SimulatedCell(SimulationSettings(relief_failure_rate=1.0, **SMALL))
+    assert np.isnan(broken.relief()).all()

@@ -23,7 +23,7 @@ from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common.conversions import box_from_msg
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
-from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
+from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image, map_to_image
 from sticker_uq.nodes.common.lifecycle import exit_process, request_exit, run_node
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
 from sticker_uq.nodes.common.qos import IMAGES, LATCHED
@@ -123,6 +123,7 @@ class CellSim(Node):
         self._images = self.create_publisher(Image, "image", IMAGES)
         self._compressed = self.create_publisher(CompressedImage, "image/compressed", IMAGES)
         self._info = self.create_publisher(CameraInfo, "camera_info", IMAGES)
+        self._relief = self.create_publisher(Image, "relief", IMAGES) if self._settings.relief else None
         self._lens = sim_camera(self._settings.width_px, self._settings.height_px)
         self._workpiece = self.create_publisher(Workpiece, "workpiece", LATCHED)
         self._done_subscription = self.create_subscription(
@@ -165,6 +166,9 @@ class CellSim(Node):
         self._info.publish(camera_to_msg(self._lens, Header(stamp=stamp, frame_id=self._settings.frame_id)))
         with self._lock:
             picture = self._cell.picture()
+            heights = self._cell.relief() if self._relief is not None else None
+        if self._relief is not None and heights is not None:
+            self._relief.publish(map_to_image(heights, stamp, self._settings.frame_id))
         if raw:
             self._images.publish(bgr_to_image(picture, stamp, self._settings.frame_id))
         if compressed:
