@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the uncertainty is worth something: the gate and simpler methods under graded shift, with novel objects, on photographs.
 
-    python -m benchmarks.hard --out FILE [--photographs FOLDER] [--part PART] [--split development|test] [--scenes N]
+    python -m benchmarks.hard --out FILE [--photographs FOLDER] [--part PART ...] [--split development|test] [--scenes N]
         [--profile large|study] [--weights FILE] [--against RESULT]
 
 Every method's limit is set on unchanged laptops of their own to the same rate of questions, that of config/policy.yaml, and again
@@ -475,7 +475,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is missing, and write the result file."""
     options = _options().parse_args(arguments)
     torch.set_num_threads(1)
-    parts = [options.part] if options.part else list(PARTS)
+    parts = list(options.part)
     if "photographs" in parts and options.photographs is None:
         print("photographs: skipped, no folder is given by --photographs", file=sys.stderr)
         parts.remove("photographs")
@@ -524,7 +524,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--against", type=Path, nargs="*", default=[], help="results of other weights on the same laptops"
     )
-    parser.add_argument("--part", choices=PARTS, help="only this part")
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS, help="only these parts")
     parser.add_argument("--split", choices=("development", "test"), default="development")
     parser.add_argument("--scenes", type=int, default=60, help="laptops per case")
     parser.add_argument(

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from sticker_uq.gate import Policy
+from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 ROOT = Path(__file__).parents[3]
@@ -20,6 +21,15 @@ def test_the_packaged_file_is_valid_and_names_every_limit() -> None:
     }
     limits = {name for name, field in Policy.model_fields.items() if field.annotation in (float, bool)}
     assert limits <= named <= set(Policy.model_fields)
+
+
+def test_the_calibrated_policy_is_for_what_is_packaged() -> None:
+    policy = Policy.load(ROOT / "config" / "policy_rendered.yaml")
+    perception = Perception(PerceptionSettings(device="cpu"))
+    assert policy.guarantee is not None
+    assert policy.validity is not None
+    assert policy.validity.settings_hash == perception.settings_hash
+    assert policy.validity.model_hash == perception.detector.weights_hash
 
 
 def test_every_limit_has_a_description_and_a_range() -> None:

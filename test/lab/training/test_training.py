@@ -182,7 +182,7 @@ def test_small_objects_get_small_default_boxes(tmp_path: Path) -> None:
         Training(settings(small, tmp_path / take, start="packaged", take=take))
         for take in ("all", "backbone")
     )
-    own = build_model(SSDLITE).anchor_generator.scales
+    own = load_detector(DetectorSettings()).model.anchor_generator.scales
     assert heads_too.model.anchor_generator.scales == own, "the heads know these boxes only"
     assert min(backbone.model.anchor_generator.scales) < 0.1
 
