@@ -187,7 +187,7 @@ def test_the_packaged_weights_and_their_novelty(monkeypatch: pytest.MonkeyPatch)
     assert scene.status == plain.status
     assert plain.localization is not None
     assert scene.localization is not None
-    assert scene.localization.novelty == pytest.approx(plain.localization.novelty, abs=1e-3)
+    assert scene.localization.scene_distance == pytest.approx(plain.localization.scene_distance, abs=1e-3)
 
 
 @each_model
