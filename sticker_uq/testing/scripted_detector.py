@@ -74,7 +74,7 @@ class ScriptedPerception:
             raise DeviceFailed("the GPU said so")
         objects = {
             Seen.STICKER: [STICKER],
-            Seen.UNSURE: [replace(STICKER, shannon_entropy=1.5)],
+            Seen.UNSURE: [observed(probabilities=(0.3, 0.1, 0.6), shannon_entropy=1.5)],
             Seen.NAN: [replace(STICKER, mutual_information=math.nan)],
             Seen.INFINITY: [replace(STICKER, box=np.array([100, 100, math.inf, 160], np.float32))],
         }.get(seen, [])
