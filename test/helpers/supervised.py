@@ -32,7 +32,7 @@ from sticker_uq_msgs.msg import (
 from sticker_uq_msgs.srv import ResolveIntervention
 
 STICKER = observed()
-UNSURE = observed(shannon_entropy=1.5)
+UNSURE = observed(probabilities=(0.3, 0.1, 0.6), shannon_entropy=1.5)
 Result = RemoveSticker.Result
 
 

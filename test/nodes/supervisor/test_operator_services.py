@@ -23,7 +23,7 @@ def test_a_person_is_asked_and_answers(bench: Bench) -> None:
     request = cell.until(lambda: cell.requests[-1].request_id and cell.requests[-1], "a request")
     assert request.workpiece_id == "laptop-1"
     assert [v.object_id for v in request.objects] == [0]
-    assert request.objects[0].reasons[0].subject == "shannon_entropy"
+    assert request.objects[0].reasons[0].subject == "sticker_probability"
     # somebody who comes late finds the question, too
     late = bench.collect(InterventionRequest, "intervention/request", qos.LATCHED)
     bench.until(lambda: late, "the latched request")
