@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.stats import binom
+import scipy
 
 from sticker_uq.evaluation.metrics.statistics import upper_bound
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
@@ -50,7 +50,7 @@ def p_values(tested: Sequence[Trial], level: float) -> FloatArray:
         return np.array([_p_value(t, level) for t in tested])
     events = np.array([t.events for t in tested])
     images = np.array([t.images for t in tested])
-    return np.where(images > 0, binom.cdf(events, images, level), 1.0)
+    return np.where(images > 0, scipy.stats.binom.cdf(events, images, level), 1.0)
 
 
 def _p_value(trial: Trial, level: float) -> float:

@@ -18,19 +18,20 @@ from sticker_uq.testing.fault_cell import FaultCell
 from sticker_uq.testing.scripted_detector import Seen
 from sticker_uq_msgs.msg import GateState
 from sticker_uq_msgs.srv import ResolveIntervention
+from test.faults.conftest import CALM_HZ
 
 RAISED = np.full((480, 640), 1e-4)
 
 
 class Sensor:
-    """Publishes a map 10 times a second, once it has one."""
+    """Publishes a map 4 times a second, once it has one: each has more than a megabyte."""
 
     def __init__(self, bench: Bench) -> None:
         self.heights: np.ndarray | None = None
         self.changed: Callable[[Image], Any] = lambda message: None
         self._node = bench.probe
         self._publisher = self._node.create_publisher(Image, "/relief/relief", qos.IMAGES)
-        self._timer = self._node.create_timer(0.1, self._measure)
+        self._timer = self._node.create_timer(0.25, self._measure)
 
     def _measure(self) -> None:
         if self.heights is not None:
@@ -56,6 +57,7 @@ def cell(package_bench: tuple[Bench, Path]) -> Iterator[FaultCell]:
     bench, folder = package_bench
     required = {"min_relief_mm": 0.05, "max_relief_age_s": 1.0}
     with FaultCell(bench, folder / "relief", namespace="relief", **required) as made:
+        made.camera.rate(CALM_HZ)
         made.camera.shows(Seen.STICKER)
         yield made
         made.check_motion()

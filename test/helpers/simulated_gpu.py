@@ -8,6 +8,7 @@ its speed, no simulation shows.
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch._dynamo  # torch imports it at the first layer that is made, which fails in the middle of a simulation
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 
@@ -237,6 +237,8 @@ def _brought(value: Any) -> Any:
 @contextmanager
 def simulated_gpu() -> Iterator[Simulation]:
     """A machine with one GPU inside the block."""
+    # torch imports it at the first layer that is made, which fails in the middle of a simulation
+    importlib.import_module("torch._dynamo")
     torch._C._ensureCUDADeviceGuardSet()  # as torch's own FakeTensorMode does
     before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torchmetrics.detection.mean_ap import MeanAveragePrecision
 
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, MATCH_IOU, assign, match_classes
@@ -53,6 +52,9 @@ def coco_result(
     by_class: bool = False,
 ) -> dict[str, torch.Tensor]:
     """COCO's AP and AR from torchmetrics' ``MeanAveragePrecision``, by its names; ``ious`` None: 0.5 to 0.95 in steps of 0.05."""
+    # takes longer to load than PyTorch itself, and most commands that name this module never compute an AP
+    from torchmetrics.detection.mean_ap import MeanAveragePrecision
+
     metric = MeanAveragePrecision(
         iou_thresholds=ious,
         rec_thresholds=RECALLS.tolist(),

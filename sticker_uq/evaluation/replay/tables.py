@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,6 +20,9 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import recorded_workpieces
 from sticker_uq.messages import texts_of
 from sticker_uq.scene import METRICS, Exposure, ObjectVerdict, Outcome, SceneAssessment, SceneDecision
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TableFormat = Literal["parquet", "csv"]
 Row = dict[str, Any]
@@ -219,6 +221,8 @@ def laptops_of(source: Path) -> Callable[[int], str]:
 
 def read_images(file: Path) -> pd.DataFrame:
     """The columns that :func:`cell_rows` needs of a replay's table ``images``."""
+    import pandas as pd  # not for a replay of one recording
+
     columns = ["cell", "laptop", "image", "status", "outcome"]
     if file.suffix == ".parquet":
         return pd.read_parquet(file, columns=columns)
@@ -226,6 +230,8 @@ def read_images(file: Path) -> pd.DataFrame:
 
 
 def cell_rows(tables: Iterable[pd.DataFrame]) -> list[Row]:
+    import pandas as pd
+
     whole = pd.concat(table.assign(recording=number) for number, table in enumerate(tables))
     announced = whole.groupby("recording")["laptop"].transform(lambda names: (names != "").any())
     whole["laptop"] = whole["laptop"].where(announced, whole["image"])

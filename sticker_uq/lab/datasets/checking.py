@@ -13,7 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from sticker_uq.io.coco import (
     ANNOTATIONS,
@@ -198,7 +198,7 @@ def drift(first: Sequence[PictureStatistics], second: Sequence[PictureStatistics
     rows = []
     for name, values in ours.items():
         if len(values) and len(theirs.get(name, ())):
-            test = stats.ks_2samp(values, theirs[name])
+            test = scipy.stats.ks_2samp(values, theirs[name])
             rows.append(
                 (name, float(np.median(values)), float(np.median(theirs[name])), test.statistic, test.pvalue)
             )

@@ -16,8 +16,8 @@ from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
 from sticker_uq.lab.studies.detectors.measures import Measure, Profile
@@ -73,7 +73,7 @@ def friedman(values: FloatArray) -> Friedman:
     if models < 3 or images < 2:
         return Friedman(images, models, math.nan, math.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = stats.friedmanchisquare(*values.T)
+        found = scipy.stats.friedmanchisquare(*values.T)
     return Friedman(images, models, float(found.statistic), float(found.pvalue))
 
 
@@ -96,7 +96,7 @@ def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") 
         warnings.simplefilter(
             "ignore"
         )  # scipy warns that small samples with ties use the normal approximation
-        return float(stats.wilcoxon(difference, zero_method="pratt", alternative=alternative).pvalue)
+        return float(scipy.stats.wilcoxon(difference, zero_method="pratt", alternative=alternative).pvalue)
 
 
 def rank_biserial(difference: FloatArray) -> float:
@@ -196,7 +196,7 @@ def compare_pairs(
 def _rank_sums(difference: FloatArray) -> tuple[float, float, int]:
     """Rank sums of the positive and of the negative differences, and how many are not zero."""
     moved = difference[difference != 0]
-    ranks = stats.rankdata(np.abs(moved))
+    ranks = scipy.stats.rankdata(np.abs(moved))
     return float(ranks[moved > 0].sum()), float(ranks[moved < 0].sum()), len(moved)
 
 
@@ -240,7 +240,7 @@ def spearman(
     """Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
-    found = stats.spearmanr(first, second, alternative=alternative)
+    found = scipy.stats.spearmanr(first, second, alternative=alternative)
     return float(found.statistic), float(found.pvalue)
 
 
@@ -250,7 +250,7 @@ def pearson(
     """Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
-    found = stats.pearsonr(first, second, alternative=alternative)
+    found = scipy.stats.pearsonr(first, second, alternative=alternative)
     return float(found.statistic), float(found.pvalue)
 
 
