@@ -18,6 +18,7 @@ from sticker_uq.detection.detector import load_members
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import check_new_dataset, check_objects, read_coco, write_coco
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import TEST_DELTA, diversity, generate, train_raaes
 from sticker_uq.lab.studies.monitors.classifier_study import (
@@ -111,6 +112,7 @@ def study(
     )
     material = study_material() if data == "cell" else _material(data, invalid)
     out.mkdir(parents=True, exist_ok=True)
+    resumable("the same call resumes", out)
     result = run_study(
         material,
         settings,
@@ -176,6 +178,7 @@ def tasks(
     material = _material(data)
     sticker_class(material)  # refuses before the folder is created
     out.mkdir(parents=True, exist_ok=True)
+    resumable("the same call resumes", out)
     found = run_tasks(material, settings, out, lambda stage: typer.echo(stage, err=True))
     text = task_report(material.name, found)
     for name, content in (("tasks.md", text), ("tasks.csv", as_csv(found))):

@@ -19,6 +19,7 @@ from sticker_uq.cli.options import check_file, check_folder, output_folder, sett
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.gate import Policy
 from sticker_uq.io.share import share_folder
+from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.robustness.assessment_run import CASES, Plan, Prepared, assess, prepare
 from sticker_uq.lab.robustness.followups import sweep_strengths
 from sticker_uq.lab.robustness.frequencies import SourceSet, describe_source
@@ -191,6 +192,7 @@ def run(
     source = SourceSet.load(data, tags)
     default = bundle.policy if bundle is not None else share_folder() / "config" / "policy.yaml"
     limits = Policy.load(policy or default)
+    resumable("the same call resumes", out)
     with stage_bars() as advance:
         prepared = prepare(spec, source, out, Plan(images, target, sweep), jobs, advance)
         if not (out / SPECIFICATION).exists() or not specification.samefile(out / SPECIFICATION):

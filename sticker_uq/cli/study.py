@@ -31,6 +31,7 @@ from sticker_uq.cli.options import RayAddress, check_folder, field_options, outp
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.setting_fields import words
+from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, check_profile, label, read_results
 from sticker_uq.lab.table_files import write_tables
@@ -333,6 +334,7 @@ def run(
         "profile": profile,
     }
     settings = _settings(values)
+    resumable("the same call resumes", out)
     with _stages() as advance, executor(jobs, ray_address) as execute:
         study = run_study(settings, out, execute, advance)
     output().print(write_report(study, out, resamples))

@@ -98,6 +98,8 @@ LEVELS = "--alpha 0.5 --beta 0 --delta 0.5"
         (f"replay DATA/images --jobs 2 --out out {SMALL}", r"images\D*[1-9]\d*/80", ("out",)),
         (f"calibrate --data DATA --jobs 2 --cache cache --out out {LEVELS} {SMALL}", r"assessing\D*[1-9]\d*/80", ("cache*",)),
         ("train --data DATA --out out --start packaged --batch-size 2 --epochs 9", "first step of", ("out", "out/state.pt")),
+        ("qualify --data DATA --out out --start packaged --batch-size 2 --epochs 9 --split 0.4,0.4,0.2", r"training\D*[1-9]\d*/",
+         ("out.work", "out.work/**/*")),
         ("dil learn --data DATA --out out --device cpu", r"learning\D*[1-9]\d*/", ()),
         ("demo --out out", "live page: http", ("out",)),
     ],
@@ -115,6 +117,7 @@ def test_ctrl_c_ends_a_command_with_a_word_and_leaves_nothing_behind(
     assert "Traceback" not in terminal.text
     assert "leaked" not in terminal.text
     assert ("--resume continues from out/state.pt" in terminal.text) == ("out/state.pt" in left)
+    assert ("the same call resumes" in terminal.text) == ("out.work" in left)
     assert psutil.wait_procs(children, 60)[1] == []
     assert set(tmp_path.rglob("*")) == {path for pattern in left for path in tmp_path.glob(pattern)}
 
