@@ -4,10 +4,11 @@
     python -m benchmarks.weeks --work out/weeks --out benchmarks/results/weeks.json --figure docs/images/weeks.svg
     python -m benchmarks.weeks --work out/weeks-tiny --out out/weeks-tiny.json --tiny
 
-Every week 60 laptops of the profile "study" (other makes and prints, small stickers; seeds of their own) are judged by the
-active bundle; a scripted operator answers and errs in 2 % of the objects. At the end of a week with ``improve`` a candidate is
-made of all weeks so far and promoted unless it is worse. The hostile operator says "peel it" to everything. What happened without
-a person's answer is counted against the truth. An interrupted run goes on; a training takes most of the time.
+Every week 60 laptops of the profile "study" (small stickers; seeds of their own), each with one of ``WORLD``, none of which the
+packaged weights were trained on, are judged by the active bundle; a scripted operator answers and errs in 2 % of the objects.
+At the end of a week with ``improve`` a candidate is made of all weeks so far and promoted unless it is worse. The hostile
+operator says "peel it" to everything. What happened without a person's answer is counted against the truth. An interrupted run
+goes on; a training takes most of the time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.hard_scenes import NO_MATERIAL, Case, HardScene
 from benchmarks.result_files import result_file, result_folder
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.evaluation.reporting.charts import legend_below, svg
@@ -32,7 +34,6 @@ from sticker_uq.gate.operator.answers import Answer
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.kept_pieces import StepResult, Steps
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.testing.shifts import SECOND, Operator, run_shift
@@ -42,6 +43,13 @@ ARMS = {
     "improve": Operator(),
     "hostile": Operator("Mallory", always=Answer.REMOVE, errs=0.0),
 }
+WORLD = (
+    ("unknown make", "medium"),
+    ("residue", "medium"),
+    ("printed lid", "weak"),
+    ("sticker on logo", "weak"),
+)
+"""Circumstances of the laptops and their strengths, as benchmarks.hard has them."""
 FIRST_SEED, WEEK_NS, START_NS = 9_000_000, 7 * 86_400 * SECOND, 1_767_571_200 * SECOND
 SPOT_CHECKS = 0.1
 LEVELS = ("--alpha", "0.1", "--beta", "0.2")
@@ -95,10 +103,7 @@ class Campaign:
         bundle = Bundle.load(self._active)
         settings = bundle.settings(PerceptionSettings(device="cpu"))
         first = FIRST_SEED + 100_000 * self._seed + 1000 * number
-        laptops = (
-            (f"{seed}", render(sample_scene(seed, profile="study"), (640, 536)))
-            for seed in range(first, first + self._laptops)
-        )
+        laptops = ((f"{seed}", laptop(seed)) for seed in range(first, first + self._laptops))
         shift = folder / "shift"
         counts_file = folder / "counts.json"
         if not counts_file.exists():
@@ -150,6 +155,11 @@ class Campaign:
         candidate = Bundle.load(out)
         assert candidate.comparison is not None
         return candidate.comparison.verdict, candidate.manifest.guarantee
+
+
+def laptop(seed: int) -> HardScene:
+    """The laptop of ``seed`` in a circumstance that its number chooses."""
+    return Case("shift", *WORLD[seed % len(WORLD)], "study").scene(seed, NO_MATERIAL)
 
 
 def _empty(folder: Path) -> Path:

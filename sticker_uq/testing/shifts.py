@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import Image
 
@@ -20,10 +21,9 @@ from sticker_uq.gate.audit import GENESIS, Entry
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswers
 from sticker_uq.io.bag_writer import BagWriter
-from sticker_uq.lab.rendering import RenderedScene
 from sticker_uq.nodes.common.conversions import decision_to_msg, header_of, scene_to_msg
 from sticker_uq.perception import Perception
-from sticker_uq.scene import ObjectClass, Outcome, SceneDecision, Verdict
+from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneDecision, Verdict
 from sticker_uq_msgs.msg import SceneAssessment as SceneAssessmentMsg
 from sticker_uq_msgs.msg import SceneDecision as SceneDecisionMsg
 
@@ -33,6 +33,17 @@ TOPICS = {
     "decision": ("sticker_uq_msgs/msg/SceneDecision", SceneDecisionMsg),
 }
 SECOND = 10**9
+
+
+class TrueScene(Protocol):
+    """A picture (H, W, 3) uint8 BGR and the ``boxes`` (N, 4) px and ``labels`` (N,) of what is on it."""
+
+    @property
+    def image(self) -> NDArray[np.uint8]: ...
+    @property
+    def boxes(self) -> FloatArray: ...
+    @property
+    def labels(self) -> NDArray[np.int64]: ...
 
 
 class AuditWriter:
@@ -60,7 +71,7 @@ class Operator:
     always: Answer | None = None
     seconds: float = 6.0
 
-    def answer(self, truth: RenderedScene, box: Any, rng: np.random.Generator) -> Answer:
+    def answer(self, truth: TrueScene, box: Any, rng: np.random.Generator) -> Answer:
         """What is said about the object at ``box``."""
         place, _ = touched(np.asarray(box, float), np.asarray(truth.boxes, float))
         sticker = place >= 0 and truth.labels[place] == ObjectClass.STICKER
@@ -86,7 +97,7 @@ class ShiftCounts:
 
 def run_shift(
     out: Path,
-    laptops: Iterable[tuple[str, RenderedScene]],
+    laptops: Iterable[tuple[str, TrueScene]],
     perception: Perception,
     policy: Policy,
     operator: Callable[[int], Operator],
@@ -141,7 +152,7 @@ def run_shift(
 def _ask(
     log: AuditWriter,
     decision: SceneDecision,
-    truth: RenderedScene,
+    truth: TrueScene,
     person: Operator,
     check: bool,
     rng: np.random.Generator,
