@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import Image
 
-from sticker_uq.evaluation.metrics.decisions import DecisionCounts, touched
+from sticker_uq.evaluation.metrics.decisions import DecisionCounts, ends_with_question, touched
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.audit import GENESIS, Entry
 from sticker_uq.gate.box_overlap import as_box
@@ -131,20 +131,21 @@ def run_shift(
                 bag.write(f"/{topic}", now, serialize_message(message))
             log.add("workpiece", workpiece_id=name, stamp_ns=now)
             found.laptops += 1
-            asked = decision.outcome not in (Outcome.WORK, Outcome.CLEAN)
-            checked = not asked and rng.random() < spot_check_rate
+            asked = ends_with_question(decision)
+            first = decision.outcome is not Outcome.WORK
+            checked = not (asked and first) and rng.random() < spot_check_rate
             found.questions += asked
             found.checks += checked
-            if asked or checked:
-                _ask(log, decision, truth, operator(number), checked, rng)
-            else:
+            if not (asked and first) and not checked:
                 counts = DecisionCounts()
                 counts.add("", truth.boxes, truth.labels, decision)
                 measured = counts.measured()
                 found.wrongful += measured.wrongful.events
                 found.dirty += measured.missed.events
-                if decision.outcome is Outcome.WORK:
+                if not first:
                     log.add("permit", goal_id=1, decision_id=decision.decision_id, policy_hash=policy.hash)
+            if asked or checked:
+                _ask(log, decision, truth, operator(number), checked, rng)
             log.add("done", workpiece_id=name, clean=True, decision_id=decision.decision_id)
     return found
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
+from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneDecision, Verdict
 
 BLADE_IOU = 0.3
@@ -41,7 +42,7 @@ class Measured:
 
     ``wrongful``: images in which at least one object that may be removed is no sticker, ``wrong_objects`` of them in all;
     ``removed``: labelled stickers that may be removed without a person; ``clean``: images without a sticker that are called
-    clean; ``missed``: images called clean that show a sticker; ``asked``: images that end with a question to a person;
+    clean; ``missed``: images called clean that show a sticker; ``asked``: images of which :func:`ends_with_question` is true;
     ``verdicts``: shares of all objects by verdict; ``on_logo``: removable objects that are logos.
     """
 
@@ -96,7 +97,7 @@ class DecisionCounts:
         if decision.outcome is Outcome.CLEAN:
             self._called.add(unit)
             (self._missed if stickers else self._rightly).add(unit)
-        if decision.outcome is Outcome.ASK:
+        if ends_with_question(decision):
             self._asked.add(unit)
         for verdict in decision.verdicts:
             # in a scene that is asked about as a whole nothing is removed either
@@ -116,6 +117,22 @@ class DecisionCounts:
             verdicts={verdict.name.lower(): Count(n, total) for verdict, n in self._verdicts.items()},
             on_logo=self._on_logo,
         )
+
+
+def ends_with_question(decision: SceneDecision) -> bool:
+    """Whether a person is needed: now, or for what is in doubt once all that is released is gone.
+
+    A doubtful box on a released sticker is peeled with it.
+    """
+    if decision.outcome is not Outcome.WORK:
+        return decision.outcome is not Outcome.CLEAN
+    released = [as_box(verdict.object.box) for verdict in decision.removable()]
+    doubtful = [
+        as_box(one.object.box)
+        for one in decision.verdicts
+        if one.verdict not in (Verdict.REMOVE, Verdict.KEEP)
+    ]
+    return any(not any(same_place(box, gone) for gone in released) for box in doubtful)
 
 
 def touched(box: FloatArray, boxes: FloatArray, match_iou: float = BLADE_IOU) -> tuple[int, float]:

@@ -30,7 +30,7 @@ from sticker_uq.evaluation.bundle_comparison import (
     GroupedPairs,
     Pairs,
 )
-from sticker_uq.evaluation.metrics.decisions import DecisionCounts
+from sticker_uq.evaluation.metrics.decisions import DecisionCounts, ends_with_question
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.audit import verify
 from sticker_uq.io.coco import read_coco
@@ -457,7 +457,7 @@ class Improvement:
             decision = judge(record.assessment, free)
             counts = DecisionCounts()
             counts.add("", record.boxes, record.labels, decision)
-            happened[QUESTIONS][unit] |= decision.outcome is Outcome.ASK
+            happened[QUESTIONS][unit] |= ends_with_question(decision)
             happened[WRONGFUL][unit] |= counts.measured().wrongful.events > 0
             clean = decision.outcome is Outcome.CLEAN
             happened[DIRTY][unit] |= clean and bool((record.labels == ObjectClass.STICKER).any())
