@@ -320,8 +320,7 @@ def source_coverage(printed: Printed) -> str:
     found = coverage(
         [
             CoverageRow(
-                circumstance=c.name, significance=c.significance, target=c.frequency, images=100,
-                count=round(100 * share), source=share, low=0, high=1, found_by="tags", status="",
+                circumstance=c.name, significance=c.significance, target=c.frequency, source=share, low=0, high=1, status="",
             )
             for c in preset("medical-diagnosis").circumstances
             for share in (sheet["relative_frequency"][c.name],)

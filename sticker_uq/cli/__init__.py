@@ -39,7 +39,7 @@ PANELS = {
         "replay": "Assess and judge every image of a bag, a folder or a video, without ROS.",
         "evaluate": "Measure the detection accuracy of a detector on a COCO folder.",
         "quality": "Measure how well the probabilities of detectors or classifiers are calibrated.",
-        "robustness": "Assess how robust a detector, a gate or a ROS node is in given circumstances.",
+        "robustness": "Assess how robust a detector or a cell with its gate is in given circumstances.",
     },
     "Make data, models and policies": {
         "dataset": "Render pictures of laptops with stickers, with COCO annotations.",

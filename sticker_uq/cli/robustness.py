@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -15,24 +14,16 @@ from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
-from sticker_uq.cli.options import check_file, check_folder, output_folder, settings_options
+from sticker_uq.cli.options import check_file, output_folder, settings_options
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.gate import Policy
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.stopping import resumable
-from sticker_uq.lab.robustness.assessment_run import CASES, Plan, Prepared, assess, prepare
-from sticker_uq.lab.robustness.followups import sweep_strengths
+from sticker_uq.lab.robustness.assessment import RESULT, Assessment, assess, prepare
 from sticker_uq.lab.robustness.frequencies import SourceSet, describe_source
-from sticker_uq.lab.robustness.result import RESULT, Assessment
-from sticker_uq.lab.robustness.robustness_report import (
-    REPORT,
-    SUMMARY,
-    assessment_findings,
-    breaks_words,
-    write_report,
-)
+from sticker_uq.lab.robustness.robustness_report import REPORT, SUMMARY, assessment_findings, write_report
 from sticker_uq.lab.robustness.spec import PRESETS, Specification, preset
-from sticker_uq.lab.robustness.systems_interface import System
+from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
@@ -110,21 +101,19 @@ def _comments(spec: Specification) -> dict[str, str]:
         "strength: range from mild to severe from which follow-up images are sampled.\n"
         "probability: how likely an image is in the circumstance (relative_frequency: how often it was observed).\n"
         "exclusive_group: circumstances of one group never occur in the same image.\n"
-        "measured: how the circumstance is recognised in untagged source images.\n"
         "relations: points (d, epsilon): permitted change epsilon of a metric at distance d from the source."
     }
     for circumstance in spec.circumstances:
         known = TRANSFORMATIONS.get(str(circumstance.transformation))
         if known is not None:
-            sweep = ", ".join(f"{s:g}" for s in sweep_strengths(circumstance))
             comments[circumstance.name] = (
-                f"strength in {known.unit}: {known.strength}; {known.limits[0]:g} to {known.limits[1]:g}; swept: {sweep}"
+                f"strength in {known.unit}: {known.strength}; {known.limits[0]:g} to {known.limits[1]:g}"
             )
     return comments
 
 
 SPECIFICATION = "specification.yaml"
-_SYSTEMS = ("cell", "detector", "results")
+_SYSTEMS = ("cell", "detector")
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
@@ -133,14 +122,14 @@ def run(
     settings: PerceptionSettings,
     bundle: Bundle | None,
     data: Annotated[Path, typer.Option(help="Source images: COCO folder.")],
-    out: Annotated[Path, output_folder("Folder of the assessment; an interrupted run resumes in it.")] = Path(
-        "out/robustness"
-    ),
+    out: Annotated[
+        Path, output_folder("Folder of the assessment; follow-up images in it are not made again.")
+    ] = Path("out/robustness"),
     system: Annotated[
         str,
         typer.Option(
             metavar="|".join(_SYSTEMS),
-            help="System under assessment: detector with gate, detector alone, or detections in a file.",
+            help="System under assessment: detector with gate, or detector alone.",
         ),
     ] = "cell",
     images: Annotated[
@@ -149,9 +138,6 @@ def run(
     target: Annotated[
         int, typer.Option(help="Number of images with circumstances at their expected frequencies.")
     ] = 200,
-    sweep: Annotated[
-        int, typer.Option(help="Number of images at each strength of the severity sweeps; 0: none.")
-    ] = 20,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
     tags: Annotated[
         Path | None, typer.Option(help="CSV file (image, tags): circumstances of source images.")
@@ -159,105 +145,48 @@ def run(
     policy: Annotated[
         Path | None, typer.Option(help="Policy of the gate; default: the packaged one.")
     ] = None,
-    source_results: Annotated[
-        Path | None, typer.Option(help="results: COCO results JSON on the source images.")
-    ] = None,
-    case_results: Annotated[
-        Path | None, typer.Option(help=f"results: COCO results JSON on OUT/{CASES}.")
-    ] = None,
-    cases_only: Annotated[
-        bool, typer.Option("--cases-only", help=f"Only make the follow-up images in OUT/{CASES}.")
-    ] = False,
 ) -> None:
-    """Assess how robust a system is: follow-up images, performance, distances, verdicts, sweeps, report.
+    """Assess how robust a system is: follow-up images, performance, distances, verdicts, report.
 
     Writes OUT/report.html, summary.md, tables/ and assessment.json. Exit status 0 whatever the verdict is.
     """
     if system not in _SYSTEMS:
         raise InvalidInput(f"--system {system}: expected one of {', '.join(_SYSTEMS)}")
-    for option, value, least in (
-        ("images", images, 1),
-        ("target", target, 1),
-        ("sweep", sweep, 0),
-        ("jobs", jobs, 1),
-    ):
-        if value < least:
-            raise InvalidInput(f"--{option} {value}: expected {least} or more")
-    if system == "results" and not cases_only and (source_results is None or case_results is None):
-        raise InvalidInput(
-            f"--system results needs --source-results and --case-results; make the images with --cases-only, run the "
-            f"detector on {data} and {out / CASES}, then call again"
-        )
+    for option, value in (("images", images), ("target", target), ("jobs", jobs)):
+        if value < 1:
+            raise InvalidInput(f"--{option} {value}: expected 1 or more")
     spec = Specification.load(specification)
     source = SourceSet.load(data, tags)
     default = bundle.policy if bundle is not None else share_folder() / "config" / "policy.yaml"
     limits = Policy.load(policy or default)
     resumable("the same call resumes", out)
+    load = partial(CellSystem, settings, limits) if system == "cell" else partial(DetectorSystem, settings)
     with stage_bars() as advance:
-        prepared = prepare(spec, source, out, Plan(images, target, sweep), jobs, advance)
+        prepared = prepare(spec, source, out, images, target, jobs, advance)
         if not (out / SPECIFICATION).exists() or not specification.samefile(out / SPECIFICATION):
             spec.save(out / SPECIFICATION)  # without the comments of the user's file
-        if cases_only:
-            return
-        load: Callable[[], System]
-        if system == "results":
-            assert source_results is not None
-            assert case_results is not None
-            load = partial(_results, prepared, source_results, case_results)
-        else:
-            load = partial(_ours, system, settings, limits)
         assessment = assess(
             spec,
             prepared,
             out,
-            load(),
             load,
             jobs=jobs,
-            coverage=describe_source(
-                spec, prepared.chosen, lambda done, total: advance("source", done, total)
-            ),
-            environment=_environment(settings if system in ("cell", "detector") else None),
+            coverage=describe_source(spec, prepared.chosen),
+            environment=_environment(settings),
             progress=advance,
         )
     write_report(assessment, out)
     _print(assessment, out)
 
 
-def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of an assessment.", callback=check_folder)],
-) -> None:
-    """Rewrite report.html, summary.md and tables/ of an assessment."""
-    write_report(Assessment.load(folder), folder)
-    typer.echo(f"report: {folder / REPORT}")
-
-
-def _ours(kind: str, settings: PerceptionSettings, policy: Policy) -> System:
-    from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem  # torch takes seconds to load
-
-    return CellSystem(settings, policy) if kind == "cell" else DetectorSystem(settings)
-
-
-def _results(prepared: Prepared, source_results: Path, case_results: Path) -> System:
-    from sticker_uq.lab.robustness.answering import case_question, source_question
-    from sticker_uq.lab.robustness.systems import ResultsSystem
-
-    items = [prepared.source.images[n].item for n in prepared.numbers]
-    everywhere = {source_question(item).key: item.image_id for item in items}
-    cases = {case_question(c).key: c.image_id for one in prepared.sets for c in one.cases}
-    others = {i.item.image_id for i in prepared.source.images}
-    return ResultsSystem([(source_results, everywhere, others), (case_results, cases, set(cases.values()))])
-
-
-def _environment(settings: PerceptionSettings | None) -> dict[str, str]:
+def _environment(settings: PerceptionSettings) -> dict[str, str]:
     found = {"Python": platform.python_version(), "machine": platform.platform()}
     for name in ("sticker_uq", "torch", "torchvision", "numpy", "scikit-image", "scipy"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    if settings is not None:
-        found |= {f"setting {name}": str(value) for name, value in settings.model_dump().items()}
-    return found
+    return found | {f"setting {name}": str(value) for name, value in settings.model_dump().items()}
 
 
 def _print(assessment: Assessment, out: Path) -> None:
@@ -270,11 +199,7 @@ def _print(assessment: Assessment, out: Path) -> None:
     for name, finding in assessment.by_circumstance.items():
         checks = {c.metric: c for c in assessment.checks if c.circumstance == name}
         table.add_row(name, finding, *(f"{checks[m].change:+.3f}" for m in metrics))
-    console = output()
-    console.print(table)
-    for sweep in assessment.sweeps:
-        if sweep.metric == metrics[-1]:
-            console.print(f"{sweep.circumstance}: {sweep.metric} breaks {breaks_words(sweep)}")
+    output().print(table)
     typer.echo(assessment_findings(assessment))
     typer.echo(f"report: {out / REPORT}, summary: {out / SUMMARY}, figures: {out / RESULT}")
 
@@ -289,4 +214,3 @@ def _about() -> None:
 
 app.command()(init)
 app.command()(run)
-app.command()(report)

@@ -61,8 +61,8 @@ from sticker_uq.lab.qualifying.results import (
     TrainResult,
 )
 from sticker_uq.lab.qualifying.verdict import Requirement, requirements
-from sticker_uq.lab.robustness.assessment_run import Plan, assess, prepare
-from sticker_uq.lab.robustness.frequencies import SourceSet, describe_source
+from sticker_uq.lab.robustness.assessment import assess, prepare
+from sticker_uq.lab.robustness.frequencies import SourceSet
 from sticker_uq.lab.robustness.robustness_report import write_report
 from sticker_uq.lab.robustness.spec import laptop_cell
 from sticker_uq.lab.robustness.systems import CellSystem
@@ -482,19 +482,14 @@ class Qualification:
 
         def make(folder: Path) -> RobustnessResult:
             spec, source = laptop_cell(), SourceSet.load(self._parts.test, None)
-            prepared = prepare(spec, source, folder, Plan(count, 2 * count, 0), 1, self._progress)
-            coverage = describe_source(
-                spec, prepared.chosen, lambda done, total: self._progress("source", done, total)
-            )
-            system = CellSystem(self._perception, limits)
-            found = assess(
-                spec, prepared, folder, system, lambda: system, coverage=coverage, progress=self._progress
-            )
+            prepared = prepare(spec, source, folder, count, 2 * count, 1, self._progress)
+            load = partial(CellSystem, self._perception, limits)
+            found = assess(spec, prepared, folder, load, progress=self._progress)
             write_report(found, folder)
             named = {c.name for c in spec.circumstances}
             return RobustnessResult(
                 finding=str(found.finding),
-                images=len(prepared.numbers),
+                images=len(prepared.chosen),
                 circumstances={n: str(v) for n, v in found.by_circumstance.items() if n in named},
             )
 

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robustness assessment of a system (S004, Wozniak et al.): specification of circumstances, follow-up images, sweeps,
-distances, metamorphic relation, verdict.
+"""Robustness assessment of a system (S004, Wozniak et al.): specification of circumstances, follow-up images, distances,
+metamorphic relation, verdict.
 
-A :class:`Specification` describes the target circumstances and their significance (tasks 1 and 2). :mod:`frequencies` measures
-which of them the source images show (task 3). :mod:`drawing` and :mod:`followups` make follow-up images (task 4,
-:class:`FollowUpCase`). :mod:`assessment_run` assesses a system on source and follow-up images (tasks 5 to 7). :func:`laptop_cell`
-returns the specification to start from.
+A :class:`Specification` describes the target circumstances and their significance (tasks 1 and 2). :mod:`frequencies` counts
+which of them the source images show (task 3). :mod:`followups` makes follow-up images (task 4, :class:`FollowUpCase`).
+:mod:`assessment` assesses a system on source and follow-up images (tasks 5 to 7). :func:`laptop_cell` returns the specification
+to start from.
 """
 
 from sticker_uq.lab.robustness.followups import Application, FollowUpCase
 from sticker_uq.lab.robustness.spec import (
     PERFORMANCE_METRICS,
     Circumstance,
-    Measurable,
     Piece,
     Relation,
     Specification,
@@ -25,7 +24,6 @@ __all__ = [
     "Application",
     "Circumstance",
     "FollowUpCase",
-    "Measurable",
     "Piece",
     "Relation",
     "Specification",

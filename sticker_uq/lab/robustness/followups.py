@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import cv2
 import numpy as np
@@ -83,23 +83,10 @@ class FollowUpCase:
 
 @dataclass(frozen=True)
 class CaseSet:
-    """Follow-up cases that a robustness assessment judges together.
+    """Follow-up cases that are judged together: in one ``circumstance``, or "" in all in the specification's proportions."""
 
-    ``kind``: "target", all circumstances in the proportions of the specification; "circumstance", every case in that one;
-    "sweep", every case in that one at ``strength`` (NaN for the other kinds).
-    """
-
-    kind: Literal["target", "circumstance", "sweep"]
     circumstance: str
-    strength: float
     cases: tuple[FollowUpCase, ...]
-
-    @property
-    def name(self) -> str:
-        """A short name of the set of follow-up cases, unique in a robustness assessment."""
-        if self.kind == "sweep":
-            return f"{self.circumstance}@{self.strength:g}"
-        return self.circumstance if self.kind == "circumstance" else "target"
 
 
 @dataclass(frozen=True)
@@ -112,11 +99,9 @@ class Draft:
 
 @dataclass(frozen=True)
 class DraftSet:
-    """Drafts of one set of follow-up cases; the fields are those of :class:`~sticker_uq.lab.robustness.followups.CaseSet`."""
+    """Drafts of a :class:`CaseSet`."""
 
-    kind: Literal["target", "circumstance", "sweep"]
     circumstance: str
-    strength: float
     drafts: tuple[Draft, ...]
 
 
@@ -126,7 +111,7 @@ def check_transformations(spec: Specification) -> None:
         if circumstance.transformation is None or circumstance.strength is None:
             continue
         known = transformation_named(circumstance.transformation)
-        for strength in (*circumstance.strength, *circumstance.sweep):
+        for strength in circumstance.strength:
             try:
                 known.check(strength, circumstance.parameters)
             except InvalidInput as error:
@@ -160,7 +145,7 @@ def target_set(spec: Specification, images: int, count: int) -> DraftSet:
         Draft(int(image), tuple(_application(spec, c, int(image), f"target {number}") for c in several))
         for number, (image, several) in enumerate(zip(order, chosen, strict=True))
     ]
-    return DraftSet("target", "", math.nan, tuple(drafts))
+    return DraftSet("", tuple(drafts))
 
 
 def circumstance_set(spec: Specification, circumstance: Circumstance, images: Sequence[int]) -> DraftSet:
@@ -168,45 +153,15 @@ def circumstance_set(spec: Specification, circumstance: Circumstance, images: Se
     drafts = tuple(
         Draft(image, (_application(spec, circumstance, image, circumstance.name),)) for image in images
     )
-    return DraftSet("circumstance", circumstance.name, math.nan, drafts)
+    return DraftSet(circumstance.name, drafts)
 
 
-def sweep_sets(
-    spec: Specification, circumstance: Circumstance, images: Sequence[int]
-) -> tuple[DraftSet, ...]:
-    """Follow-up images of a circumstance's severity sweep at each strength; place, direction and noise of an image stay the
-    same.
-    """
-    return tuple(
-        DraftSet(
-            "sweep",
-            circumstance.name,
-            strength,
-            tuple(
-                Draft(image, (_application(spec, circumstance, image, circumstance.name, strength),))
-                for image in images
-            ),
-        )
-        for strength in sweep_strengths(circumstance)
-    )
-
-
-def sweep_strengths(circumstance: Circumstance) -> tuple[float, ...]:
-    """The strengths of a circumstance's severity sweep, mildest first: of the specification, else the transformation's ladder."""
-    if circumstance.sweep or circumstance.transformation is None:
-        return circumstance.sweep
-    return transformation_named(circumstance.transformation).ladder
-
-
-def _application(
-    spec: Specification, circumstance: Circumstance, image: int, role: str, strength: float | None = None
-) -> Application:
+def _application(spec: Specification, circumstance: Circumstance, image: int, role: str) -> Application:
     assert circumstance.transformation is not None
     assert circumstance.strength is not None
     seed = _seed(spec.seed, circumstance.name, image, role)
-    if strength is None:
-        mild, severe = circumstance.strength
-        strength = mild + (severe - mild) * float(np.random.default_rng(seed).random())
+    mild, severe = circumstance.strength
+    strength = mild + (severe - mild) * float(np.random.default_rng(seed).random())
     return Application(
         circumstance.name,
         circumstance.transformation,
@@ -322,10 +277,7 @@ def make_cases(
         for number, (identity, draft) in enumerate(sorted(unique.items()), 1)
     }
     _write_annotations(root, source, list(cases.values()))
-    return [
-        CaseSet(one.kind, one.circumstance, one.strength, tuple(cases[names[d]] for d in one.drafts))
-        for one in sets
-    ]
+    return [CaseSet(one.circumstance, tuple(cases[names[d]] for d in one.drafts)) for one in sets]
 
 
 def _case_id(draft: Draft, source: SourceSet, digests: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics.accuracy import AREAS, IOUS, MatchTable, coco_summary, count_matches
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.lab.robustness.systems_interface import SystemAnswer, act_on_detections, consequence
+from sticker_uq.lab.robustness.systems import SystemAnswer, act_on_detections, consequence
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 Weights = NDArray[np.float64]
@@ -68,12 +68,9 @@ class Performance:
         for image in self.images:
             stickers = image.truth.boxes[image.truth.labels == ObjectClass.STICKER]
             naive = act_on_detections(image.answer.detections, self._score)
-            action = image.answer.action or naive
-            with_gate = consequence(action, stickers, image.hidden_sticker, self._iou)
-            without = consequence(naive, stickers, image.hidden_sticker, self._iou)
-            rows.append(
-                (with_gate.wrong > 0, with_gate.asked, with_gate.missed, without.wrong > 0, without.missed)
-            )
+            wrong, _, missed = consequence(naive, stickers, image.hidden_sticker, self._iou)
+            gated = consequence(image.answer.action or naive, stickers, image.hidden_sticker, self._iou)
+            rows.append((*gated, wrong, missed))
         table = np.array(rows, float)
         return dict(zip((*GATE_METRICS, *UNGATED), table.T, strict=True))
 

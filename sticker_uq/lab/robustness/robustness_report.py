@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from sticker_uq.evaluation.reporting.charts import COLOURS, INK, svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.robustness.assessment import WHOLE, Assessment
 from sticker_uq.lab.robustness.frequencies import coverage
-from sticker_uq.lab.robustness.result import Assessment, SweepResult
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
 from sticker_uq.lab.table_files import write_tables
 
@@ -29,50 +28,25 @@ FOLDER = "tables"
 def all_tables(assessment: Assessment) -> dict[str, pd.DataFrame]:
     """Tables by name; what was not measured is NaN.
 
-    They are significance, coverage, performance, distances, checks, sweeps and breaks.
+    They are significance, coverage, performance, distances and checks.
     """
-    spec, sets = assessment.specification, assessment.sets
-    where = ("kind", "circumstance", "strength")
+    sets = assessment.sets
+    where = ("kind", "circumstance")
     risk = ("frequency", "exposure", "likelihood", "severity", "significance")
-    sweep = ("circumstance", "metric", "unit")
-    breaks = ("breaks_at", "breaks_low", "breaks_high", "at_mildest")
     significance = [
         {"circumstance": c.name}
         | {name: getattr(c, name) for name in risk}
         | {"finding": str(assessment.by_circumstance.get(c.name, "not assessed"))}
-        for c in sorted(spec.circumstances, key=lambda c: (-c.significance, c.name))
-    ]
-    coverage = [
-        {
-            "circumstance": r.circumstance,
-            "significance": r.significance,
-            "target_frequency": r.target,
-            "source_frequency": r.source,
-            **{name: getattr(r, name) for name in ("low", "high", "found_by", "status")},
-        }
-        for r in assessment.coverage
+        for c in sorted(assessment.specification.circumstances, key=lambda c: (-c.significance, c.name))
     ]
     tables = {
         "significance": significance,
-        "coverage": coverage,
+        "coverage": [row.model_dump() for row in assessment.coverage],
         "performance": [{name: getattr(one, name) for name in where} | one.figures for one in sets],
         "distances": [
             {name: getattr(one, name) for name in where} | one.distances for one in sets if one.distances
         ],
         "checks": [vars(check) | {"finding": str(check.finding)} for check in assessment.checks],
-        "sweeps": [
-            {name: getattr(one, name) for name in sweep}
-            | {name: getattr(point, name) for name in ("strength", "distance", "epsilon")}
-            | {"source": one.source}
-            | {name: getattr(point, name) for name in ("value", "low", "high")}
-            for one in assessment.sweeps
-            for point in one.points
-        ],
-        "breaks": [
-            {name: getattr(one, name) for name in (*sweep, *breaks)}
-            for one in assessment.sweeps
-            if one.metric in spec.relations
-        ],
     }
     return {name: pd.DataFrame(rows) for name, rows in tables.items()}
 
@@ -102,33 +76,6 @@ def forest_plot(checks: Sequence[RelationCheck]) -> Markup:
     return svg(draw, 8.0, 0.5 + 0.28 * len(checks), f"change of {metric} by circumstance")
 
 
-def sweep_plot(sweep: SweepResult) -> Markup:
-    """Performance over the strength of a circumstance, with interval, allowed band, and where it breaks."""
-    points = sweep.points
-    places = np.arange(len(points))
-    strengths, values, low, high, epsilon = (
-        np.array([getattr(p, name) for p in points], float)
-        for name in ("strength", "value", "low", "high", "epsilon")
-    )
-
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        if np.isfinite(epsilon).all():
-            axes.fill_between(
-                places, sweep.source - epsilon, sweep.source + epsilon, color=INK, alpha=0.25, lw=0
-            )
-        axes.fill_between(places, low, high, color=COLOURS[0], alpha=0.25, lw=0)
-        axes.plot(places, values, "o-", ms=4)
-        if math.isfinite(sweep.breaks_at):
-            order = np.argsort(strengths)  # strengths may fall as a circumstance gets worse
-            place = np.interp(sweep.breaks_at, strengths[order], places[order])
-            axes.axvline(place, color=COLOURS[5], ls="--", lw=1.6)
-        axes.set_xticks(places, [f"{strength:g}" for strength in strengths])
-        axes.set(xlabel=sweep.unit, ylim=(-0.02, 1.02), yticks=(0, 0.5, 1))
-
-    return svg(draw, 3.4, 1.9, f"{sweep.metric} over {sweep.circumstance}")
-
-
 REPORT, SUMMARY = "report.html", "summary.md"
 _ORDER = (Finding.VIOLATED, Finding.UNDECIDED, Finding.HOLDS)
 _GATE = (
@@ -138,7 +85,6 @@ _GATE = (
     ("ungated_missed_called_clean", "the same without the gate"),
     ("left_to_person", "left to a person"),
 )
-WHOLE = "all"
 
 
 def write_report(assessment: Assessment, folder: Path) -> None:
@@ -171,9 +117,6 @@ def _details(assessment: Assessment, tables: Mapping[str, pd.DataFrame]) -> list
     reasons = [(c.circumstance, c.metric, c.reason) for c in assessment.checks if c.reason]
     if reasons:
         blocks.append(Table(("circumstance", "metric", "not measured because"), reasons))
-    for sweep in assessment.sweeps:
-        breaks = f": breaks {breaks_words(sweep)}" if sweep.metric in spec.relations else ""
-        blocks += [f"## {sweep.circumstance}, {sweep.metric}{breaks}", sweep_plot(sweep)]
     risks = [
         (f"{c.name} {c.significance}", f"{c.exposure} x {c.likelihood} x {c.severity}", f"{who}: {text}")
         for c in spec.circumstances
@@ -184,10 +127,10 @@ def _details(assessment: Assessment, tables: Mapping[str, pd.DataFrame]) -> list
             "## Significance",
             Table(("circumstance", "exposure x likelihood x severity", "seen by"), risks),
         ]
-    if any(row.found_by for row in assessment.coverage):
+    if assessment.coverage:
         found = coverage(assessment.coverage)
         blocks.append(
-            f"Of the circumstances that can be told, {found.missing:.0%} are missing in the source images, "
+            f"Of the circumstances {found.missing:.0%} are missing in the source images, "
             f"{found.misrepresented:.0%} more or less frequent than expected, {found.covered:.0%} covered. Less frequent than "
             f"expected: {', '.join(found.to_generate) or 'none'}."
         )
@@ -228,8 +171,7 @@ def assessment_findings(assessment: Assessment) -> str:
 
 
 def _summary(assessment: Assessment) -> list[Block]:
-    source = assessment.set_named("source")
-    assert source is not None
+    source = assessment.sets[0]
     spec = assessment.specification
     metrics = list(spec.relations)
     significance = {c.name: str(c.significance) for c in spec.circumstances}
@@ -261,14 +203,6 @@ def _summary(assessment: Assessment) -> list[Block]:
         "Shares of the images:",
         Table(("images", *(words for _, words in _GATE)), _gate_rows(assessment)),
     ]
-    broken = [
-        (s.circumstance, s.metric, breaks_words(s)) for s in assessment.sweeps if s.metric in spec.relations
-    ]
-    if broken:
-        blocks += [
-            "Strength from which epsilon is exceeded:",
-            Table(("circumstance", "metric", "strength"), broken),
-        ]
     return blocks
 
 
@@ -278,19 +212,8 @@ def _change(check: RelationCheck) -> str:
     return f"{check.change:+.3f} [{check.low:+.3f}, {check.high:+.3f}] (±{check.epsilon:.3f})"
 
 
-def breaks_words(sweep: SweepResult) -> str:
-    """From which strength a severity sweep breaks the assessed system, with its interval, in words."""
-    strengths = [p.strength for p in sweep.points]
-    if sweep.at_mildest:
-        return f"at {strengths[0]:g} {sweep.unit} or before"
-    if math.isnan(sweep.breaks_at):
-        return f"not up to {strengths[-1]:g} {sweep.unit}"
-    high = f"{sweep.breaks_high:.3g}" if math.isfinite(sweep.breaks_high) else f"beyond {strengths[-1]:g}"
-    return f"{sweep.breaks_at:.3g} {sweep.unit} [{sweep.breaks_low:.3g}, {high}]"
-
-
 def figure_text(value: float) -> str:
-    """A number of a robustness assessment's report with three digits, a dash for what was not measured."""
+    """``value`` with three digits, a dash for what was not measured."""
     if math.isnan(value):
         return "–"
     return f"{value:.0f}" if float(value).is_integer() and abs(value) > 1 else f"{value:.3f}"
@@ -311,5 +234,4 @@ def _gate_rows(assessment: Assessment) -> list[tuple[str, ...]]:
             *(f"{one.figures.get(name, math.nan):.1%}" for name, _ in _GATE),
         )
         for one in assessment.sets
-        if one.kind != "sweep"
     ]

@@ -26,9 +26,7 @@ _JUMP = 1e-9
 
 
 class Piece(BaseModel):
-    """One line of epsilon(d), the metamorphic relation: ``slope * d + intercept`` up to and with ``up_to`` (None:
-    without end).
-    """
+    """One line of epsilon(d): ``slope * d + intercept`` up to and with ``up_to`` (None: without end)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -37,7 +35,6 @@ class Piece(BaseModel):
     intercept: float = Field(0.0, description="b of a * d + b")
 
     def at(self, distance: float) -> float:
-        """The allowed difference of performance on this line of the metamorphic relation."""
         return self.slope * distance + self.intercept
 
 
@@ -97,9 +94,7 @@ class Relation(BaseModel):
                     )
 
     def epsilon(self, distance: float) -> float:
-        """The difference of performance that the metamorphic relation allows at ``distance`` >= 0.
-        NaN for an unknown distance.
-        """
+        """The difference of performance that is allowed at ``distance`` >= 0; NaN for an unknown distance."""
         if math.isnan(distance):
             return math.nan
         if self.pieces:
@@ -115,9 +110,7 @@ class Relation(BaseModel):
 
 
 def continuous_relation(flat: float = 0.02, until: float = 0.25) -> Relation:
-    """The metamorphic relation published as example, without its jump: ``flat`` up to d = ``until``,
-    growing as much as d beyond.
-    """
+    """The published example without its jump: ``flat`` up to d = ``until``, growing as much as d beyond."""
     return Relation(pieces=(Piece(up_to=until, intercept=flat), Piece(slope=1.0, intercept=flat - until)))
 
 
@@ -145,33 +138,6 @@ PERFORMANCE_METRICS = (
 """Performance that a relation can be about, each in [0, 1]; the last three are the gate's: shares of the images."""
 
 DistanceName = Literal["mse", "psnr", "ssim", "cw_ssim", "fid", "euclidean", "cosine", "linkage"]
-Quantity = Literal["blur", "motion", "noise", "exposure"]
-
-
-class Measurable(BaseModel):
-    """A circumstance that can be seen in an image: ``quantity`` lies within ``above`` and ``below``.
-
-    Blur is the 10-90 % width of edges in px, motion how much wider they are in the worst direction, noise the standard deviation
-    in grey levels, exposure the mean of linear light against middle grey in EV.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    quantity: Quantity
-    above: float | None = None
-    below: float | None = None
-
-    @model_validator(mode="after")
-    def _has_a_limit(self) -> Self:
-        if self.above is None and self.below is None:
-            raise ValueError("give above, below or both")
-        if self.above is not None and self.below is not None and self.above >= self.below:
-            raise ValueError(f"above = {self.above} must be smaller than below = {self.below}")
-        return self
-
-    def holds(self, value: float) -> bool:
-        """Whether an image with this value of the quantity is in the circumstance of the robustness assessment; False for NaN."""
-        return (self.above is None or value > self.above) and (self.below is None or value < self.below)
 
 
 class Circumstance(BaseModel):
@@ -188,14 +154,12 @@ class Circumstance(BaseModel):
     strength: tuple[float, float] | None = Field(
         None, description="mild and severe end of the strengths drawn"
     )
-    sweep: tuple[float, ...] = Field((), description="strengths of the severity sweep, mildest first")
     probability: float | None = Field(None, ge=0, le=1, description="how likely it is (M1)")
     relative_frequency: float | None = Field(None, ge=0, le=1, description="how often it was observed (M2)")
     exclusive_group: str = Field("", description="circumstances of one group never occur together")
     exposure: int = Field(ge=1, le=5, description="how often the system is exposed to it (M3)")
     likelihood: int = Field(ge=1, le=5, description="how likely it then occurs (M4)")
     severity: int = Field(ge=1, le=5, description="how bad a failure of the system in it is (M5)")
-    measured: Measurable | None = Field(None, description="how it is recognised in an image without a tag")
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -308,7 +272,7 @@ class Specification(BaseModel):
             raise InvalidInput(f"specification {path}: {'; '.join(problems)}") from None
 
     def save(self, path: str | Path, comments: Mapping[str, str] | None = None) -> None:
-        """Write the specification of a robustness assessment's circumstances to a YAML file, whole or not at all.
+        """Write a YAML file, whole or not at all.
 
         ``comments`` are put above the circumstances of those names, that of "" above everything.
         """
@@ -323,7 +287,7 @@ class Specification(BaseModel):
                 stream.write(_yaml([circumstance]))
 
     def plain(self) -> dict[str, Any]:
-        """The specification of a robustness assessment's circumstances as dicts, lists and numbers, without what has no value."""
+        """Dicts, lists and numbers, without what has no value."""
         return self.model_dump(mode="json", exclude_defaults=True) | {
             "relations": {
                 name: relation.model_dump(mode="json", exclude_defaults=True)

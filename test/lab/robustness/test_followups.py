@@ -2,7 +2,6 @@
 """Follow-up cases come in the proportions of the specification, with their truth, and the same each time."""
 
 import json
-import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from sticker_uq.lab.robustness.followups import (
     check_transformations,
     circumstance_set,
     make_cases,
-    sweep_sets,
     target_set,
     with_transformation,
 )
@@ -102,15 +100,11 @@ def test_several_circumstances_are_applied_as_light_meets_them() -> None:
         assert order == sorted(order)
 
 
-def test_a_sweep_changes_nothing_but_the_strength() -> None:
-    turned = spec().circumstance("turned")
-    sets = sweep_sets(spec(), turned, [0, 3])
-    assert [s.strength for s in sets] == [2, 5, 10, 15, 25, 45]
-    assert {d.applied[0].seed for s in sets for d in s.drafts if d.image == 3} == {
-        sets[0].drafts[1].applied[0].seed
-    }
-    inside = circumstance_set(spec(), turned, range(40)).drafts
-    strengths = [d.applied[0].strength for d in inside]
+def test_strengths_are_spread_over_the_range() -> None:
+    strengths = [
+        d.applied[0].strength
+        for d in circumstance_set(spec(), spec().circumstance("turned"), range(40)).drafts
+    ]
     assert 5 <= min(strengths) < 8
     assert 17 < max(strengths) <= 20
 
@@ -129,7 +123,6 @@ def test_the_most_significant_come_first_and_the_untestable_not_at_all() -> None
     [
         ({"transformation": "snow", "strength": [1, 2]}, "'snow': expected one of"),
         ({"transformation": "jpeg", "strength": [0, 2]}, "circumstance x: jpeg: strength 0"),
-        ({"transformation": "jpeg", "strength": [9, 2], "sweep": [900]}, "strength 900"),
         ({"transformation": "jpeg", "strength": [9, 2], "parameters": {"a": 1}}, "unknown parameter 'a'"),
     ],
 )
@@ -150,7 +143,7 @@ def test_cases_are_a_data_set_of_their_own_and_are_made_once(source: SourceSet, 
     made = make_cases(source, sets, tmp_path, progress=lambda *now: told.append(now))
     assert told[0] == (0, 10)
     assert told[-1] == (10, 10)
-    assert [s.name for s in made] == ["target", "turned"]
+    assert [s.circumstance for s in made] == ["", "turned"]
     items = {item.image_id: item for item in read_coco(tmp_path)}
     for case in (case for s in made for case in s.cases):
         assert np.array_equal(items[case.image_id].boxes, case.boxes)
@@ -210,10 +203,3 @@ def test_tags_come_from_the_entries_or_a_table(scenes: Path, tmp_path: Path) -> 
             SourceSet.load(scenes, table)
     with pytest.raises(InvalidInput, match=r"none\.csv: no such file"):
         SourceSet.load(scenes, tmp_path / "none.csv")
-
-
-def test_strengths_are_known_for_a_circumstance_set_only(source: SourceSet, tmp_path: Path) -> None:
-    one = spec()
-    (made,) = make_cases(source, [circumstance_set(one, one.circumstance("dark"), [2])], tmp_path)
-    assert math.isnan(made.strength)
-    assert made.cases[0].source_id == source.images[2].item.image_id

@@ -14,7 +14,7 @@ from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.robustness.performance import Judged, Performance
-from sticker_uq.lab.robustness.systems_interface import (
+from sticker_uq.lab.robustness.systems import (
     Action,
     SystemAnswer,
     act_on_decision,
@@ -212,9 +212,9 @@ def test_consequences() -> None:
     on, off = Action(BOX, False, False), Action(BOX + 100, False, False)
     clean = Action(np.zeros((0, 4), np.float32), False, True)
     nothing = np.zeros((0, 4), np.float32)
-    assert (consequence(on, BOX, False, 0.5).right, consequence(on, BOX, False, 0.5).wrong) == (1, 0)
-    assert consequence(off, BOX, False, 0.5).wrong == 1
-    assert consequence(on, nothing, False, 0.5).wrong == 1
-    assert consequence(clean, BOX, False, 0.5).missed
-    assert consequence(clean, nothing, True, 0.5).missed
-    assert not consequence(clean, nothing, False, 0.5).missed
+    assert consequence(on, BOX, False, 0.5) == (False, False, False)
+    assert consequence(off, BOX, False, 0.5) == (True, False, False)
+    assert consequence(on, nothing, False, 0.5) == (True, False, False)
+    assert consequence(clean, BOX, False, 0.5) == (False, False, True)
+    assert consequence(clean, nothing, True, 0.5) == (False, False, True)
+    assert consequence(clean, nothing, False, 0.5) == (False, False, False)

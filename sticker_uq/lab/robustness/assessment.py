@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole robustness assessment (Wozniak et al., tasks 4 to 7): follow-up cases, answers, figures, distances, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from sticker_uq.evaluation.executors import mapped, worker_pool
+from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.images import read_image_file
+from sticker_uq.lab.robustness.distances import (
+    ComparedPicture,
+    ImageDistances,
+    feature_distances,
+    pair_distances,
+)
+from sticker_uq.lab.robustness.followups import (
+    CaseSet,
+    DraftSet,
+    FollowUpCase,
+    check_transformations,
+    circumstance_set,
+    make_cases,
+    target_set,
+    with_transformation,
+)
+from sticker_uq.lab.robustness.frequencies import CoverageRow, SourceSet
+from sticker_uq.lab.robustness.performance import Judged, Performance
+from sticker_uq.lab.robustness.spec import Specification
+from sticker_uq.lab.robustness.systems import System, SystemAnswer
+from sticker_uq.lab.robustness.verdicts import (
+    Finding,
+    Paired,
+    RelationCheck,
+    bootstrap,
+    check_relation,
+    overall_verdict,
+    resampled_weights,
+)
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+CASES, RESULT = "cases", "assessment.json"
+IMAGE_DISTANCES = ("mse", "psnr", "ssim", "cw_ssim")
+PAIR_FEATURE_DISTANCES = ("euclidean", "cosine")
+WHOLE = "all"
+"""What checks of the target set call their circumstance."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, what is done of it, and how much there is."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """``chosen``: the source images that are assessed; ``sets`` of follow-up cases of them."""
+
+    chosen: SourceSet
+    sets: tuple[CaseSet, ...]
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class SetResult(_Value):
+    """``figures``: performance by name; ``distances`` from the source set by name, empty for the source."""
+
+    kind: Literal["source", "target", "circumstance"]
+    circumstance: str
+    figures: dict[str, float]
+    distances: dict[str, float]
+
+
+class Assessment(_Value):
+    """A whole robustness assessment. ``environment``: versions and settings; ``significance_shares``: of the significance, by
+    finding.
+    """
+
+    specification: Specification
+    system: str
+    identity: str
+    sets: tuple[SetResult, ...]
+    checks: tuple[RelationCheck, ...]
+    coverage: tuple[CoverageRow, ...]
+    finding: Finding
+    significance_shares: dict[Finding, float]
+    by_circumstance: dict[str, Finding]
+    environment: dict[str, str]
+
+
+def prepare(
+    spec: Specification,
+    source: SourceSet,
+    folder: Path,
+    images: int,
+    target: int,
+    jobs: int = 1,
+    progress: Progress = lambda stage, done, total: None,
+) -> Prepared:
+    """Make the follow-up cases in ``folder``/cases, a COCO folder; those already there are kept.
+
+    ``images`` of the source set, drawn with the specification's seed, are put into each circumstance; ``target`` cases in the
+    target proportions. Raises InvalidInput for a specification whose transformations do not exist and for a folder that holds
+    something else.
+    """
+    check_transformations(spec)
+    if images < 1 or target < 1:
+        raise InvalidInput(f"{images} images and {target} cases: expected at least one of each")
+    order = np.random.default_rng(spec.seed).permutation(len(source))[:images]
+    chosen = SourceSet(source.folder, tuple(source.images[n] for n in sorted(order)), source.tagged)
+    sets: list[DraftSet] = [target_set(spec, len(chosen), target)]
+    sets += [circumstance_set(spec, one, range(len(chosen))) for one in with_transformation(spec)]
+    folder.mkdir(parents=True, exist_ok=True)
+    made = make_cases(chosen, sets, folder / CASES, jobs, lambda done, total: progress("cases", done, total))
+    return Prepared(chosen, tuple(made))
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer about an image, and how far that is from its source (None for a source image)."""
+
+    answer: SystemAnswer
+    distances: ImageDistances | None = None
+
+
+def ask(system: System, question: tuple[LabelledImage, LabelledImage | None]) -> Reply:
+    """The reply about an image, which is compared with its source, the second of ``question``, if any."""
+    item, source = question
+    image = read_picture(item)
+    return Reply(system.answer(image), None if source is None else _reference(source.path).compare(image))
+
+
+@lru_cache(maxsize=4)
+def _reference(path: Path) -> ComparedPicture:
+    return ComparedPicture(read_image_file(path))
+
+
+_system: System | None = None
+
+
+def _begin(load: Callable[[], System]) -> None:
+    global _system
+    _system = load()
+
+
+def _ask_in_process(question: tuple[LabelledImage, LabelledImage | None]) -> Reply:
+    assert _system is not None
+    return ask(_system, question)
+
+
+def _replies(
+    questions: Sequence[tuple[LabelledImage, LabelledImage | None]],
+    system: System,
+    load: Callable[[], System],
+    jobs: int,
+) -> Iterator[Reply]:
+    if jobs == 1:
+        yield from (ask(system, question) for question in questions)
+        return
+    with worker_pool(jobs, partial(_begin, load)) as pool:
+        yield from pool.map(_ask_in_process, questions, chunksize=4)
+
+
+@dataclass(frozen=True)
+class AnsweredSet:
+    """A set of follow-up cases with its replies, and their source images with theirs; ``origin`` (cases,): index into
+    ``sources``.
+    """
+
+    cases: CaseSet
+    replies: tuple[Reply, ...]
+    sources: tuple[LabelledImage, ...]
+    source_replies: tuple[Reply, ...]
+    origin: NDArray[np.intp]
+
+    def paired(self, spec: Specification) -> Paired:
+        """Source and follow-ups for the metamorphic relation. InvalidInput when the distance needs features and there are
+        none.
+        """
+        source = [Judged(item, r.answer) for item, r in zip(self.sources, self.source_replies, strict=True)]
+        target = [
+            Judged(case.truth, reply.answer, hides_sticker(case))
+            for case, reply in zip(self.cases.cases, self.replies, strict=True)
+        ]
+        measured = spec.match_iou, spec.decision_score
+        return Paired(
+            Performance(source, *measured),
+            Performance(target, *measured),
+            self.origin,
+            self.distances(spec.distance),
+        )
+
+    def distances(self, name: str) -> NDArray[np.float64]:
+        """d of every source and follow-up (cases,), or of the two sets (1,). Pairs without an answer count as the others on
+        average.
+        """
+        if name in IMAGE_DISTANCES:
+            return np.array([r.distances.distance(name) for r in self.replies if r.distances is not None])
+        features = self._features()
+        if features is None:
+            raise InvalidInput(
+                f"distance {name} needs the features of a network, and the system gives none: choose one of "
+                f"{', '.join(IMAGE_DISTANCES)} in the specification"
+            )
+        source, target, pairs, known = features
+        if name not in PAIR_FEATURE_DISTANCES:
+            return np.array([feature_distances(source, target, pairs).distance(name)])
+        values = pair_distances(source, target, pairs)[name]
+        result = np.full(len(self.replies), values.mean())
+        result[known] = values
+        return result
+
+    def all_distances(self) -> dict[str, float]:
+        """Every distance of source and follow-ups by name, means over the pairs: figures and, for PSNR,
+        dB of the mean squared error.
+        """
+        found = [r.distances for r in self.replies if r.distances is not None]
+        result = {name: float(np.mean([getattr(d, name) for d in found])) for name in IMAGE_DISTANCES}
+        mse = result["mse"]
+        result["psnr"] = float(10 * np.log10(255**2 / mse)) if mse else float("inf")
+        features = self._features()
+        if features is not None:
+            one = feature_distances(*features[:3])
+            result |= {name: getattr(one, name) for name in ("fid", "fid_floor", *PAIR_FEATURE_DISTANCES)}
+            result |= {f"linkage_{kind}": value for kind, value in one.linkage.items()}
+        return result
+
+    def _features(
+        self,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp], NDArray[np.intp]] | None:
+        """Features of the sources and of the answered cases, the source row of each case, and which cases these are."""
+        rows = {
+            i: r.answer.features for i, r in enumerate(self.source_replies) if r.answer.features is not None
+        }
+        known = [
+            i
+            for i, r in enumerate(self.replies)
+            if r.answer.features is not None and int(self.origin[i]) in rows
+        ]
+        if len(rows) < 2 or len(known) < 2:
+            return None
+        place = {index: row for row, index in enumerate(rows)}
+        source = np.array(list(rows.values()), np.float64)
+        target = np.array([self.replies[i].answer.features for i in known], np.float64)
+        return source, target, np.array([place[int(self.origin[i])] for i in known]), np.array(known)
+
+
+def hides_sticker(case: FollowUpCase) -> bool:
+    return bool((case.source.labels[case.hidden] == ObjectClass.STICKER).any())
+
+
+def assess(
+    spec: Specification,
+    prepared: Prepared,
+    folder: Path,
+    load: Callable[[], System],
+    *,
+    jobs: int = 1,
+    coverage: Sequence[CoverageRow] = (),
+    environment: Mapping[str, str] | None = None,
+    progress: Progress = lambda stage, done, total: None,
+) -> Assessment:
+    """Ask a system about every image of ``prepared``; the result is written to ``folder``/assessment.json too.
+
+    ``load`` makes the system, in each process its own (for ``jobs`` > 1, picklable). The result does not depend on ``jobs``.
+    Raises InvalidInput for images that cannot be read, and for a distance that this system does not allow.
+    """
+    items = [image.item for image in prepared.chosen.images]
+    cases = {case.case_id: case for one in prepared.sets for case in one.cases}
+    ordered = sorted(cases.values(), key=lambda case: case.source_id)
+    questions = [*((item, None) for item in items), *((case.truth, case.source) for case in ordered)]
+    system, replies = load(), []
+    for reply in _replies(questions, system, load, jobs):
+        replies.append(reply)
+        progress("answers", len(replies), len(questions))
+    of_source = {item.image_id: reply for item, reply in zip(items, replies, strict=False)}
+    of_case = {case.case_id: reply for case, reply in zip(ordered, replies[len(items) :], strict=True)}
+    sets = [_answered(one, of_case, of_source) for one in prepared.sets]
+    judged = [Judged(item, of_source[item.image_id].answer) for item in items]
+    whole = Performance(judged, spec.match_iou, spec.decision_score).figures()
+    results, checks = [SetResult(kind="source", circumstance="", figures=whole, distances={})], []
+    for done, (result, found) in enumerate(mapped(partial(_evaluated, spec), sets, jobs), 1):
+        results.append(result)
+        checks += found
+        progress("verdicts", done, len(sets))
+    verdict = overall_verdict(checks, {c.name: c.significance for c in spec.circumstances})
+    assessment = Assessment(
+        specification=spec,
+        system=system.name,
+        identity=system.identity,
+        sets=tuple(results),
+        checks=tuple(checks),
+        coverage=tuple(coverage),
+        finding=verdict.finding,
+        significance_shares=dict(verdict.weights),
+        by_circumstance=dict(verdict.by_circumstance),
+        environment=dict(environment or {}),
+    )
+    with atomic_write(folder / RESULT, "w") as stream:
+        stream.write(assessment.model_dump_json(indent=1))
+    return assessment
+
+
+def _answered(one: CaseSet, of_case: Mapping[str, Reply], of_source: Mapping[int, Reply]) -> AnsweredSet:
+    sources = {case.source_id: case.source for case in one.cases}
+    place = {identity: number for number, identity in enumerate(sources)}
+    return AnsweredSet(
+        one,
+        tuple(of_case[case.case_id] for case in one.cases),
+        tuple(sources.values()),
+        tuple(of_source[identity] for identity in sources),
+        np.array([place[case.source_id] for case in one.cases]),
+    )
+
+
+def _evaluated(spec: Specification, one: AnsweredSet) -> tuple[SetResult, list[RelationCheck]]:
+    """Performance, distances and checks of a set."""
+    paired, name = one.paired(spec), one.cases.circumstance
+    significance = spec.circumstance(name).significance if name else mean_significance(spec)
+    weights = resampled_weights(len(paired.source.images), spec.resamples, spec.seed)
+    before = bootstrap(paired.source, list(spec.relations), weights)
+    after = bootstrap(paired.target, list(spec.relations), weights[:, paired.origin])
+    checks = [
+        check_relation(
+            paired,
+            metric,
+            lambda distance, metric=metric: spec.epsilon(metric, distance, significance),  # type: ignore[misc]
+            name or WHOLE,
+            confidence=spec.confidence,
+            resamples=spec.resamples,
+            seed=spec.seed,
+            values=(before[metric], after[metric]),
+        )
+        for metric in spec.relations
+    ]
+    result = SetResult(
+        kind="circumstance" if name else "target",
+        circumstance=name,
+        figures=paired.target.figures(),
+        distances=one.all_distances(),
+    )
+    return result, checks
+
+
+def mean_significance(spec: Specification) -> float:
+    """Significance of the target set: mean over its circumstances, weighted by how often they occur."""
+    able = [c for c in spec.circumstances if c.transformation is not None]
+    total = sum(c.frequency for c in able)
+    return sum(c.significance * c.frequency for c in able) / total if total else 1.0
