@@ -47,7 +47,6 @@ LONG = (
     "lab/training/test_unit_variance.py",
     "lab/studies/monitors/test_task_networks.py",
     "lab/studies/monitors/test_study.py",
-    "lab/studies/monitors/test_detections.py",
     "nodes/common/test_lifecycle.py",
     "nodes/detector/test_model_exchange.py",
     "nodes/detector/test_detector.py",

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 from rich.markdown import Markdown
 
 from sticker_uq.cli import monitors_fit
-from sticker_uq.cli.options import checked, field_options, output_file, output_folder
+from sticker_uq.cli.options import output_folder
 from sticker_uq.cli.terminal import output
-from sticker_uq.detection.detector import load_members
-from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.io.coco import check_new_dataset, check_objects, read_coco, write_coco
+from sticker_uq.io.coco import check_new_dataset, read_coco, write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
@@ -25,11 +23,6 @@ from sticker_uq.lab.studies.monitors.classifier_study import (
     MonitorStudySettings,
     classifier_report,
     run_study,
-)
-from sticker_uq.lab.studies.monitors.detection_study import (
-    DetectionSettings,
-    detection_report,
-    run_detections,
 )
 from sticker_uq.lab.studies.monitors.material import (
     Material,
@@ -40,19 +33,13 @@ from sticker_uq.lab.studies.monitors.material import (
     study_material,
 )
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL
-from sticker_uq.lab.studies.monitors.task_networks import (
-    TaskSettings,
-    as_csv,
-    run_tasks,
-    sticker_class,
-    task_report,
-)
+from sticker_uq.lab.studies.monitors.task_networks import rate_table, run_tasks, sticker_class, task_report
+from sticker_uq.lab.table_files import write_tables
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command(name="fit")(monitors_fit.command)
 _DEFAULT = MonitorStudySettings()
-_TASKS = TaskSettings()
 _MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_material}
 
 
@@ -164,26 +151,23 @@ def ambiguous(
 def tasks(
     out: Annotated[Path, output_folder("Folder for the tables and results.")],
     data: Annotated[str, typer.Option(help="cell, or a COCO folder with logos and stickers.")] = "cell",
-    seeds: Annotated[
-        int, typer.Option(help="Number of seeds that every network is trained with.")
-    ] = _TASKS.seeds,
+    seeds: Annotated[int, typer.Option(help="Number of seeds that every network is trained with.")] = 3,
 ) -> None:
     """Print and write FNR and FPR of networks trained on "probability of removable sticker > t" against one that estimates it.
 
-    For t = 0.1 ... 0.9 and three kinds of probabilistic labels, and a cascade keep / ask / remove (Ullah, Fan and
-    Wongpiromsarn, Section V-C, with everything but the labels shared). Results are kept in --out, from which the same study
-    resumes.
+    For t = 0.1 ... 0.9, probabilities by blur, and a cascade keep / ask / remove (Ullah, Fan and Wongpiromsarn, Section V-C, with
+    everything but the labels shared).
     """
-    settings = TaskSettings(seeds)
+    if seeds < 1:
+        raise InvalidInput(f"--seeds {seeds}: expected 1 or more")
     material = _material(data)
     sticker_class(material)  # refuses before the folder is created
-    out.mkdir(parents=True, exist_ok=True)
-    resumable("the same call resumes", out)
-    found = run_tasks(material, settings, out, lambda stage: typer.echo(stage, err=True))
-    text = task_report(material.name, found)
-    for name, content in (("tasks.md", text), ("tasks.csv", as_csv(found))):
-        with atomic_write(out / name, "w") as stream:
-            stream.write(content)
+    scores = run_tasks(material, seeds, progress=lambda stage: typer.echo(stage, err=True))
+    rates = rate_table(scores)
+    write_tables({"tasks": rates}, out)
+    text = task_report(material.name, scores, rates)
+    with atomic_write(out / "tasks.md", "w") as stream:
+        stream.write(text)
     output().print(Markdown(text))
     typer.echo(f"tables: {out / 'tasks.md'}, {out / 'tasks.csv'}")
 
@@ -201,41 +185,3 @@ def _material(data: str, invalid: Path | None = None) -> Material:
             f"--data {data}: expected {', '.join(_MATERIALS)}, mnist=FOLDER, fmnist=FOLDER or a COCO folder"
         )
     return coco_material(Path(data))
-
-
-@app.command()
-@field_options(
-    "detector_values", DetectorSettings, "model", "weights", "passes", "min_size", "device", "seed"
-)
-def detections(
-    data: Annotated[Path, typer.Option(help="COCO folder that the detector was not trained on.")],
-    out: Annotated[Path, output_file("File to write the tables to, Markdown.")],
-    detector_values: dict[str, Any],
-    member: Annotated[
-        list[str] | None,
-        typer.Option(help="Weights file of the same model, once for each member of an ensemble."),
-    ] = None,
-    min_score: Annotated[float, typer.Option(help="Of the detections that are supervised.")] = 0.3,
-    attacked: Annotated[int, typer.Option(help="Pictures that DAG attacks.")] = 24,
-    alarms: Annotated[
-        float, typer.Option(help="Share of nominal detections that a threshold may reject.")
-    ] = 0.05,
-) -> None:
-    """Print and write how monitors detect ambiguous, adversarial, corrupted, invalid and wrong detections of a detector.
-
-    Activations are pooled from the detector's own maps at each box. --seed is that of splits, masks,
-    autoencoders, attacks and places.
-    """
-    items = read_coco(data)
-    check_objects(items, str(data))
-    chosen = checked(DetectorSettings, detector_values)
-    loaded = load_members(chosen, [chosen.weights, *(member or [])])
-    settings = DetectionSettings(
-        passes=chosen.passes, min_score=min_score, attacked=attacked, alarms=alarms, seed=chosen.seed
-    )
-    result = run_detections(loaded[0], loaded[1:], items, settings, lambda stage: typer.echo(stage, err=True))
-    text = detection_report(result, f"Monitors on the detections of {chosen.model}")
-    with atomic_write(out, "w") as stream:
-        stream.write(text)
-    output().print(Markdown(text))
-    typer.echo(f"tables: {out}")

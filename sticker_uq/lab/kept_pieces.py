@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a study or a qualification keeps on the disk, and goes on from: pictures, networks, numbers, the results of steps."""
+"""What a study or a qualification keeps on the disk, and goes on from: documents, the results of steps."""
 
 from __future__ import annotations
 
@@ -15,18 +15,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
-from safetensors.torch import load, save
-from torch import nn
 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_output_folder
-from sticker_uq.io.reading import read_bytes, read_json
+from sticker_uq.io.reading import read_json
 from sticker_uq.scene import InvalidInput
 
-T = TypeVar("T")
-N = TypeVar("N", bound=nn.Module)
-Arrays = dict[str, NDArray[Any]]
-_MOST_NETWORK = 1 << 30
 STEPS = "steps"
 
 
@@ -38,18 +32,6 @@ def fingerprint(named: Any, *arrays: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def kept_arrays(path: Path | None, make: Callable[[], Arrays]) -> Arrays:
-    """The arrays in the file ``path``, made and written there if it is absent; None: made anew."""
-    if path is not None and path.is_file():
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    found = make()
-    if path is not None:
-        with atomic_write(path) as stream:
-            np.savez(stream, allow_pickle=False, **found)
-    return found
-
-
 def kept_document(path: Path | None, make: Callable[[], Any]) -> Any:
     """The JSON document ``path``, made and written there if it is absent; None: made anew."""
     if path is not None and path.is_file():
@@ -58,23 +40,6 @@ def kept_document(path: Path | None, make: Callable[[], Any]) -> Any:
     if path is not None:
         _write(path, found)
     return found
-
-
-def kept_network(path: Path | None, empty: Callable[[], N], make: Callable[[], N]) -> N:
-    """The network, whose weights are in the file ``path``, made and written there if it is absent.
-
-    ``empty``: the network with any weights; None for ``path``: made anew.
-    """
-    if path is not None and path.is_file():
-        network = empty()
-        network.load_state_dict(load(read_bytes(path, _MOST_NETWORK)))
-        return network.eval().requires_grad_(False)
-    network = make()
-    if path is not None:
-        path.parent.mkdir(exist_ok=True)
-        with atomic_write(path) as stream:
-            stream.write(save({name: value.contiguous() for name, value in network.state_dict().items()}))
-    return network
 
 
 class StepResult(BaseModel):

@@ -5,11 +5,10 @@ classifier.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from sticker_uq.calibration.selective import augrc
 from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, clopper_pearson
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
-from sticker_uq.lab.kept_pieces import fingerprint, kept_arrays, kept_document, kept_network
+from sticker_uq.lab.kept_pieces import fingerprint, kept_document
 from sticker_uq.lab.studies.ambiguity.raae import (
     TEST_DELTA,
     TRAINING_DELTA,
@@ -125,7 +124,6 @@ PUBLISHED = f"ambiguous, delta_max {TEST_DELTA:g}"
 """The row of Table I of ambiguous crops that are as ambiguous as those of the paper."""
 _FORMAT = 7
 _TESTING = 1000  # seed of the autoencoders that draw what is tested with
-_PARTS = ("images", "pairs", "probabilities")
 
 
 @dataclass(frozen=True)
@@ -197,11 +195,10 @@ def run_study(
 ) -> StudyResult:
     """The monitor study on ``material``.
 
-    With ``out`` ambiguous crops, finished seeds and the networks of the present seed stay there, and the same study goes on
-    from them.
+    With ``out`` finished seeds stay there, and the same study goes on from them.
     """
     tell = progress or (lambda _: None)
-    ambiguous = ambiguous_crops(material, settings, out, tell)
+    ambiguous = ambiguous_crops(material, settings, tell)
     results, clean = [], []
     for architecture in settings.architectures:
         for seed in range(settings.seeds):
@@ -234,39 +231,23 @@ class AmbiguousCrops:
 
 
 def ambiguous_crops(
-    material: Material,
-    settings: MonitorStudySettings,
-    out: Path | None,
-    progress: Callable[[str], None] | None = None,
+    material: Material, settings: MonitorStudySettings, tell: Callable[[str], None] = lambda stage: None
 ) -> AmbiguousCrops:
-    """The ambiguous crops of the monitor study, from the disk where the same one left them."""
-    tell = progress or (lambda _: None)
     half = max(1, settings.ambiguous // 2)
-
-    def made(what: str, seed: int, wanted: dict[str, tuple[int, float, int]]) -> dict[str, AmbiguousImages]:
-        """By name: ambiguous crops from autoencoders of ``seed``; ``wanted``: how many, delta_max and seed."""
-        named = [_FORMAT, wanted, asdict(material.raae), material.pairs]
-        mark = fingerprint(named, material.train, material.train_labels)
-
-        def draw() -> dict[str, Any]:
-            tell(f"autoencoders {what}")
-            raaes = train_raaes(
-                *(material.train, material.train_labels, material.pairs, material.raae, seed),
-                lambda found, all_of_them: tell(f"autoencoders {what}: {found} of {all_of_them} accepted"),
+    learned = (material.train, material.train_labels, material.pairs, material.raae)
+    raaes = []
+    for what, seed in (("to train with", 0), ("to test with", _TESTING)):
+        tell(f"autoencoders {what}")
+        raaes.append(
+            train_raaes(
+                *learned, seed, lambda done, wanted: tell(f"autoencoders: {done} of {wanted} accepted")
             )
-            drawn = {name: generate(raaes, *one[:2], seed=one[2]) for name, one in wanted.items()}
-            return {f"{part}_{name}": getattr(drawn[name], part) for name in drawn for part in _PARTS}
-
-        file = kept_arrays(None if out is None else out / f"ambiguous_{mark}.npz", draw)
-        return {name: AmbiguousImages(*(file[f"{part}_{name}"] for part in _PARTS)) for name in wanted}
-
-    known = made("to train with", 0, {"training": (settings.ambiguous, TRAINING_DELTA, 1)})
-    others = made(
-        "to test with",
-        _TESTING,
-        {"testing": (half, settings.delta_max, 2), "published": (half, TEST_DELTA, 2)},
+        )
+    return AmbiguousCrops(
+        generate(raaes[0], settings.ambiguous, TRAINING_DELTA, seed=1),
+        generate(raaes[1], half, settings.delta_max, seed=2),
+        generate(raaes[1], half, TEST_DELTA, seed=2),
     )
-    return AmbiguousCrops(**known, **others)
 
 
 def train_members(
@@ -275,13 +256,9 @@ def train_members(
     settings: MonitorStudySettings,
     seed: int,
     architecture: str = CONVOLUTIONAL,
-    folder: Path | None = None,
-    progress: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] = lambda stage: None,
 ) -> list[Any]:
-    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and ambiguous crops.
-
-    Networks in ``folder`` are taken from there, the others are left there.
-    """
+    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and ambiguous crops."""
     crops = np.concatenate([material.train, training.images])
     ambiguous = training.vectors(len(material.classes))
     if settings.drawn:
@@ -289,20 +266,10 @@ def train_members(
     vectors = np.concatenate([_one_hot(material), ambiguous])
     chosen = settings.training or material.training
     build = builder(architecture, chosen.deep)
-    shape, classes = crops.shape[1:], vectors.shape[1]
     networks = []
     for number in range(settings.members + 1):
-        if progress is not None:
-            progress(f"network {number + 1} of {settings.members + 1}")
-        networks.append(
-            kept_network(
-                None if folder is None else folder / f"network_{number}.safetensors",
-                lambda: cast(Any, build(shape, classes)),
-                lambda number=number: train_network(  # type: ignore[misc]
-                    build, crops, vectors, 1000 * seed + number, chosen
-                ),
-            )
-        )
+        tell(f"network {number + 1} of {settings.members + 1}")
+        networks.append(train_network(build, crops, vectors, 1000 * seed + number, chosen))
     return networks
 
 
@@ -319,15 +286,13 @@ def run_seed(
     ambiguous: AmbiguousCrops,
     seed: int,
     architecture: str = CONVOLUTIONAL,
-    folder: Path | None = None,
-    progress: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] = lambda stage: None,
 ) -> SeedResult:
     """The monitor study with one seed of a kind of classifier: attacks on the first one, monitors fitted on its crops, their
-    scores. ``folder``: as of :func:`train_members`.
+    scores.
     """
-    tell = progress or (lambda _: None)
     training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
-    model, *members = train_members(material, training, settings, seed, architecture, folder, tell)
+    model, *members = train_members(material, training, settings, seed, architecture, tell)
     crops = np.concatenate([material.train, training.images])
     drawn = draw_labels(training.vectors(len(material.classes)), seed)
     labels = np.concatenate([material.train_labels, drawn])
@@ -395,12 +360,7 @@ def _kept(
     architecture: str,
     progress: Callable[[str], None],
 ) -> SeedResult:
-    """The result of one seed of a kind of classifier, from the disk where the same study left it.
-
-    The networks are kept only until there is a result: those of the paper's largest ensembles have 2 GB.
-    """
-    if out is None:
-        return run_seed(material, settings, ambiguous, seed, architecture, progress=progress)
+    """The result of one seed of a kind of classifier, from the disk where the same study left it."""
     named = {
         **asdict(settings),
         "seeds": 0,
@@ -412,12 +372,11 @@ def _kept(
     made = (ambiguous.training.images, ambiguous.testing.images)
     arrays = (material.train, material.test, material.invalid, *made)
     prefix = "" if architecture == CONVOLUTIONAL else f"{architecture}_"
-    path = out / f"{prefix}seed_{seed}_{fingerprint(named, *arrays)}.json"
-    networks = path.with_suffix(".networks")
+    mark = fingerprint(named, *arrays)
     found = kept_document(
-        path, lambda: asdict(run_seed(material, settings, ambiguous, seed, architecture, networks, progress))
+        out and out / f"{prefix}seed_{seed}_{mark}.json",
+        lambda: asdict(run_seed(material, settings, ambiguous, seed, architecture, progress)),
     )
-    shutil.rmtree(networks, ignore_errors=True)
     return _read(found)
 
 
@@ -434,7 +393,7 @@ def _clean_accuracy(
         return float((observe_crops(plain, material.test, 1, 0).predicted == material.test_labels).mean())
 
     mark = fingerprint([_FORMAT, architecture, asdict(training)], material.train, material.test)
-    return float(kept_document(None if out is None else out / f"clean_{mark}.json", measure))
+    return float(kept_document(out and out / f"clean_{mark}.json", measure))
 
 
 def _read(document: dict[str, Any]) -> SeedResult:

@@ -11,17 +11,16 @@ the crops, dropout masks, optimiser, epochs and loss (cross entropy), and differ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, astuple, dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import cv2
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics.statistics import Interval, area_under_roc, cluster_bootstrap
-from sticker_uq.evaluation.reporting.document import Block, Table, as_markdown
-from sticker_uq.lab.kept_pieces import Arrays, fingerprint, kept_arrays
-from sticker_uq.lab.studies.ambiguity.raae import Raae, generate, train_raaes
+from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.lab.studies.monitors.material import Material
 from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
@@ -31,7 +30,6 @@ KERNELS = (0, 3, 7, 11)
 STICKER_LABELS = (1.0, 0.9, 0.7, 0.5)
 OTHER_LABELS = (0.0, 0.1, 0.2, 0.3)
 """Probability of sticker at each blur level, of what is a sticker and of what is not, the paper's for pedestrians."""
-ANNOTATORS = 5
 _SIGMA = 3.0  # px, at every kernel
 
 
@@ -47,9 +45,6 @@ class LabelledCrops:
     sources: IntArray
 
 
-TrainAndTest = tuple[LabelledCrops, LabelledCrops]
-
-
 def sticker_class(material: Material) -> int:
     """Which of the classes is the sticker; InvalidInput where none is."""
     if "sticker" not in material.classes:
@@ -57,37 +52,13 @@ def sticker_class(material: Material) -> int:
     return material.classes.index("sticker")
 
 
-def blur_labels(material: Material) -> TrainAndTest:
-    """Every crop at every blur level, the probability by the level."""
+def blur_labels(material: Material) -> tuple[LabelledCrops, LabelledCrops]:
+    """Every crop to train and to test with at every blur level, the probability by the level."""
     sticker = sticker_class(material)
     return (
         _blurred(material.train, material.train_labels == sticker),
         _blurred(material.test, material.test_labels == sticker),
     )
-
-
-def ambiguess_labels(material: Material, count: int) -> TrainAndTest:
-    """Sure crops, and ``count`` between sticker and another class by AmbiGuess's probability.
-
-    Half as many to test with.
-    """
-    sticker = sticker_class(material)
-    raaes = train_raaes(material.train, material.train_labels, material.pairs, material.raae)
-    return (
-        _with_ambiguous(material, material.train, material.train_labels == sticker, raaes, count, seed=1),
-        _with_ambiguous(
-            material, material.test, material.test_labels == sticker, raaes, max(1, count // 2), seed=2
-        ),
-    )
-
-
-def annotator_labels(labelled: LabelledCrops) -> LabelledCrops:
-    """The same crops, each with the share of ANNOTATORS who called it a sticker.
-
-    No person was asked: each annotator says sticker with the crop's probability.
-    """
-    votes = np.random.default_rng(3).binomial(ANNOTATORS, labelled.probabilities)
-    return replace(labelled, probabilities=votes / ANNOTATORS)
 
 
 def _blurred(crops: FloatArray, stickers: FloatArray) -> LabelledCrops:
@@ -106,41 +77,10 @@ def _blur(crop: FloatArray, kernel: int) -> FloatArray:
     return np.asarray(blurred.reshape(picture.shape).transpose(2, 0, 1), np.float32)
 
 
-def _with_ambiguous(
-    material: Material, crops: FloatArray, stickers: FloatArray, raaes: list[Raae], count: int, seed: int
-) -> LabelledCrops:
-    # any difference of the two probabilities, so that there are labels on both sides of every threshold
-    made = generate(raaes, count, delta_max=1.0, seed=seed)
-    probabilities = made.vectors(len(material.classes))[:, sticker_class(material)]
-    everything = np.concatenate([np.asarray(crops, np.float32), made.images])
-    return LabelledCrops(
-        everything, np.concatenate([stickers.astype(np.float64), probabilities]), np.arange(len(everything))
-    )
-
-
 THRESHOLDS = tuple(k / 10 for k in range(1, 10))
 ASK_ABOVE, REMOVE_ABOVE = 0.3, 0.7
 """The cascade: above the higher one the sticker is removed, above the lower one a person is asked, else it is kept."""
-LABELS = ("blur", "ambiguess", "annotators")
-"""Where the probabilities come from: the level of blur, AmbiGuess, or votes drawn by the probabilities of AmbiGuess."""
-_FORMAT = 1
-
-
-@dataclass(frozen=True)
-class TaskSettings:
-    """Settings of the study of task networks: ``seeds``; ``ambiguous``: crops of AmbiGuess to train and half as many to test
-    with.
-    """
-
-    seeds: int = 3
-    ambiguous: int = 900
-    labels: tuple[str, ...] = LABELS
-    training: Training = field(default_factory=lambda: Training(epochs=30))
-
-    def __post_init__(self) -> None:
-        for name in ("seeds", "ambiguous"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"--{name} {getattr(self, name)}: expected 1 or more")
+TRAINING = Training(epochs=30)
 
 
 @dataclass(frozen=True)
@@ -186,79 +126,24 @@ def train_and_score(
 
 def run_tasks(
     material: Material,
-    settings: TaskSettings,
-    out: Path | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> dict[str, TaskScores]:
-    """Scores by kind of label. With ``out`` what is finished stays, and the same study goes on from it.
-
-    InvalidInput when the material has no stickers or a kind of label is unknown.
-    """
-    sticker_class(material)
-    for name in settings.labels:
-        if name not in LABELS:
-            raise InvalidInput(f"labels {name}: expected some of {', '.join(LABELS)}")
-    tell = progress or (lambda _: None)
-    found = {}
-    for name in settings.labels:
-        tell(f"labels: {name}")
-        training, testing = _labelled(material, name, settings, out)
-        scores = []
-        for seed in range(settings.seeds):
-            tell(f"{name}, seed {seed + 1} of {settings.seeds}")
-            scores.append(_scores(training, testing, seed, settings, name, out))
-        found[name] = TaskScores(
-            testing.probabilities,
-            testing.sources,
-            np.stack([one["task"] for one in scores]),
-            np.stack([one["probabilistic"] for one in scores]),
-        )
-    return found
+    seeds: int = 3,
+    training: Training = TRAINING,
+    progress: Callable[[str], None] = lambda stage: None,
+) -> TaskScores:
+    """Networks of every seed trained on the blurred crops, and their scores. InvalidInput when the material has no stickers."""
+    learned, tested = blur_labels(material)
+    task, probabilistic = [], []
+    for seed in range(seeds):
+        progress(f"seed {seed + 1} of {seeds}")
+        one, other = train_and_score(learned, tested.crops, seed, training)
+        task.append(one)
+        probabilistic.append(other)
+    return TaskScores(tested.probabilities, tested.sources, np.stack(task), np.stack(probabilistic))
 
 
 def actions(ask: NDArray[np.bool_], remove: NDArray[np.bool_]) -> IntArray:
     """What their cascade does, 0 keep, 1 ask, 2 remove, by its two decisions: who removes is asked first."""
     return np.where(remove, 2, np.where(ask, 1, 0))
-
-
-def _labelled(material: Material, name: str, settings: TaskSettings, out: Path | None) -> TrainAndTest:
-    if name == "annotators":
-        # tested against the probability that the votes were drawn by
-        training, testing = _labelled(material, "ambiguess", settings, out)
-        return annotator_labels(training), testing
-    arrays = (material.train, material.train_labels, material.test, material.test_labels)
-    named = [_FORMAT, name, settings.ambiguous, asdict(material.raae), material.pairs]
-
-    def compute() -> Arrays:
-        made = blur_labels(material) if name == "blur" else ambiguess_labels(material, settings.ambiguous)
-        sets = zip(("train", "test"), made, strict=True)
-        return {f"{part}_{key}": array for part, one in sets for key, array in vars(one).items()}
-
-    mark = fingerprint(named, *arrays)
-    kept = kept_arrays(out and out / f"labels_{name}_{mark}.npz", compute)
-    training, testing = (
-        LabelledCrops(kept[f"{part}_crops"], kept[f"{part}_probabilities"], kept[f"{part}_sources"])
-        for part in ("train", "test")
-    )
-    return training, testing
-
-
-def _scores(
-    training: LabelledCrops,
-    testing: LabelledCrops,
-    seed: int,
-    settings: TaskSettings,
-    name: str,
-    out: Path | None,
-) -> Arrays:
-    def compute() -> Arrays:
-        task, probabilistic = train_and_score(training, testing.crops, seed, settings.training)
-        return {"task": task, "probabilistic": probabilistic}
-
-    digest = fingerprint(
-        [_FORMAT, asdict(settings.training)], training.crops, training.probabilities, testing.crops
-    )
-    return kept_arrays(out and out / f"tasks_{name}_{seed}_{digest}.npz", compute)
 
 
 _RESAMPLES = 400
@@ -364,74 +249,60 @@ def _share(hits: NDArray[np.bool_], rows: IntArray, among: NDArray[np.bool_]) ->
     return float(hits[:, chosen].mean()) if len(chosen) else float("nan")
 
 
-def as_csv(found: dict[str, TaskScores]) -> str:
-    """The study of task networks as CSV: one line per kind of label, threshold and network."""
-    lines = [
-        "labels,threshold,network,share_above,fnr,fnr_low,fnr_high,fpr,fpr_low,fpr_high,auc,"
-        "difference,difference_low,difference_high"
-    ]
-    for name, scores in found.items():
-        for row in (rates_at(scores, threshold) for threshold in THRESHOLDS):
-            for network in ("task", "probabilistic"):
-                fnr, fpr = getattr(row, f"{network}_fnr"), getattr(row, f"{network}_fpr")
-                numbers = (
-                    row.above,
-                    *astuple(fnr),
-                    *astuple(fpr),
-                    getattr(row, f"{network}_auc"),
-                    *astuple(row.difference),
-                )
-                lines.append(
-                    f"{name},{row.threshold:g},{network}," + ",".join(f"{number:.6g}" for number in numbers)
-                )
-    return "\n".join(lines) + "\n"
+def rate_table(scores: TaskScores) -> pd.DataFrame:
+    """:func:`rates_at` every threshold, one row each."""
+    rows: list[dict[str, Any]] = []
+    for threshold in THRESHOLDS:
+        row: dict[str, Any] = {}
+        for name, value in vars(rates_at(scores, threshold)).items():
+            if isinstance(value, Interval):
+                row |= {
+                    f"{name}_{part}".removesuffix("_value"): number for part, number in asdict(value).items()
+                }
+            else:
+                row[name] = value
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def task_report(material: str, found: dict[str, TaskScores]) -> str:
-    """The study of task networks as Markdown: rates per threshold and cascades, one table of each per kind of label."""
-    blocks: list[Block] = [
-        f"# Task networks on {material}",
-        "FNR: share of the crops above the threshold that the network puts below it (the paper calls it true negative rate); "
-        "FPR: of those not above it, put above. 95 % intervals from resampling the pictures that the crops come from. "
-        "Difference: mean of FNR and FPR, task network less probabilistic one; below 0 the task network is better.",
+def task_report(material: str, scores: TaskScores, rates: pd.DataFrame) -> str:
+    """The study of task networks as Markdown: :func:`rate_table` and cascades."""
+    intervals = ("task_fnr", "probabilistic_fnr", "task_fpr", "probabilistic_fpr", "difference")
+    rows = [
+        (
+            f"{row['threshold']:g}",
+            f"{row['above']:.2f}",
+            *(_cell(Interval(row[n], row[f"{n}_low"], row[f"{n}_high"])) for n in intervals),
+            *(f"{row[name]:.3f}" for name in ("task_auc", "probabilistic_auc")),
+        )
+        for row in rates.to_dict("records")
     ]
-    head = [
-        "t",
-        "above t",
-        "FNR, task",
-        "FNR, probabilistic",
-        "FPR, task",
-        "FPR, probabilistic",
-        "difference",
+    shares = [
+        (network, *map(_cell, (one.right, one.damaged, one.left, one.asked)), f"{one.contradicting:.3f}")
+        for network, one in zip(("task", "probabilistic"), cascades(scores), strict=True)
     ]
-    for name, scores in found.items():
-        rows = []
-        for row in (rates_at(scores, threshold) for threshold in THRESHOLDS):
-            cells = (row.task_fnr, row.probabilistic_fnr, row.task_fpr, row.probabilistic_fpr, row.difference)
-            areas = (f"{area:.3f}" for area in (row.task_auc, row.probabilistic_auc))
-            rows.append((f"{row.threshold:g}", f"{row.above:.2f}", *map(_cell, cells), *areas))
-        shares = [
-            (network, *map(_cell, (one.right, one.damaged, one.left, one.asked)), f"{one.contradicting:.3f}")
-            for network, one in zip(("task", "probabilistic"), cascades(scores), strict=True)
-        ]
-        blocks += [
-            f"## Labels: {name}",
+    actions = ("right action", "removed, must be kept", "kept, must be removed", "asked", "contradicting")
+    return as_markdown(
+        [
+            f"# Task networks on {material}",
+            "FNR: share of the crops above the threshold that the network puts below it (the paper calls it true negative rate); "
+            "FPR: of those not above it, put above. 95 % intervals from resampling the pictures that the crops come from. "
+            "Difference: mean of FNR and FPR, task network less probabilistic one; below 0 the task network is better.",
             f"{len(scores.truth)} crops, {len(scores.task)} seeds.",
-            Table([*head, "AUC, task", "AUC, probabilistic"], rows),
-            f"Cascade: remove above {REMOVE_ABOVE:g}, ask above {ASK_ABOVE:g}, else keep.",
             Table(
                 (
-                    "network",
-                    "right action",
-                    "removed, must be kept",
-                    "kept, must be removed",
-                    "asked",
-                    "contradicting",
+                    "t",
+                    "above t",
+                    *(name.replace("_", " ") for name in intervals),
+                    "task auc",
+                    "probabilistic auc",
                 ),
-                shares,
+                rows,
             ),
+            f"Cascade: remove above {REMOVE_ABOVE:g}, ask above {ASK_ABOVE:g}, else keep.",
+            Table(("network", *actions), shares),
         ]
-    return as_markdown(blocks)
+    )
 
 
 def _cell(interval: Interval) -> str:
