@@ -4,127 +4,24 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
 from pydantic import ValidationError
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
-from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
-from sticker_uq.cli.options import RayAddress, check_folder, field_options, output_folder
-from sticker_uq.cli.terminal import output
+from sticker_uq.cli.options import RayAddress, field_options, output_folder
+from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.setting_fields import words
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, check_profile, label, read_results
 from sticker_uq.lab.table_files import write_tables
-from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
-
-if TYPE_CHECKING:
-    from sticker_uq.lab.studies.detectors.study_plan import ModelChoice
-
-_OF_ALL_MODELS = ("passes", "score_floor", "precision", "seed")
-"""Parameters of a detector that all models of a study share."""
-_PRECISIONS = ("float32", "bfloat16")
-_FIXED = (
-    "nms_threshold",
-    "max_detections",
-    "min_cluster_size",
-    "min_samples",
-    "cluster_epsilon",
-    "decision_threshold",
-    "dil_technique",
-    "dil_alpha",
-    "region_objectness",
-)
-"""Parameters that change what a study measures, and that have their defaults in every study."""
-
-
-@dataclass(frozen=True)
-class Bundled:
-    """What bundles bring into a study: their ``models``, their dropout ``rates``, and the ``values`` that all models share."""
-
-    models: tuple[ModelChoice, ...] = ()
-    rates: tuple[float, ...] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-
-def bundled(texts: Iterable[str], given: Mapping[str, Any]) -> Bundled:
-    """The bundles of ``texts``, each [LABEL=]FOLDER, as models of a study; ``given``: the values of options.
-
-    Raises InvalidInput for a bundle that cannot be read, that has other parameters than the study can measure with, or than
-    another bundle, and for an option that gives what the bundles have themselves.
-    """
-    found = Bundled()
-    for text in texts:
-        if beside := [name for name in _OF_ALL_MODELS if name in given]:
-            raise InvalidInput(
-                f"--bundle and --{beside[0].replace('_', '-')}: expected one of them, a bundle has its own"
-            )
-        found = _with(found, text)
-    return found
-
-
-def _with(before: Bundled, text: str) -> Bundled:
-    from sticker_uq.lab.studies.detectors.study_plan import ModelChoice
-
-    name, equals, folder = text.partition("=")
-    label = name if equals else Path(text).absolute().name
-    if not re.fullmatch(r"[\w.-]+", label):
-        raise InvalidInput(
-            f"--bundle {text!r}: expected [LABEL=]FOLDER, LABEL of letters, digits, dots, - and _"
-        )
-    bundle = Bundle.load(folder if equals else text)
-    settings = bundle.settings()
-    _check(bundle.folder, settings)
-    values = {name: getattr(settings, name) for name in _OF_ALL_MODELS}
-    for name, value in values.items():
-        if (expected := before.values.get(name, value)) != value:
-            raise InvalidInput(
-                f"bundle {bundle.folder}: {name} = {value!r}: expected {expected!r} as in the bundle before it, all models of a "
-                "study are measured alike; study them one after the other"
-            )
-    model = ModelChoice(
-        label=label,
-        name=settings.model,
-        weights=settings.weights,
-        dropout_site=settings.dropout_site,
-        min_size=settings.min_size,
-    )
-    rates = dict.fromkeys((*before.rates, settings.dropout_rate))
-    return Bundled((*before.models, model), tuple(rates), values)
-
-
-def _check(folder: Path, settings: PerceptionSettings) -> None:
-    plain = PerceptionSettings()
-    for name in _FIXED:
-        if (value := getattr(settings, name)) != (expected := getattr(plain, name)):
-            raise InvalidInput(
-                f"bundle {folder}: {name} = {value!r}: expected {expected!r}, with which every study measures; "
-                "`sticker-uq replay --bundle` assesses labelled images with it"
-            )
-    if settings.precision not in _PRECISIONS:
-        raise InvalidInput(
-            f"bundle {folder}: precision = {settings.precision!r}: expected {' or '.join(_PRECISIONS)} for a study"
-        )
 
 
 def statistics(
@@ -219,28 +116,14 @@ def run(
         list[str] | None,
         typer.Option(
             metavar=_MODELS,
-            help="A model of the study; may be repeated. Default: the packaged one, unless a bundle is given.",
-        ),
-    ] = None,
-    bundle: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[LABEL=]FOLDER",
-            help="Bundle whose detector and settings are studied beside the models, at its dropout rate too; may be repeated.",
+            help="A model of the study; may be repeated. Default: the packaged one.",
         ),
     ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[NAME=]FOLDER",
-            help="COCO folder, or a recording with annotations.json; may be repeated.",
-        ),
-    ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[NAME=]TOPIC",
-            help="Image topic of the recordings, or of the one named NAME; may be repeated.",
+            help="COCO folder; may be repeated.",
         ),
     ] = None,
     out: Annotated[Path, output_folder("Folder of the study; an interrupted run resumes in it.")] = Path(
@@ -264,17 +147,6 @@ def run(
     mode: Annotated[
         str, typer.Option(metavar="swap|vanish|random", help="Target classes of an attack.")
     ] = "swap",
-    patches: Annotated[
-        int, typer.Option(help="Variants of each image and model with adversarial patches on stickers.")
-    ] = 0,
-    patch_steps: Annotated[int, typer.Option(help="Optimisation steps of a patch.")] = 40,
-    transfer: Annotated[
-        bool, typer.Option(help="Also evaluate every model on the attacks on the others.")
-    ] = True,
-    circumstance: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=STRENGTH", help="Transformation of every image; may be repeated."),
-    ] = None,
     images: Annotated[int, typer.Option(help="Images of each data set; 0: all.")] = 0,
     profile: Annotated[
         str,
@@ -296,17 +168,14 @@ def run(
     for option, value, least in (("jobs", jobs, 1), ("resamples", resamples, 0)):
         if value < least:
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
-    brought = bundled(bundle or (), detector_values)
     from sticker_uq.evaluation.executors import executor
-    from sticker_uq.lab.studies.detectors.study_plan import RATES, ModelChoice, StudyCircumstance, StudyData
+    from sticker_uq.lab.studies.detectors.study_plan import RATES, ModelChoice, StudyData
     from sticker_uq.lab.studies.detectors.study_report import write_report
-    from sticker_uq.lab.studies.detectors.study_run import run_study, with_topics
+    from sticker_uq.lab.studies.detectors.study_run import run_study
 
     values: dict[str, Any] = {
         "rates": _rates(rates) or RATES,
         "adversarial": adversarial,
-        "patches": patches,
-        "patch_steps": patch_steps,
         "images": images,
     }
     attack_values: dict[str, Any] = {
@@ -316,26 +185,19 @@ def run(
     if quick:
         values |= {"rates": (0.1, 0.3), "passes": 5, "adversarial": 2, "images": 12}
         attack_values |= {"iterations": 3} | ({"gamma": 4.0} if attack == "dag" else {})
-        model = model or ([] if brought.models else list(_QUICK_MODELS))
+        model = model or list(_QUICK_MODELS)
         data = data or [f"rendered={_quick_scenes(out)}"]
     if not data:
         raise InvalidInput("--data is missing: expected a COCO folder, or --quick")
-    named = model or (() if brought.models else _QUICK_MODELS[:1])
-    new = set(brought.rates) - set(values["rates"])
-    values |= brought.values
     values |= {
-        "models": (*map(ModelChoice.parse, named), *brought.models),
-        # the rate of a bundle is the one that its cell works at
-        "rates": tuple(sorted({*values["rates"], *brought.rates})) if new else values["rates"],
-        "datasets": with_topics(tuple(map(StudyData.parse, data)), topic or ()),
-        "circumstances": tuple(map(StudyCircumstance.parse, circumstance or ())),
+        "models": tuple(map(ModelChoice.parse, model or _QUICK_MODELS[:1])),
+        "datasets": tuple(map(StudyData.parse, data)),
         "attack": attack_settings(attack, attack_values),
-        "transfer": transfer,
         "profile": profile,
     }
     settings = _settings(values)
     resumable("the same call resumes", out)
-    with _stages() as advance, executor(jobs, ray_address) as execute:
+    with stage_bars() as advance, executor(jobs, ray_address) as execute:
         study = run_study(settings, out, execute, advance)
     output().print(write_report(study, out, resamples))
     typer.echo(
@@ -343,22 +205,7 @@ def run(
     )
 
 
-def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of a finished study.", callback=check_folder)],
-    resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
-) -> None:
-    """Write the report, the summary and the tables of a study again."""
-    from sticker_uq.lab.studies.detectors.study_report import write_report
-    from sticker_uq.lab.studies.detectors.study_run import Study
-
-    if resamples < 0:
-        raise InvalidInput(f"--resamples {resamples}: expected 0 or more")
-    write_report(Study.load(folder), folder, resamples)
-    typer.echo(f"report: {folder / 'report.html'}")
-
-
 app.command()(statistics)
-app.command()(report)
 
 
 def _settings(values: dict[str, Any]) -> Any:
@@ -392,25 +239,3 @@ def _quick_scenes(out: Path) -> Path:
         made = (encode_scene(s, render(sample_scene(s), (320, 240)), "png") for s in range(60_000, 60_012))
         write_coco(folder, made)
     return folder
-
-
-@contextmanager
-def _stages() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress bars on standard error, one per stage, with an estimate."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        tasks: dict[str, Any] = {}
-
-        def advance(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                # results of an earlier run must not count as speed
-                tasks[stage] = bar.add_task(stage, total=total, completed=done)
-            bar.update(tasks[stage], completed=done)
-
-        yield advance

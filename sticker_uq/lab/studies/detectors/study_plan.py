@@ -14,17 +14,12 @@ from sticker_uq.detection.settings import DetectorSettings, ModelName
 from sticker_uq.io.setting_fields import same_field
 from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.attacks.methods import AnyAttack
-from sticker_uq.lab.corruptions import transformation_named
 from sticker_uq.scene import InvalidInput
 
 RATES = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 """Dropout rates of the paper, and none."""
 ADVERSARIAL = "adv-"
 """Prefix of variants with white-box attacks on the evaluated model."""
-PATCHED = "patch-"
-"""Prefix of variants with adversarial patches on stickers, trained against the evaluated model."""
-TRANSFER = "from "
-"""Variants that begin so are attacks on the model that follows."""
 _MODEL = re.compile(
     r"^(?:(?P<label>[\w.-]+):)?(?P<name>\w+)(?:/(?P<site>in|out))?(?:=(?P<weights>[^@]+))?(?:@(?P<size>\d+))?$"
 )
@@ -59,42 +54,13 @@ class ModelChoice(BaseModel):
         return cls.model_validate(values | ({"min_size": found["size"]} if found["size"] else {}))
 
 
-class StudyCircumstance(BaseModel):
-    """A transformation of every image of a detector study, with its strength in its own unit."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    strength: float
-
-    @property
-    def variant(self) -> str:
-        """What the rows call the circumstance."""
-        return f"{self.name}={self.strength:g}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """The circumstance from NAME=STRENGTH; raises InvalidInput for an unknown transformation or strength."""
-        name, _, strength = text.partition("=")
-        try:
-            value = float(strength)
-        except ValueError:
-            raise InvalidInput(f"circumstance {text!r}: expected NAME=STRENGTH") from None
-        transformation_named(name).check(value)
-        return cls(name=name, strength=value)
-
-
 class StudyData(BaseModel):
-    """A data set of a detector study: COCO folder or labelled recording, and its name.
-
-    ``topic``: of a recording's images, where there are several.
-    """
+    """A data set of a detector study: COCO folder and its name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     folder: Path
-    topic: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -114,10 +80,6 @@ class StudySettings(BaseModel):
     rates: tuple[float, ...] = Field(RATES, min_length=1)
     passes: int = Field(DetectorSettings().passes, ge=2, le=200)
     adversarial: int = Field(10, ge=0, le=100, description="attacked variants of each image")
-    patches: int = Field(0, ge=0, le=100, description="variants of each image with patches on stickers")
-    patch_steps: int = Field(40, ge=1, le=10_000, description="steps in which a patch is made")
-    transfer: bool = Field(True, description="whether every model also looks at the attacks on the others")
-    circumstances: tuple[StudyCircumstance, ...] = ()
     images: int = Field(0, ge=0, description="images of each data set; 0: all")
     score_floor: float = same_field(DetectorSettings, "score_floor")
     profile: Literal["paper", "simula_rp"] = "paper"
@@ -159,7 +121,3 @@ class StudySettings(BaseModel):
     @property
     def variants(self) -> tuple[str, ...]:
         return tuple(f"{ADVERSARIAL}{number:02d}" for number in range(self.adversarial))
-
-    @property
-    def patched(self) -> tuple[str, ...]:
-        return tuple(f"{PATCHED}{number:02d}" for number in range(self.patches))

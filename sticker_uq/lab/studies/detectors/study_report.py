@@ -23,13 +23,10 @@ from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.lab.studies.detectors.summaries import (
     accuracies,
     attack_table,
-    circumstance_table,
     headline,
     quality,
     reference_rate,
-    reliability_table,
     robustness_scores,
-    transfer_table,
 )
 from sticker_uq.lab.table_files import write_tables
 
@@ -67,16 +64,7 @@ _SHOWN = {
     ),
     "attacks": (
         "Attacks",
-        "fooled: share of the attack's targets that got the class it wanted: boxes of the model for DAG and PGD, the stickers "
-        "under it for a patch. Changes in grey levels of 256.",
-    ),
-    "transfer": (
-        "Whose attack breaks whom",
-        "mAP of the model in the column on pictures that were made to deceive the model in the row; none: clean pictures.",
-    ),
-    "circumstances": (
-        "Circumstances and patches, rate {rate:g}",
-        "Means over the images; the strength of a circumstance is in its own unit.",
+        "fooled: share of the attacked boxes that got the class the attack wanted. Changes in grey levels of 256.",
     ),
     "pooled": (
         "Correlation of mAP with uncertainty, all rates",
@@ -104,9 +92,6 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
         "robustness_scores": scores,
         "quality": quality(study),
         "attacks": attack_table(study),
-        "transfer": transfer_table(study),
-        "circumstances": circumstance_table(study),
-        "reliability": reliability_table(study),
     }
     blocks: list[Block] = [f"# Study of {len(settings.models)} models", study_findings(study)]
     if answers := in_short(study, analysis):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,13 @@ import pandas as pd
 
 from sticker_uq.detection.detector import resolve_device
 from sticker_uq.evaluation.executors import Executor
-from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, check_objects, encode_picture, read_coco
+from sticker_uq.io.coco import LabelledImage, check_objects, read_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.json_store import JsonStore
-from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.reading import read_bytes, read_json
-from sticker_uq.io.sources import is_recording
 from sticker_uq.lab.studies.detectors.measures import CLEAN
-from sticker_uq.lab.studies.detectors.study_plan import (
-    PATCHED,
-    TRANSFER,
-    ModelChoice,
-    StudyData,
-    StudySettings,
-)
+from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.study_tasks import (
     Assess,
     Attack,
@@ -40,62 +32,6 @@ from sticker_uq.lab.studies.detectors.study_tasks import (
 )
 from sticker_uq.lab.table_files import write_parquet
 from sticker_uq.scene import InvalidInput
-
-
-def with_topics(datasets: Sequence[StudyData], topics: Sequence[str]) -> tuple[StudyData, ...]:
-    """``datasets`` with image topics of their recordings, from [NAME=]TOPIC; without NAME for all others.
-
-    Raises InvalidInput for a NAME that is no recording, or that comes twice.
-    """
-    recordings = [one.name for one in datasets if is_recording(one.folder)]
-    wanted: dict[str, str] = {}
-    for text in topics:
-        name, equals, topic = text.rpartition("=")
-        if not topic.strip("/") or not recordings or (equals and name not in recordings):
-            raise InvalidInput(
-                f"--topic {text!r}: expected [NAME=]TOPIC, NAME a recording among the data sets "
-                f"({', '.join(recordings) or 'none'})"
-            )
-        if name in wanted:
-            raise InvalidInput(f"--topic {text!r}: expected one topic, {wanted[name]} is given already")
-        wanted[name] = topic
-    common = wanted.get("", "")
-    return tuple(
-        one.model_copy(update={"topic": wanted.get(one.name, common)}) if is_recording(one.folder) else one
-        for one in datasets
-    )
-
-
-def labelled_images(data: StudyData, folder: Path) -> list[LabelledImage]:
-    """The labelled pictures of the plan for data set ``data``, in order.
-
-    Those of a COCO folder lie there. Those of a recording (rosbag2 folder with the ``annotations.json`` that `sticker-uq
-    calibrate` reads, see `LabelledSource`) are taken out of it, once, as PNG files below ``folder``, where every process of the
-    study finds them. Raises InvalidInput for what `read_coco` or `LabelledSource` refuses and an image that cannot be decoded.
-    """
-    if not is_recording(data.folder):
-        return read_coco(data.folder)
-    source = LabelledSource(data.folder, data.topic or None)
-    states = [(file.name, file.stat()) for file in sorted(data.folder.iterdir())]
-    facts = [data.topic, *((name, state.st_size, state.st_mtime_ns) for name, state in states)]
-    own = folder / "recordings" / data.name / hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
-    places = {name: own / f"{name}.png" for name in source.items}
-    if not all(place.is_file() for place in places.values()):
-        own.mkdir(parents=True, exist_ok=True)
-        for image in source:
-            if image.image is None:
-                raise InvalidInput(f"{data.folder}: image {image.name}: {image.error}")
-            item = source.items[image.name]
-            height, width = image.image.shape[:2]
-            if (width, height) != (item.width, item.height):
-                raise InvalidInput(
-                    f"{data.folder / ANNOTATIONS}: image {image.name} is labelled as {item.width}x{item.height}, "
-                    f"but recorded as {width}x{height}"
-                )
-            with atomic_write(places[image.name]) as stream:
-                stream.write(encode_picture(image.image, "png"))
-    return [replace(item, path=places[name]) for name, item in source.items.items()]
-
 
 CELLS, PLAN = "cells.sqlite", "study.json"
 IMAGES, OBJECTS, ATTACKS = "images.parquet", "objects.parquet", "attacks.parquet"
@@ -141,9 +77,7 @@ def run_study(
     rates, images or models computes those only. The tables are sorted and do not depend on how the work was spread. Raises
     InvalidInput for data, weights or pictures that cannot be used.
     """
-    data = {
-        one.name: _items(one.name, labelled_images(one, folder), settings.images) for one in settings.datasets
-    }
+    data = {one.name: _items(one.name, read_coco(one.folder), settings.images) for one in settings.datasets}
     weights = {model.label: weights_hash(model, settings) for model in settings.models}
     folder.mkdir(parents=True, exist_ok=True)
     with JsonStore(folder / CELLS) as store:
@@ -193,47 +127,21 @@ class Work:
             )
             for model in self._settings.models
             for name, items in self._data.items()
-            for variant in (*self._settings.variants, *self._settings.patched)
+            for variant in self._settings.variants
             for item in items
         ]
 
     def assessments(self) -> list[Assess]:
-        settings, found = self._settings, []
-        for model in settings.models:
-            others = (
-                [m for m in settings.models if m != model]
-                if settings.transfer and settings.adversarial
-                else []
-            )
-            for name, items in self._data.items():
-                for item in items:
-                    found.append(self._assessment(model, name, item, CLEAN, settings.rates))
-                    for variant in (*settings.variants, *settings.patched):
-                        found.append(
-                            self._assessment(model, name, item, variant, settings.rates, (model, variant))
-                        )
-                    for circumstance in settings.circumstances:
-                        assessment = self._assessment(model, name, item, circumstance.variant, settings.rates)
-                        found.append(Assess(**{**vars(assessment), "circumstance": circumstance}))
-                    for other in others:
-                        source = (other, settings.variants[0])
-                        found.append(
-                            self._assessment(
-                                model, name, item, f"{TRANSFER}{other.label}", settings.rates[:1], source
-                            )
-                        )
-        return found
+        return [
+            self._assessment(model, name, item, variant)
+            for model in self._settings.models
+            for name, items in self._data.items()
+            for item in items
+            for variant in (CLEAN, *self._settings.variants)
+        ]
 
-    def _assessment(
-        self,
-        model: ModelChoice,
-        dataset: str,
-        item: LabelledImage,
-        variant: str,
-        rates: tuple[float, ...],
-        source: tuple[ModelChoice, str] | None = None,
-    ) -> Assess:
-        settings = self._settings
+    def _assessment(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Assess:
+        settings, attacked = self._settings, variant != CLEAN
         facts = {
             "what": "look",
             "label": model.label,
@@ -244,25 +152,17 @@ class Work:
             "image": item.path.name,
             "digest": self._digests[dataset, item.path.name],
             "variant": variant,
-            "attack": "" if source is None else self._attack_key(source[0], dataset, item, source[1]),
+            "attack": self._attack_key(model, dataset, item, variant) if attacked else "",
             "passes": settings.passes,
             "score_floor": settings.score_floor,
             "profile": settings.profile,
             "seed": settings.seed,
+            "precision": settings.precision,
+            "device": resolve_device(settings.device).type,
         }
-        if settings.precision != StudySettings.model_fields["precision"].default:
-            facts["precision"] = settings.precision
-        if (kind := resolve_device(settings.device).type) != "cpu":
-            facts["device"] = kind
-        return Assess(
-            model,
-            dataset,
-            item,
-            variant,
-            rates,
-            tuple(_key(facts | {"rate": rate}) for rate in rates),
-            None if source is None else self.file(source[0], dataset, item, source[1]),
-        )
+        keys = tuple(_key(facts | {"rate": rate}) for rate in settings.rates)
+        file = self.file(model, dataset, item, variant) if attacked else None
+        return Assess(model, dataset, item, variant, settings.rates, keys, file)
 
     def _attack_key(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> str:
         return _key(
@@ -275,9 +175,7 @@ class Work:
                 "image": item.path.name,
                 "digest": self._digests[dataset, item.path.name],
                 "variant": variant,
-                "settings": {"steps": self._settings.patch_steps}
-                if variant.startswith(PATCHED)
-                else self._settings.attack.model_dump(),
+                "settings": self._settings.attack.model_dump(),
                 "seed": self._settings.seed,
             }
         )

@@ -26,16 +26,12 @@ from sticker_uq.evaluation.metrics.matching import (
     MATCH_IOU,
     match,
     match_classes,
-    overlapping,
 )
 from sticker_uq.io.coco import LabelledImage, encode_picture, read_picture
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.attacks.dpatch import craft_patch
-from sticker_uq.lab.attacks.white_box import Adversarial, attack, variant_seed
-from sticker_uq.lab.corruptions import LabelledPicture, transform
-from sticker_uq.lab.datasets.abnormal import patched
+from sticker_uq.lab.attacks.white_box import attack, variant_seed
 from sticker_uq.lab.studies.detectors.measures import UNCERTAINTY, Profile
-from sticker_uq.lab.studies.detectors.study_plan import PATCHED, ModelChoice, StudyCircumstance, StudySettings
+from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudySettings
 from sticker_uq.perception.pipeline import image_digest, image_seed
 from sticker_uq.scene import (
     METRICS,
@@ -46,7 +42,7 @@ from sticker_uq.scene import (
     ObservedObject,
     StochasticSamples,
 )
-from sticker_uq.uncertainty import iou_matrix, observe
+from sticker_uq.uncertainty import observe
 from sticker_uq.uncertainty.metrics import GroupedSamples, total_variance, variation_ratio
 
 # From the T passes over one image to its row in the results: average precision, box quality, uncertainty; and the metrics as
@@ -261,43 +257,6 @@ def _mean(values: list[float]) -> float:
     return float(np.mean(known)) if known else math.nan
 
 
-def patch_picture(detector: StochasticDetector, item: LabelledImage, steps: int, seed: int) -> Adversarial:
-    """The adversarial ``item``: a patch on one or two stickers, made in ``steps`` against ``detector``.
-
-    The patch is a DPatch (Liu et al. 2019).
-
-    ``targets``: stickers with a patch; ``fooled``: those of them that the model without dropout no longer detects. A picture
-    without stickers stays as it is. Raises InvalidInput for a picture that cannot be read.
-    """
-    clean = read_picture(item)
-    if not (item.labels == ObjectClass.STICKER).any():
-        return Adversarial(clean, 0, 0.0, 0.0, 0, 0)
-    patch = craft_patch(detector, [item], steps=steps, seed=seed, batch=1)
-    rng = np.random.default_rng([seed, 1])
-    scene = patched(clean, item.boxes, item.labels, rng, patch)
-    change = scene.image.astype(np.float64) - clean
-    stickers = item.boxes[item.labels == ObjectClass.STICKER]
-    attacked = stickers[np.unique(iou_matrix(scene.added, stickers).argmax(axis=1))]
-    return Adversarial(
-        image=scene.image,
-        iterations=steps,
-        linf=float(np.abs(change).max()),
-        rms=float(np.sqrt(np.square(change).mean())),
-        targets=len(attacked),
-        fooled=int((~_detected(detector, scene.image, attacked)).sum()),
-    )
-
-
-def _detected(detector: StochasticDetector, image: np.ndarray, boxes: FloatArray) -> np.ndarray:
-    """Which of ``boxes`` (N, 4) of stickers a pass without dropout detects, (N,) bool."""
-    found = detector.detect(detector.encode(image))
-    sure = (found.foreground_labels == ObjectClass.STICKER) & (found.scores >= DECISION_SCORE)
-    return overlapping(boxes, found.boxes[sure], MATCH_IOU)
-
-
-Picture = NDArray[np.uint8]
-
-
 @dataclass(frozen=True)
 class Attack:
     """Attack ``item`` of a data set against ``model`` and store the picture in ``file``."""
@@ -314,7 +273,7 @@ class Attack:
 class Assess:
     """Assess ``item`` with ``model`` at every one of ``rates``; ``keys``: of the result at each rate.
 
-    ``file``: the attacked picture instead of the clean one, if any; ``circumstance`` that it is put into, if any.
+    ``file``: the attacked picture instead of the clean one, if any.
     """
 
     model: ModelChoice
@@ -324,7 +283,6 @@ class Assess:
     rates: tuple[float, ...]
     keys: tuple[str, ...]
     file: Path | None = None
-    circumstance: StudyCircumstance | None = None
 
 
 Task = Attack | Assess
@@ -338,10 +296,7 @@ def perform_task(task: Task, settings: StudySettings) -> dict[str, Any]:
 def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
     detector = _detectors(settings.detector(task.model), (0.0,))[0.0]
     seed = variant_seed(settings.seed, int(task.variant[-2:]), task.item.path.name)
-    if task.variant.startswith(PATCHED):
-        found = patch_picture(detector, task.item, settings.patch_steps, seed)
-    else:
-        (found,) = attack(detector, [task.item], settings.attack, [seed])
+    (found,) = attack(detector, [task.item], settings.attack, [seed])
     task.file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(task.file) as stream:
         stream.write(encode_picture(found.image, "png"))
@@ -364,7 +319,8 @@ def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
 def _assessed(task: Assess, settings: StudySettings) -> dict[str, Any]:
     detectors = _detectors(settings.detector(task.model), settings.rates)
     first = next(iter(detectors.values()))
-    image, truth = variant_picture(task.item, task.variant, task.file, task.circumstance, settings.seed)
+    truth = task.item if task.file is None else replace(task.item, path=task.file)
+    image = read_picture(truth)
     started = time.perf_counter()
     features = first.encode(image)
     encode_ms = (time.perf_counter() - started) * 1e3
@@ -397,26 +353,6 @@ def _assessed(task: Assess, settings: StudySettings) -> dict[str, Any]:
         }
         kept[key] = {"row": where | row | costs, "objects": objects}
     return kept
-
-
-def variant_picture(
-    item: LabelledImage, variant: str, file: Path | None, circumstance: StudyCircumstance | None, seed: int
-) -> tuple[Picture, LabelledImage]:
-    """What a model sees as ``variant`` of the ``item``, and its labels.
-
-    The picture in ``file`` instead of the clean one, if any; a ``circumstance`` that it is put into, if any, with the ``seed`` of
-    the study. Raises InvalidInput for a picture that cannot be read.
-    """
-    seen = item if file is None else replace(item, path=file)
-    image = read_picture(seen)
-    if circumstance is None:
-        return image, seen
-    drawn = variant_seed(seed, 0, f"{variant} {item.path.name}") % 2**32
-    found = transform(
-        LabelledPicture.of(image, item.boxes, item.labels), circumstance.name, circumstance.strength, drawn
-    )
-    height, width = found.image.shape[:2]
-    return found.image, replace(item, boxes=found.boxes, labels=found.labels, width=width, height=height)
 
 
 @cache

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import numpy as np
 import pandas as pd
 
 from sticker_uq.evaluation.metrics.probability_quality import (
     calibration_error,
     localization_aware_calibration_error,
-    reliability,
 )
 from sticker_uq.lab.studies.detectors.analysis import Analysis
 from sticker_uq.lab.studies.detectors.measures import (
@@ -23,7 +20,7 @@ from sticker_uq.lab.studies.detectors.measures import (
     Profile,
     in_order,
 )
-from sticker_uq.lab.studies.detectors.study_plan import ADVERSARIAL, PATCHED, TRANSFER
+from sticker_uq.lab.studies.detectors.study_plan import ADVERSARIAL
 from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.scene import FloatArray
 
@@ -157,34 +154,18 @@ def quality(study: Study) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def reliability_table(study: Study) -> pd.DataFrame:
-    """Bins of reliability diagrams, of clusters on clean images per model and data set, reference rate."""
-    objects = study.objects
-    if objects.empty:
-        return pd.DataFrame()
-    here = objects[(objects["variant"] == CLEAN) & (objects["dropout_rate"] == reference_rate(study))]
-    rows = []
-    for (dataset, model), own in here.groupby(["dataset", "model"], sort=True):
-        bins = reliability(own["score"].to_numpy(float), own["right"].to_numpy(bool))
-        rows += [{"dataset": dataset, "model": model} | asdict(one) for one in bins]
-    return pd.DataFrame(rows)
-
-
 def attack_table(study: Study) -> pd.DataFrame:
     """Detector study table per data set, attacked model and attack: pictures, share of targets fooled, iterations, RMS, L-inf in
-    grey levels. The targets of DAG and PGD are boxes of the model, those of a patch the stickers under it.
+    grey levels. The targets are boxes of the model.
     """
     if study.attacks.empty:
         return pd.DataFrame()
-    kinds = np.where(
-        study.attacks["variant"].str.startswith(PATCHED), "patch", study.settings.attack.method.upper()
-    )
-    groups = study.attacks.assign(attack=kinds).groupby(["dataset", "attacked", "attack"], sort=True)
+    groups = study.attacks.groupby(["dataset", "attacked"], sort=True)
     rows = [
         {
             "dataset": dataset,
             "attacked": model,
-            "attack": kind,
+            "attack": study.settings.attack.method.upper(),
             "pictures": len(own),
             "fooled": own["fooled"].sum() / max(own["targets"].sum(), 1),
             "iterations": own["iterations"].mean(),
@@ -192,48 +173,9 @@ def attack_table(study: Study) -> pd.DataFrame:
             "largest_rms": own["rms"].max(),
             "linf": own["linf"].max(),
         }
-        for (dataset, model, kind), own in groups
+        for (dataset, model), own in groups
     ]
     return pd.DataFrame(rows)
-
-
-def transfer_table(study: Study) -> pd.DataFrame:
-    """Which model's attack breaks which: mean mAP of each model (columns) on the first variant of the attacks on each (rows),
-    at the lowest rate of the study; the row "none" are clean pictures. Empty for a single model or without attacks.
-    """
-    labels = in_order({model.label for model in study.settings.models})
-    if len(labels) < 2 or not study.settings.adversarial or not study.settings.transfer:
-        return pd.DataFrame()
-    rate, first = study.settings.rates[0], f"{ADVERSARIAL}00"
-    images = study.images[study.images["dropout_rate"] == rate]
-    rows = []
-    for dataset in [d.name for d in study.settings.datasets]:
-        for source in ("none", *labels):
-            row: dict[str, object] = {"dataset": dataset, "attacked": source, "dropout_rate": rate}
-            for model in labels:
-                variant = CLEAN if source == "none" else first if source == model else f"{TRANSFER}{source}"
-                row[model] = _of(images, dataset, model, variant)["map"].mean()
-            rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def circumstance_table(study: Study) -> pd.DataFrame:
-    """Mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference rate.
-
-    Empty without any.
-    """
-    names = [*(c.variant for c in study.settings.circumstances), *study.settings.patched]
-    rows = study.images[
-        study.images["variant"].isin([CLEAN, *names])
-        & (study.images["dropout_rate"] == reference_rate(study))
-    ]
-    if not names:
-        return pd.DataFrame()
-    columns = ["map", "shannon_entropy", "relative_total_variance", "detection_rate", "dil"]
-    # the patches of one kind count together
-    variants = np.where(rows["variant"].str.startswith(PATCHED), PATCHED.rstrip("-"), rows["variant"])
-    groups = rows.assign(variant=variants).groupby(["dataset", "model", "variant"], sort=True)
-    return groups[columns].mean().reset_index()
 
 
 def _of(images: pd.DataFrame, dataset: object, model: object, variant: str) -> pd.DataFrame:

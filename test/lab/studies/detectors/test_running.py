@@ -1,39 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
 import re
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from builtin_interfaces.msg import Time
-from rclpy.serialization import serialize_message
-from sensor_msgs.msg import CompressedImage
-from std_msgs.msg import Header
 from typer.testing import CliRunner
 
 from sticker_uq.cli.study import app
 from sticker_uq.dil import saliency
 from sticker_uq.evaluation import executors
 from sticker_uq.evaluation.executors import executor
-from sticker_uq.io.bag_writer import BagWriter
-from sticker_uq.io.coco import read_coco, read_picture, write_coco
+from sticker_uq.io.coco import write_coco
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.detectors import study_tasks
-from sticker_uq.lab.studies.detectors.study_plan import (
-    ModelChoice,
-    StudyCircumstance,
-    StudyData,
-    StudySettings,
-)
-from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, labelled_images, run_study, with_topics
-from sticker_uq.lab.studies.detectors.summaries import attack_table, circumstance_table
-from sticker_uq.scene import InvalidInput, ObjectClass
+from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudyData, StudySettings
+from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, run_study
+from sticker_uq.scene import InvalidInput
 from test.helpers.simulated_gpu import simulated_gpu
 
 TIMINGS = ("encode_ms", "look_ms", "decode_ms")
@@ -96,9 +83,8 @@ def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
 def test_every_cell_has_its_row(finished) -> None:
     study, folder = finished
     images = study.images
-    # clean, adv-00 and the attack on the other model, at the first rate only
-    assert len(images) == 2 * 2 * (2 + 2 + 1)
-    assert set(images["variant"]) == {"clean", "adv-00", f"from {MODEL}", "from other"}
+    assert len(images) == 2 * 2 * (2 + 2)
+    assert set(images["variant"]) == {"clean", "adv-00"}
     assert images["map"].between(0, 1).all()
     assert len(study.attacks) == 4
     assert (study.attacks["rms"] > 0).all()
@@ -121,7 +107,7 @@ def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path
     second = Spy()
     study = run_study(settings(data), tmp_path / "s", second)
     assert len(first.tasks) == 7
-    assert len(second.tasks) == 4 + 12 - 7
+    assert len(second.tasks) == 4 + 8 - 7
     same(study.images, finished[0].images)
     same(study.objects, finished[0].objects)
     third = Spy()
@@ -150,126 +136,11 @@ def test_another_rate_computes_only_that(finished, data, tmp_path) -> None:
     assert sorted(study.images["dropout_rate"].unique()) == [0.1, 0.2, 0.3]
 
 
-def test_a_circumstance_changes_the_picture_and_its_labels(data, tmp_path) -> None:
-    plan = settings(
-        data,
-        models=(ModelChoice.parse(MODEL),),
-        adversarial=0,
-        rates=(0.1,),
-        circumstances=(StudyCircumstance.parse("defocus=4"),),
-    )
-    images = run_study(plan, tmp_path / "s", Spy()).images.set_index(["variant", "image"])
-    assert set(images.index.get_level_values(0)) == {"clean", "defocus=4"}
-    assert (images.loc["clean", "dil"] != images.loc["defocus=4", "dil"]).all()
-
-
-def test_patches_lie_on_stickers_and_are_counted(data, tmp_path) -> None:
-    alone = (ModelChoice.parse(MODEL),)
-    plan = settings(data, models=alone, adversarial=0, rates=(0.1,), patches=2, patch_steps=2)
-    study = run_study(plan, tmp_path / "s", Spy())
-    assert set(study.images["variant"]) == {"clean", "patch-00", "patch-01"}
-    assert study.attacks["targets"].between(1, 2).all()
-    assert (study.attacks["fooled"] <= study.attacks["targets"]).all()
-    for item in read_coco(data):
-        clean = read_picture(item)
-        stickers = np.zeros(clean.shape[:2], bool)
-        for x1, y1, x2, y2 in item.boxes[item.labels == ObjectClass.STICKER].astype(int):
-            stickers[max(y1 - 3, 0) : y2 + 4, max(x1 - 3, 0) : x2 + 4] = True
-        places = [
-            next((tmp_path / "s").glob(f"adversarial/*/*/patch-0{n}/{item.path.stem}-*.png")) for n in (0, 1)
-        ]
-        changed = [(cv2.imread(str(place)) != clean).any(axis=2) for place in places]
-        assert all(one.any() and not one[~stickers].any() for one in changed)
-        assert (cv2.imread(str(places[0])) != cv2.imread(str(places[1]))).any(), "another seed, another patch"
-    shown = circumstance_table(study)
-    assert set(shown["variant"]) == {"clean", "patch"}
-    assert attack_table(study)["attack"].tolist() == ["patch"]
-    spy = Spy()
-    run_study(plan, tmp_path / "s", spy)
-    assert spy.tasks == []
-
-
-def record(bag: Path, data: Path, topic: str = "/image/compressed", other: str = "") -> dict:
-    """A recording of the pictures of ``data`` with their labels, which are returned; ``other``: a topic of black pictures."""
-    topics = [topic, *([other] if other else [])]
-    black = cv2.imencode(".png", np.zeros((180, 240, 3), np.uint8))[1].tobytes()
-    with BagWriter(bag) as writer:
-        for name in topics:
-            writer.add_topic(name, "sensor_msgs/msg/CompressedImage")
-        for number, item in enumerate(read_coco(data)):
-            for name in topics:
-                picture = item.path.read_bytes() if name == topic else black
-                message = CompressedImage(
-                    header=Header(stamp=Time(sec=number + 1)), format="png", data=picture
-                )
-                writer.write(name, 10**9 * (number + 1), serialize_message(message))
-    document = json.loads((data / "annotations.json").read_text())
-    for number, entry in enumerate(document["images"]):
-        entry["file_name"] = f"{number:06d}.jpg"
-    (bag / "annotations.json").write_text(json.dumps(document))
-    return document
-
-
-def test_a_labelled_recording_is_a_data_set(data, tmp_path) -> None:
-    """The same pictures give the same results, whether they lie in a folder or in a recording."""
-    bag = tmp_path / "bag"
-    document = record(bag, data)
-    both = (StudyData.parse(f"lids={data}"), StudyData.parse(f"recorded={bag}"))
-    plan = settings(data, datasets=both, models=(ModelChoice.parse(MODEL),), adversarial=0, rates=(0.1,))
-    images = run_study(plan, tmp_path / "s", Spy()).images.drop(columns=["image", *TIMINGS])
-    lids, recorded = (
-        images[images["dataset"] == name].drop(columns="dataset") for name in ("lids", "recorded")
-    )
-    pd.testing.assert_frame_equal(lids.reset_index(drop=True), recorded.reset_index(drop=True))
-    document["images"][0]["width"] += 1
-    (bag / "annotations.json").write_text(json.dumps(document))
-    with pytest.raises(InvalidInput, match="000000 is labelled as 241x180, but recorded as 240x180"):
-        run_study(plan, tmp_path / "s", Spy())
-
-
 def test_a_study_is_reported_and_selected_from_in_any_folder(data, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(data.parent)
     assert StudyData.parse(f"lids={data.name}").folder == data
     choice = ModelChoice.parse(f"{MODEL}=weights/best.safetensors@128")
     assert (choice.weights, choice.min_size) == (str(data.parent / "weights" / "best.safetensors"), 128)
-
-
-def test_the_topic_of_a_recording_is_named(data, tmp_path) -> None:
-    record(tmp_path / "two", data, "/left/compressed", "/right/compressed")
-    record(tmp_path / "one", data)
-    sets = tuple(StudyData.parse(f"{name}={tmp_path / name}") for name in ("two", "one"))
-    lids = StudyData.parse(f"lids={data}")
-    with pytest.raises(
-        InvalidInput, match=r"choose one image topic with --topic; .* /left/compressed, /right"
-    ):
-        labelled_images(sets[0], tmp_path / "s")
-    found = with_topics((*sets, lids), ("two=left/compressed", "image/compressed"))
-    assert [one.topic for one in found] == ["left/compressed", "image/compressed", ""]
-    seen = {one.name: [read_picture(item) for item in labelled_images(one, tmp_path / "s")] for one in found}
-    for left, only, clean in zip(seen["two"], seen["one"], seen["lids"], strict=True):
-        assert (left == clean).all()
-        assert (only == clean).all()
-    (black, _) = labelled_images(*with_topics(sets[:1], ["/right/compressed"]), tmp_path / "s")
-    assert not read_picture(black).any()
-
-
-@pytest.mark.parametrize(
-    ("topics", "said"),
-    [
-        (["lids=/image"], r"--topic 'lids=/image': expected \[NAME=\]TOPIC, NAME a recording .* \(bag\)"),
-        (["bag="], r"--topic 'bag=': expected"),
-        (["bag=/a", "bag=/b"], "--topic 'bag=/b': expected one topic, /a is given already"),
-        (["/a", "/b"], "--topic '/b': expected one topic, /a is given already"),
-    ],
-)
-def test_a_topic_that_cannot_be_meant_is_refused(data, tmp_path, topics, said) -> None:
-    (tmp_path / "bag").mkdir()
-    (tmp_path / "bag" / "metadata.yaml").touch()
-    sets = (StudyData.parse(f"lids={data}"), StudyData.parse(f"bag={tmp_path / 'bag'}"))
-    with pytest.raises(InvalidInput, match=said):
-        with_topics(sets, topics)
-    with pytest.raises(InvalidInput, match=r"\(none\)"):
-        with_topics(sets[:1], topics)
 
 
 def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path, monkeypatch) -> None:
@@ -320,9 +191,7 @@ def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path, mon
         (["--data", "DATA", "--rates", "0.1,0.1"], "two rates are called '0.1'"),
         (["--data", "DATA", "--rates", "1.5"], "dropout rate 1.5: expected 0 to 0.9"),
         (["--data", "DATA", "--jobs", "0"], "--jobs 0: expected 1 or more"),
-        (["--data", "DATA", "--circumstance", "fog=1"], "transformation 'fog'"),
         (["--data", "DATA", "--passes", "1"], "--passes 1"),
-        (["--data", "DATA", "--topic", "/image"], "--topic '/image': expected [NAME=]TOPIC"),
         (["--data", "DATA", "--model", "ssd300_vgg16"], "no packaged weights of model 'ssd300_vgg16'"),
     ],
 )
