@@ -9,12 +9,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
+from scipy.optimize import isotonic_regression, minimize_scalar
+from scipy.special import logit
 
 from sticker_uq.calibration.outcomes import MATCH_IOU
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.evaluation.metrics.matching import overlapping
-from sticker_uq.evaluation.metrics.probability_quality import temperature
 from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, Temperature
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
 
@@ -145,8 +145,12 @@ def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotoni
 
 
 def fit_temperature(probabilities: FloatArray, right: NDArray[np.bool_]) -> Temperature:
-    """Calibration's probability map of a class by the temperature with the highest likelihood.
+    """The most likely temperature of log odds of ``probabilities`` (N,), from 0.05 to 20 (Guo et al. 2017, section 4.2)."""
+    odds = logit(np.clip(np.asarray(probabilities, float), _EDGE, 1 - _EDGE))
+    sign = np.where(right, 1.0, -1.0)
 
-    See :func:`~sticker_uq.evaluation.metrics.probability_quality.temperature`.
-    """
-    return Temperature(temperature=round(temperature(np.asarray(probabilities, float), right), _DIGITS))
+    def loss(log_temperature: float) -> float:
+        return float(np.logaddexp(0.0, -sign * odds / np.exp(log_temperature)).sum())
+
+    found = minimize_scalar(loss, bounds=np.log([0.05, 20.0]), method="bounded").x
+    return Temperature(temperature=round(float(np.exp(found)), _DIGITS))

@@ -38,7 +38,7 @@ PANELS = {
     "Assess images": {
         "replay": "Assess and judge every image of a bag, a folder or a video, without ROS.",
         "evaluate": "Measure the detection accuracy of a detector on a COCO folder.",
-        "quality": "Measure how well the probabilities of detectors or classifiers are calibrated.",
+        "quality": "Measure how well the probabilities of detectors are calibrated.",
         "robustness": "Assess how robust a detector or a cell with its gate is in given circumstances.",
     },
     "Make data, models and policies": {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How good class probabilities are, over all classes and for each class by itself, and what calibration would do to them.
+"""How good class probabilities are, over all classes and for each class by itself.
 
 Ullah, Fan and Wongpiromsarn, "Design and Evaluation of Object Classifiers for Probabilistic Decision-Making in Autonomous
 Systems": ACE, EACE and VACE (section IV-A), and the measures they are compared with (section II). All functions take class
@@ -9,24 +9,16 @@ probabilities ``p`` (N, K), rows summing to 1, and true classes ``y`` (N,) in [0
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression, minimize_scalar
-from scipy.special import expit, logit
 
-from sticker_uq.evaluation.metrics.statistics import wilson
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 EceVariant = Literal["standard", "true_class"]
 BINS, LAECE_BINS = 10, 25
-Method = Literal["isotonic", "temperature"]
-FOLDS = 5
-_Map = Callable[[FloatArray], FloatArray]
-_EDGE = 1e-6
 _SMALLEST = 1e-15
 """Probability below which the logarithm is cut off: a calibrated probability may be 0."""
 
@@ -71,22 +63,6 @@ class ClassErrors:
     def vace(self) -> FloatArray:
         """Calibration error VACE: variance of the absolute class error, (K,), divided by m as in the paper."""
         return self.errors.var(axis=0)
-
-
-def check(p: FloatArray, y: IntArray) -> None:
-    """Raise :class:`InvalidInput` unless ``p`` and ``y`` are the probabilities and classes that calibration measures take."""
-    if p.ndim != 2 or y.shape != p.shape[:1] or p.shape[1] < 2:
-        raise InvalidInput(
-            f"probabilities {p.shape} and classes {y.shape}: expected (N, K) and (N,), at least two classes"
-        )
-    bad = ~np.isfinite(p).all(axis=1) | (p < 0).any(axis=1) | (np.abs(p.sum(axis=1) - 1) > 1e-3)
-    if bad.any():
-        row = int(bad.argmax())
-        raise InvalidInput(
-            f"probabilities of object {row}: {p[row].tolist()}, expected numbers from 0 that sum to 1"
-        )
-    if len(y) and not (int(y.min()) >= 0 and int(y.max()) < p.shape[1]):
-        raise InvalidInput(f"classes from {y.min()} to {y.max()}, expected 0 to {p.shape[1] - 1}")
 
 
 def class_errors(p: FloatArray, y: IntArray, sampling: Sampling, seed: int = 0) -> ClassErrors:
@@ -158,11 +134,6 @@ def expected_calibration_error(
     return calibration_error(p[np.arange(len(y)), used], predicted == y, bins)
 
 
-def class_calibration_errors(p: FloatArray, y: IntArray, bins: int = BINS) -> FloatArray:
-    """ECE of each class against the rest, (K,) (class-wise ECE; Kull et al. 2019): bins over its own probability."""
-    return np.array([calibration_error(p[:, c], y == c, bins) for c in range(p.shape[1])])
-
-
 def bin_index(confidence: FloatArray, bins: int) -> IntArray:
     """The calibration bin of each confidence in [0, 1]: (0, 1/bins] is 0, and so is exactly 0."""
     edges = np.linspace(0.0, 1.0, bins + 1)
@@ -171,42 +142,6 @@ def bin_index(confidence: FloatArray, bins: int) -> IntArray:
 
 def _mean(values: FloatArray | NDArray[np.bool_]) -> float:
     return float(np.mean(values)) if len(values) else float("nan")
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Objects whose confidence lies in (``low``, ``high``]: how many, their mean ``confidence`` and the share that is right
-    with its 95 % Wilson interval. NaN in an empty bin.
-    """
-
-    low: float
-    high: float
-    count: int
-    confidence: float
-    right: float
-    right_low: float
-    right_high: float
-
-
-def reliability(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> tuple[Bin, ...]:
-    """Bins of a reliability diagram of ``confidence`` (N,) in [0, 1], lowest first (Guo et al. 2017)."""
-    index = bin_index(confidence, bins)
-    found = []
-    for number in range(bins):
-        inside = index == number
-        count = int(inside.sum())
-        hits = int(right[inside].sum())
-        found.append(
-            Bin(
-                number / bins,
-                (number + 1) / bins,
-                count,
-                float(confidence[inside].mean()) if count else math.nan,
-                hits / count if count else math.nan,
-                *wilson(hits, count),
-            )
-        )
-    return tuple(found)
 
 
 def localization_aware_calibration_error(
@@ -223,59 +158,3 @@ def localization_aware_calibration_error(
     # per bin: count times precision times mean IoU of the hits is the sum of their IoU
     gap = np.bincount(index, np.where(right, iou, 0.0) - score.astype(np.float64), bins)
     return float(np.abs(gap).sum() / len(score))
-
-
-def cross_calibrated(
-    p: FloatArray, y: IntArray, units: IntArray, method: Method, folds: int = FOLDS, seed: int = 0
-) -> FloatArray:
-    """Probabilities ``p`` (N, K) after calibration learned from other ``units`` (N,) than the object's own, (N, K) float64.
-
-    Each class is calibrated against the rest and the rows are scaled back to sum to 1, in folds of whole images.
-    Raises :class:`InvalidInput` when there are fewer units than folds.
-    """
-    found, owner = np.unique(units, return_inverse=True)
-    if len(found) < folds:
-        raise InvalidInput(f"{len(found)} images with objects, expected at least {folds} to calibrate")
-    fold = np.random.default_rng(seed).permutation(np.arange(len(found)) % folds)[owner]
-    fit = _isotonic if method == "isotonic" else _tempered
-    calibrated = np.empty(p.shape)
-    for number in range(folds):
-        held_out = fold == number
-        for c in range(p.shape[1]):
-            learned = fit(p[~held_out, c].astype(np.float64), y[~held_out] == c)
-            calibrated[held_out, c] = learned(p[held_out, c].astype(np.float64))
-    total = calibrated.sum(axis=1, keepdims=True)
-    # nothing is left of a row when all of its classes were always wrong at these probabilities
-    return np.where(total > 0, calibrated / np.where(total > 0, total, 1.0), 1.0 / p.shape[1])
-
-
-def _isotonic(p: FloatArray, right: NDArray[np.bool_]) -> _Map:
-    """The non-decreasing map that fits best, straight between the probabilities seen (Zadrozny and Elkan 2002)."""
-    points, owner = np.unique(p, return_inverse=True)
-    count = np.bincount(owner).astype(np.float64)
-    share = np.bincount(owner, right.astype(np.float64)) / count
-    levels = isotonic_regression(share, weights=count).x
-    return lambda values: np.interp(values, points, levels)
-
-
-def temperature(p: FloatArray, right: NDArray[np.bool_]) -> float:
-    """The temperature of log odds of ``p`` (N,) most likely for ``right`` (N,), from 0.05 to 20.
-
-    Guo et al. 2017, section 4.2.
-    """
-    odds = _log_odds(p)
-    sign = np.where(right, 1.0, -1.0)
-
-    def loss(log_temperature: float) -> float:
-        return float(np.logaddexp(0.0, -sign * odds / np.exp(log_temperature)).sum())
-
-    return float(np.exp(minimize_scalar(loss, bounds=np.log([0.05, 20.0]), method="bounded").x))
-
-
-def _tempered(p: FloatArray, right: NDArray[np.bool_]) -> _Map:
-    best = temperature(p, right)
-    return lambda values: expit(_log_odds(values) / best)
-
-
-def _log_odds(p: FloatArray) -> FloatArray:
-    return np.asarray(logit(np.clip(p, _EDGE, 1 - _EDGE)))

@@ -47,14 +47,6 @@ def clopper_pearson(events: int, count: int, confidence: float = CONFIDENCE) -> 
     return low, upper_bound(events, count, tail)
 
 
-def wilson(events: int, count: int) -> tuple[float, float]:
-    """Wilson's 95 % score interval of a rate; NaN without a trial."""
-    if not count:
-        return math.nan, math.nan
-    found = scipy.stats.binomtest(events, count).proportion_ci(CONFIDENCE, "wilson")
-    return float(found.low), float(found.high)
-
-
 def bootstrap(
     statistic: Callable[..., ArrayLike],
     sizes: Sequence[int],

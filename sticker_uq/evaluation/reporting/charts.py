@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from sticker_uq.evaluation.metrics.probability_quality import Bin
 from sticker_uq.evaluation.reporting.report_model import Course
 from sticker_uq.scene import FloatArray
 
@@ -139,27 +138,6 @@ def variance_bars(classes: Sequence[str], series: Sequence[tuple[str, FloatArray
         axes.bar(left, series[number][1][group], width, align="edge", color=_colour(number))
 
     return _by_class(classes, series, bar, f"Variance of the absolute class error (VACE), {unit} squared")
-
-
-def reliability_diagram(title: str, bins: Sequence[Bin], colour: str = COLOURS[0]) -> Markup:
-    """Share that is right over confidence, with its interval; on the diagonal confidence is calibrated.
-
-    The bars below say how many objects lie in each bin.
-    """
-    found = [b for b in bins if b.count]
-
-    def draw(figure: Figure) -> None:
-        upper, lower = figure.subplots(2, sharex=True, height_ratios=(6, 1))
-        upper.plot([0, 1], [0, 1], color=INK, ls="--", lw=1)
-        x, y = [b.confidence for b in found], [b.right for b in found]
-        upper.vlines(x, [b.right_low for b in found], [b.right_high for b in found], color=colour, alpha=0.55)
-        upper.plot(x, y, "o", ms=4, color=colour, clip_on=False)
-        upper.set(xlim=(0, 1), ylim=(0, 1), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), title=title)
-        edges = [b.low for b in bins]
-        lower.bar(edges, np.sqrt([b.count for b in bins]), 1 / len(bins), align="edge", color=INK, alpha=0.5)
-        lower.set_yticks([])
-
-    return svg(draw, 2.6, 3.0, f"Reliability diagram: {title}")
 
 
 def _by_class(

@@ -15,11 +15,7 @@ from sklearn.metrics import log_loss
 from sklearn.neighbors import KNeighborsClassifier
 
 from sticker_uq.evaluation.metrics import probability_quality as pq
-from sticker_uq.evaluation.metrics.probability_quality import (
-    cross_calibrated,
-    localization_aware_calibration_error,
-    reliability,
-)
+from sticker_uq.evaluation.metrics.probability_quality import localization_aware_calibration_error
 from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
 from sticker_uq.scene import InvalidInput
 
@@ -115,38 +111,8 @@ def test_calibrated_probabilities_have_small_errors_and_sharpened_ones_large() -
     sharp = p**4 / (p**4).sum(axis=1, keepdims=True)
     assert pq.expected_calibration_error(p, y) < 0.03
     assert pq.expected_calibration_error(sharp, y) > 0.15
-    assert (pq.class_calibration_errors(p, y) < 0.03).all()
-    assert (pq.class_calibration_errors(sharp, y) > 0.08).all()
     assert pq.brier_score(p, y) < pq.brier_score(sharp, y)
     assert pq.class_brier_scores(p, y).sum() == pytest.approx(pq.brier_score(p, y))
-
-
-@pytest.mark.parametrize("method", ["isotonic", "temperature"])
-def test_calibration_repairs_what_it_can(method: str) -> None:
-    rng = np.random.default_rng(3)
-    p, y = calibrated(rng, k=2)
-    sharp = p**3 / (p**3).sum(axis=1, keepdims=True)
-    units = np.arange(len(y)) // 4
-    repaired = cross_calibrated(sharp, y, units, method)  # type: ignore[arg-type]
-    assert repaired.sum(axis=1) == pytest.approx(np.ones(len(y)))
-    before, after = (pq.expected_calibration_error(q, y) for q in (sharp, repaired))
-    assert after < 0.4 * before
-    assert pq.negative_log_likelihood(repaired, y) < pq.negative_log_likelihood(sharp, y)
-
-
-def test_an_object_is_calibrated_by_other_images_only() -> None:
-    """One image is wrong throughout: what was learned for it knows nothing of that."""
-    p = np.tile([0.1, 0.9], (60, 1))
-    units = np.arange(60) // 6
-    y = np.where(units == 0, 0, 1)
-    repaired = cross_calibrated(p, y, units, "isotonic", folds=10)
-    assert repaired[units == 0] == pytest.approx(np.tile([0.0, 1.0], (6, 1)))
-    assert (repaired[units == 1][:, 1] < 0.95).all()
-
-
-def test_too_few_images_to_calibrate_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="2 images with objects, expected at least 5"):
-        cross_calibrated(P, Y, np.array([0, 0, 1, 1]), "isotonic")
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.integers(2, 20))
@@ -167,19 +133,6 @@ def test_measures_stay_in_their_ranges(seed: int, k: int, n: int) -> None:
     assert (pq.class_errors(p, y, pq.Sampling(5, 0.5)).errors >= 0).all()
 
 
-def test_reliability_bins_count_everything_once() -> None:
-    rng = np.random.default_rng(4)
-    confidence, right = rng.random(500), rng.random(500) < 0.5
-    bins = reliability(confidence, right, 7)
-    assert sum(b.count for b in bins) == 500
-    gap = sum(b.count * abs(b.right - b.confidence) for b in bins) / 500
-    assert gap == pytest.approx(pq.calibration_error(confidence, right, 7))
-    assert all(b.low < b.confidence <= b.high for b in bins)
-    assert all(b.right_low <= b.right <= b.right_high for b in bins)
-    (empty,) = reliability(np.zeros(0), np.zeros(0, bool), 1)
-    assert math.isnan(empty.right)
-
-
 def test_detection_errors_worked_out_by_hand() -> None:
     score = np.array([0.95, 0.95, 0.35, 0.35])
     right = np.array([True, False, True, False])
@@ -195,21 +148,6 @@ def test_of_nothing_nothing_is_measured() -> None:
         assert math.isnan(measure(p, y))
     with pytest.raises(InvalidInput, match="no objects"):
         pq.class_errors(p, y, pq.PAPER)
-
-
-@pytest.mark.parametrize(
-    ("p", "y", "message"),
-    [
-        (np.ones((2, 1)), [0, 0], "at least two classes"),
-        (np.array([[0.5, 0.6]]), [0], "object 0"),
-        (np.array([[0.5, np.nan]]), [0], "object 0"),
-        (np.array([[1.5, -0.5]]), [0], "object 0"),
-        (np.array([[0.5, 0.5]]), [2], "expected 0 to 1"),
-    ],
-)
-def test_impossible_probabilities_are_refused(p: np.ndarray, y: list[int], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        pq.check(p, np.array(y))
 
 
 @pytest.mark.parametrize(("subsets", "ratio"), [(0, 0.5), (10, 0.0), (10, 1.5)])

@@ -14,14 +14,8 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli import app
 from sticker_uq.evaluation.metrics.matching import match
-from sticker_uq.evaluation.metrics.quality import (
-    AS_IS,
-    CLASSES,
-    QualitySettings,
-    Vectors,
-    measure_quality,
-    of_detections,
-)
+from sticker_uq.evaluation.metrics.probability_quality import PAPER
+from sticker_uq.evaluation.metrics.quality import BY_CLASS, CLASSES, WHOLE, Quality, measure_quality
 from sticker_uq.evaluation.reporting.charts import error_scatter
 from sticker_uq.evaluation.reporting.quality_report import write_quality
 from sticker_uq.io.coco import LabelledImage, write_coco
@@ -66,8 +60,8 @@ def test_detections_for_other_pictures_are_refused() -> None:
         match([], [truth([2])])
 
 
-def some_vectors(name: str = "a", seed: int = 0, images: int = 12) -> Vectors:
-    """Detections whose score is their precision, three to an image."""
+def some(name: str = "a", seed: int = 0, images: int = 12, resamples: int = 20) -> Quality:
+    """Of detections whose score is their precision, three to an image."""
     rng = np.random.default_rng(seed)
     found, truths = [], []
     for _ in range(images):
@@ -80,55 +74,34 @@ def some_vectors(name: str = "a", seed: int = 0, images: int = 12) -> Vectors:
             rows.append((BOXES[number] + (0 if rng.random() < score else 100), vector))
         found.append(detections(rows))
         truths.append(truth(labels))
-    return of_detections(name, match(found, truths))
+    return measure_quality(name, found, truths, resamples=resamples)
 
 
 def test_everything_is_measured_overall_and_by_class_with_intervals() -> None:
-    settings = QualitySettings(resamples=50)
-    plain, calibrated = measure_quality(some_vectors(images=60), settings, ["isotonic"])
-    assert (plain.state, calibrated.state) == (AS_IS, "isotonic")
-    measures = {row.measure for row in plain.rows}
-    assert measures == {
-        *("accuracy", "brier", "nll", "ece", "ece_true_class", "eace", "vace"),
-        *("class_ece", "d_ece", "laece"),
-    }
-    for row in plain.rows:
-        if row.measure in ("accuracy", "brier", "nll"):
-            assert row.low < row.value < row.high, row
-    assert {row.subject for row in plain.rows if row.measure == "d_ece"} == {"all", "logo", "sticker"}
-    assert plain.value("d_ece") < 0.2
+    plain = some(images=60, resamples=50)
+    assert {*WHOLE, *BY_CLASS} == set(plain.rows["measure"])
+    shown = plain.rows[plain.rows["measure"].isin(["accuracy", "brier", "nll"])]
+    assert ((shown["low"] < shown["value"]) & (shown["value"] < shown["high"])).all()
     assert 0 < plain.value("eace", "sticker") < 5
-    with pytest.raises(KeyError):
-        plain.value("d_ece", "background")
-
-
-def test_without_detections_there_is_no_error_of_boxes_and_nothing_to_draw_from_is_refused() -> None:
-    rng = np.random.default_rng(1)
-    p = rng.dirichlet(np.ones(3), 30)
-    plain = Vectors("net", ("a", "b", "c"), p, rng.integers(0, 3, 30), np.arange(30))
-    (quality,) = measure_quality(plain, QualitySettings(resamples=0))
-    assert "d_ece" not in {row.measure for row in quality.rows}
-    assert np.isnan(quality.rows[0].low)
-    empty = Vectors("none", ("a", "b"), np.zeros((0, 2)), np.zeros(0, int), np.zeros(0, int))
-    with pytest.raises(InvalidInput, match="none: no objects"):
-        measure_quality(empty, QualitySettings())
+    assert sum(plain.value("brier", name) for name in CLASSES) == pytest.approx(plain.value("brier"))
+    assert np.isnan(some(resamples=0).rows["low"]).all()
+    with pytest.raises(InvalidInput, match="none: nothing was detected on 1 pictures"):
+        measure_quality("none", [detections([])], [truth([2])])
 
 
 def test_the_report_is_one_page_two_tables_and_charts_that_stand_alone(tmp_path: Path) -> None:
-    settings = QualitySettings(resamples=20)
-    measured = [q for seed in (0, 1) for q in measure_quality(some_vectors(f"<{seed}>", seed), settings)]
-    write_quality(measured, settings, ["24 pictures."], tmp_path)
+    measured = [some(f"<{seed}>", seed) for seed in (0, 1)]
+    write_quality(measured, PAPER, ["24 pictures."], tmp_path)
     page = (tmp_path / "quality.html").read_text()
     assert not re.search(r"<script|src=|href=\"(?!#)", page)
     assert "&lt;0&gt;" in page
     rows = list(csv.DictReader((tmp_path / "quality.csv").open()))
     assert len(rows) == sum(len(q.rows) for q in measured)
-    assert float(rows[0]["value"]) == measured[0].rows[0].value
+    assert float(rows[0]["value"]) == measured[0].value("accuracy")
     table = (tmp_path / "quality.md").read_text()
-    assert table.count("| <0> | as is |") == 4  # overall and for each class
+    assert table.count("| <0> |") == 4  # overall and for each class
     charts = sorted(path.name for path in tmp_path.glob("*.svg"))
-    assert charts[:2] == ["error_scatter.svg", "error_variance.svg"]
-    assert len(charts) == 2 + 2 * 4
+    assert charts == ["error_scatter.svg", "error_variance.svg"]
     for path in tmp_path.glob("*.svg"):
         ElementTree.parse(path)
 
@@ -148,37 +121,12 @@ def run(*arguments: object) -> tuple[int, str]:
 def test_the_command_looks_at_pictures_with_a_detector(tmp_path: Path) -> None:
     scenes = [encode_scene(seed, render(sample_scene(seed, stickers=4), (480, 360))) for seed in (11, 12)]
     write_coco(tmp_path / "data", scenes)
-    options = (
-        "--passes",
-        3,
-        "--bootstrap",
-        5,
-        "--calibration",
-        "none",
-        "--preset",
-        "code",
-        "--subsets",
-        20,
-        "--device",
-        "cpu",
-    )
+    options = ("--passes", 3, "--bootstrap", 5, "--preset", "code", "--device", "cpu")
     status, output = run("--data", tmp_path / "data", "--out", tmp_path / "out", *options)
     assert status == 0, output
-    for number in (1, 2):
-        rows = list(csv.DictReader((tmp_path / "out" / f"vectors_{number}.csv").open()))
-        assert len(rows) >= 2
-        assert rows[0].keys() == {
-            "image",
-            "p_background",
-            "p_logo",
-            "p_sticker",
-            "label",
-            "score_label",
-            "right",
-            "iou",
-        }
-        assert sum(float(rows[0][f"p_{name}"]) for name in CLASSES) == pytest.approx(1, abs=1e-5)
-    assert "3 passes" in (tmp_path / "out" / "quality.md").read_text()
+    text = (tmp_path / "out" / "quality.md").read_text()
+    assert "| all | one pass |" in text
+    assert "| sticker | 3 passes |" in text
 
 
 @pytest.mark.parametrize(
@@ -188,11 +136,8 @@ def test_the_command_looks_at_pictures_with_a_detector(tmp_path: Path) -> None:
         (("--data", "none", "--model", "yolo"), "--model 'yolo'"),
         (("--data", "none", "--weights", "a", "--weights", "b"), "2 --weights for 1 --model"),
         (("--data", "none", "--passes", "0"), "--passes 0"),
-        (("--data", "none", "--of", "twice"), "--of twice"),
         (("--data", "none", "--preset", "mine"), "--preset mine"),
-        (("--data", "none", "--calibration", "platt"), "--calibration platt"),
-        (("--data", "none", "--ratio", "2"), "ratio 2.0"),
-        (("--data", "none", "--bins", "1"), "bins 1"),
+        (("--data", "none", "--bootstrap", "-1"), "--bootstrap -1"),
     ],
 )
 def test_the_command_refuses_what_it_cannot_use_and_leaves_nothing(

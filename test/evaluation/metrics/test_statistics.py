@@ -21,7 +21,6 @@ from sticker_uq.evaluation.metrics.statistics import (
     mean_interval,
     roc_interval,
     share_above,
-    wilson,
 )
 
 
@@ -64,11 +63,6 @@ def test_clopper_pearson() -> None:
     assert clopper_pearson(10, 10, 0.95) == pytest.approx((0.025**0.1, 1))
     assert clopper_pearson(5, 10, 0.95) == pytest.approx((0.1871, 0.8129), abs=1e-4)
     assert clopper_pearson(0, 0) == (0, 1)
-
-
-def test_wilson_interval() -> None:
-    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    assert wilson(0, 20)[0] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_bootstrap_draws_whole_images() -> None:
