@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.metrics.accuracy import AREAS, IOUS, MatchTable, coco_summary, count_matches
+from sticker_uq.evaluation.metrics.accuracy import IOUS, MatchTable, coco_summary, count_matches
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.robustness.systems import SystemAnswer, act_on_detections, consequence
 from sticker_uq.scene import InvalidInput, ObjectClass
@@ -29,7 +29,6 @@ UNGATED = tuple(f"ungated_{name}" for name in ("wrongly_removed", "missed_called
 """The same of a cell that removes every sticker it detects and asks nobody."""
 _AP_COLUMNS = {"ap": slice(None), "ap50": slice(IOUS.index(0.5), IOUS.index(0.5) + 1), "ap75": slice(5, 6)}
 """Which of the IoU thresholds each kind of AP is a mean over."""
-_SIZES = tuple(name for name in AREAS if name != "all")
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,11 @@ class Performance:
             raise InvalidInput("no images to measure performance on")
         self.images = tuple(images)
         self._iou, self._score = match_iou, decision_score
-        self._tables: dict[str, MatchTable] = {}
+
+    @cached_property
+    def _matched(self) -> MatchTable:
+        detections = [image.answer.detections for image in self.images]
+        return MatchTable(detections, [image.truth for image in self.images])
 
     @cached_property
     def counts(self) -> NDArray[np.float64]:
@@ -92,16 +95,8 @@ class Performance:
             share = self.shares[metric]
             return lambda weights: float(np.average(share, weights=weights))
         if metric in _AP_COLUMNS:
-            table, columns = self._table("all"), _AP_COLUMNS[metric]
+            table, columns = self._matched, _AP_COLUMNS[metric]
             return lambda weights: float(table.average_precision(weights)[columns].mean())
-        kind, _, part = metric.partition("_")
-        if kind == "ap" and part in _SIZES:
-            table = self._table(part)
-            return lambda weights: float(table.average_precision(weights).mean())
-        if kind == "ar" and part in (*_SIZES, "1", "10", "100"):
-            table = self._table(part if part in _SIZES else "all")
-            most = 100 if part in _SIZES else int(part)
-            return lambda weights: table.average_recall(most, weights)
         raise InvalidInput(f"performance metric {metric!r} is unknown")
 
     def several(self, metrics: Sequence[str]) -> Callable[[Weights | None], list[float]]:
@@ -114,7 +109,7 @@ class Performance:
         def calculate(weights: Weights | None) -> list[float]:
             found = {name: one(weights) for name, one in others.items()}
             if precisions:
-                row = self._table("all").average_precision(weights)
+                row = self._matched.average_precision(weights)
                 found |= {name: float(row[_AP_COLUMNS[name]].mean()) for name in precisions}
             return [found[name] for name in metrics]
 
@@ -137,9 +132,3 @@ class Performance:
         totals = self.counts.sum(axis=0) if weights is None else weights @ self.counts
         whole = totals[0] + totals[others]
         return float(totals[0] / whole) if whole else math.nan
-
-    def _table(self, area: str) -> MatchTable:
-        if area not in self._tables:
-            detections = [image.answer.detections for image in self.images]
-            self._tables[area] = MatchTable(detections, [image.truth for image in self.images], area)
-        return self._tables[area]

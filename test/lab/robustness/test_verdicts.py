@@ -140,8 +140,13 @@ def test_what_cannot_be_measured_is_undecided() -> None:
         replace(pairs(20, 2), distances=np.array([np.nan])), "recall", paper_relation().epsilon
     )
     assert (unknown.finding, unknown.reason) == (Finding.UNDECIDED, "the distance is not known")
-    small = check_relation(pairs(20, 2), "ap_large", lambda d: 0.1, resamples=100)
-    assert (small.finding, small.reason) == (Finding.UNDECIDED, "there is nothing to measure it on")
+    bare = replace(STICKER_THERE, boxes=BOX[:0], labels=np.zeros(0, np.int64))
+    empty = [Judged(bare, SystemAnswer(found(BOX[:0])))] * 20
+    alone = Performance(empty, 0.5, 0.5)
+    nothing = check_relation(
+        Paired(alone, alone, np.arange(20), np.zeros(20)), "ap", lambda d: 0.1, resamples=100
+    )
+    assert (nothing.finding, nothing.reason) == (Finding.UNDECIDED, "there is nothing to measure it on")
     with pytest.raises(InvalidInput, match="origins"):
         replace(pairs(20, 2), origin=np.arange(19))
 
