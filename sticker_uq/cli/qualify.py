@@ -114,9 +114,6 @@ def command(
         int, typer.Option(help="Test pictures that are put into each circumstance.")
     ] = 20,
     no_robustness: Annotated[bool, typer.Option("--no-robustness", help="Do not assess robustness.")] = False,
-    learning_curve: Annotated[
-        bool, typer.Option("--learning-curve", help="Also train on a quarter and on half of the laptops.")
-    ] = False,
     jobs: Jobs = 0,
     ray_address: RayAddress = "",
     allow_uncalibrated: Annotated[
@@ -148,7 +145,6 @@ def command(
         novelty_epochs=novelty_epochs,
         base=base,
         robustness_images=0 if no_robustness else robustness_images,
-        learning_curve=learning_curve,
         min_removed=min_removed,
         near=near,
         shares=shares_of(split),
@@ -162,7 +158,7 @@ def command(
 
         def progress(stage: str, done: int, total: int) -> None:
             shown(stage, done, total)
-            if stop() and not stage.startswith("training"):  # which saves its state first
+            if stop() and stage != "training":  # which saves its state first
                 raise KeyboardInterrupt
 
         found = Qualification(settings, steps, progress, stop, jobs, ray_address).run()

@@ -143,7 +143,7 @@ def test_few_pictures_leave_weights_and_what_they_can_prove(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = rendered(tmp_path / "data", 16, seed=900)
-    options = ("--epochs", "2", "--batch-size", "4", "--learning-curve", "--allow-uncalibrated")
+    options = ("--epochs", "2", "--batch-size", "4", "--allow-uncalibrated")
     train = qualification.train
     with monkeypatch.context() as patch:  # Ctrl-C in the first epoch
         patch.setattr(
@@ -165,9 +165,6 @@ def test_few_pictures_leave_weights_and_what_they_can_prove(
     report = (tmp_path / "bundle.work" / "report.html").read_text()
     assert "<h1>Not ready</h1>" in report
     assert "with 100 more" in report
-    assert "learning_curve_50 4 pictures" in found.output
-    assert "learning_curve_25" not in found.output  # too few laptops to train and validate on
-    assert "if the error keeps falling" in report
     assert Bundle.load(tmp_path / "bundle").warning
 
 

@@ -9,9 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, LabelledImage, read_coco, write_coco
+from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, LabelledImage, write_coco
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.outputs import whole_folder
 from sticker_uq.io.reading import read_bytes
@@ -108,23 +106,6 @@ def write_part(folder: Path, items: Sequence[LabelledImage], laptops: Sequence[s
         )
 
     write_coco(folder, (encoded(n, item) for n, item in enumerate(items)), description="Part of a data set")
-
-
-def subset(folder: Path, share: float, seed: int, out: Path) -> int:
-    """Write a part of a part: ``share`` of the laptops of the COCO ``folder`` to the new one ``out``; returns the number of
-    pictures.
-
-    Smaller shares are parts of larger ones with the same ``seed``.
-    """
-    items = read_coco(folder)
-    names = [item.workpiece_id or f"image {number}" for number, item in enumerate(items)]
-    laptops = list(dict.fromkeys(names))
-    order = np.random.default_rng(seed).permutation(len(laptops))[: max(round(share * len(laptops)), 2)]
-    kept = {laptops[number] for number in order.tolist()}
-    chosen = [item for item, name in zip(items, names, strict=True) if name in kept]
-    if not (out / ANNOTATIONS).exists():
-        write_part(out, chosen, [item.workpiece_id for item in chosen])
-    return len(chosen)
 
 
 def refuse_same_pixels(parts: Mapping[str, Sequence[PictureStatistics]]) -> None:

@@ -45,13 +45,11 @@ from sticker_uq.lab.qualifying.parts import (
     near_in_two_parts,
     parts_of,
     refuse_same_pixels,
-    subset,
 )
 from sticker_uq.lab.qualifying.results import (
     AccuracyResult,
     CalibrationResult,
     CheckResult,
-    CurvePoint,
     DivideResult,
     NoveltyResult,
     PartResult,
@@ -82,9 +80,7 @@ REFUSED = {
 }
 """Settings of perception that a qualification refuses, and why."""
 _BASE_MODEL = "ssdlite320_mobilenet_v3_large"
-_LEAST_OF_CURVE = 4
 _TRIED = f"{STEPS}/levels.json"
-"""Laptops of a training of the learning curve, of which it validates on one."""
 _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
 
 Progress = Callable[[str, int, int], None]
@@ -110,7 +106,6 @@ class QualifySettings:
     novelty_epochs: int | None = None
     base: Path | None = None
     robustness_images: int = 20
-    learning_curve: bool = False
     min_removed: float = 0.5
     near: int = NEAR
     shares: tuple[float, ...] = SHARES
@@ -155,7 +150,6 @@ class Found:
     calibration: CalibrationResult
     tested: PolicyTestResult | None
     robustness: RobustnessResult | None
-    curve: tuple[CurvePoint, ...]
     perception: PerceptionSettings
     policy: Path | None
     base: Path
@@ -219,7 +213,6 @@ class Qualification:
         policy = self._work / "calibrate" / POLICY if calibration.policy else None
         tested = self._test(calibration) if policy else None
         robustness = self._robustness(policy, calibration) if policy else None
-        curve = self._curve(check, training, accuracy) if self.settings.learning_curve else ()
         return Found(
             settings=self.settings,
             check=check,
@@ -230,7 +223,6 @@ class Qualification:
             calibration=calibration,
             tested=tested,
             robustness=robustness,
-            curve=curve,
             perception=self._perception,
             policy=policy,
             base=self._base_file,
@@ -310,7 +302,7 @@ class Qualification:
 
         return self._steps.run("check", self._prints | {"near": self.settings.near}, CheckResult, make)
 
-    def _training(self, data: Path, out: Path, **changes: Any) -> TrainSettings:
+    def _training(self, data: Path, out: Path) -> TrainSettings:
         seen = self.settings.perception
         values = {
             "model": seen.model,
@@ -318,30 +310,22 @@ class Qualification:
             "device": seen.device,
             "seed": self.settings.seed,
         }
-        return TrainSettings(data=(data,), out=out, **(values | dict(self.settings.training) | changes))
-
-    def _train_in(self, settings: TrainSettings, stage: str) -> None:
-        resume = (settings.out / STATE).exists()
-
-        def say(line: str) -> None:
-            if resume:
-                self._steps.note(settings.out.name, line)
-
-        finished = train(
-            settings,
-            resume=resume,
-            command=self.settings.command,
-            say=say,
-            on_step=lambda step: self._progress(stage, step.step, step.steps),
-            stop=self._stop,
-        )
-        if not finished:
-            raise KeyboardInterrupt
+        return TrainSettings(data=(data,), out=out, **(values | dict(self.settings.training)))
 
     def _train(self) -> TrainResult:
         def make(folder: Path) -> TrainResult:
             settings = self._training(self._parts.learn, folder)
-            self._train_in(settings, "training")
+            resume = (folder / STATE).exists()
+            finished = train(
+                settings,
+                resume=resume,
+                command=self.settings.command,
+                say=lambda line: self._steps.note("train", line) if resume else None,
+                on_step=lambda step: self._progress("training", step.step, step.steps),
+                stop=self._stop,
+            )
+            if not finished:
+                raise KeyboardInterrupt
             best = load_weights(folder / BEST)[1]
             return TrainResult(
                 model=settings.model,
@@ -496,36 +480,6 @@ class Qualification:
         inputs = {"test": self._prints["test"], "policy": calibration.policy, "images": count}
         return self._steps.run(
             "robustness", inputs | self._with_weights(), RobustnessResult, make, ("report.html",)
-        )
-
-    def _curve(
-        self, check: CheckResult, training: TrainResult, accuracy: AccuracyResult
-    ) -> tuple[CurvePoint, ...]:
-        """Trainings on a quarter and on half of the laptops, each with about as many steps, and the one on all."""
-        points = [
-            self._curve_point(share)
-            for share in (0.25, 0.5)
-            if share * check.parts["learn"].laptops >= _LEAST_OF_CURVE
-        ]
-        return (*points, CurvePoint(pictures=training.pictures, map50=accuracy.map50))
-
-    def _curve_point(self, share: float) -> CurvePoint:
-        name = f"learning_curve_{round(100 * share)}"
-
-        def make(folder: Path) -> CurvePoint:
-            data, epochs = folder / "data", self._training(Path(), Path()).epochs
-            pictures = subset(self._parts.learn, share, self.settings.seed, data)
-            settings = self._training(data, folder, epochs=round(epochs / share))
-            self._train_in(settings, f"training on {pictures} pictures")
-            sharp = self.settings.perception.model_copy(
-                update={"weights": str(folder / BEST), "score_floor": _LOWEST_FLOOR}
-            )
-            found = evaluate_detector(load_detector(sharp), self._items["test"])
-            return CurvePoint(pictures=pictures, map50=found.map50)
-
-        inputs = {"learn": self._prints["learn"], "test": self._prints["test"], "share": share}
-        return self._steps.run(
-            name, inputs | {"settings": self._training_inputs()}, CurvePoint, make, (BEST,)
         )
 
 

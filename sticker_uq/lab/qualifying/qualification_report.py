@@ -3,18 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from markupsafe import Markup
-
-from sticker_uq.evaluation.reporting.charts import svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html
 from sticker_uq.lab.qualifying.qualification import Found
 from sticker_uq.lab.qualifying.results import percent
-from sticker_uq.lab.qualifying.verdict import MORE, NOT_MEASURED, next_gain
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sticker_uq.lab.qualifying.verdict import MORE, NOT_MEASURED
 
 REPORT = "report.html"
 _MOST_SHOWN = 30
@@ -120,40 +112,10 @@ def _next_labels(found: Found) -> list[Block]:
         "In the calibrate part, with as large a share of laptops without a sticker as now. Exact arithmetic, where every laptop "
         "without a sticker is called clean:",
         Table(head, rows),
-        *_learning(found),
         "Pictures that were chosen because they are hard belong to the learn part only: the calibrate and test parts need "
         "laptops drawn at random.",
     ]
     return blocks
-
-
-def _learning(found: Found) -> list[Block]:
-    gain = next_gain(found.curve)
-    if gain is None:
-        laptops = found.check.parts["learn"].laptops
-        why = (
-            f"{laptops} laptops are too few"
-            if found.settings.learning_curve
-            else "--learning-curve trains on a quarter and on half of the laptops too"
-        )
-        return [f"In the learn part: not measured; {why}."]
-    now, then = gain
-    rows = [(str(one.pictures), f"{one.map50:.3f}") for one in found.curve]
-    return [
-        f"In the learn part: mAP@0.5 {now:.3f} now, about {then:.3f} with {MORE} more, if the error keeps falling as from half "
-        "to all of them. It is one training each, so small differences may be chance.",
-        Table(("pictures to learn from", "mAP@0.5 on the test part"), rows),
-        _curve_chart(found),
-    ]
-
-
-def _curve_chart(found: Found) -> Markup:
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        axes.plot([one.pictures for one in found.curve], [one.map50 for one in found.curve], marker="o")
-        axes.set(xlabel="pictures to learn from", ylabel="mAP@0.5 on the test part", ylim=(0, 1))
-
-    return svg(draw, 6.0, 3.0, "mAP@0.5 on the test part over the pictures to learn from")
 
 
 def _accuracy(found: Found) -> list[Block]:

@@ -218,16 +218,6 @@ class RobustnessResult(StepResult):
         return f"{len(self.circumstances)} circumstances on {self.images} pictures: {', '.join(counts)}"
 
 
-class CurvePoint(StepResult):
-    """A training on part of the pictures, with about as many steps: mAP@0.5 on the test part."""
-
-    pictures: int
-    map50: float
-
-    def __str__(self) -> str:
-        return f"{self.pictures} pictures: mAP@0.5 {self.map50:.3f} on the test part"
-
-
 def _area(values: Sequence[float]) -> str:
     return f"{values[0]:.3f} ({values[1]:.3f} to {values[2]:.3f})"
 

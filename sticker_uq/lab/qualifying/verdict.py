@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sticker_uq.calibration.fitting import Levels
@@ -12,7 +11,6 @@ from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.lab.qualifying.results import (
     AccuracyResult,
     CalibrationResult,
-    CurvePoint,
     NoveltyResult,
     PolicyTestResult,
     ProofResult,
@@ -175,19 +173,3 @@ def _test_requirements(
         value = f"{events} of {of} {what}, 95 % interval from {percent(low)}"
         found.append(Requirement(name, value, limit, low <= level, advice))
     return found
-
-
-def next_gain(points: Sequence[CurvePoint], more: int = MORE) -> tuple[float, float] | None:
-    """Gain by more labels: mAP@0.5 now and with ``more`` pictures, if the error 1 - mAP shrinks with each doubling as with the
-    last one.
-
-    A power law through the two largest trainings; None for fewer than two. A training each: the difference may be chance.
-    """
-    if len(points) < 2:
-        return None
-    last, before = sorted(points, key=lambda one: -one.pictures)[:2]
-    errors = max(1 - last.map50, 1e-6), max(1 - before.map50, 1e-6)
-    if last.pictures == before.pictures or not all(map(math.isfinite, errors)):
-        return None
-    power = math.log(errors[0] / errors[1]) / math.log(last.pictures / before.pictures)
-    return last.map50, 1 - min(errors[0] * ((last.pictures + more) / last.pictures) ** power, 1.0)

@@ -16,7 +16,6 @@ from sticker_uq.lab.qualifying.parts import (
     near_in_two_parts,
     parts_of,
     refuse_same_pixels,
-    subset,
     write_part,
 )
 from sticker_uq.scene import InvalidInput, ObjectClass
@@ -50,16 +49,6 @@ def test_a_laptop_is_in_one_part_only(tmp_path: Path) -> None:
     names = {item.path.name for items in found.values() for item in items}
     assert names == {f"shot_{n}.png" for n in range(60)}
     refuse_same_pixels({name: picture_statistics(items) for name, items in found.items()})
-
-
-def test_smaller_subsets_are_parts_of_larger_ones(tmp_path: Path) -> None:
-    data = labelled(tmp_path / "data", [f"pc{n // 2}" for n in range(40)])
-    names = []
-    for share in (0.25, 0.5):
-        out = tmp_path / f"part{share}"
-        assert subset(data, share, 3, out) == 40 * share
-        names.append({item.path.name for item in read_coco(out)})
-    assert names[0] < names[1]
 
 
 def test_same_pixels_are_refused_and_near_ones_listed(tmp_path: Path) -> None:

@@ -4,18 +4,15 @@
 import math
 from dataclasses import replace
 
-import pytest
-
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.lab.qualifying.results import (
     AccuracyResult,
     CalibrationResult,
-    CurvePoint,
     NoveltyResult,
     PolicyTestResult,
     ProofResult,
 )
-from sticker_uq.lab.qualifying.verdict import Requirement, next_gain, requirements
+from sticker_uq.lab.qualifying.verdict import Requirement, requirements
 
 LEVELS = Levels(0.1, 0.2, 0.1)
 NOVELTY = NoveltyResult(objects=(0.95, 0.9, 0.99), scenes=(0.99, 0.97, 1.0), pictures=20, weakness="")
@@ -115,14 +112,6 @@ def test_a_weak_detector_is_told_and_not_required() -> None:
     assert "it does not find" not in detector(0.41, 0.9).advice
     assert detector(math.nan, math.nan).advice == ""
     assert "of the stickers 90 % found, of those found 88 % right" in str(SHARP)
-
-
-def test_the_gain_follows_the_power_law_through_the_last_two_trainings() -> None:
-    points = [CurvePoint(pictures=n, map50=1 - 2 / n) for n in (25, 50, 100)]
-    assert next_gain(points, 100) == pytest.approx((0.98, 0.99))
-    assert next_gain(points[:1]) is None
-    unknown = [*points[:2], points[2].model_copy(update={"map50": math.nan})]
-    assert next_gain(unknown) is None
 
 
 def test_levels_are_not_confused() -> None:
