@@ -31,7 +31,7 @@ from sticker_uq.lab.studies.dil.dil_report import (
     threshold_table,
     write_study,
 )
-from sticker_uq.lab.studies.dil.scene_records import ANOMALY_SCORE, DETERMINISTIC_UNCERTAINTY, record_case
+from sticker_uq.lab.studies.dil.scene_records import NOVELTY, record_case
 from sticker_uq.lab.training.novelty_training import learn_novelty_network
 from sticker_uq.novelty.network import (
     load_network,
@@ -215,8 +215,6 @@ def _tables(
         "Missed stickers": missed_sticker_separation(records),
         "Rates of DiL": detection_rates(records, PAPER_DIL),
         "Rates of unexplained objectness": detection_rates(records, SCORE),
-        f"Rates of {DETERMINISTIC_UNCERTAINTY if network is None else ANOMALY_SCORE}": detection_rates(
-            records, DETERMINISTIC_UNCERTAINTY if network is None else ANOMALY_SCORE
-        ),
+        **({} if network is None else {"Rates of novelty": detection_rates(records, NOVELTY)}),
         "Thresholds": threshold_table(records, cases, threshold, alpha),
     }

@@ -27,12 +27,8 @@ _NEAREST = 1e-6
 
 def scene_novelty(maps: NoveltyMaps) -> float:
     """Novelty of a picture: mean log odds of a foreign object of its MOST_CELLS strongest cells, as a probability."""
-    return _strongest(maps.foreign)
-
-
-def background_novelty(maps: NoveltyMaps, predicted: FloatArray) -> float:
-    """How novel the picture is outside of the ``predicted`` boxes (N, 4) px, as :func:`scene_novelty`."""
-    return _strongest(np.where(_covered(maps, predicted), np.float32(0), maps.foreign))
+    strongest = np.sort(maps.foreign.astype(np.float64), axis=None)[-MOST_CELLS:]
+    return float(expit(logit(np.clip(strongest, _NEAREST, 1 - _NEAREST)).mean()))
 
 
 def missed_stickers(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -49,11 +45,6 @@ def missed_sticker_probability(maps: NoveltyMaps, predicted: FloatArray) -> floa
     one.
     """
     return float(missed_stickers(maps, predicted)[1].max(initial=0.0))
-
-
-def _strongest(cells: FloatArray) -> float:
-    strongest = np.clip(np.sort(cells.astype(np.float64), axis=None)[-MOST_CELLS:], _NEAREST, 1 - _NEAREST)
-    return float(expit(logit(strongest).mean()))
 
 
 def unexplained_places(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -33,7 +33,6 @@ from sticker_uq.novelty.network import (
 )
 from sticker_uq.novelty.regions import (
     MOST_CELLS,
-    background_novelty,
     missed_sticker_probability,
     missed_stickers,
     scene_novelty,
@@ -138,22 +137,6 @@ def test_a_place_that_no_box_explains_is_found() -> None:
     boxes, values = unexplained_places(here, np.float32([[0, 0, 160, 120]]))
     assert boxes.shape == (0, 4)
     assert values.shape == (0,)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**31 - 1), st.integers(0, 4))
-def test_another_box_never_makes_more_overlooked(seed: int, number: int) -> None:
-    rng = np.random.default_rng(seed)
-    here = maps(rng.random((12, 16)).astype(np.float32), rng.random((12, 16)).astype(np.float32))
-    corners = rng.uniform(0, 120, (number + 1, 2, 2))
-    boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
-    fewer, more = background_novelty(here, boxes[:-1]), background_novelty(here, boxes)
-    assert 0 <= more <= fewer + 1e-6 <= 1 + 1e-6
-
-
-def test_all_explained_is_nothing_overlooked() -> None:
-    assert background_novelty(maps(block(2, 3, 5, 6)), np.float32([[0, 0, 160, 120]])) < 0.01
-    assert background_novelty(maps(block(2, 3, 5, 6)), NONE) == pytest.approx(0.9)
 
 
 def stickers(boxes: FloatArray, scores: list[float]) -> NoveltyMaps:

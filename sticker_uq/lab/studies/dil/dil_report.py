@@ -22,16 +22,11 @@ from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.abnormal import CLEAN, AbnormalImage
 from sticker_uq.lab.studies.dil.scene_records import (
-    ANOMALY_SCORE,
-    BACKGROUND_NOVELTY,
-    DETERMINISTIC_UNCERTAINTY,
     DIL_SIGNALS,
     MC_SIGNALS,
     MISSED_STICKER_PROBABILITY,
-    MISSED_STICKER_SCORE,
     NOVELTY,
     PAPER,
-    SUMMED_ENTROPY,
     SceneRecord,
 )
 from sticker_uq.lab.table_files import write_tables
@@ -145,7 +140,7 @@ def case_effects(records: Records, images: Images, decision_threshold: float) ->
             for record, truth in zip(found, truths, strict=True)
         ]
         pixels = np.array([truth.width * truth.height for truth in truths], float)
-        more = [name for name in (NOVELTY, ANOMALY_SCORE) if name in _signals(records)]
+        more = [NOVELTY] if NOVELTY in _signals(records) else []
         rows.append(
             {
                 "case": case,
@@ -253,20 +248,13 @@ def _localization(record: SceneRecord, decision_threshold: float, alpha: float) 
 
 
 def _signals(records: Records) -> tuple[str, ...]:
-    every = [record.signals for found in records.values() for record in found]
-    told = (
-        *((NOVELTY, ANOMALY_SCORE) if all(NOVELTY in signals for signals in every) else ()),
-        *(
-            (BACKGROUND_NOVELTY, MISSED_STICKER_PROBABILITY, MISSED_STICKER_SCORE)
-            if all(BACKGROUND_NOVELTY in signals for signals in every)
-            else ()
-        ),
-    )
-    return (*DIL_SIGNALS, DETERMINISTIC_UNCERTAINTY, SUMMED_ENTROPY, *told, *MC_SIGNALS)
+    known = [record.signals.keys() for found in records.values() for record in found]
+    told = (name for name in (NOVELTY, MISSED_STICKER_PROBABILITY) if all(name in names for names in known))
+    return (*DIL_SIGNALS, *told, *MC_SIGNALS)
 
 
 def _signal(found: Sequence[SceneRecord], name: str) -> FloatArray:
-    return np.array([record.signal(name) for record in found])
+    return np.array([record.signals[name] for record in found])
 
 
 def _above(detections: Detections, threshold: float) -> Detections:

@@ -3,29 +3,26 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
-from scipy.special import expit, logit
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.weights import checksum
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.dil.settings import Technique
-from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, overlapping
+from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.io.coco import dataset_digest, read_picture
-from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.abnormal import AbnormalImage
+from sticker_uq.lab.kept_pieces import fingerprint, kept_document
 from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
-from sticker_uq.novelty.regions import background_novelty, missed_sticker_probability, scene_novelty
+from sticker_uq.novelty.regions import missed_sticker_probability, scene_novelty
 from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain
 from sticker_uq.uncertainty import observe
-from sticker_uq.uncertainty.metrics import entropy
 
 FLOOR = 0.01
 """Score from which detections are kept, so that precision-recall curves are complete."""
@@ -43,23 +40,10 @@ DIL_SIGNALS = (
 )
 """What localization says of a scene: CL, BL, DiL by saliency technique, and the largest objectness that no box explains."""
 
-DETERMINISTIC_UNCERTAINTY = "deterministic_uncertainty"
-"""The larger of unexplained objectness and 1 - the lowest score of a predicted box, from the pass without dropout."""
-SUMMED_ENTROPY = "summed_entropy"
-"""Sum of the entropies, bits, of the class vectors of all detections from ENTROPY_FLOOR on, from the pass without dropout."""
-ENTROPY_FLOOR = 0.1
 NOVELTY = "novelty"
-"""Novelty of the scene by the novelty network or head, of a detector that has one."""
-BACKGROUND_NOVELTY = "background_novelty"
-"""Novelty outside of every predicted box, where there is a network."""
+"""Novelty of the scene, where there is a novelty network."""
 MISSED_STICKER_PROBABILITY = "missed_sticker_probability"
 """Probability that a sticker is visible that no predicted box shows, where there is a network."""
-MISSED_STICKER_SCORE = "missed_sticker_score"
-"""Odds of the missed-sticker probability times the root of the odds of the background novelty, as a probability."""
-_LEAST = 1e-4
-ANOMALY_SCORE = "anomaly_score"
-"""1 - (1 - unexplained objectness) (1 - novelty) 2^(-summed entropy / 3)."""
-_BITS = 3.0
 
 
 @dataclass(frozen=True)
@@ -87,41 +71,6 @@ class SceneRecord:
             np.asarray(self.probabilities, np.float32).reshape(-1, 3),
         )
 
-    def signal(self, name: str) -> float:
-        """The signal ``name``: of DIL_SIGNALS, MC_SIGNALS, DETERMINISTIC_UNCERTAINTY and SUMMED_ENTROPY.
-
-        Where there is a network or head also NOVELTY and ANOMALY_SCORE; with a network BACKGROUND_NOVELTY,
-        MISSED_STICKER_PROBABILITY and MISSED_STICKER_SCORE.
-        """
-        if name == ANOMALY_SCORE:
-            certain = (1 - self.signals["unexplained_objectness"]) * (1 - self.signals[NOVELTY])
-            return 1 - certain * 2 ** (-self.summed_entropy / _BITS)
-        if name == SUMMED_ENTROPY:
-            return self.summed_entropy
-        if name == MISSED_STICKER_SCORE:
-            both = np.clip(
-                [self.signals[MISSED_STICKER_PROBABILITY], self.signals[BACKGROUND_NOVELTY]],
-                _LEAST,
-                1 - _LEAST,
-            )
-            return float(expit(logit(both) @ [1.0, 0.5]))
-        return self.deterministic_uncertainty if name == DETERMINISTIC_UNCERTAINTY else self.signals[name]
-
-    @property
-    def summed_entropy(self) -> float:
-        """The :data:`SUMMED_ENTROPY`; it grows with every detection that is uncertain, be it predicted or not."""
-        found = self.detections
-        vectors = found.probabilities[found.scores >= ENTROPY_FLOOR].astype(np.float64)
-        return float(entropy(vectors).sum())
-
-    @property
-    def deterministic_uncertainty(self) -> float:
-        """The :data:`DETERMINISTIC_UNCERTAINTY`: a box explains what lies in it only as far as its score goes."""
-        scores = self.detections.scores
-        predicted = scores[scores >= DECISION_SCORE]
-        weakest = float(1 - predicted.min()) if len(predicted) else 0.0
-        return max(self.signals["unexplained_objectness"], weakest)
-
 
 def record_case(
     detector: StochasticDetector,
@@ -131,32 +80,31 @@ def record_case(
     progress: Callable[[], None] = lambda: None,
     network: NoveltyNetwork | None = None,
 ) -> list[SceneRecord]:
-    """The records of ``images``; from the file ``cache`` when made of the same pictures, detector, network, settings.
+    """The records of ``images``; from a file beside ``cache`` when made of the same pictures, detector, network, settings.
 
     The detector's settings decide the T passes. Raises InvalidInput for a picture that cannot be read.
     """
-    key = {
-        "pictures": dataset_digest([image.picture for image in images]),
-        "weights": detector.weights_hash,
-        "detector": detector.settings.model_dump(mode="json", exclude={"threads"}),
-        "localization": localization.model_dump(mode="json"),
-        "head": checksum(network.state_dict()) if network is not None else None,
-    }
-    if cache.is_file():
-        content = json.loads(cache.read_text(encoding="utf-8"))
-        if content["key"] == key:
-            for _ in images:
-                progress()
-            return [SceneRecord(**row) for row in content["records"]]
+    key = fingerprint(
+        {
+            "pictures": dataset_digest([image.picture for image in images]),
+            "weights": detector.weights_hash,
+            "detector": detector.settings.model_dump(mode="json", exclude={"threads"}),
+            "localization": localization.model_dump(mode="json"),
+            "network": checksum(network.state_dict()) if network is not None else None,
+        }
+    )
     low = detector.settings.model_copy(update={"score_floor": FLOOR})
     sharp = StochasticDetector(detector.model, low, detector.weights_hash)
-    records = []
-    for number, image in enumerate(images):
-        records.append(_record(detector, sharp, localization, image, number, network))
-        progress()
-    with atomic_write(cache, "w") as stream:
-        json.dump({"key": key, "records": [asdict(record) for record in records]}, stream)
-    return records
+
+    def record() -> list[dict[str, Any]]:
+        rows = []
+        for number, image in enumerate(images):
+            rows.append(asdict(_record(detector, sharp, localization, image, number, network)))
+            progress()
+        return rows
+
+    rows = kept_document(cache.with_name(f"{cache.stem}_{key}.json"), record)
+    return [SceneRecord(**row) for row in rows]
 
 
 def _record(
@@ -188,7 +136,6 @@ def _record(
     if network is not None:
         maps = novelty_maps(network, pixels)
         signals[NOVELTY] = scene_novelty(maps)
-        signals[BACKGROUND_NOVELTY] = background_novelty(maps, predicted)
         signals[MISSED_STICKER_PROBABILITY] = missed_sticker_probability(maps, predicted)
     signals |= {name: _known(getattr(means, name)) for name in METRICS}
     signals["least_confidence"] = 1 - min((o.score for o in objects), default=1.0)
