@@ -229,7 +229,7 @@ class AnsweredSet:
         features = self._features()
         if features is not None:
             one = feature_distances(*features[:3])
-            result |= {name: getattr(one, name) for name in ("fid", "fid_floor", *PAIR_FEATURE_DISTANCES)}
+            result |= {name: getattr(one, name) for name in ("fid", *PAIR_FEATURE_DISTANCES)}
             result |= {f"linkage_{kind}": value for kind, value in one.linkage.items()}
         return result
 

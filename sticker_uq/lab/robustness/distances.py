@@ -233,22 +233,17 @@ def _brightness(image: Picture) -> NDArray[np.float32]:
 
 Matrix = NDArray[np.float64]
 
-_FLOOR_SPLITS = 10
-
 
 @dataclass(frozen=True)
 class FeatureDistances:
     """Distances of two sets of features, of source and follow-up pictures.
 
-    ``fid``: Fréchet distance; ``fid_floor``: what it is between random halves of the source set, where nothing differs but the
-    pictures: a value near it or below says nothing (it is inflated, as FID always is with few pictures). ``euclidean``,
-    ``cosine``: means over pairs of source and follow-up, 0 where nothing changed. ``linkage``: by kind, between the two sets as
-    clusters. Euclidean and linkage distances are in units of the mean distance between two source pictures: 1 is as different as
-    another laptop.
+    ``fid``: Fréchet distance, inflated as it always is with few pictures. ``euclidean``, ``cosine``: means over pairs of source
+    and follow-up, 0 where nothing changed. ``linkage``: by kind, between the two sets as clusters. Euclidean and linkage
+    distances are in units of the mean distance between two source pictures: 1 is as different as another laptop.
     """
 
     fid: float
-    fid_floor: float
     euclidean: float
     cosine: float
     linkage: dict[str, float]
@@ -275,7 +270,6 @@ def feature_distances(source: FloatArray, target: FloatArray, pairs: NDArray[np.
     moved = pair_distances(source, target, pairs)
     return FeatureDistances(
         frechet_distance(one, other),
-        frechet_floor(one),
         float(moved["euclidean"].mean()),
         float(moved["cosine"].mean()),
         {kind: value / unit for kind, value in linkages(one, other).items()},
@@ -313,69 +307,17 @@ def frechet_distance(one: Matrix, other: Matrix) -> float:
 
     ``|m1 - m2|^2 + trace(C1 + C2 - 2 (C1 C2)^(1/2))``.
 
-    The covariances are shrunk (Ledoit and Wolf 2004), so that sets smaller than D have proper ones; everything outside the span
-    of the data is then a multiple of the identity and is added in closed form. The root is taken of a symmetric matrix, whose
-    eigenvalues cannot become complex. Like every FID it grows as sets shrink: see ``fid_floor``.
+    The covariances are shrunk (Ledoit and Wolf 2004), so that sets smaller than D have proper ones. The root is taken of a
+    symmetric matrix, whose eigenvalues cannot become complex.
     """
+    from sklearn.covariance import ledoit_wolf  # takes a second to load
+
     gap = float(((one.mean(axis=0) - other.mean(axis=0)) ** 2).sum())
-    a, b = one - one.mean(axis=0), other - other.mean(axis=0)
-    dimensions = one.shape[1]
-    basis = _basis(np.vstack([a, b]))
-    inside = []
-    outside = []
-    for centred in (a, b):
-        share, spread = _shrinkage(centred)
-        reduced = centred @ basis
-        covariance = (1 - share) * reduced.T @ reduced / len(centred) + share * spread * np.eye(
-            basis.shape[1]
-        )
-        inside.append(covariance)
-        outside.append(share * spread)
-    rest = (dimensions - basis.shape[1]) * (np.sqrt(outside[0]) - np.sqrt(outside[1])) ** 2
-    return max(gap + _trace_part(*inside) + float(rest), 0.0)
-
-
-def frechet_floor(features: Matrix, seed: int = 0) -> float:
-    """Bias of the Fréchet distance between source and follow-ups: its mean between random halves of ``features`` (n, D).
-
-    That is the bias at n/2 pictures. NaN below four pictures.
-    """
-    if len(features) < 4:
-        return float("nan")
-    rng = np.random.default_rng(seed)
-    half = len(features) // 2
-    values = []
-    for _ in range(_FLOOR_SPLITS):
-        order = rng.permutation(len(features))
-        values.append(frechet_distance(features[order[:half]], features[order[half : 2 * half]]))
-    return float(np.mean(values))
-
-
-def _trace_part(one: Matrix, other: Matrix) -> float:
-    values, vectors = np.linalg.eigh(one)
+    a, b = (ledoit_wolf(x - x.mean(axis=0), assume_centered=True)[0] for x in (one, other))
+    values, vectors = np.linalg.eigh(a)
     root = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
-    crossed = np.linalg.eigvalsh(root @ other @ root)
-    return float(np.trace(one) + np.trace(other) - 2 * np.sqrt(np.clip(crossed, 0, None)).sum())
-
-
-def _shrinkage(centred: Matrix) -> tuple[float, float]:
-    """Weight of the identity and its scale by Ledoit and Wolf, without forming the (D, D) covariance."""
-    n, dimensions = centred.shape
-    gram = centred @ centred.T / n  # has the eigenvalues of the covariance
-    spread = float(np.trace(gram)) / dimensions
-    squared = float((gram**2).sum())
-    distance = squared - dimensions * spread**2
-    noise = float((np.diag(gram) ** 2).sum()) - squared / n
-    # a set without any spread needs no shrinkage
-    share = min(max(noise / distance, 0.0), 1.0) if distance > 0 else 0.0
-    return share, spread
-
-
-def _basis(rows: Matrix) -> Matrix:
-    """Orthonormal columns (D, r) that span ``rows``."""
-    _, singular, turned = np.linalg.svd(rows, full_matrices=False)
-    kept = singular > singular.max(initial=0.0) * 1e-10
-    return turned[kept].T
+    crossed = np.linalg.eigvalsh(root @ b @ root)
+    return max(gap + float(np.trace(a) + np.trace(b) - 2 * np.sqrt(np.clip(crossed, 0, None)).sum()), 0.0)
 
 
 def _checked(source: FloatArray, target: FloatArray) -> tuple[Matrix, Matrix]:

@@ -17,11 +17,10 @@ from markupsafe import Markup
 from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, legend_below, svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
-from sticker_uq.lab.studies.detectors.measures import ACCURACY_FLOOR, BY_NAME, CLEAN, in_order, label
+from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, analyse
+from sticker_uq.lab.studies.detectors.measures import BY_NAME, CLEAN, in_order, label
 from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.lab.studies.detectors.summaries import (
-    accuracies,
     attack_table,
     headline,
     quality,
@@ -34,13 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REPORT, SUMMARY, TABLES = "report.html", "summary.md", "tables"
-_QUESTIONS = {
-    "map": "Most accurate (mAP)",
-    "shannon_entropy": "Surest what an object is (SE)",
-    "relative_total_variance": "Surest where it is (TV/area)",
-    "rs_map": "Keeps its accuracy best under attack (RS_mAP)",
-    "rs_uqm": "Keeps its certainty best under attack (RS_UQM)",
-}
 _SHOWN = {
     "headline": (
         "At a dropout rate of {rate:g}",
@@ -94,8 +86,6 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
         "attacks": attack_table(study),
     }
     blocks: list[Block] = [f"# Study of {len(settings.models)} models", study_findings(study)]
-    if answers := in_short(study, analysis):
-        blocks.append("\n".join(f"- {question}: {answer}" for question, answer in answers))
     for title, note, table in _shown(study, tables):
         blocks += [f"## {title}", note, _as_text(table)]
     charts: list[Block] = []
@@ -132,40 +122,6 @@ def study_findings(study: Study) -> str:
         f"time with another dropout mask; profile {settings.profile}; seed {settings.seed}.{attacks} In brackets: 95 % bootstrap "
         "interval over the images."
     )
-
-
-def in_short(study: Study, analysis: Analysis) -> list[tuple[str, str]]:
-    """The questions and answers about first tiers at the reference rate, per data set; none for a single model.
-
-    Models with less than ACCURACY_FLOOR are left out of the answers, and named.
-    """
-    rate, tiers, found = reference_rate(study), analysis.tiers, []
-    if tiers.empty:
-        return []
-    weak = {model: ap for model, ap in accuracies(study, rate).items() if not ap >= ACCURACY_FLOOR}
-    tiers = tiers[(tiers["dropout_rate"] == rate) & ~tiers["model"].isin(weak)]
-    datasets = list(dict.fromkeys(tiers["dataset"]))
-    for dataset in datasets:
-        for measure, question in _QUESTIONS.items():
-            own = tiers[(tiers["dataset"] == dataset) & (tiers["measure"] == measure)]
-            if own.empty:
-                continue
-            first = in_order(set(own.loc[own["tier"] == own["tier"].min(), "model"]))
-            answer = " and ".join(first)
-            if len(first) == own["model"].nunique():
-                answer = "no difference that is significant and relevant"
-            elif len(first) > 1:
-                answer += ", between which there is no significant and relevant difference"
-            found.append((f"{f'{dataset}: ' if len(datasets) > 1 else ''}{question}", answer))
-    for model, accuracy in weak.items():
-        seen = f"mAP {accuracy:.2f} on clean images, below {ACCURACY_FLOOR:g}"
-        found.append(
-            (
-                f"Sees too little to be compared: {model}",
-                f"{seen}; what it does not see, no attack can take from it",
-            )
-        )
-    return found
 
 
 def _shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, str, pd.DataFrame]]:
