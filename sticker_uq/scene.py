@@ -122,12 +122,6 @@ METRICS = {
 MONITOR_SIGNAL = "monitor."
 """What the name of a signal begins with that a monitor of the panel gives; the name of the monitor follows."""
 
-TASK_CASCADE = "task_cascade"
-"""The monitor with three answers. Above its limit it objects, above :data:`NO_STICKER` it says that there is no sticker."""
-
-NO_STICKER = 1.0
-"""The highest score of :data:`TASK_CASCADE` that leaves open whether an object is a sticker."""
-
 
 class Status(IntEnum):
     """Whether an assessment can be used. UNKNOWN and FAILED close the gate."""
@@ -235,11 +229,6 @@ class MonitorScore:
     def objection(self) -> bool:
         """Whether the monitor objects to an object: its score is above the limit, or one of the two is NaN."""
         return not self.score <= self.limit
-
-    @property
-    def keeps(self) -> bool:
-        """Whether the monitor not only objects but says that the object is no sticker, which one with three answers can."""
-        return self.name == TASK_CASCADE and self.score > max(self.limit, NO_STICKER)
 
 
 @dataclass(frozen=True, kw_only=True)

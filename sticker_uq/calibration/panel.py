@@ -21,7 +21,7 @@ from sticker_uq.monitors import Monitor, Objects, concatenate, measure_cost, mon
 from sticker_uq.monitors.detections import CROP_SIZE, Probe
 from sticker_uq.monitors.folder import Calibration, PanelFile, save_panel
 from sticker_uq.monitors.panel import PanelMember
-from sticker_uq.monitors.task_network import KINDS, TaskCascade, TaskNetwork
+from sticker_uq.monitors.task_network import KINDS, TaskNetwork
 from sticker_uq.perception import Perception
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
 
@@ -117,7 +117,6 @@ def fit_panel(
     policy: Policy,
     alarms: float = 0.05,
     task: float | None = None,
-    task_keep: float | None = None,
     members: Sequence[Path] = (),
     loaded: Sequence[StochasticDetector] = (),
     about: dict[str, Any] | None = None,
@@ -128,15 +127,12 @@ def fit_panel(
 
     ``alarms``: share of the stickers of ``calibrating`` that ``policy`` would rightly remove, that the panel as a whole may
     refuse; what the policy asks about anyway needs no panel, and would only loosen its limits. ``task``: threshold of a task
-    network, which joins the panel; ``task_keep``: a lower one, of a second network that says that an object is no sticker;
+    network, which joins the panel;
     ``members`` and ``loaded``: weights files of an ensemble and their detectors. InvalidInput when names or pictures do not
     suffice.
     """
     if not 0 < alarms < 1:
         raise InvalidInput(f"--alarms {alarms:g}: expected more than 0 and less than 1")
-    if task_keep is not None and (task is None or not 0 < task_keep < task):
-        expected = "--task T as well" if task is None else f"more than 0 and less than --task {task:g}"
-        raise InvalidInput(f"--task-keep {task_keep:g}: expected {expected}")
     # without a novelty network the policy would ask about everything, and there were nothing to set limits on
     policy = policy.model_copy(update={"unmeasured_novelty": "release"})
     wanted = [monitor_named(name) for name in names]
@@ -160,9 +156,7 @@ def fit_panel(
     tell("monitors")
     panel: list[Monitor] = [one.fit(own) for one in wanted]
     if task is not None:
-        network = better_task(fitted, task, seed, tell)
-        lower = None if task_keep is None else better_task(fitted, task_keep, seed, tell, "--task-keep")
-        panel.append(network if lower is None else TaskCascade.of(network, lower))
+        panel.append(better_task(fitted, task, seed, tell))
     scores = {one.name: one.score(others) for one in panel}
     for one in panel:
         measure_cost(one, others)

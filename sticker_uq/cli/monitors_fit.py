@@ -51,12 +51,6 @@ def command(
             "above this."
         ),
     ] = None,
-    task_keep: Annotated[
-        float | None,
-        typer.Option(
-            help="With --task: lower share of annotators, below which a second network classifies an object as no sticker."
-        ),
-    ] = None,
     alarms: Annotated[
         float,
         typer.Option(help="Share of the policy's correct removals that the whole panel may reject."),
@@ -92,7 +86,6 @@ def command(
         Policy.load(policy or share_folder() / "config" / "policy.yaml"),
         alarms,
         task,
-        task_keep,
         files,
         loaded,
         {"command": shlex.join(["sticker-uq", *sys.argv[1:]]), "pictures": len(fitting)},

@@ -10,7 +10,7 @@ from sticker_uq.monitors import autoencoder, dissector, surprise
 from sticker_uq.monitors import feature_distance as modern
 from sticker_uq.monitors.class_vectors import ENERGY, PAPER_VECTORS
 from sticker_uq.monitors.interface import Monitor
-from sticker_uq.monitors.task_network import TaskCascade, TaskNetwork
+from sticker_uq.monitors.task_network import TaskNetwork
 from sticker_uq.scene import InvalidInput
 
 PAPER: tuple[type[Monitor], ...] = (
@@ -32,7 +32,7 @@ MODERN: tuple[type[Monitor], ...] = (
 MONITORS: dict[str, type[Monitor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}
 TASK = TaskNetwork.name
 """The network for one decision: not in a study of the others, but with a vote where it was fitted."""
-_KNOWN: dict[str, type[Monitor]] = {**MONITORS, TASK: TaskNetwork, TaskCascade.name: TaskCascade}
+_KNOWN: dict[str, type[Monitor]] = {**MONITORS, TASK: TaskNetwork}
 
 
 def monitor_named(name: str, **settings: Any) -> Monitor:

@@ -145,24 +145,16 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Perception, list
     return perception, labelled(folder, perception)
 
 
-def test_a_cascade_of_two_networks_joins_the_panel(
-    material: tuple[Perception, list[Labelled]], tmp_path: Path
-) -> None:
+def test_a_task_network_joins_the_panel(material: tuple[Perception, list[Labelled]], tmp_path: Path) -> None:
     perception, pictures = material
-    fitting = (perception, pictures, pictures, ("pcs",), tmp_path / "panel", OPEN)
-    document = fit_panel(*fitting, task=0.7, task_keep=0.3)
-    assert tuple(document.monitors) == ("pcs", "task_cascade")
+    document = fit_panel(perception, pictures, pictures, ("pcs",), tmp_path / "panel", OPEN, task=0.7)
+    assert tuple(document.monitors) == ("pcs", "task")
     loaded = load_panel(tmp_path / "panel", (), tiny_detector(MODEL, passes=5))
     assert {seat.name: seat.limit for seat in loaded.voters} == {
         name: seat.limit for name, seat in document.monitors.items()
     }
     scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))
     assert all(math.isfinite(one.monitors[1].score) for one in scene.objects)
-    for keep, expected in ((0.7, "less than --task 0.7"), (0.0, "more than 0")):
-        with pytest.raises(InvalidInput, match=expected):
-            fit_panel(*fitting, task=0.7, task_keep=keep)
-    with pytest.raises(InvalidInput, match=r"--task-keep 0\.3: expected --task T as well"):
-        fit_panel(*fitting, task_keep=0.3)
 
 
 def test_members_of_an_ensemble_look_at_the_picture_too(

@@ -137,10 +137,6 @@ class PanelRule(Section):
         "any",
         description="any: one objection is enough to ask a person; risk: the scores are signals of the risk score alone",
     )
-    keep: bool = Field(
-        False,
-        description="Whether what task_cascade calls no sticker is kept without a question; else that is one more objection",
-    )
 
 
 class SaliencyLimit(Section):

@@ -12,7 +12,6 @@ from sticker_uq.gate.box_overlap import as_box, cover, is_proper
 from sticker_uq.gate.policy.policy import LIMITED_METRICS, NO_LIMIT, Policy
 from sticker_uq.gate.policy.signals import OBJECT_NOVELTY, Signals
 from sticker_uq.scene import (
-    NO_STICKER,
     ObjectClass,
     ObservedObject,
     Reason,
@@ -39,8 +38,6 @@ def judge_object(
         return Verdict.ASK, (Reason("measurement_invalid"),)
     if unstable:
         return _unstable(observed, policy)
-    if policy.panel is not None and policy.panel.keep and (kept := _kept(observed)):
-        return Verdict.KEEP, kept
     if observed.label is ObjectClass.STICKER:
         return _sticker(observed, others, policy, signals or {})
     if observed.label is ObjectClass.LOGO:
@@ -112,15 +109,6 @@ def _sticker(
     if failed:
         return Verdict.ASK, failed
     return Verdict.REMOVE, tuple(reason for _, reason in checks)
-
-
-def _kept(observed: ObservedObject) -> tuple[Reason, ...]:
-    """Who of the panel says that ``observed`` is no sticker: the most restrictive of remove, ask and keep wins."""
-    return tuple(
-        Reason("monitor_says_no_sticker", one.name, one.score, max(one.limit, NO_STICKER))
-        for one in observed.monitors
-        if one.keeps
-    )
 
 
 def _logo(observed: ObservedObject, policy: Policy) -> Finding:

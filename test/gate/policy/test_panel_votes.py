@@ -71,52 +71,6 @@ def test_scores_as_signals_of_the_risk() -> None:
     assert judge(assessment(observed()), policy).verdicts[0].verdict is Verdict.ASK
 
 
-CASCADE = {
-    "removes": MonitorScore("task_cascade", 0.1, 0.4),
-    "asks": MonitorScore("task_cascade", 0.9, 0.4),
-    "contradicts": MonitorScore("task_cascade", 1.0, 0.4),
-    "keeps": MonitorScore("task_cascade", 1.8, 0.4),
-    "keeps, within its limit": MonitorScore("task_cascade", 1.2, 1.5),
-    "cannot tell": MonitorScore("task_cascade", math.nan, 0.4),
-}
-THREE = Policy(panel=PanelRule(keep=True))
-
-
-@pytest.mark.parametrize(
-    ("said", "two", "three"),
-    [
-        ("removes", Verdict.REMOVE, Verdict.REMOVE),
-        ("asks", Verdict.ASK, Verdict.ASK),
-        ("contradicts", Verdict.ASK, Verdict.ASK),
-        ("keeps", Verdict.ASK, Verdict.KEEP),
-        ("keeps, within its limit", Verdict.REMOVE, Verdict.REMOVE),
-        ("cannot tell", Verdict.ASK, Verdict.ASK),
-    ],
-)
-def test_a_cascade_has_three_answers_where_the_policy_hears_them(
-    said: str, two: Verdict, three: Verdict
-) -> None:
-    scene = assessment(scored(CASCADE[said]))
-    assert judge(scene, Policy()).verdicts[0].verdict is two
-    assert judge(scene, THREE).verdicts[0].verdict is three
-
-
-def test_the_most_restrictive_of_remove_ask_and_keep_wins() -> None:
-    doubtful = scored(CASCADE["keeps"], SCORES[1], shannon_entropy=1.5)
-    decision = judge(assessment(doubtful), THREE)
-    (verdict,) = decision.verdicts
-    assert (verdict.verdict, verdict.objectors, decision.outcome) == (Verdict.KEEP, (), Outcome.CLEAN)
-    (reason,) = verdict.reasons
-    assert reason == Reason("monitor_says_no_sticker", "task_cascade", 1.8, 1.0)
-    # it removes nothing that the policy does not, and nothing that another one objects to
-    willing = scored(CASCADE["removes"], SCORES[1])
-    assert judge(assessment(willing), THREE).verdicts[0].verdict is Verdict.ASK
-    logo = scored(CASCADE["removes"], label=ObjectClass.LOGO)
-    assert judge(assessment(logo), THREE).verdicts[0].verdict is Verdict.KEEP
-    # nobody else keeps anything, however high the score
-    assert judge(assessment(scored(SCORES[1])), THREE).verdicts[0].verdict is Verdict.ASK
-
-
 def test_a_signal_that_nobody_has_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected one of improbability, .* or monitor\.NAME"):
         RiskTerm(signal="mdsa", knots=(0.0,), log_odds=(0.0,))
