@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from sticker_uq.lab.studies.monitors.classifier_study import (
 )
 from sticker_uq.lab.studies.monitors.material import SIZE, cell_material, coco_material, mnist
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES
-from sticker_uq.monitors.crop_network import Training, class_vectors, train_network
+from sticker_uq.monitors.crop_network import Training, train_network
 from sticker_uq.scene import InvalidInput
 
 
@@ -171,27 +170,3 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     other = run(app, [*study, "--invalid", str(tmp_path)])
     assert "only with --data mnist=FOLDER" in other.output
     assert not (tmp_path / "out").exists()
-
-
-def test_networks_of_an_interrupted_seed_are_not_trained_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "mnist", 20)
-    material = mnist(tmp_path / "mnist", "mnist")
-    made = AmbiguousImages(material.train[:2], np.array([[0, 1], [1, 2]]), np.full((2, 2), 0.5))
-    settings = MonitorStudySettings(seeds=1, members=2, training=Training(epochs=1))
-    folder, stages = tmp_path / "networks", []
-    whole = train_members(material, made, settings, 0, folder=folder, progress=stages.append)
-    assert stages == ["network 1 of 3", "network 2 of 3", "network 3 of 3"]
-    (folder / "network_2.safetensors").unlink()
-    trained: list[int] = []
-
-    def counted(build: Any, crops: Any, vectors: Any, seed: int, training: Training) -> Any:
-        trained.append(seed)
-        return train_network(build, crops, vectors, seed, training)
-
-    monkeypatch.setattr("sticker_uq.lab.studies.monitors.classifier_study.train_network", counted)
-    again = train_members(material, made, settings, 0, folder=folder)
-    assert trained == [2]
-    for before, after in zip(whole, again, strict=True):
-        assert np.array_equal(class_vectors(before, material.test), class_vectors(after, material.test))
