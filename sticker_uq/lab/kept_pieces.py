@@ -56,10 +56,7 @@ Note = Callable[[str, str], None]
 
 
 class Steps:
-    """The steps in the folder ``work``: each has a marker ``steps/NAME.json`` and may have a folder ``NAME``.
-
-    Raises :class:`InvalidInput` for a folder that holds something else.
-    """
+    """The steps in the folder ``work``: each has a marker ``steps/NAME.json`` and may have a folder ``NAME``."""
 
     def __init__(
         self,

@@ -12,9 +12,7 @@ from sticker_uq.io.files import atomic_write
 
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path) -> None:
-    """Write every result table of the laboratory with rows to ``folder``/NAME.csv with all its digits. OSError when the disk
-    refuses.
-    """
+    """Write every result table of the laboratory with rows to ``folder``/NAME.csv with all its digits."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         if not table.empty:

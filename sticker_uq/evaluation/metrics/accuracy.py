@@ -91,10 +91,7 @@ Weights = NDArray[np.floating]
 
 
 class MatchTable:
-    """COCO's matching of ``detections`` with ``truths``, one of each per image, from which AP of any selection follows.
-
-    Raises InvalidInput when there is not exactly one of each, or no image.
-    """
+    """COCO's matching of ``detections`` with ``truths``, one of each per image, from which AP of any selection follows."""
 
     def __init__(self, detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> None:
         _check_pairs(detections, truths)
@@ -198,10 +195,7 @@ class StochasticAccuracy:
 
 
 def mean_average_precision(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> Accuracy:
-    """Detection accuracy (mAP, AP) of ``detections``, one for every picture of ``truths``.
-
-    Raises InvalidInput when there is not exactly one for every picture, or no picture.
-    """
+    """Detection accuracy (mAP, AP) of ``detections``, one for every picture of ``truths``."""
     _check_pairs(detections, truths)
     precisions = average_precisions(detections, truths, MATCH_IOU)
     classes = {c: _class_accuracy(c, precisions[c], detections, truths) for c in FOREGROUND}
@@ -264,8 +258,7 @@ def evaluate_passes(
 ) -> StochasticAccuracy:
     """Detection accuracy on labelled images of what the stochastic passes of ``detector`` cluster into, and its mean uncertainty.
 
-    Passes, dropout rate and score floor are those of the detector's settings, clusters those of production. Raises InvalidInput
-    for a picture that cannot be read.
+    Passes, dropout rate and score floor are those of the detector's settings, clusters those of production.
     """
     settings = detector.settings
     found, images, unstable = [], [], 0

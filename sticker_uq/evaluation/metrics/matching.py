@@ -42,10 +42,7 @@ class MatchedDetections:
 
 
 def match(found: Sequence[Detections], truths: Sequence[LabelledImage]) -> MatchedDetections:
-    """``found``, one for every image of ``truths``, with the labelled object that each detection shows.
-
-    Raises :class:`InvalidInput` when there is not one for every image.
-    """
+    """``found``, one for every image of ``truths``, with the labelled object that each detection shows."""
     if len(found) != len(truths):
         raise InvalidInput(f"detections of {len(found)} images, expected {len(truths)}")
     probabilities, truth, image, right, iou = [], [], [], [], []

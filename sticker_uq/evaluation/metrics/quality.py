@@ -72,8 +72,6 @@ def measure_quality(
 ) -> Quality:
     """The quality of the class probabilities of ``found``, one for each of ``items``: a detection counts as the class of the
     labelled object that it lies on, or as background.
-
-    Raises :class:`InvalidInput` when nothing was detected.
     """
     matched = match(found, items)
     p, y = matched.probabilities, matched.truth

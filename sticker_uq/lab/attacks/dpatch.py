@@ -55,9 +55,8 @@ def craft_patch(
     """An adversarial patch (PATCH_PIXELS, PATCH_PIXELS, 3) uint8 BGR against ``detector``, after ``steps`` of ``batch`` pictures.
 
     Every object of the attacked class (ATTACKED) has the patch. Each step of Adam minimises the sum of -log p per object over the
-    candidates on them, where p is the probability of the target class by ``mode``. ``on_step`` is called with
-    the number of the step and the mean loss over its pictures. The same seed gives the same patch up to rounding in torch's
-    sums. Raises InvalidInput when ``steps`` or ``batch`` is below 1, no picture has an object to attack, or one cannot be read.
+    candidates on them, where p is the probability of the target class by ``mode``. ``on_step`` is called with the number of the
+    step and the mean loss over its pictures. The same seed gives the same patch up to rounding in torch's sums.
     """
     if steps < 1 or batch < 1:
         raise InvalidInput(f"{steps} steps of {batch} pictures: expected at least 1 of each")

@@ -175,9 +175,8 @@ def attack_view(name: str) -> AttackView:
 def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage]) -> Targets:
     """The targets to attack on clean pictures ``pixels`` (n, 3, H, W) RGB 0..255 with the objects of ``items``.
 
-    A box is a target of the object that it overlaps most among those that it overlaps by more than 0.1 and whose class it
-    gives a probability of more than 0.1. Raises NonFiniteOutput when the network's output is not finite, and InvalidInput for a
-    detector that cannot be attacked.
+    A box is a target of the object that it overlaps most among those that it overlaps by more than 0.1 and whose class it gives a
+    probability of more than 0.1.
     """
     image, objects, labels, rows, boxes = [], [], [], [], []
     view = attack_view(detector.name)

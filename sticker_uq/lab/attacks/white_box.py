@@ -83,8 +83,7 @@ def attack(
     """White-box attack on the pictures of ``items``, all of one size, at once; ``seeds``: one for each.
 
     The seed determines the random start and the target classes of mode random. The result of a picture does not depend on the
-    others, up to rounding in torch's sums. Raises InvalidInput for pictures that cannot be read or differ in size, and
-    NonFiniteOutput when the gradient is not finite.
+    others, up to rounding in torch's sums.
     """
     *_, last = attack_steps(detector, items, settings, seeds)
     return last()

@@ -47,9 +47,7 @@ class LabelledPicture:
         shapes: Image | None = None,
         scene: SceneSpec | None = None,
     ) -> LabelledPicture:
-        """A labelled picture before its corruption. InvalidInput if it is no (H, W, 3) uint8 or its labels do not fit its
-        boxes.
-        """
+        """A labelled picture before its corruption."""
         if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
             raise InvalidInput(
                 f"image has shape {image.shape} and type {image.dtype}, expected (H, W, 3) uint8"

@@ -39,10 +39,7 @@ class Transformation:
     def __call__(
         self, picture: LabelledPicture, strength: float, seed: int, **parameters: Parameter
     ) -> LabelledPicture:
-        """`picture` after the transformation, deterministic in the arguments.
-
-        InvalidInput for a strength outside ``limits`` and for an unknown parameter or value.
-        """
+        """`picture` after the transformation, deterministic in the arguments."""
         self.check(strength, parameters)
         rng = np.random.default_rng(seed)
         return self.function(picture, float(strength), rng, **(self.parameters | parameters))

@@ -177,9 +177,7 @@ class Improved:
 
 
 class Improvement:
-    """The steps in the folder of ``steps``, each of them done once for the same inputs. Raises :class:`InvalidInput` for what
-    cannot be used; ``stop``: whether to end after the next step of the training, with ``KeyboardInterrupt``.
-    """
+    """The steps in the folder of ``steps``, each of them done once for the same inputs."""
 
     def __init__(
         self,

@@ -77,8 +77,7 @@ def divided(visits: Sequence[Visit], policy_hash: str, newest_days: float) -> di
     """The part of every laptop, by the name of its visit.
 
     The newest ``newest_days`` judge. Of the others those that another policy decided about train only, because their groups are
-    not those of the policy ``policy_hash``; spot checked ones prove only, for there are few. Raises :class:`InvalidInput` when
-    nothing is left to train on or to judge with.
+    not those of the policy ``policy_hash``; spot checked ones prove only, for there are few.
     """
     since = max(visit.time_ns for visit in visits) - round(newest_days * _DAY_NS)
     parts: dict[str, Part] = {}

@@ -61,10 +61,7 @@ class _Open:
 
 
 def visits(audit_folder: Path, prefix: str = "0") -> list[Visit]:
-    """The laptops of an audit log about which something was decided, in their order, with names that begin with ``prefix``.
-
-    Raises :class:`InvalidInput` when there is no log or when it was altered.
-    """
+    """The laptops of an audit log about which something was decided, in their order, with names that begin with ``prefix``."""
     questions = {question.entry: question for question in answered_questions(audit_folder)}
     found: list[Visit] = []
     for one in _opened(audit_folder):

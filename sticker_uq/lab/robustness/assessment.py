@@ -108,8 +108,7 @@ def prepare(
     """Make the follow-up cases in ``folder``/cases, a COCO folder; those already there are kept.
 
     ``images`` of the source set, drawn with the specification's seed, are put into each circumstance; ``target`` cases in the
-    target proportions. Raises InvalidInput for a specification whose transformations do not exist and for a folder that holds
-    something else.
+    target proportions.
     """
     check_transformations(spec)
     if images < 1 or target < 1:
@@ -182,9 +181,7 @@ class AnsweredSet:
     origin: NDArray[np.intp]
 
     def paired(self, spec: Specification) -> Paired:
-        """Source and follow-ups for the metamorphic relation. InvalidInput when the distance needs features and there are
-        none.
-        """
+        """Source and follow-ups for the metamorphic relation."""
         source = [Judged(item, r.answer) for item, r in zip(self.sources, self.source_replies, strict=True)]
         target = [
             Judged(case.truth, reply.answer, hides_sticker(case))
@@ -271,7 +268,6 @@ def assess(
     """Ask a system about every image of ``prepared``; the result is written to ``folder``/assessment.json too.
 
     ``load`` makes the system, in each process its own (for ``jobs`` > 1, picklable). The result does not depend on ``jobs``.
-    Raises InvalidInput for images that cannot be read, and for a distance that this system does not allow.
     """
     items = [image.item for image in prepared.chosen.images]
     cases = {case.case_id: case for one in prepared.sets for case in one.cases}

@@ -152,9 +152,7 @@ class ComparedPicture:
         self._bands: list[Complex] = []
 
     def compare(self, followup: Picture) -> ImageDistances:
-        """Image distances of a source to its follow-up ``followup`` (H', W', 3) uint8 BGR. InvalidInput for one with a side
-        below 64 px.
-        """
+        """Image distances of a source to its follow-up ``followup`` (H', W', 3) uint8 BGR."""
         followup = _of_same_size(self.picture, followup)
         if self._brightness is None:
             self._brightness = _brightness(self.picture)
@@ -256,10 +254,8 @@ class FeatureDistances:
 
 
 def feature_distances(source: FloatArray, target: FloatArray, pairs: NDArray[np.intp]) -> FeatureDistances:
-    """Distances between features ``source`` (n, D) and follow-ups ``target`` (m, D); ``pairs`` (m,):
-    the source of each target row.
-
-    Raises InvalidInput for fewer than two pictures in a set or other shapes.
+    """Distances between features ``source`` (n, D) and follow-ups ``target`` (m, D); ``pairs`` (m,): the source of each target
+    row.
     """
     one, other = _checked(source, target)
     if pairs.shape != (len(other),):

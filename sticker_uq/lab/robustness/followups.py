@@ -129,8 +129,7 @@ def target_set(spec: Specification, images: int, count: int) -> DraftSet:
 
     Circumstances of one exclusive group never meet in one case; all others are independent of each other, so cases with several
     circumstances arise as often as they should, unless the specification forbids combinations. Shares are met as nearly as whole
-    cases allow, given that a case is in at least one circumstance (Wozniak et al., section 5.5). InvalidInput when nothing can be
-    drawn.
+    cases allow, given that a case is in at least one circumstance (Wozniak et al., section 5.5).
     """
     able = [c for c in with_transformation(spec) if c.frequency > 0]
     if not able or count < 1 or images < 1:
@@ -248,8 +247,7 @@ def make_cases(
     """Make the follow-up cases of `sets` in `folder` and return them; what is there already is not made again.
 
     The folder becomes a COCO data set of all cases (`annotations.json` appears last): any detector can be run on it. Equal cases
-    of several sets are made once. `progress` is called with the cases done and their number. InvalidInput when the folder holds
-    another data set or a source picture cannot be read.
+    of several sets are made once. `progress` is called with the cases done and their number.
     """
     root = Path(folder)
     if (root / ANNOTATIONS).exists() and not (root / "cases").is_dir():

@@ -43,10 +43,7 @@ class TaggedImage:
     seed: int | None = None
 
     def picture(self) -> LabelledPicture:
-        """The source image with its objects, and with its scene and shapes where it is rendered.
-
-        InvalidInput when the picture cannot be read or has another size than its data set says.
-        """
+        """The source image with its objects, and with its scene and shapes where it is rendered."""
         item = self.item
         image = read_picture(item)
         known = None if self.seed is None else _scene_of(self.seed, item)

@@ -43,8 +43,7 @@ class Judged:
 class Performance:
     """Every performance figure of one set of images, for all of them or for any selection.
 
-    ``match_iou`` and ``decision_score`` say when a detection is an object and when it counts for precision and recall. Raises
-    InvalidInput for no images.
+    ``match_iou`` and ``decision_score`` say when a detection is an object and when it counts for precision and recall.
     """
 
     def __init__(self, images: Sequence[Judged], match_iou: float, decision_score: float) -> None:
@@ -81,8 +80,6 @@ class Performance:
         """One performance figure, NaN where nothing can be measured.
 
         ``weights`` (images,): how often each image counts.
-
-        Raises InvalidInput for an unknown name.
         """
         return self.calculator(metric)(weights)
 

@@ -189,10 +189,7 @@ class OverallVerdict:
 
 
 def overall_verdict(checks: Sequence[RelationCheck], significance: Mapping[str, int]) -> OverallVerdict:
-    """Verdict over ``checks``; those without ``significance`` (the whole target set) carry no weight.
-
-    Raises InvalidInput without checks.
-    """
+    """Verdict over ``checks``; those without ``significance`` (the whole target set) carry no weight."""
     if not checks:
         raise InvalidInput("no relation was checked")
     grouped: dict[str, list[Finding]] = {}

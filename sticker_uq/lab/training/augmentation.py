@@ -33,8 +33,7 @@ def split_items(
 ) -> tuple[list[LabelledImage], list[LabelledImage]]:
     """Pictures of all folders of ``data`` to train on, and for validation: of ``val_data``, or a tenth chosen by ``seed``.
 
-    Pictures of one laptop, by their ``workpiece_id``, are on the same side. Raises InvalidInput as `read_coco` does, and for
-    fewer than two pictures or laptops to split.
+    Pictures of one laptop, by their ``workpiece_id``, are on the same side.
     """
     items, laptops = [], []
     for folder in data:

@@ -53,11 +53,7 @@ def save_state(
 def load_state(
     out: Path, fingerprint: Mapping[str, Any], parts: Mapping[str, Any], device: torch.device
 ) -> Position:
-    """Fill ``parts`` from the training's checkpoint in ``out`` and return its position.
-
-    Raises InvalidInput when there is none, when it is corrupt, or when it belongs to a training with another
-    ``fingerprint``.
-    """
+    """Fill ``parts`` from the training's checkpoint in ``out`` and return its position."""
     path = out / STATE
     if not path.is_file():
         raise InvalidInput(f"{path}: no such file; expected the state of a training to resume")

@@ -49,8 +49,6 @@ def sample(item: LabelledImage, epoch: int, seed: int, size: tuple[int, int] = S
     """Novelty training sample of ``item`` for a network of ``size``: other shapes, position, scale and light in every epoch.
 
     Of a network with a larger input than SIZE it is a window of SIZE, mostly around something to tell.
-
-    InvalidInput if the picture cannot be read.
     """
     rng = np.random.default_rng((seed, epoch, item.image_id))
     image = read_picture(item)

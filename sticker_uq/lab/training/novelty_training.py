@@ -73,8 +73,7 @@ def measured(
 ) -> NoveltyQuality:
     """The quality of ``model`` on pictures ``held``, after its reference was fitted to ``learned`` ones.
 
-    ``on_picture`` is called :func:`pictures_read` times and once more for each held-out picture. InvalidInput for a picture that
-    cannot be read.
+    ``on_picture`` is called :func:`pictures_read` times and once more for each held-out picture.
     """
     network = ready(copy.deepcopy(model))
     set_reference(network.reference, partial(scene_activations, network), learned, held, on_picture)
@@ -89,11 +88,10 @@ def set_reference(
     held: Sequence[LabelledImage],
     on_picture: Callable[[], None] = lambda: None,
 ) -> None:
-    """Fit ``reference`` to ``activations`` (C,) of pictures ``learned``; 0.1 % of ``held`` ones are expected
-    beyond 1.
+    """Fit ``reference`` to ``activations`` (C,) of pictures ``learned``; 0.1 % of ``held`` ones are expected beyond 1.
 
     The covariance is shrunk (Ledoit and Wolf 2004), so that fewer pictures than channels suffice. So few held-out pictures lie
-    far out that their tail is continued as an exponential one. InvalidInput for a picture that cannot be read.
+    far out that their tail is continued as an exponential one.
     """
     from sklearn.covariance import LedoitWolf  # takes a second to load
 
@@ -126,12 +124,10 @@ def measure_quality(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyQuality:
-    """How well ``novelty`` tells the unknown from the known on pictures ``held``, which it did not learn
-    from.
+    """How well ``novelty`` tells the unknown from the known on pictures ``held``, which it did not learn from.
 
     Objects: those of kinds that no training picture holds, drawn into the pictures, against the labelled ones. Scenes:
-    photographs that come with scikit-image, whole and in quarters, against the pictures. InvalidInput for a picture that
-    cannot be read.
+    photographs that come with scikit-image, whole and in quarters, against the pictures.
     """
     known: list[list[float]] = []
     unknown: list[list[float]] = []
@@ -229,10 +225,8 @@ def learn_network(
     """A novelty network trained on clean labelled pictures ``items`` for ``epochs`` epochs, each with other shapes.
 
     ``start``: the pretrained blocks from :func:`mobile_blocks`, or a network to continue from. ``on_batch`` is called with the
-    number of pictures of a step and its loss. ``size``: of its input, by default that of ``start``; ``workers`` prepare
-    pictures. On a processor the same seed, pictures and number of torch threads give the same network.
-
-    Raises InvalidInput without pictures, and for one that cannot be read.
+    number of pictures of a step and its loss. ``size``: of its input, by default that of ``start``; ``workers`` prepare pictures.
+    On a processor the same seed, pictures and number of torch threads give the same network.
     """
     if not items:
         raise InvalidInput("no pictures to train novelty detection on, expected some hundreds")
@@ -318,8 +312,7 @@ def learn_novelty_network(
     """A trained novelty network with its quality, which started from ``start`` or from the backbone of ``detector``.
 
     A fifth of ``pictures`` is held out to measure it on. ``epochs`` None: as many as :func:`epochs_for` says; with 0 ``start`` is
-    only measured anew. ``size``: as of :func:`learn_network`. Raises InvalidInput for fewer than 50 pictures, and a picture that
-    cannot be read.
+    only measured anew. ``size``: as of :func:`learn_network`.
     """
     learned, held = split(pictures, seed)
     epochs = epochs_for(len(learned)) if epochs is None else epochs

@@ -106,8 +106,7 @@ def fill_from_file(
 
     With ``take`` "backbone" only the backbone is loaded and all other layers stay random: members of an ensemble with the same
     start then differ in their pyramids or further layers and in their heads. The same applies to weights of another model with
-    the same backbone (four of the six have a ResNet-50). Raises InvalidInput as
-    `load_into` does, and for weights of another model with another backbone.
+    the same backbone (four of the six have a ResNet-50).
     """
     state, metadata = load_weights(path)
     origin = metadata.get("model", name)
@@ -169,10 +168,7 @@ class Training:
         command: str = "",
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """Read the data, build the model and fill it: from the state in ``settings.out`` if ``resume``.
-
-        Raises InvalidInput as :func:`train` does.
-        """
+        """Read the data, build the model and fill it: from the state in ``settings.out`` if ``resume``."""
         self.settings, self.command = settings, command
         self.device = resolve_device(settings.device)
         self.beside = self.device.type != "cpu"

@@ -61,9 +61,8 @@ def pasted_scenes(
 ) -> Iterator[EncodedScene]:
     """The pictures ``items`` with up to ``each`` ambiguous crops pasted on each, with probabilistic labels.
 
-    An annotation's class is the more probable one that is an object; its further field ``probabilities`` holds the
-    probabilistic label in the order background, logo, sticker; ``ambiguous`` says whether the object was pasted. Raises
-    InvalidInput for a picture that cannot be read.
+    An annotation's class is the more probable one that is an object; its further field ``probabilities`` holds the probabilistic
+    label in the order background, logo, sticker; ``ambiguous`` says whether the object was pasted.
     """
     vectors = ambiguous.vectors(len(ObjectClass))
     order = np.random.default_rng(seed).permutation(len(ambiguous))

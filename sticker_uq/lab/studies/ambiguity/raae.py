@@ -151,9 +151,8 @@ def train_raaes(
 ) -> list[Raae]:
     """``settings.keep`` accepted autoencoders for ambiguous pictures of each of ``pairs``, in their order.
 
-    ``images`` (N, C, h, w) 0..1 with classes ``labels`` (N,); pairs that are not accepted are trained anew. ``progress`` gets
-    the number of accepted autoencoders and of those wanted after each round. Raises InvalidInput for pictures or pairs that
-    cannot be used and when a pair is not accepted after ``settings.tries`` rounds.
+    ``images`` (N, C, h, w) 0..1 with classes ``labels`` (N,); pairs that are not accepted are trained anew. ``progress`` gets the
+    number of accepted autoencoders and of those wanted after each round.
     """
     settings = RaaeSettings() if settings is None else settings
     _check(images, labels, pairs)

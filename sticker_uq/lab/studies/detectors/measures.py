@@ -90,8 +90,7 @@ _DEFAULTS = {"dataset": "all", "dropout_rate": np.nan, "variant": CLEAN}
 def read_results(path: Path) -> pd.DataFrame:
     """The results in a .csv or .parquet file, columns by our names (mAP, VR, image_name and so on are understood).
 
-    A file without data set, dropout rate or variant is about one of each. Raises InvalidInput for a file that cannot be read,
-    lacks image, model or every measure, or says two things about one image.
+    A file without data set, dropout rate or variant is about one of each.
     """
     if check_regular(path) > MOST_TABLE:
         raise InvalidInput(f"{path}: expected a table of at most {MOST_TABLE} bytes")

@@ -66,9 +66,7 @@ def rank(
 
     Tiers are those of the paired tests: models between which there is no significant and relevant difference share one, and so
     have the same score. Among models with one score the quicker comes first. A model with a mean mAP below ``accuracy_floor`` on
-    the clean images is not ranked: one that sees nothing is sure and robust. Raises InvalidInput for an unknown requirement, a
-    weight that is not positive, a rate that the study lacks, robustness without attacked pictures, and when every model is too
-    weak.
+    the clean images is not ranked: one that sees nothing is sure and robust.
     """
     for name, weight in weights.items():
         if name not in REQUIREMENTS:
@@ -140,10 +138,7 @@ def _advice(best: RankedModel) -> str:
 
 
 def parameters(study: Study, model: str, rate: float) -> dict[str, object]:
-    """The detector node's parameters for a model of the detector ``study``; its weights by their absolute path.
-
-    Raises InvalidInput when the weights are not there any more.
-    """
+    """The detector node's parameters for a model of the detector ``study``; its weights by their absolute path."""
     (choice,) = (one for one in study.settings.models if one.label == model)
     if choice.weights and not Path(choice.weights).is_file():
         raise InvalidInput(f"{choice.weights}: expected the weights of {model} that the study looked with")

@@ -67,10 +67,7 @@ _SHOWN = {
 
 
 def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
-    """Write a detector study's results into its ``folder``: report.html, summary.md (returned), tables/*.csv.
-
-    OSError when the disk refuses.
-    """
+    """Write a detector study's results into its ``folder``: report.html, summary.md (returned), tables/*.csv."""
     settings = study.settings
     scores = robustness_scores(study.images, settings.profile)
     keys = ["dataset", "dropout_rate", "model", "image"]

@@ -74,8 +74,7 @@ def run_study(
     """Compute what the ``folder`` does not hold yet, write the three tables to it, and return them.
 
     Every finished cell stays in ``folder``/cells.sqlite, so that a run that was killed goes on where it was, and a run with more
-    rates, images or models computes those only. The tables are sorted and do not depend on how the work was spread. Raises
-    InvalidInput for data, weights or pictures that cannot be used.
+    rates, images or models computes those only. The tables are sorted and do not depend on how the work was spread.
     """
     data = {one.name: _items(one.name, read_coco(one.folder), settings.images) for one in settings.datasets}
     weights = {model.label: weights_hash(model, settings) for model in settings.models}

@@ -70,8 +70,7 @@ def threshold_gains(
 ) -> tuple[ThresholdResult, ...]:
     """One result for each threshold rule, the fixed one first (DiL paper, Table 3, for one case and one model).
 
-    ``detections``: those without dropout, from the score floor on. Raises InvalidInput when the three do not have one entry for
-    each image.
+    ``detections``: those without dropout, from the score floor on.
     """
     if not len(detections) == len(localizations) == len(truths):
         raise InvalidInput(
