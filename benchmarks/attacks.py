@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What white-box attacks do to the detectors: the curve over the iterations, and which model's attack breaks which.
 
-    python -m benchmarks.attacks --scenes 50 --attack pgd
+    python -m benchmarks.attacks --scenes 50 --confidence 0.8
     python -m benchmarks.attacks --scenes 50 --model ssdlite320_mobilenet_v3_large --model MODEL=WEIGHTS[@MIN_SIZE]
 
 Every model is attacked white-box on rendered scenes. mAP@0.5 is that of one pass without dropout with a score floor of 0.01, on
@@ -22,13 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.result_files import result_file
-from sticker_uq.cli.attack_options import attack_settings
+from sticker_uq.cli.options import checked
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.attacks.methods import METHODS
-from sticker_uq.lab.attacks.white_box import Adversarial, AttackSettings, attack_steps, batches, variant_seed
+from sticker_uq.lab.attacks.white_box import Adversarial, DagSettings, attack_steps, batches, variant_seed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 
 _SHOWN = (0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200, 300)
@@ -45,19 +44,16 @@ def main() -> None:
     parser.add_argument("--size", default="640x480")
     parser.add_argument("--model", action="append", help="MODEL[=WEIGHTS[@MIN_SIZE]]")
     parser.add_argument("--mode", default="swap", choices=("swap", "vanish", "random"))
-    parser.add_argument("--attack", default="dag", choices=list(METHODS))
-    for name in ("iterations", "gamma", "confidence", "epsilon", "step"):
-        parser.add_argument(f"--{name}", type=int if name == "iterations" else float)
+    parser.add_argument("--iterations", type=int, default=150)
+    parser.add_argument("--gamma", type=float, default=0.5)
+    parser.add_argument("--confidence", type=float, default=0.0)
     parser.add_argument("--batch", type=int, default=5)
     parser.add_argument("--out", type=result_file, help="JSON file that the curves are added to")
     arguments = parser.parse_args()
     width, height = map(int, arguments.size.split("x"))
     detectors = [_detector(text) for text in arguments.model or [DetectorSettings().model]]
-    given = {
-        name: getattr(arguments, name)
-        for name in ("mode", "iterations", "gamma", "confidence", "epsilon", "step")
-    }
-    settings = attack_settings(arguments.attack, given)
+    names = ("mode", "iterations", "gamma", "confidence")
+    settings = checked(DagSettings, {name: getattr(arguments, name) for name in names})
     print(f"{arguments.scenes} scenes of {width}x{height} from seed {arguments.first_scene}; {settings}")
     with tempfile.TemporaryDirectory() as folder:
         seeds = range(arguments.first_scene, arguments.first_scene + arguments.scenes)
@@ -94,7 +90,7 @@ class Curve:
 
 
 def curve(
-    detector: StochasticDetector, items: Sequence[LabelledImage], settings: AttackSettings, batch: int
+    detector: StochasticDetector, items: Sequence[LabelledImage], settings: DagSettings, batch: int
 ) -> tuple[Curve, list[Picture]]:
     """Attack every picture; the course of the attack, and the pictures at the end."""
     states: dict[int, list[Adversarial]] = {}

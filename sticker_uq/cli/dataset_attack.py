@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``sticker-uq dataset attack``: adversarial pictures by a white-box attack (DAG or PGD)."""
+"""``sticker-uq dataset attack``: adversarial pictures by the white-box attack DAG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
 from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.cli.terminal import counting
 from sticker_uq.detection.settings import DetectorSettings
@@ -26,7 +25,7 @@ from sticker_uq.scene import InvalidInput
 
 if TYPE_CHECKING:
     from sticker_uq.detection.detector import StochasticDetector
-    from sticker_uq.lab.attacks.white_box import Adversarial, AttackSettings
+    from sticker_uq.lab.attacks.white_box import Adversarial, DagSettings
 
 
 @field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device")
@@ -43,28 +42,17 @@ def command(
             help="Target classes: swap (logo and sticker), vanish (background) or random.",
         ),
     ] = "swap",
-    method: Annotated[str, typer.Option("--attack", metavar="dag|pgd", help=ATTACK_HELP)] = "dag",
-    iterations: Annotated[
-        int | None, typer.Option(help="Highest number of iterations per picture: 150 for dag, 40 for pgd.")
-    ] = None,
+    iterations: Annotated[int, typer.Option(help="Highest number of iterations per picture.")] = 150,
     gamma: Annotated[
-        float | None, typer.Option(help="dag: highest change of a pixel in one iteration, grey levels: 0.5.")
-    ] = None,
+        float, typer.Option(help="Highest change of a pixel in one iteration, grey levels.")
+    ] = 0.5,
     confidence: Annotated[
-        float | None,
+        float,
         typer.Option(
-            help="dag: probability that the target class must reach; 0, the default: higher than that of the true class."
+            help="Probability that the target class must reach; 0: higher than that of the true class."
         ),
-    ] = None,
-    start: Annotated[
-        float | None, typer.Option(help="dag: highest random change at the start, grey levels: 1.")
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="pgd: highest change of a pixel in all, grey levels: 4.")
-    ] = None,
-    step: Annotated[
-        float | None, typer.Option(help="pgd: change of a pixel in one iteration, grey levels: 1.")
-    ] = None,
+    ] = 0.0,
+    start: Annotated[float, typer.Option(help="Highest random change at the start, grey levels.")] = 1.0,
     variants: Annotated[int, typer.Option(help="Attacks per picture, each with its own seed.")] = 1,
     count: Annotated[int, typer.Option(help="How many pictures of --data; 0: all.")] = 0,
     batch: Annotated[int, typer.Option(help="Pictures per batch.")] = 4,
@@ -73,6 +61,7 @@ def command(
     """Attack labelled pictures white-box; the annotations record the perturbation and the success."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
+    from sticker_uq.lab.attacks.white_box import DagSettings
 
     for option, value, least in (
         ("variants", variants, 1),
@@ -82,13 +71,8 @@ def command(
     ):
         if value < least:
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
-    values: dict[str, Any] = {
-        "mode": mode,
-        "gamma": gamma,
-        "iterations": iterations,
-        "confidence": confidence,
-    }
-    attack = attack_settings(method, values | {"start": start, "epsilon": epsilon, "step": step})
+    values: dict[str, Any] = {"mode": mode, "gamma": gamma, "iterations": iterations}
+    attack = checked(DagSettings, values | {"confidence": confidence, "start": start})
     settings = checked(DetectorSettings, detector_values)
     items = read_coco(data)[: count or None]
     folders = [out / f"adv-{variant:02d}" for variant in range(variants)]
@@ -105,7 +89,7 @@ def command(
 
         for variant, folder in enumerate(folders):
             scenes = _scenes(detector, items, attack, seed, variant, batch, done)
-            description = f"{method.upper()} against {settings.model} on {data.name}"
+            description = f"DAG against {settings.model} on {data.name}"
             write_coco(folder, scenes, description=description)
     _print(made, out)
 
@@ -113,7 +97,7 @@ def command(
 def _scenes(
     detector: StochasticDetector,
     items: Sequence[LabelledImage],
-    settings: AttackSettings,
+    settings: DagSettings,
     seed: int,
     variant: int,
     batch: int,

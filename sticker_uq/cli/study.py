@@ -12,8 +12,7 @@ import typer
 from pydantic import ValidationError
 from rich.table import Table
 
-from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
-from sticker_uq.cli.options import RayAddress, field_options, output_folder
+from sticker_uq.cli.options import RayAddress, checked, field_options, output_folder
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.setting_fields import words
@@ -133,17 +132,10 @@ def run(
         str, typer.Option(help="Dropout rates, separated by commas. Default: 0 and 0.1 to 0.5 by 0.05.")
     ] = "",
     adversarial: Annotated[int, typer.Option(help="Attacked variants of each image and model.")] = 10,
-    attack: Annotated[str, typer.Option(metavar="dag|pgd", help=ATTACK_HELP)] = "dag",
-    iterations: Annotated[
-        int | None, typer.Option(help="Highest number of iterations of an attack: 150 for dag, 40 for pgd.")
-    ] = None,
+    iterations: Annotated[int, typer.Option(help="Highest number of iterations of an attack.")] = 150,
     gamma: Annotated[
-        float | None,
-        typer.Option(help="Highest change of a pixel in one iteration of dag, grey levels: 0.5."),
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Highest change of a pixel by pgd, grey levels: 4.")
-    ] = None,
+        float, typer.Option(help="Highest change of a pixel in one iteration of an attack, grey levels.")
+    ] = 0.5,
     mode: Annotated[
         str, typer.Option(metavar="swap|vanish|random", help="Target classes of an attack.")
     ] = "swap",
@@ -169,6 +161,7 @@ def run(
         if value < least:
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
     from sticker_uq.evaluation.executors import executor
+    from sticker_uq.lab.attacks.white_box import DagSettings
     from sticker_uq.lab.studies.detectors.study_plan import RATES, ModelChoice, StudyData
     from sticker_uq.lab.studies.detectors.study_report import write_report
     from sticker_uq.lab.studies.detectors.study_run import run_study
@@ -178,13 +171,11 @@ def run(
         "adversarial": adversarial,
         "images": images,
     }
-    attack_values: dict[str, Any] = {
-        "iterations": iterations, "gamma": gamma, "epsilon": epsilon, "mode": mode
-    }  # fmt: skip
+    attack = {"iterations": iterations, "gamma": gamma, "mode": mode}
     values |= detector_values
     if quick:
         values |= {"rates": (0.1, 0.3), "passes": 5, "adversarial": 2, "images": 12}
-        attack_values |= {"iterations": 3} | ({"gamma": 4.0} if attack == "dag" else {})
+        attack |= {"iterations": 3, "gamma": 4.0}
         model = model or list(_QUICK_MODELS)
         data = data or [f"rendered={_quick_scenes(out)}"]
     if not data:
@@ -192,7 +183,7 @@ def run(
     values |= {
         "models": tuple(map(ModelChoice.parse, model or _QUICK_MODELS[:1])),
         "datasets": tuple(map(StudyData.parse, data)),
-        "attack": attack_settings(attack, attack_values),
+        "attack": checked(DagSettings, attack),
         "profile": profile,
     }
     settings = _settings(values)

@@ -66,12 +66,9 @@ class AttackView(Protocol):
     """The boxes of a family of detectors before suppression, differentiable in the picture."""
 
     def boxes(
-        self, model: Any, features: Features, maps: list[Tensor], near: Sequence[Tensor] | None
+        self, model: Any, features: Features, maps: list[Tensor]
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Boxes to attack (A, 4) px of each resized picture, candidate targets, and their class distributions (A, 3).
-
-        ``near``: objects (K, 4) of each picture, px of the resized one, whose boxes alone are wanted; others may be absent.
-        """
+        """Boxes to attack (A, 4) px of each resized picture, candidate targets, and their class distributions (A, 3)."""
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
         """A detector's outputs for the attacked ``targets``. ``maps``: (n, C, h, w), what enters the heads."""
@@ -86,7 +83,7 @@ class AnchorView:
         self._read = read
 
     def boxes(
-        self, model: Any, features: Features, maps: list[Tensor], near: Sequence[Tensor] | None
+        self, model: Any, features: Features, maps: list[Tensor]
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         logits, deltas = model.head.classification_head(maps), model.head.regression_head(maps)
         check_finite(logits, deltas)
@@ -103,14 +100,12 @@ class AnchorView:
 
 class ProposalView:
     def boxes(
-        self, model: Any, features: Features, maps: list[Tensor], near: Sequence[Tensor] | None
+        self, model: Any, features: Features, maps: list[Tensor]
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         rpn = copy.copy(model.rpn)  # shares the weights; the model's own settings stay as they are
         rpn.nms_thresh = PROPOSAL_NMS
         rpn._post_nms_top_n = dict.fromkeys(model.rpn._post_nms_top_n, MOST_TARGETS)
         proposals, _ = rpn(features.image_list(len(maps[0])), _named(model, maps))
-        if near is not None:  # the head takes nearly all the time, box by box
-            proposals = [_overlapping(found, objects) for found, objects in zip(proposals, near, strict=True)]
         probabilities = _proposal_outputs(model, features, maps, proposals).probabilities
         return proposals, probabilities.split([len(p) for p in proposals])
 
@@ -119,13 +114,6 @@ class ProposalView:
 
     def kept(self, boxes: Tensor) -> Tensor:
         return boxes
-
-
-def _overlapping(boxes: Tensor, objects: Tensor) -> Tensor:
-    """Those of ``boxes`` (A, 4) that belong to one of ``objects`` (K, 4)."""
-    if not len(objects) or not len(boxes):
-        return boxes[:0]
-    return boxes[box_iou(boxes.detach(), objects).amax(dim=1) > LEAST_IOU]
 
 
 def _softmax_outputs(logits: Tensor) -> TargetOutputs:
@@ -178,12 +166,15 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
     A box is a target of the object that it overlaps most among those that it overlaps by more than 0.1 and whose class it gives a
     probability of more than 0.1.
     """
-    image, objects, labels, rows, boxes = [], [], [], [], []
+    features, maps = _maps_of(detector, pixels)
+    height, width = pixels.shape[-2:]
+    scale = pixels.new_tensor([features.resized[1] / width, features.resized[0] / height]).repeat(2)
     view = attack_view(detector.name)
-    for number, (item, (found, probabilities, wanted)) in enumerate(
-        zip(items, boxes_of(detector, pixels, items), strict=True)
-    ):
+    candidates = zip(items, *view.boxes(detector.model, features, maps), strict=True)
+    image, objects, labels, rows, boxes = [], [], [], [], []
+    for number, (item, found, probabilities) in enumerate(candidates):
         classes = torch.from_numpy(item.labels).to(found.device)
+        wanted = torch.from_numpy(item.boxes).to(pixels) * scale
         chosen, owner = _match(found, probabilities, wanted, classes)
         image.append(torch.full_like(chosen, number))
         objects.append(owner)
@@ -193,24 +184,6 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
     return Targets(
         torch.cat(image), torch.cat(objects), torch.cat(labels), torch.cat(rows), tuple(boxes), len(items)
     )
-
-
-def boxes_of(
-    detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage], near: bool = False
-) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Boxes to attack in each picture: all candidate targets (A, 4), their class distributions (A, 3), and those of its
-    objects (K, 4).
-
-    Boxes are px of the resized picture, differentiable in ``pixels`` (n, 3, H, W) RGB 0..255; ``near``: boxes on no object may
-    be left out. Raises as :func:`find_targets`.
-    """
-    features, maps = _maps_of(detector, pixels)
-    height, width = pixels.shape[-2:]
-    scale = pixels.new_tensor([features.resized[1] / width, features.resized[0] / height]).repeat(2)
-    wanted = [torch.from_numpy(item.boxes).to(pixels.detach()) * scale for item in items]
-    view = attack_view(detector.name)
-    boxes, probabilities = view.boxes(detector.model, features, maps, wanted if near else None)
-    return list(zip(boxes, probabilities, wanted, strict=True))
 
 
 def target_outputs(

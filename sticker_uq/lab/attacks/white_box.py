@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""White-box attacks on detectors: pictures that differ from the clean ones by little, made with the model's own gradient.
+"""The white-box attack on detectors: Dense Adversary Generation (Xie et al., ICCV 2017), for all six models.
 
-The change is made in grey levels of the original picture, as it is stored. How a picture is moved is a matter of the method:
-:mod:`sticker_uq.lab.attacks.dag`, :mod:`sticker_uq.lab.attacks.pgd`.
+A dense set of targets is selected on the clean picture: proposals (suppressed at IoU 0.9 only) or anchors that overlap an object
+and predict its class. The picture is then moved, in grey levels as it is stored, along the gradient of the target scores minus
+the true ones until no attacked box predicts its class any more.
 """
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.attacks.targets import find_targets, target_outputs
 from sticker_uq.scene import InvalidInput, ObjectClass
@@ -29,28 +30,38 @@ Mode = Literal["swap", "vanish", "random"]
 _OTHERS = {ObjectClass.LOGO: (0, 2), ObjectClass.STICKER: (0, 1)}
 
 
-class AttackSettings(BaseModel, ABC):
-    """Settings of an attack by any method. An invalid value raises pydantic's ``ValidationError``."""
+class DagSettings(BaseModel):
+    """Settings of an attack. An invalid value raises pydantic's ``ValidationError``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: str
+    method: Literal["dag"] = "dag"
     mode: Mode = Field(
         "swap",
         description="target class: swap (logo for sticker and sticker for logo), vanish (background), random "
         "(for each object one of these two)",
     )
     iterations: int = Field(150, ge=1, le=10_000, description="highest number of iterations per picture")
+    gamma: float = Field(
+        0.5, gt=0.0, le=16.0, description="highest change of a pixel in one iteration, grey levels"
+    )
+    confidence: float = Field(
+        0.0,
+        ge=0.0,
+        lt=1.0,
+        description="a target is attacked until its new class has this probability; 0: until its old class is no longer the "
+        "most probable",
+    )
+    start: float = Field(
+        1.0, ge=0.0, le=16.0, description="highest random change of each pixel at the start, grey levels"
+    )
 
-    @abstractmethod
-    def begin(
-        self, detector: StochasticDetector, items: Sequence[LabelledImage], seeds: Sequence[int]
-    ) -> AttackState:
-        """The attack on the pictures of ``items`` before its first iteration; raises as :func:`attack`."""
-
-    @abstractmethod
     def __str__(self) -> str:
-        """The method and its settings in words."""
+        until = f", until the new class has {self.confidence:g}" if self.confidence else ""
+        return (
+            f"Dense Adversary Generation, DAG; mode {self.mode}, at most {self.gamma:g} grey levels per iteration, at most "
+            f"{self.iterations} iterations{until}"
+        )
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ class Adversarial:
 def attack(
     detector: StochasticDetector,
     items: Sequence[LabelledImage],
-    settings: AttackSettings,
+    settings: DagSettings,
     seeds: Sequence[int],
 ) -> list[Adversarial]:
     """White-box attack on the pictures of ``items``, all of one size, at once; ``seeds``: one for each.
@@ -105,7 +116,7 @@ def batches(items: Sequence[LabelledImage], most: int) -> Iterator[list[Labelled
 class Snapshot:
     """The attacked pictures after an iteration, evaluated only when called."""
 
-    def __init__(self, state: AttackState, iteration: int) -> None:
+    def __init__(self, state: _AttackState, iteration: int) -> None:
         self.iteration = iteration
         self._state = state
 
@@ -116,13 +127,13 @@ class Snapshot:
 def attack_steps(
     detector: StochasticDetector,
     items: Sequence[LabelledImage],
-    settings: AttackSettings,
+    settings: DagSettings,
     seeds: Sequence[int],
 ) -> Iterator[Snapshot]:
     """A white-box :func:`attack` with a snapshot before the first and after every iteration;
     call it before the next iteration.
     """
-    state = settings.begin(detector, items, seeds)
+    state = _AttackState(detector, items, settings, seeds)
     yield Snapshot(state, 0)
     for iteration in range(1, settings.iterations + 1):
         if not state.step():
@@ -130,15 +141,19 @@ def attack_steps(
         yield Snapshot(state, iteration)
 
 
-class AttackState(ABC):
+class _AttackState:
     """The state of an attack on n pictures of one size.
 
     ``clean`` and ``now`` (n, 3, H, W) RGB 0..255; ``targets``: boxes found on the clean pictures, by which success is measured;
-    ``target_classes`` (N,): what each is to become; ``object_classes``: the same of each picture's objects (K,).
+    ``target_classes`` (N,): what each is to become.
     """
 
     def __init__(
-        self, detector: StochasticDetector, items: Sequence[LabelledImage], mode: Mode, seeds: Sequence[int]
+        self,
+        detector: StochasticDetector,
+        items: Sequence[LabelledImage],
+        settings: DagSettings,
+        seeds: Sequence[int],
     ) -> None:
         sizes = {(item.width, item.height) for item in items}
         if len(sizes) != 1 or len(seeds) != len(items):
@@ -146,38 +161,56 @@ class AttackState(ABC):
                 f"{len(items)} pictures of sizes {sorted(sizes)} with {len(seeds)} seeds, expected at least one, all of one "
                 "size, and a seed for each"
             )
-        self.detector = detector
+        self.detector, self.settings = detector, settings
         pictures = np.stack([read_picture(item) for item in items])
         rgb = np.ascontiguousarray(pictures[..., ::-1].transpose(0, 3, 1, 2))
         self.clean = torch.from_numpy(rgb).to(detector.device, torch.float32)
         with torch.no_grad():
             self.targets = find_targets(detector, self.clean, items)
-        self.object_classes = [
-            _target_classes(item, mode, seed, detector.device)
-            for item, seed in zip(items, seeds, strict=True)
-        ]
+        wanted = [_target_classes(item, settings.mode, s) for item, s in zip(items, seeds, strict=True)]
         pairs = zip(self.targets.image.tolist(), self.targets.object.tolist(), strict=True)
-        chosen = [self.object_classes[image][number] for image, number in pairs]
+        chosen = [wanted[image][number] for image, number in pairs]
         self.target_classes = torch.tensor(chosen, dtype=torch.int64, device=detector.device)
         self.now = torch.stack(
             [
                 # a generator apart from that of the target classes; nothing moves where there is nothing to attack
-                self.start(clean, np.random.default_rng([seed, 1])).clamp(0, 255) if count else clean
+                self._start(clean, np.random.default_rng([seed, 1])).clamp(0, 255) if count else clean
                 for clean, seed, count in zip(self.clean, seeds, self.targets.counts(), strict=True)
             ]
         )
         self._iterations = [0] * len(items)
 
-    @abstractmethod
     def step(self) -> bool:
-        """One iteration of the attack; False, and nothing done, when nothing is left to attack."""
+        """One iteration of the attack; False, and nothing done, when no target is left to attack."""
+        pixels = self.now.requires_grad_(True)
+        outputs, *_ = target_outputs(self.detector, pixels, self.targets)
+        active = ~self._reached(outputs.probabilities)
+        if not active.any():
+            self.now = pixels.detach()
+            return False
+        chosen = outputs.logits[active]
+        rows = torch.arange(len(chosen), device=chosen.device)
+        gain = chosen[rows, self.target_classes[active]] - chosen[rows, self.targets.labels[active]]
+        (gradient,) = torch.autograd.grad(gain.sum(), pixels)
+        steepest = gradient.abs().amax(dim=(1, 2, 3), keepdim=True)
+        if not torch.isfinite(steepest).all():
+            raise NonFiniteOutput("the gradient of the attack is not finite")
+        moving = torch.zeros(len(pixels), dtype=torch.bool, device=pixels.device)
+        moving[self.targets.image[active]] = True
+        moving &= steepest.flatten() > 0
+        now = pixels.detach()
+        change = self.settings.gamma * (gradient / steepest.clamp_min(1e-30))
+        self.now = torch.where(moving[:, None, None, None], now + change, now).clamp_(0, 255)
+        for image in moving.nonzero().flatten().tolist():
+            self._iterations[image] += 1
+        return bool(moving.any())
 
     @torch.no_grad()
     def results(self) -> list[Adversarial]:
         """The adversarial pictures clipped and rounded, measured as they are stored."""
-        stored = self.kept().round().clamp(0, 255)
+        stored = self.now.detach().round().clamp(0, 255)
         counts = self.targets.counts()
-        fooled = self.fooled(target_outputs(self.detector, stored, self.targets)[0].probabilities)
+        fooled = self._reached(target_outputs(self.detector, stored, self.targets)[0].probabilities)
         hits = torch.bincount(self.targets.image[fooled], minlength=len(stored)).tolist()
         found = []
         for index, (picture, clean) in enumerate(zip(stored, self.clean, strict=True)):
@@ -195,31 +228,22 @@ class AttackState(ABC):
             )
         return found
 
-    def kept(self) -> Tensor:
-        """The pictures (n, 3, H, W) that the attack has to show so far: the newest."""
-        return self.now.detach()
+    def _start(self, clean: Tensor, rng: np.random.Generator) -> Tensor:
+        reach = self.settings.start
+        change = rng.uniform(-reach, reach, tuple(clean.shape)).astype(np.float32)
+        return clean + torch.from_numpy(change).to(clean)
 
-    @abstractmethod
-    def start(self, clean: Tensor, rng: np.random.Generator) -> Tensor:
-        """Where the white-box attack on a picture ``clean`` (3, H, W) begins, before it is clipped to a picture's range."""
-
-    def fooled(self, probabilities: Tensor) -> Tensor:
-        """Whether each attacked target is fooled, (N,) bool; ``probabilities`` (N, 3)."""
-        return probabilities.argmax(dim=1) != self.targets.labels
-
-    def move(self, change: Tensor, moving: Tensor) -> None:
-        """Add the white-box attack's ``change`` (n, 3, H, W) to the pictures ``moving`` (n,) bool, within the range of a
-        stored one.
-        """
-        now = self.now.detach()
-        self.now = torch.where(moving[:, None, None, None], now + change, now).clamp_(0, 255)
-        for image in moving.nonzero().flatten().tolist():
-            self._iterations[image] += 1
+    def _reached(self, probabilities: Tensor) -> Tensor:
+        """Whether each target (N,) is attacked no more by what it gives (N, 3)."""
+        if not self.settings.confidence:
+            return probabilities.argmax(dim=1) != self.targets.labels
+        rows = torch.arange(len(probabilities), device=probabilities.device)
+        return probabilities[rows, self.target_classes] >= self.settings.confidence
 
 
-def _target_classes(item: LabelledImage, mode: Mode, seed: int, device: torch.device) -> Tensor:
+def _target_classes(item: LabelledImage, mode: Mode, seed: int) -> list[int]:
+    """What each object of ``item`` is to become."""
     rng = np.random.default_rng([seed, 0])
     choices = {"vanish": [0] * len(item.labels), "swap": [1] * len(item.labels)}
     chosen = choices[mode] if mode != "random" else rng.integers(0, 2, len(item.labels)).tolist()
-    classes = [_OTHERS[ObjectClass(int(c))][k] for c, k in zip(item.labels, chosen, strict=True)]
-    return torch.tensor(classes, dtype=torch.int64, device=device)
+    return [_OTHERS[ObjectClass(int(c))][k] for c, k in zip(item.labels, chosen, strict=True)]

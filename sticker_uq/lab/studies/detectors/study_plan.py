@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sticker_uq.detection.names import detector_names
 from sticker_uq.detection.settings import DetectorSettings, ModelName
 from sticker_uq.io.setting_fields import same_field
-from sticker_uq.lab.attacks.dag import DagSettings
-from sticker_uq.lab.attacks.methods import AnyAttack
+from sticker_uq.lab.attacks.white_box import DagSettings
 from sticker_uq.scene import InvalidInput
 
 RATES = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
@@ -83,7 +82,7 @@ class StudySettings(BaseModel):
     images: int = Field(0, ge=0, description="images of each data set; 0: all")
     score_floor: float = same_field(DetectorSettings, "score_floor")
     profile: Literal["paper", "simula_rp"] = "paper"
-    attack: AnyAttack = DagSettings()
+    attack: DagSettings = DagSettings()
     seed: int = same_field(DetectorSettings, "seed")
     device: str = same_field(DetectorSettings, "device")
     precision: Literal["float32", "bfloat16"] = "float32"

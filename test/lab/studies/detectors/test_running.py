@@ -15,7 +15,7 @@ from sticker_uq.evaluation import executors
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.io.coco import write_coco
 from sticker_uq.io.json_store import JsonStore
-from sticker_uq.lab.attacks.dag import DagSettings
+from sticker_uq.lab.attacks.white_box import DagSettings
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.detectors import study_tasks
 from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudyData, StudySettings
