@@ -13,6 +13,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -99,14 +100,7 @@ class Relation(BaseModel):
             return math.nan
         if self.pieces:
             return next(p for p in self.pieces if p.up_to is None or distance <= p.up_to).at(distance)
-        before = self.points[0]
-        for point in self.points:
-            if distance <= point[0]:
-                span = point[0] - before[0]
-                share = (distance - before[0]) / span if span else 1.0
-                return before[1] + share * (point[1] - before[1])
-            before = point
-        return before[1]
+        return float(np.interp(distance, *zip(*self.points, strict=True)))
 
 
 def continuous_relation(flat: float = 0.02, until: float = 0.25) -> Relation:

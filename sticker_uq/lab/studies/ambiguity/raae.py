@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -32,9 +31,7 @@ _FUSED = 10_000_000
 class RaaeSettings:
     """``latent``: dimensions of the latent space (2 in the paper); ``hidden``: width of the layers; ``steps`` of Adam
     with ``batch`` pictures each; ``separation``: distance of a class's centre from the origin; ``tries``: how often an
-    autoencoder is trained anew before its pair is given up; ``keep``: accepted autoencoders of each pair; ``swapped``: the
-    discriminator is also shown samples of each class under the name of the other one, as fakes. In the paper it never sees
-    one, and what it says there, on which every label rests, is left to chance.
+    autoencoder is trained anew before its pair is given up; ``keep``: accepted autoencoders of each pair.
     """
 
     latent: int = 2
@@ -46,7 +43,6 @@ class RaaeSettings:
     separation: float = 3.0
     tries: int = 20
     keep: int = 1
-    swapped: bool = True
 
     def __post_init__(self) -> None:
         least = {"latent": 1, "hidden": 1, "steps": 1, "batch": 2, "tries": 1, "keep": 1}
@@ -255,9 +251,9 @@ def _train(
         real = discriminator(torch.cat([prior, batches.given], dim=2))
         fake = discriminator(torch.cat([codes, batches.given], dim=2))
         loss = (judge(real, torch.ones_like(real)) + judge(fake, torch.zeros_like(fake))) / 2 * count
-        if settings.swapped:
-            other = discriminator(torch.cat([prior, 1 - batches.given], dim=2))
-            loss = loss + judge(other, torch.zeros_like(other)) / 2 * count
+        # in the paper it never sees a class under the name of the other: what it says there, and every label, is left to chance
+        other = discriminator(torch.cat([prior, 1 - batches.given], dim=2))
+        loss = loss + judge(other, torch.zeros_like(other)) / 2 * count
         _step(telling, loss)
         fake = discriminator(torch.cat([encoder(images), batches.given], dim=2))
         _step(fooling, judge(fake, torch.ones_like(fake)) * count)
@@ -356,15 +352,11 @@ def region(separation: float, latent: int, spread: float = _SPREAD) -> tuple[Flo
 @single_thread()
 @torch.no_grad()
 def draw(
-    raae: Raae,
-    count: int,
-    delta_max: float = TEST_DELTA,
-    seed: int = 0,
-    weighting: Literal["density", "uniform"] = "density",
+    raae: Raae, count: int, delta_max: float = TEST_DELTA, seed: int = 0
 ) -> tuple[FloatArray, FloatArray]:
     """Draw ``count`` latent codes (N, L) of ambiguous pictures with labels (N, 2) that differ by at most ``delta_max``.
 
-    Anchors that are not that ambiguous are left out, the others drawn in proportion to the :func:`density` (or all alike), and
+    Anchors that are not that ambiguous are left out, the others drawn in proportion to the :func:`density`, and
     a point taken anywhere in the cell around its anchor. Raises InvalidInput when the autoencoder has no such points.
     """
     if not 0 < delta_max <= 1:
@@ -376,9 +368,7 @@ def draw(
     anchors = anchors[np.abs(labels[:, 0] - labels[:, 1]) <= delta_max]
     if not len(anchors):
         raise InvalidInput(f"classes {raae.pair}: no point between them is ambiguous within {delta_max:g}")
-    weights = np.ones(len(anchors))
-    if weighting == "density":
-        weights = density(raae.decode, torch.from_numpy(anchors).float()).double().numpy()
+    weights = density(raae.decode, torch.from_numpy(anchors).float()).double().numpy()
     side = (high - low) * 2.0 ** (-_ANCHORS / len(low))
     rng = np.random.default_rng([seed, 1])
     kept: list[FloatArray] = []
@@ -399,11 +389,7 @@ def draw(
 
 
 def generate(
-    raaes: Sequence[Raae],
-    count: int,
-    delta_max: float = TEST_DELTA,
-    seed: int = 0,
-    weighting: Literal["density", "uniform"] = "density",
+    raaes: Sequence[Raae], count: int, delta_max: float = TEST_DELTA, seed: int = 0
 ) -> AmbiguousImages:
     """Generate ``count`` ambiguous images of two classes, as many of each of ``raaes`` but for one; InvalidInput as
     :func:`draw`.
@@ -415,7 +401,7 @@ def generate(
         share = count // len(raaes) + (number < count % len(raaes))
         if not share:
             continue
-        codes, labels = draw(raae, share, delta_max, seed + number, weighting)
+        codes, labels = draw(raae, share, delta_max, seed + number)
         with torch.no_grad():
             images.append(raae.decode(torch.from_numpy(codes).float()).numpy())
         pairs.append(np.tile(np.array(raae.pair), (share, 1)))
