@@ -80,7 +80,7 @@ def cluster_bootstrap(
     """
     found, owner = np.unique(units, return_inverse=True)
     if not len(found) or not resamples:
-        empty = np.full_like(statistic(np.zeros(0, np.int64)), np.nan)
+        empty = np.full_like(statistic(np.arange(len(units))), np.nan)
         return empty, empty
     members = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
     return bootstrap(
