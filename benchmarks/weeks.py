@@ -215,7 +215,7 @@ def measure(
     work: Path, seeds: int, weeks: int, laptops: int, tiny: bool, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """The weeks of every arm and seed; what is kept in ``work`` is not done again."""
-    steps = Steps(work, lambda name, line, seconds, before: say(f"{name}: {line} ({seconds:.0f} s)"))
+    steps = Steps(work, lambda name, line: say(f"{name}: {line}"))
     passes = 5 if tiny else 20
     policy = work / "policy.yaml"
     packaged = (share_folder() / "config" / "policy.yaml").read_text(encoding="utf-8")

@@ -13,8 +13,8 @@ import typer
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import BUNDLE_FILES, Bundle, create_bundle
 from sticker_uq.cli.options import Jobs, Overwrite, checked, field_options, output_folder
-from sticker_uq.cli.terminal import stage_bars
-from sticker_uq.cli.train import EXPOSURE, PACKAGED, render_exposure, stop_on_signal
+from sticker_uq.cli.terminal import step_line
+from sticker_uq.cli.train import EXPOSURE, PACKAGED, render_exposure, stage_bars_until_stopped
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_result_folder
@@ -22,10 +22,9 @@ from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.improving.improvement import Active, Improvement, ImproveSettings
 from sticker_uq.lab.improving.improvement_report import REPORT, improvement_report, lead
 from sticker_uq.lab.improving.visits import AnswerLimits, all_visits
-from sticker_uq.lab.kept_pieces import Steps
+from sticker_uq.lab.kept_pieces import Steps, work_folder
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.scene import InvalidInput
 
 _ALPHA, _BETA, _DELTA = 0.01, 0.05, 0.1
 _LEARNING_RATE = 5e-4
@@ -114,9 +113,7 @@ def command(
     """
     training = {"learning_rate": _LEARNING_RATE} | training
     check_result_folder(out, BUNDLE_FILES, f"--out {out}", overwrite)
-    work = work or out.with_name(f"{out.name}.work")
-    if work.absolute() == out.absolute() or out.absolute() in work.absolute().parents:
-        raise InvalidInput(f"--work {work}: expected a folder outside of the candidate --out {out}")
+    work = work_folder(work, out, "candidate")
     active = Bundle.load(bundle)
     perception = active.settings(PerceptionSettings(**machine))
     promised = Policy.load(active.policy).guarantee
@@ -125,7 +122,7 @@ def command(
         _level(beta, promised and promised.missed_sticker, _BETA),
         delta,
     )
-    steps = Steps(work, _say, f"--work {work}", _note)
+    steps = Steps(work, step_line, f"--work {work}")
     resumable("the same call resumes", steps.work)
     rendered = [
         work / EXPOSURE if str(folder) == PACKAGED else folder for folder in exposure or [Path(PACKAGED)]
@@ -151,13 +148,7 @@ def command(
     if work / EXPOSURE in rendered:
         all_visits(settings.audit)  # refuses a folder without a log before minutes of rendering
         render_exposure(work / EXPOSURE, typer.echo)
-    with stop_on_signal() as stop, stage_bars(transient=True) as shown:
-
-        def progress(stage: str, done: int, total: int) -> None:
-            shown(stage, done, total)
-            if stop() and stage != "training":  # which saves its state first
-                raise KeyboardInterrupt
-
+    with stage_bars_until_stopped() as (progress, stop):
         side = Active(perception, active.policy, active.hash)
         found = Improvement(settings, side, steps, progress, stop, jobs).run()
     comparison = found.comparison.document(active.hash)
@@ -182,11 +173,3 @@ def command(
 
 def _level(given: float | None, promised: Any, otherwise: float) -> float:
     return given if given is not None else otherwise if promised is None else promised.level
-
-
-def _say(name: str, line: str, seconds: float, before: bool) -> None:
-    typer.echo(f"{name:<11} {line} ({'done before' if before else f'{seconds:.0f} s'})")
-
-
-def _note(name: str, line: str) -> None:
-    typer.echo(f"{name:<11} {line}")

@@ -23,14 +23,14 @@ from sticker_uq.cli.options import (
     settings_options,
     supervisor_parameters,
 )
-from sticker_uq.cli.terminal import stage_bars
-from sticker_uq.cli.train import stop_on_signal
+from sticker_uq.cli.terminal import step_line
+from sticker_uq.cli.train import stage_bars_until_stopped
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_result_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.datasets.checking import NEAR
 from sticker_uq.lab.datasets.importing.grouping import shares_of
-from sticker_uq.lab.kept_pieces import Steps
+from sticker_uq.lab.kept_pieces import Steps, work_folder
 from sticker_uq.lab.qualifying.qualification import (
     REFUSED,
     SHARES,
@@ -131,9 +131,7 @@ def command(
     The same call resumes after an interruption. Exit status 0: ready; 1: not ready, the report says why; 2: invalid input.
     """
     check_result_folder(out, BUNDLE_FILES, f"--out {out}", overwrite)
-    work = work or out.with_name(f"{out.name}.work")
-    if work.absolute() == out.absolute() or out.absolute() in work.absolute().parents:
-        raise InvalidInput(f"--work {work}: expected a folder outside of the bundle --out {out}")
+    work = work_folder(work, out, "bundle")
     checked(TrainSettings, {**training, "data": (data,), "out": work})
     supervisor = supervisor_parameters(params)
     settings = QualifySettings(
@@ -152,15 +150,9 @@ def command(
         command=shlex.join(["sticker-uq", *sys.argv[1:]]),
     )
     settings.check()
-    steps = Steps(work, _say, f"--work {work}", _note)
+    steps = Steps(work, step_line, f"--work {work}")
     resumable("the same call resumes", steps.work)
-    with stop_on_signal() as stop, stage_bars(transient=True) as shown:
-
-        def progress(stage: str, done: int, total: int) -> None:
-            shown(stage, done, total)
-            if stop() and stage != "training":  # which saves its state first
-                raise KeyboardInterrupt
-
+    with stage_bars_until_stopped() as (progress, stop):
         found = Qualification(settings, steps, progress, stop, jobs, ray_address).run()
     told = _bundle(found, steps, out, supervisor, allow_uncalibrated, overwrite)
     report = work / REPORT
@@ -171,14 +163,6 @@ def command(
     typer.echo(f"report: {report}")
     if not found.ready:
         raise typer.Exit(1)
-
-
-def _say(name: str, line: str, seconds: float, before: bool) -> None:
-    typer.echo(f"{name:<11} {line} ({'done before' if before else f'{seconds:.0f} s'})")
-
-
-def _note(name: str, line: str) -> None:
-    typer.echo(f"{name:<11} {line}")
 
 
 def _bundle(

@@ -64,6 +64,10 @@ class _Rate(ProgressColumn):
         return f"{speed:.3g}/s" if speed else ""
 
 
+def step_line(name: str, line: str) -> None:
+    typer.echo(f"{name:<11} {line}")
+
+
 @contextmanager
 def stage_bars(
     transient: bool = False, console: Console | None = None

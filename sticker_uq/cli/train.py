@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, output_folder
-from sticker_uq.cli.terminal import LOG_EVERY, output
+from sticker_uq.cli.terminal import LOG_EVERY, output, stage_bars
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, write_coco
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.stopping import resumable
@@ -212,6 +212,19 @@ def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[
             )
 
         yield on_step, on_epoch
+
+
+@contextmanager
+def stage_bars_until_stopped() -> Iterator[tuple[Callable[[str, int, int], None], Callable[[], bool]]]:
+    """A callback that shows stages, and one that tells whether to stop; the first stops at once, but not a training."""
+    with stop_on_signal() as stop, stage_bars(transient=True) as shown:
+
+        def progress(stage: str, done: int, total: int) -> None:
+            shown(stage, done, total)
+            if stop() and stage != "training":  # which saves its state first
+                raise KeyboardInterrupt
+
+        yield progress, stop
 
 
 @contextmanager

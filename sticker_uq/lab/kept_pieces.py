@@ -49,24 +49,19 @@ class StepResult(BaseModel):
 
 
 Result = TypeVar("Result", bound=StepResult)
-Say = Callable[[str, str, float, bool], None]
-"""Called when a step is done: its name, its line, the seconds it took, and whether it had been done before."""
-Note = Callable[[str, str], None]
-"""Called when a step begins in an unexpected way: its name, and what a person should know."""
 
 
 class Steps:
-    """The steps in the folder ``work``: each has a marker ``steps/NAME.json`` and may have a folder ``NAME``."""
+    """The steps in the folder ``work``: each has a marker ``steps/NAME.json`` and may have a folder ``NAME``.
+
+    ``tell`` is called with the name of a step and a line when it is done or begins in an unexpected way.
+    """
 
     def __init__(
-        self,
-        work: Path,
-        say: Say = lambda name, line, seconds, before: None,
-        name: str = "",
-        note: Note = lambda name, line: None,
+        self, work: Path, tell: Callable[[str, str], None] = lambda name, line: None, name: str = ""
     ) -> None:
         check_output_folder(work, name)
-        self.work, self._say, self.note = work, say, note
+        self.work, self.tell = work, tell
         if work.is_dir() and any(work.iterdir()) and not (work / STEPS).is_dir():
             raise InvalidInput(f"{name or work}: holds no steps of an earlier call; choose another folder")
         (work / STEPS).mkdir(parents=True, exist_ok=True)
@@ -91,7 +86,7 @@ class Steps:
             before = known.get("given", {})
             if before == given and "result" in known and all((folder / f).is_file() for f in outputs):
                 result = kind.model_validate(known["result"])
-                self._say(name, str(result), 0.0, True)
+                self.tell(name, f"{result} (done before)")
                 return result
             changed = [key for key in given if known and before.get(key) != given[key]]
         except (AttributeError, ValidationError):
@@ -99,7 +94,7 @@ class Steps:
         if before != given:
             shutil.rmtree(folder, ignore_errors=True)
             if changed:
-                self.note(name, f"anew: {', '.join(changed)} changed")
+                self.tell(name, f"anew: {', '.join(changed)} changed")
         _write(marker, {"given": given})
         folder.mkdir(exist_ok=True)
         started = time.monotonic()
@@ -107,8 +102,16 @@ class Steps:
         _write(marker, {"given": given, "result": json.loads(result.model_dump_json())})
         if not any(folder.iterdir()):
             folder.rmdir()
-        self._say(name, str(result), time.monotonic() - started, False)
+        self.tell(name, f"{result} ({time.monotonic() - started:.0f} s)")
         return result
+
+
+def work_folder(work: Path | None, out: Path, what: str) -> Path:
+    """``work``, by default beside ``out``, where the steps to ``what`` are kept; InvalidInput inside of ``out``."""
+    work = work or out.with_name(f"{out.name}.work")
+    if out.absolute() in (work.absolute(), *work.absolute().parents):
+        raise InvalidInput(f"--work {work}: expected a folder outside of the {what} --out {out}")
+    return work
 
 
 def file_digest(path: Path) -> str:

@@ -204,7 +204,7 @@ class Qualification:
         check = self._check()
         provable = self._provable(check)
         if lacking := provable.lacking(self.settings.levels.alpha, self.settings.levels.beta):
-            self._steps.note("levels", f"cannot be proved with these labels, whatever is trained: {lacking}")
+            self._steps.tell("levels", f"cannot be proved with these labels, whatever is trained: {lacking}")
         training = self._train()
         accuracy = self._evaluate()
         novelty = self._novelty()
@@ -320,7 +320,7 @@ class Qualification:
                 settings,
                 resume=resume,
                 command=self.settings.command,
-                say=lambda line: self._steps.note("train", line) if resume else None,
+                say=lambda line: self._steps.tell("train", line) if resume else None,
                 on_step=lambda step: self._progress("training", step.step, step.steps),
                 stop=self._stop,
             )

@@ -100,7 +100,8 @@ class Relation(BaseModel):
             return math.nan
         if self.pieces:
             return next(p for p in self.pieces if p.up_to is None or distance <= p.up_to).at(distance)
-        return float(np.interp(distance, *zip(*self.points, strict=True)))
+        distances, allowed = zip(*self.points, strict=True)
+        return float(np.interp(distance, distances, allowed))
 
 
 def continuous_relation(flat: float = 0.02, until: float = 0.25) -> Relation:
