@@ -7,44 +7,33 @@ lies in `seeds/TARGET/` and is tried first.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import hashlib
-import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import yaml
 from hypothesis import strategies as st
 
-from sticker_uq.console.access import Access, Addresses, Session
-from sticker_uq.console.app import make_app
-from sticker_uq.console.guard import MOST_BODY
-from sticker_uq.console.state import ConsoleState
 from sticker_uq.detection.weights import load_into
 from sticker_uq.evaluation.replay.recording import read_recording
-from sticker_uq.gate import Phase, Policy
+from sticker_uq.gate import Policy
 from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, read_annotations, read_coco, read_picture
 from sticker_uq.io.images import read_image_file
 from sticker_uq.io.labelled_images import recorded_workpieces
-from sticker_uq.io.messages import scene_from_msg
-from sticker_uq.io.reading import parse_json
 from sticker_uq.io.sources import open_source
 from sticker_uq.lab.datasets.importing.classes import class_mapping, complete_mapping, labels_by_name
 from sticker_uq.lab.datasets.importing.formats import read_source
 from sticker_uq.lab.datasets.importing.importing import grouped, upright
-from sticker_uq.scene import InvalidInput, SceneAssessment
+from sticker_uq.scene import InvalidInput
 from test.fuzz import examples
 from test.fuzz.mutation import as_json, as_yaml, changed_bytes, changed_documents
-from test.helpers.browser import FakeCell
-from test.helpers.gate import K, running
 
 SEEDS = Path(__file__).parent / "seeds"
 
@@ -55,7 +44,6 @@ class Target:
 
     ``run`` reads one input, in a folder of its own that is empty before; ``seeds`` are inputs that work; ``documents`` are
     some that ``written`` makes bytes of. ``share`` of the examples of a short run: less for what takes long.
-    ``raw``: whether it gets bytes from outside; otherwise they stand for a value only.
     """
 
     run: Callable[[bytes, Path], object]
@@ -63,13 +51,12 @@ class Target:
     documents: Callable[[], list[Any]] = list
     written: Callable[[Any], bytes] = as_json
     share: float = 1.0
-    raw: bool = True
 
     def inputs(self) -> st.SearchStrategy[bytes]:
         """Inputs that resemble those that work."""
         documents = self.documents()
         seeds = [*self.seeds(), *map(self.written, documents)]
-        kinds = [changed_bytes(seeds)] if self.raw else []
+        kinds = [changed_bytes(seeds)]
         if documents:
             kinds += [changed_documents(documents, self.written)] * 3  # they get further than bytes
         return st.one_of(kinds)
@@ -152,37 +139,6 @@ def _recordings() -> list[bytes]:
     return examples.recordings()
 
 
-def _object(value: Any) -> Any:
-    """``value`` with the entries of every dict as attributes."""
-    if isinstance(value, dict):
-        found = SimpleNamespace()
-        vars(found).update({str(name): _object(inner) for name, inner in value.items()})
-        return found
-    return [_object(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _gate(data: bytes, folder: Path) -> None:
-    """A gate gets scenes that may claim anything; the witness checks what it does."""
-    document = examples.coerced(f"{examples.PACKAGE}SceneAssessment", parse_json(data, "input"))
-    scene = scene_from_msg(_object(document))
-    for policy in (Policy(), _packaged_policy()):
-        _assessed(scene, policy)
-
-
-@cache
-def _packaged_policy() -> Policy:
-    return Policy.load(examples.ROOT / "config" / "policy.yaml")
-
-
-def _assessed(scene: SceneAssessment, policy: Policy) -> None:
-    cell = running(policy=policy)
-    for number in range(K):
-        cell.wait(0.1)
-        cell.assess(replace(scene, stamp_ns=cell.now, image_digest=f"{scene.image_digest}{number}"))
-        assert cell.phase is not Phase.FAULT, cell.logged
-        cell.tick()
-
-
 def _coco(data: bytes, folder: Path) -> None:
     for number in (1, 2):
         _written(examples.pictures()[2], folder / "images" / f"{number}.png")
@@ -201,53 +157,15 @@ def _weights(data: bytes, folder: Path) -> None:
     load_into(examples.model(), examples.MODEL, _written(data, folder / f"weights{suffix}"))
 
 
-def _request(data: bytes, folder: Path) -> None:
-    """A request to the operator's page as the web server hands it on. What it may do is told by other means than the guard's."""
-    told = parse_json(data, "input")
-    if not isinstance(told, dict):
-        raise InvalidInput("no request")
-    headers = [(str(name).lower(), str(value)) for name, value in examples.pairs(told.get("headers"))]
-    method, path, body = (str(told.get(name, "")) for name in ("method", "path", "body"))
-    cell, access = FakeCell(), Access(token=_TOKEN)
-    access._sessions[hashlib.sha256(_COOKIE.encode()).hexdigest()] = Session()
-    app = make_app(ConsoleState(), cell, access, Addresses("127.0.0.1", _PORT), _COOKIE_NAME)
-    status, said = asyncio.run(examples.answer_of(app, method, path, headers, body, _PORT))
-    assert status < 500, (status, said)
-    assert all(text not in said for text in (_TOKEN, "SPY")), said
-    if not (cell.commands or cell.answers):
-        return
-    assert (method, path.partition("?")[0]) in (("POST", "/command"), ("POST", "/answer"))
-    assert len(body.encode("utf-8", "replace")) <= MOST_BODY
-    found = {name: [value for other, value in headers if other == name] for name, _ in headers}
-    hosts = {f"{name}:{_PORT}" for name in ("localhost", "127.0.0.1", "[::1]")}
-    assert found["host"][0].lower() in hosts
-    assert found["origin"][0].lower() == f"http://{found['host'][0].lower()}"
-    assert found["content-type"][0].lower().startswith("application/json")
-    assert f"{_COOKIE_NAME}={_COOKIE}" in ";".join(found["cookie"])
+def _policy(data: bytes, folder: Path) -> None:
+    Policy.load(_written(data, folder / "policy.yaml"))
 
 
-_TOKEN, _COOKIE, _COOKIE_NAME, _PORT = "the token of this cell", "of-a-session", "sticker_uq_8780", 8780
-
-
-def _request_documents() -> list[Any]:
-    hosts = (f"localhost:{_PORT}", f"[::1]:{_PORT}")
-    bodies = {
-        "/command": {"command": "hold", "person": "SPY"},
-        "/answer": {"request_id": "SPY", "person": "SPY", "scene": "clean", "answers": []},
-        "/session": {"name": "SPY", "secret": "SPY"},
-        "/sign_out": {},
-    }
+def _policy_documents() -> list[Any]:
     return [
-        {
-            "method": "POST", "path": path, "body": json.dumps(body),
-            "headers": [
-                ["Host", host], ["Origin", f"http://{host}"], ["Content-Type", "application/json"],
-                ["Cookie", f"a=b; {_COOKIE_NAME}={_COOKIE}"], ["Content-Length", str(len(json.dumps(body)))],
-            ],
-        }
-        for host in hosts
-        for path, body in bodies.items()
-    ]  # fmt: skip
+        yaml.safe_load((examples.ROOT / "config" / name).read_text())
+        for name in ("policy.yaml", "policy_rendered.yaml")
+    ]
 
 
 def _import_source(data: bytes, folder: Path) -> None:
@@ -300,9 +218,8 @@ TARGETS: dict[str, Target] = {
     "image": Target(_image_file, examples.pictures),
     "recording": Target(_recording, _recordings, share=0.25),
     "recording_metadata": Target(_metadata, documents=_metadata_documents, written=as_yaml, share=0.25),
-    "gate": Target(_gate, documents=lambda: [examples.scene_document()], share=0.5, raw=False),
     "coco": Target(_coco, documents=lambda: [examples.coco()]),
     "import": Target(_import_source, _import_files, _import_documents),
+    "policy": Target(_policy, documents=_policy_documents, written=as_yaml, share=0.5),
     "weights": Target(_weights, examples.weights),
-    "request": Target(_request, documents=_request_documents, raw=False),
 }
