@@ -276,13 +276,6 @@ def test_every_reason_that_forbids_a_permit_has_a_cause_here() -> None:
     assert not named & waiting
 
 
-def test_an_arm_that_does_not_accept_is_given_up() -> None:
-    cell = permitted()
-    give_up(cell)
-    assert cell.state.reasons & Why.ARM_FAILED
-    assert cell.sent(CancelGoal) == [CancelGoal(1)]
-
-
 def test_every_event_is_handled() -> None:
     from sticker_uq.gate.state_machine import _HANDLERS
 

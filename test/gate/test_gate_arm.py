@@ -143,13 +143,6 @@ def test_a_goal_that_we_cancelled_is_a_failure_unless_a_person_held_the_gate() -
     assert cell.phase is Phase.BLOCKED
 
 
-def test_a_rejected_goal_is_a_failed_attempt() -> None:
-    cell = permitted()
-    cell.send(GoalRejected(cell.goal, "busy"))
-    assert cell.phase is Phase.MONITORING
-    assert cell.state.attempts == ((HERE, 1),)
-
-
 def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once() -> None:
     cell = removing()
     cell.send(Hold())
@@ -293,13 +286,6 @@ def test_a_goal_rejected_after_a_hold_is_no_failed_attempt() -> None:
     assert cell.state.attempts == ()
 
 
-def test_a_goal_rejected_after_its_workpiece_left_is_no_failed_attempt_on_the_next() -> None:
-    cell = permitted()
-    cell.send(WorkpieceChanged("laptop-2", cell.now))
-    cell.send(GoalRejected(cell.goal))
-    assert cell.state.attempts == ()
-
-
 def test_a_lease_ends_to_the_nanosecond() -> None:
     cell = removing().wait(SETTINGS.lease_s)
     cell.now -= 1
@@ -309,9 +295,3 @@ def test_a_lease_ends_to_the_nanosecond() -> None:
     cell.send(Tick())
     assert not cell.state.open
     assert cell.logged[-2] == ["permit_revoked", "permit_not_renewed"]
-
-
-def test_the_log_names_what_closed_the_gate_and_nothing_else() -> None:
-    cell = removing()
-    cell.send(Hold())
-    assert ["permit_revoked", "held"] in cell.logged

@@ -13,21 +13,10 @@ from test.helpers.gate import (
     NEARBY,
     SETTINGS,
     STICKER,
-    Cell,
     K,
     permitted,
     running,
 )
-
-
-def test_starts_closed_and_says_why() -> None:
-    cell = Cell()
-    assert cell.phase is Phase.BLOCKED
-    cell.tick()
-    (gate,) = cell.sent(PublishGate)
-    assert gate.reasons == BlockReason.NOT_ACTIVE | BlockReason.NO_SCENE
-    cell.scene(STICKER, times=5)
-    assert not cell.state.open
 
 
 def test_k_agreeing_scenes_open_for_one_object_and_send_one_goal() -> None:

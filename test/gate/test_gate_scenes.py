@@ -85,14 +85,6 @@ def test_a_request_counts_its_objects(objects: tuple[ObservedObject, ...], count
     )
 
 
-def test_a_request_about_an_empty_scene_names_its_reason_and_what_the_picture_lacks() -> None:
-    request = asked(running().scene(dil=0.9, times=K))
-    assert [(r.code, r.subject) for r in request.reasons] == [
-        ("above_limit", "dil"),
-        ("picture_lacks", "overlooked"),
-    ]
-
-
 def test_what_a_person_has_decided_is_not_in_question_again() -> None:
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))

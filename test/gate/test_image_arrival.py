@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from sticker_uq.gate import BlockReason, Phase
 from sticker_uq.gate.events import (
-    Activated,
     CancelGoal,
     DeclareDone,
     ImageArrived,
@@ -30,7 +29,6 @@ from test.helpers.gate import (
     LIT,
     SETTINGS,
     STICKER,
-    Cell,
     K,
     Make,
     asking,
@@ -192,16 +190,6 @@ def test_a_camera_that_has_only_stopped_is_not_called_slow() -> None:
     cell.wait(SETTINGS.max_scene_age_s).tick()
     assert cell.state.reasons & BlockReason.STALE_SCENE
     assert "images_apart" not in cell.details
-
-
-def test_simulated_time_that_has_not_started_is_named_and_not_the_stamps() -> None:
-    cell = Cell()
-    cell.now = 0
-    cell.send(Activated())
-    cell.send(ImageArrived(ImageCheck(0, "camera", image_size=SIZE, exposure=LIT)))
-    assert cell.state.reasons & BlockReason.CLOCK
-    assert not cell.state.reasons & BlockReason.STAMP_ORDER
-    assert cell.details == ["clock_zero"]
 
 
 def test_a_clock_that_stands_still_is_named_and_not_the_stamps() -> None:

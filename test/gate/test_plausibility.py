@@ -20,7 +20,6 @@ from sticker_uq.gate import (
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.events import (
     AnswerGiven,
-    CancelGoal,
     Escalate,
     Hold,
     PublishDecision,
@@ -57,17 +56,6 @@ def stays_closed(cell: Cell, reason: BlockReason) -> None:
 
 
 # --- frozen pictures --------------------------------------------------------------------------------------------------------
-
-
-def test_identical_pictures_stop_the_arm_however_new_their_stamps() -> None:
-    cell = removing().scene(STICKER, times=SETTINGS.frozen_images - 1, **SAME)
-    assert cell.state.open
-    cell.scene(STICKER, **SAME)
-    stays_closed(cell, BlockReason.FROZEN_IMAGE)
-    assert Reason.of("image_repeats", count=3) in cell.state.details
-    assert cell.sent(CancelGoal) == [CancelGoal(1)]
-    finish(cell).scene(STICKER, times=5, **SAME)
-    stays_closed(cell, BlockReason.FROZEN_IMAGE)
 
 
 def test_a_failed_scene_between_them_does_not_hide_a_frozen_camera() -> None:

@@ -114,16 +114,6 @@ def test_a_piece_that_is_never_finished_times_out(rig: ArmBench) -> None:
     assert rig.motion.stops == 1
 
 
-def test_a_motion_that_fails_on_its_way_says_so(rig: ArmBench) -> None:
-    def finished() -> bool:
-        raise MotionFailed("no plan")
-
-    rig.motion.script = [MotionStep(Feedback.PHASE_APPROACH, 600.0, 0.4, finished), RETREAT]
-    rig.gate.permit()
-    assert rig.result(rig.send()) == (GoalStatus.STATUS_ABORTED, Result.ERROR_MOTION_FAILED, "no plan")
-    assert rig.motion.stops == 1
-
-
 def test_a_gate_that_closes_between_two_pieces_starts_no_other(rig: ArmBench) -> None:
     def close_and_finish() -> bool:
         rig.arm._watch.update(None)
@@ -297,15 +287,6 @@ def test_a_permit_for_another_object_is_none(hasty: ArmBench) -> None:
     status, code, text = hasty.result(hasty.send())
     assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
     assert text == f"the permit is for object {OBJECT + 1} of decision {DECISION}"
-    assert hasty.motion.started == []
-
-
-def test_a_permit_that_has_expired_before_is_none(hasty: ArmBench) -> None:
-    hasty.gate.permit(lease_s=-1.0)
-    hasty.bench.until(lambda: hasty.arm._watch.expired(DECISION, OBJECT), "the permit has arrived")
-    _, code, text = hasty.result(hasty.send())
-    assert code == Result.ERROR_STALE_PERMIT
-    assert "expired" in text
     assert hasty.motion.started == []
 
 

@@ -19,7 +19,7 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.console.access import Access, Addresses
 from sticker_uq.console.album import Album, heat
-from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsCommand, make_app
+from sticker_uq.console.app import Accepted, Person, PersonsCommand, make_app
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.nodes.common.images import bgr_to_image, map_to_image
 from sticker_uq.nodes.common.qos import DIAGNOSTICS, LATCHED, RELIABLE
@@ -439,9 +439,3 @@ def test_the_album_keeps_what_is_shown_and_forgets_the_rest():
     album.unpin("question")
     album.add(5, "fifth")
     assert album.newest == 5
-
-
-def test_an_answer_without_a_supervisor_is_refused_with_the_reason(bench: Bench):
-    console = bench.add(Console(parameter_overrides=overrides(port=0)))
-    reply = asyncio.run(console.answer(PersonsAnswer(**ANSWER), ADA))
-    assert (reply.accepted, reply.reasons[0]["code"]) == (False, "supervisor_missing")

@@ -15,7 +15,6 @@ from rclpy.serialization import serialize_message
 from rosbags.rosbag2 import Reader
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
-from sticker_uq.cell.node_settings import DetectorNodeSettings
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.bags import Bag
@@ -98,13 +97,6 @@ def test_any_name_that_a_file_system_allows_is_recorded_to(bench: Bench, tmp_pat
         bench.publisher_matched(Image, "image").publish(RAW_BYTES)
         bench.until(lambda: node.recorded["/image"], "the image recorded")
     assert Bag(tmp_path / name).counts["/image"] == 1
-
-
-def test_a_latched_state_from_before_the_start_is_recorded(bench: Bench, tmp_path):
-    bench.publisher(GateState, "gate", qos.LATCHED).publish(GateState())
-    with _recording(bench, tmp_path / "bag") as node:
-        bench.until(lambda: node.recorded["/gate"], "the gate's state recorded")
-    assert Bag(tmp_path / "bag").counts["/gate"] == 1
 
 
 def test_a_camera_with_best_effort_is_recorded(bench: Bench, tmp_path):
@@ -206,11 +198,6 @@ def test_the_recorder_listens_where_the_detector_does(transport):
     assert "camera_info:=/camera/camera_info" in recording.ros_arguments(None)
     assert "image/compressed:=/camera/image_raw/compressed" in recording.ros_arguments(None)
     assert recording.parameters.get("image_transport") == detector.parameters.get("image_transport")
-
-
-def test_the_recorder_has_the_detectors_default_transport():
-    field = DetectorNodeSettings.model_fields["image_transport"]
-    assert recorder.RecorderSettings().image_transport == field.default
 
 
 def test_a_recording_goes_on_in_a_folder_that_begins_with_the_state_of_the_gate(

@@ -10,10 +10,10 @@ from sticker_uq.gate.audit import entries
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.supervisor.operator_services import LONGEST_NAME, MOST_ANSWERS
 from sticker_uq.testing.bench import Bench
-from sticker_uq_msgs.msg import Box, GateState, InterventionRequest, ObjectAnswer, WorkpieceDone
+from sticker_uq_msgs.msg import Box, GateState, InterventionRequest, ObjectAnswer
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 from test.helpers.gate import codes
-from test.helpers.supervised import STICKER, UNSURE, Cell, answer
+from test.helpers.supervised import UNSURE, Cell, answer
 
 
 def test_a_person_is_asked_and_answers(bench: Bench) -> None:
@@ -85,18 +85,6 @@ def test_what_is_too_long_is_refused_before_anything_compares_or_writes_it(
     assert cell.node._audit._log.flush(30.0)
     (held,) = [entry.data for entry in entries(tmp_path / "audit") if entry.kind == "hold"]
     assert (held["person"], held["person_check"]) == ("A" * LONGEST_NAME, "unchecked")
-
-
-def test_a_laptop_left_to_people_is_done(bench: Bench) -> None:
-    cell = Cell(bench)
-    cell.shows(UNSURE)
-    cell.until(lambda: cell.requests and cell.requests[-1].request_id, "a request")
-    assert cell.resolve(scene_answer=ResolveIntervention.Request.SCENE_SKIP_LAPTOP).accepted
-    done = cell.until(lambda: cell.done and cell.done[-1], "the laptop is done")
-    assert done.result == WorkpieceDone.RESULT_LEFT_TO_OPERATOR
-    cell.workpiece("laptop-2")
-    cell.shows(STICKER)
-    cell.goal(1)
 
 
 def test_every_start_tells_the_bundle_in_the_audit_log(bench: Bench, tmp_path: Path) -> None:

@@ -118,14 +118,6 @@ def test_bad_parameters_stop_configure_with_the_reason(
     assert node.state == "unconfigured"
 
 
-def test_a_bad_policy_file_stops_configure(bench: Bench, tmp_path: Path) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text("max_dil: 7\n")
-    node = bench.add(SupervisorNode(parameter_overrides=overrides(policy=str(path))))
-    assert not node.start()
-    assert "max_dil = 7" in node.last_failure
-
-
 def test_the_process_starts_by_itself_says_what_it_is_and_ends_cleanly(ros_domain: int) -> None:
     with NodeProcess("sticker_uq.nodes.supervisor.node", {"autostart": "true"}) as process:
         process.wait_for("not a safety function")
