@@ -262,7 +262,7 @@ class FaultCell:
 
     # what is waited for
 
-    def until(self, condition: Callable[[], Any], what: str) -> Any:
+    def until(self, condition: Callable[[], Any], what: str | Callable[[], str]) -> Any:
         """Wait for ``condition``; a failure shows what the processes said."""
         try:
             return self.bench.until(condition, what, PATIENCE_S)
@@ -522,7 +522,7 @@ class FaultCell:
             # a line may be under way while this reads
             return verify(self.audit_folder, head).whole
 
-        self.until(whole, f"a whole audit log: {verify(self.audit_folder, head).findings}")
+        self.until(whole, lambda: f"a whole audit log: {verify(self.audit_folder, head).findings}")
         return list(entries(self.audit_folder))
 
 

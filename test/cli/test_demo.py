@@ -22,6 +22,7 @@ from sticker_uq.simulation.comparison import Ledger
 from sticker_uq.simulation.simulated_cell import LaptopRecord
 from sticker_uq.testing.bench import running_bench
 from test.helpers.cell import write_parameters
+from test.helpers.models import small_weights
 
 pytestmark = pytest.mark.timeout(600)  # four processes start, two of them load torch
 SEED = 7
@@ -38,7 +39,7 @@ def sticker_uq(*arguments, **environment):
 def demo(tmp_path_factory):
     """The folder of a demo with one laptop, and what the command printed."""
     folder = tmp_path_factory.mktemp("demo")
-    params = write_parameters(folder)
+    params = write_parameters(folder, weights=str(small_weights(folder, 480)))
     run = sticker_uq(
         "demo", "--laptops", 1, "--seed", SEED, "--out", folder / "out", "--params", params, "--timeout", 400,
         ROS_LOG_DIR=str(folder / "log"), CI="1",

@@ -23,6 +23,7 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.shifts import SECOND, Operator, run_shift
+from test.helpers.models import small_weights
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "improve.md"
 DAY_NS = 86_400 * SECOND
@@ -57,7 +58,9 @@ class Cell:
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Cell:
     """Forty laptops in ten days, of which half of the released ones are spot checked, in a cell that asks about many."""
     folder = tmp_path_factory.mktemp("cell") / "week"
-    settings = PerceptionSettings(passes=3, device="cpu", threads=1, novelty=False)
+    settings = PerceptionSettings(
+        passes=3, device="cpu", threads=1, novelty=False, weights=str(small_weights(folder.parent, 480))
+    )
     policy = folder.parent / "policy.yaml"
     packaged = (share_folder() / "config" / "policy.yaml").read_text()
     policy.write_text(packaged.replace("unmeasured_novelty: ask", "unmeasured_novelty: release"))
@@ -69,7 +72,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Cell:
     )  # fmt: skip
     assert found.questions >= 5
     assert found.checks >= 3
-    write_coco(folder / "exposure", (encode_scene(seed, rendered(seed)) for seed in range(12)))
+    write_coco(folder / "exposure", (encode_scene(seed, rendered(seed)) for seed in range(4)))
     return Cell(folder, bundle.folder)
 
 

@@ -68,11 +68,11 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(h
     policy, parameters, truth = tmp_path / "policy.yaml", tmp_path / "cell.yaml", tmp_path / "truth.json"
     policy.write_text("{min_probability: 1.0, max_dil: 1.0, max_dil_clean: 1.0}\n")  # nothing is sure enough
     nodes = {
-        "detector": {"passes": 5, "threads": 1},
+        "detector": {"passes": 3, "threads": 1},
         "cell_sim": {
             "width_px": 640,
             "height_px": 480,
-            "rate": 4.0,
+            "rate": 1.5,
             "failure_rate": 0.0,
             "record_file": str(truth),
         },

@@ -23,12 +23,13 @@ from sticker_uq.detection.kernels.batched_faster_rcnn import greedy_nms
 from sticker_uq.detection.selection import top_ranked
 from sticker_uq.dil.saliency import objectness_gradients
 from test.detection.test_passes import assert_matches, one_pass, rows_of, same
-from test.helpers.models import MODEL_NAMES, picture, tiny_detector, tiny_model
+from test.helpers.models import FAMILIES, MODEL_NAMES, picture, tiny_detector, tiny_model
 from test.helpers.simulated_gpu import OnGpu, simulated_gpu
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no NVIDIA GPU")
 # the tests of one model follow each other, for which it is brought to the device once
-each_model = pytest.mark.parametrize("name", MODEL_NAMES, scope="module")
+names = MODEL_NAMES if torch.cuda.is_available() else FAMILIES
+each_model = pytest.mark.parametrize("name", names, scope="module")
 each_gpu = pytest.mark.parametrize(
     "kind", ["simulated", pytest.param("real", marks=needs_gpu)], scope="module"
 )

@@ -297,15 +297,18 @@ SEEDS: dict[str, Callable[[], Cell]] = {
 }
 
 
-def explore(depth: int) -> Iterator[list[Node]]:
-    """The states that are reachable from any of the seeds in 0, 1, 2, ... ``depth`` events but not sooner."""
+def explore(depth: int, thinned: int = 1) -> Iterator[list[Node]]:
+    """The states that are reachable from any of the seeds in 0, 1, 2, ... ``depth`` events but not sooner.
+
+    The last event follows every ``thinned``-th of the states before it only.
+    """
     cells = [make().tick() for make in SEEDS.values()]
     frontier = [Node(cell.state, cell.now, cell.witness) for cell in cells]
     seen = {abstract(node.state, node.now) for node in frontier}
     yield frontier
-    for _ in range(depth):
+    for length in range(1, depth + 1):
         reached = []
-        for node in frontier:
+        for node in frontier[:: thinned if length == depth else 1]:
             for name, (make, duration) in ALPHABET.items():
                 try:
                     after = node.follow(make, duration)

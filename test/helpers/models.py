@@ -22,10 +22,16 @@ from torchvision.models.detection.image_list import ImageList
 from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.dropout import PassDropout
-from sticker_uq.detection.names import MODEL_NAMES
+from sticker_uq.detection.names import DEFAULT_MODEL, MODEL_NAMES
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.detection.weights import checksum, save_weights
+from sticker_uq.detection.weights import (
+    checksum,
+    load_into,
+    network_settings,
+    packaged_weights,
+    save_weights,
+)
 
 MIN_SIZE = 128
 PROPOSALS = 48
@@ -41,6 +47,7 @@ __all__ = [
     "MODEL_NAMES",
     "forget_detectors",
     "picture",
+    "small_weights",
     "tiny_detector",
     "tiny_model",
     "tiny_weights",
@@ -119,6 +126,18 @@ def tiny_weights(name: str, folder: Path) -> Path:
     """
     path = folder / f"{name}.safetensors"
     save_weights(tiny_model(name), path, {"model": name, "data": "none", "seed": MODEL_NAMES.index(name)})
+    return path
+
+
+def small_weights(folder: Path, input_size: int = 320) -> Path:
+    """The packaged weights in ``folder``, with a smaller input: for pictures of 320 x 240 px."""
+    packaged = packaged_weights(DEFAULT_MODEL)
+    assert packaged is not None
+    network = {**network_settings(packaged), "input_size": input_size}
+    model = build_model(DEFAULT_MODEL, **network)
+    load_into(model, DEFAULT_MODEL, packaged)
+    path = folder / "small.safetensors"
+    save_weights(model, path, {"model": DEFAULT_MODEL, "network": network})
     return path
 
 

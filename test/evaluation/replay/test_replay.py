@@ -392,6 +392,6 @@ def test_a_comparison_of_many_scenes_needs_no_memory_for_them(assessment):
         assert (live.different, live.missing, len(live.differing())) == (count, 0, 10)
         return top
 
-    few, many = peak(200), peak(1200)
+    few, many = peak(100), peak(400)
     # an assessment takes some ten thousand bytes, what is noted of it some two hundred
-    assert (many - few) / 1000 < 2000
+    assert (many - few) / 300 < 2000

@@ -16,9 +16,8 @@ from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coc
 from sticker_uq.lab.attacks import targets
 from sticker_uq.lab.attacks.white_box import DagSettings, attack, attack_steps, batches, variant_seed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.studies.detectors.measures import PAPER_MODELS
 from sticker_uq.scene import InvalidInput
-from test.helpers.models import picture, tiny_detector
+from test.helpers.models import FAMILIES, picture, tiny_detector
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -50,7 +49,7 @@ def belief(detector, item, *images):
     return [p.gather(1, attacked.labels[:, None]).mean().item() for p in found]
 
 
-@pytest.mark.parametrize("name", PAPER_MODELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_model_is_attacked_by_its_own_gradient(tmp_path, monkeypatch, name):
     monkeypatch.setattr(targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
     item = seen(tmp_path, name)
@@ -144,7 +143,7 @@ def scenes(tmp_path_factory):
 def test_the_packaged_model_loses_its_objects(scenes):
     detector = load_detector(DetectorSettings(device="cpu", score_floor=0.01))
     items = read_coco(scenes)
-    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=20), [0, 1])
+    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=15), [0, 1])
     left = []
     for pictures in (map(read_picture, items), (one.image for one in attacked)):
         found = [detector.detect(detector.encode(picture)) for picture in pictures]
