@@ -218,21 +218,17 @@ def coco_summary(detections: Sequence[Detections], truths: Sequence[LabelledImag
     return {name: value if (value := float(result[key])) >= 0 else math.nan for name, key in names.items()}
 
 
-@dataclass(frozen=True)
-class Counts:
-    true_positives: int
-    false_positives: int
-    false_negatives: int
-
-
 def count_matches(
     detected: Detections, truth: LabelledImage, iou: float = MATCH_IOU, score: float = DECISION_SCORE
-) -> Counts:
-    """Detection counts of one image: detections with at least ``score`` that overlap an object of their class by ``iou``."""
+) -> tuple[int, int, int]:
+    """True positives, false positives and false negatives of one image.
+
+    Detections with at least ``score`` that overlap an object of their class by ``iou`` are right.
+    """
     kept = detected.scores >= score
     chosen = Detections(detected.boxes[kept], detected.probabilities[kept])
     hits = int((match_classes(chosen, truth, iou)[0] >= 0).sum())
-    return Counts(hits, len(chosen) - hits, len(truth.boxes) - hits)
+    return hits, len(chosen) - hits, len(truth.boxes) - hits
 
 
 def evaluate_detector(

@@ -61,7 +61,7 @@ class Performance:
     def counts(self) -> NDArray[np.float64]:
         """True positives, false positives and false negatives of the assessed system in each image, (images, 3)."""
         rows = [count_matches(i.answer.detections, i.truth, self._iou, self._score) for i in self.images]
-        return np.array([[r.true_positives, r.false_positives, r.false_negatives] for r in rows], float)
+        return np.array(rows, float)
 
     @cached_property
     def shares(self) -> dict[str, NDArray[np.float64]]:
@@ -81,34 +81,28 @@ class Performance:
 
         ``weights`` (images,): how often each image counts.
         """
-        return self.calculator(metric)(weights)
-
-    def calculator(self, metric: str) -> Callable[[Weights | None], float]:
-        """The function of the image weights behind :meth:`value`, prepared to be called often."""
-        if metric in ("precision", "recall"):
-            others = 1 if metric == "precision" else 2
-            return lambda weights: self._ratio(others, weights)
-        if metric in self.shares:
-            share = self.shares[metric]
-            return lambda weights: float(np.average(share, weights=weights))
-        if metric in _AP_COLUMNS:
-            table, columns = self._matched, _AP_COLUMNS[metric]
-            return lambda weights: float(table.average_precision(weights)[columns].mean())
-        raise InvalidInput(f"performance metric {metric!r} is unknown")
+        return self.several([metric])(weights)[0]
 
     def several(self, metrics: Sequence[str]) -> Callable[[Weights | None], list[float]]:
-        """The function of image weights that gives all performance ``metrics`` of the assessed system; AP is computed once for
-        all kinds.
+        """The function of image weights that gives all performance ``metrics`` of the assessed system, to be called often; AP is
+        computed once for all kinds.
         """
-        precisions = [name for name in metrics if name in _AP_COLUMNS]
-        others = {name: self.calculator(name) for name in metrics if name not in _AP_COLUMNS}
+        for metric in metrics:
+            if metric not in ("precision", "recall", *self.shares, *_AP_COLUMNS):
+                raise InvalidInput(f"performance metric {metric!r} is unknown")
+        precisions = not _AP_COLUMNS.keys().isdisjoint(metrics)
 
         def calculate(weights: Weights | None) -> list[float]:
-            found = {name: one(weights) for name, one in others.items()}
-            if precisions:
-                row = self._matched.average_precision(weights)
-                found |= {name: float(row[_AP_COLUMNS[name]].mean()) for name in precisions}
-            return [found[name] for name in metrics]
+            row = self._matched.average_precision(weights) if precisions else np.zeros(0)
+            ratios = {"precision": 1, "recall": 2}
+            return [
+                float(row[_AP_COLUMNS[metric]].mean())
+                if metric in _AP_COLUMNS
+                else self._ratio(ratios[metric], weights)
+                if metric in ratios
+                else float(np.average(self.shares[metric], weights=weights))
+                for metric in metrics
+            ]
 
         return calculate
 

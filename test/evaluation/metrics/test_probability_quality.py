@@ -123,16 +123,6 @@ def test_a_bin_holds_what_lies_above_its_lower_edge(values: list[float], bins: i
         assert value > edges[index] or index == 0
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 40))
-def test_measures_stay_in_their_ranges(seed: int, k: int, n: int) -> None:
-    rng = np.random.default_rng(seed)
-    p, y = random_probabilities(rng, n, k), rng.integers(0, k, n)
-    assert 0 <= pq.brier_score(p, y) <= 2
-    for variant in ("standard", "true_class"):
-        assert 0 <= pq.expected_calibration_error(p, y, variant=variant) <= 1  # type: ignore[arg-type]
-    assert (pq.class_errors(p, y, pq.Sampling(5, 0.5)).errors >= 0).all()
-
-
 def test_detection_errors_worked_out_by_hand() -> None:
     score = np.array([0.95, 0.95, 0.35, 0.35])
     right = np.array([True, False, True, False])

@@ -147,9 +147,3 @@ def test_the_command_refuses_what_it_cannot_use_and_leaves_nothing(
     assert status == 2
     assert message in output.replace("\n", " ")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").touch()
-    status, output = run("--out", tmp_path, "--data", tmp_path)
-    assert (status, "not an empty folder" in output) == (2, True)

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
@@ -149,15 +147,6 @@ def test_what_cannot_be_measured_is_undecided() -> None:
     assert (nothing.finding, nothing.reason) == (Finding.UNDECIDED, "there is nothing to measure it on")
     with pytest.raises(InvalidInput, match="origins"):
         replace(pairs(20, 2), origin=np.arange(19))
-
-
-@settings(max_examples=5)
-@given(lost=st.integers(0, 15), seed=st.integers(0, 5))
-def test_the_same_seed_gives_the_same_interval(lost: int, seed: int) -> None:
-    one, other = (
-        check_relation(pairs(15, lost), "ap50", lambda d: 0.1, resamples=60, seed=seed) for _ in range(2)
-    )
-    assert one == other
 
 
 def check(name: str, finding: Finding) -> RelationCheck:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from sticker_uq.lab.attacks.white_box import DagSettings
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.detectors import study_tasks
 from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudyData, StudySettings
+from sticker_uq.lab.studies.detectors.study_report import write_report
 from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, run_study
 from sticker_uq.scene import InvalidInput
 from test.helpers.simulated_gpu import simulated_gpu
@@ -173,13 +175,26 @@ def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path, mon
     assert len(html) < 10_000_000
     assert not re.search(r"""(src|href)=["']?http""", html)
     assert "<svg" in html
-    assert "lids" in (out / "summary.md").read_text()
+    summary = (out / "summary.md").read_text()
+    assert "lids" in summary
+    assert "| mAP ↑ | SE, bit ↓ |" in summary
     means = pd.read_csv(out / "tables" / "means.csv")
     images = pd.read_parquet(out / "images.parquet")
     clean = images[(images["variant"] == "clean") & (images["dropout_rate"] == 0.3)]
     told = means[(means["measure"] == "map") & (means["dropout_rate"] == 0.3)].iloc[0]
     assert told["mean"] == pytest.approx(clean["map"].mean())
     assert not pd.read_csv(out / "tables" / "robustness_scores.csv").empty
+
+
+def test_a_report_of_no_object_and_of_a_name_that_cannot_leave_its_place(finished, tmp_path) -> None:
+    found = finished[0]
+    evil = "</h3><script>document.title='owned'</script>"
+    models = (found.settings.models[0], found.settings.models[1].model_copy(update={"label": evil}))
+    named = {name: getattr(found, name).replace({"other": evil}) for name in ("images", "objects", "attacks")}
+    settings = found.settings.model_copy(update={"models": models})
+    write_report(replace(found, settings=settings, **named), tmp_path, resamples=0)
+    assert "<script" not in (tmp_path / "report.html").read_text()
+    assert "| other |" in write_report(replace(found, objects=found.objects[:0]), tmp_path, resamples=0)
 
 
 @pytest.mark.parametrize(

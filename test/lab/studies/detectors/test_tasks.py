@@ -54,10 +54,6 @@ def test_scores_as_the_paper_defines_them(clean: np.ndarray, attacked: np.ndarra
         assert uncertainty_score(clean, attacked)[n] == pytest.approx(by_hand)
 
 
-def test_an_attack_without_effect_leaves_the_accuracy() -> None:
-    assert accuracy_score(np.array([0.7]), np.full((1, 3), 0.7)) == pytest.approx([0.7])
-
-
 def row(variant: str, map_: float, entropy: float, surface: float) -> dict[str, object]:
     names = (
         "variation_ratio",
