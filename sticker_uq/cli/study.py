@@ -3,22 +3,22 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 import typer
 from pydantic import ValidationError
-from rich.table import Table
+from rich.markdown import Markdown
 
 from sticker_uq.cli.options import RayAddress, checked, field_options, output_folder
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.evaluation.reporting.document import Block, as_markdown
 from sticker_uq.io.setting_fields import words
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
-from sticker_uq.lab.studies.detectors.measures import BY_NAME, check_profile, label, read_results
+from sticker_uq.lab.studies.detectors.measures import check_profile, figures_table, label, read_results
 from sticker_uq.lab.table_files import write_tables
 from sticker_uq.scene import InvalidInput
 
@@ -47,10 +47,11 @@ def statistics(
         raise InvalidInput(f"--seed {seed}: expected 0 or more")
     chosen = check_profile(profile)
     analysis = analyse(read_results(results), chosen, resamples, seed)
-    console = output()
+    blocks: list[Block] = []
     for title, table in _shown(analysis).items():
         if not table.empty:
-            console.print(_table(title, table))
+            blocks += [f"## {title}", figures_table(table)]
+    output().print(Markdown(as_markdown(blocks)))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_tables(analysis.tables(), out)
@@ -73,24 +74,6 @@ def _shown(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "Best models at every dropout rate": analysis.best,
         "Spearman correlation with mAP over all rates and data sets": pooled,
     }
-
-
-def _table(title: str, content: pd.DataFrame) -> Table:
-    table = Table(title=title)
-    for name in content.columns:
-        numbers = pd.api.types.is_numeric_dtype(content[name])
-        table.add_column(
-            BY_NAME[name].short if name in BY_NAME else name, justify="right" if numbers else "left"
-        )
-    for row in content.itertuples(index=False):
-        table.add_row(*map(_cell, row))
-    return table
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "-" if math.isnan(value) else f"{value:.4g}"
-    return BY_NAME[value].short if isinstance(value, str) and value in BY_NAME else str(value)
 
 
 app = typer.Typer(add_completion=False)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -37,6 +38,7 @@ from sticker_uq.scene import METRICS, InvalidInput
 
 RECOMMENDED = "recommended"
 RESAMPLES = 1000
+Rows = defaultdict[str, list[dict[str, object]]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,6 @@ def analyse(
     profile: Profile,
     resamples: int = RESAMPLES,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Analysis:
     """The statistics of per-image results as `read_results` gives them, of the clean images.
 
@@ -81,25 +82,26 @@ def analyse(
     if not groups:
         raise InvalidInput(f"results without a row of variant {CLEAN!r}")
     measures = measures_of(table)
-    collected = _Rows()
-    for number, (dataset, rate, rows) in enumerate(groups):
+    collected: Rows = defaultdict(list)
+    for dataset, rate, rows in groups:
         where = {"dataset": dataset, "dropout_rate": rate}
         for measure in measures:
-            collected.means += _means(where, rows, measure, resamples, seed)
+            collected["means"] += _means(where, rows, measure, resamples, seed)
             if rate != 0:
                 _compare(collected, where, rows, measure, profile)
         if rate != 0 and ACCURACY in measures:
-            collected.correlations += _correlations(where, rows, measures, profile)
-        progress(number + 1, len(groups))
-    ordered = pd.DataFrame(collected.tiers, columns=["dataset", "dropout_rate", "measure", "model", "tier"])
+            collected["correlations"] += _correlations(where, rows, measures, profile)
+    ordered = pd.DataFrame(
+        collected["tiers"], columns=["dataset", "dropout_rate", "measure", "model", "tier"]
+    )
     return Analysis(
         profile,
-        pd.DataFrame(collected.means),
-        pd.DataFrame(collected.friedman),
-        pd.DataFrame(collected.pairs),
+        pd.DataFrame(collected["means"]),
+        pd.DataFrame(collected["friedman"]),
+        pd.DataFrame(collected["pairs"]),
         ordered,
         best_models(ordered),
-        pd.DataFrame(collected.correlations),
+        pd.DataFrame(collected["correlations"]),
         pd.DataFrame(_pooled(groups, measures, resamples, seed)),
     )
 
@@ -122,15 +124,6 @@ def best_models(ordered: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([*rows, {"dataset": RECOMMENDED} | {m: _joined(last[m]) for m in measures}])
 
 
-class _Rows:
-    def __init__(self) -> None:
-        self.means: list[dict[str, object]] = []
-        self.friedman: list[dict[str, object]] = []
-        self.pairs: list[dict[str, object]] = []
-        self.tiers: list[dict[str, object]] = []
-        self.correlations: list[dict[str, object]] = []
-
-
 def _means(
     where: dict[str, object], rows: pd.DataFrame, measure: Measure, resamples: int, seed: int
 ) -> list[dict[str, object]]:
@@ -145,7 +138,7 @@ def _means(
 
 
 def _compare(
-    collected: _Rows, where: dict[str, object], rows: pd.DataFrame, measure: Measure, profile: Profile
+    collected: Rows, where: dict[str, object], rows: pd.DataFrame, measure: Measure, profile: Profile
 ) -> None:
     values, left_out = paired(rows, measure, profile)
     models = list(values.columns)
@@ -153,17 +146,17 @@ def _compare(
         return
     here = where | {"measure": measure.name}
     whole = friedman(values.to_numpy(float))
-    collected.friedman.append(here | asdict(whole) | {"left_out": left_out})
+    collected["friedman"].append(here | asdict(whole) | {"left_out": left_out})
     pairs = compare_pairs(values.to_numpy(float), models, measure, profile)
     # two models have no Friedman test that could forbid their comparison
     opened = profile == "simula_rp" or len(models) == 2 or whole.p < ALPHA
     dropped = () if profile == "simula_rp" else ("md",)
     for pair in pairs:
         found = {name: value for name, value in asdict(pair).items() if name not in dropped}
-        collected.pairs.append(here | found | {"opened": opened})
+        collected["pairs"].append(here | found | {"opened": opened})
     order = tiers(models, pairs if opened else [], profile)
     for number, tier in enumerate(order, 1):
-        collected.tiers += [here | {"model": model, "tier": number} for model in tier]
+        collected["tiers"] += [here | {"model": model, "tier": number} for model in tier]
 
 
 def _uqms(measures: Sequence[Measure], profile: Profile) -> list[Measure]:

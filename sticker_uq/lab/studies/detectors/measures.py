@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sticker_uq.detection.names import MODEL_NAMES
+from sticker_uq.evaluation.reporting.document import Table
 from sticker_uq.io.reading import MIB, check_regular
 from sticker_uq.scene import METRICS, InvalidInput
 
@@ -147,3 +149,40 @@ def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.D
     table = rows.pivot(index="image", columns="model", values=measure.name)
     table = table[in_order(set(table.columns))].dropna()
     return table, every - len(table)
+
+
+def figures_table(table: pd.DataFrame) -> Table:
+    """``table`` for a person, an interval beside its value."""
+    names = [str(n) for n in table.columns if not str(n).endswith(("low", "high"))]
+    ends = {n: (f"{n}_low", f"{n}_high") if f"{n}_low" in table else ("low", "high") for n in names}
+    rows = [
+        [
+            _cell(
+                record[n],
+                *(
+                    record.get(end) if end in (f"{n}_low", f"{n}_high") or n == "rho" else None
+                    for end in ends[n]
+                ),
+            )
+            for n in names
+        ]
+        for record in table.to_dict("records")
+    ]
+    return Table([heading(n) for n in names], rows)
+
+
+def heading(name: str) -> str:
+    """A column of results in words."""
+    if name not in BY_NAME:
+        return name.replace("_", " ")
+    about = BY_NAME[name]
+    return f"{about.short}{f', {about.unit}' if about.unit else ''} {'↑' if about.higher_is_better else '↓'}"
+
+
+def _cell(value: object, low: float | None, high: float | None) -> str:
+    if not isinstance(value, float):
+        return BY_NAME[value].short if isinstance(value, str) and value in BY_NAME else str(value)
+    if math.isnan(value):
+        return "–"
+    known = low is not None and high is not None and not (math.isnan(low) or math.isnan(high))
+    return f"{value:.3g} [{low:.2g}, {high:.2g}]" if known else f"{value:.3g}"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Mapping
 from importlib import metadata
@@ -18,7 +17,7 @@ from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, legend_belo
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, analyse
-from sticker_uq.lab.studies.detectors.measures import BY_NAME, CLEAN, in_order, label
+from sticker_uq.lab.studies.detectors.measures import BY_NAME, CLEAN, figures_table, heading, in_order, label
 from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.lab.studies.detectors.summaries import (
     attack_table,
@@ -84,7 +83,7 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
     }
     blocks: list[Block] = [f"# Study of {len(settings.models)} models", study_findings(study)]
     for title, note, table in _shown(study, tables):
-        blocks += [f"## {title}", note, _as_text(table)]
+        blocks += [f"## {title}", note, figures_table(table)]
     charts: list[Block] = []
     for dataset in dict.fromkeys(analysis.means["dataset"]):
         charts += [f"## Over the dropout rate: {dataset}", rate_curves(analysis.means, dataset)]
@@ -139,41 +138,6 @@ def _shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, 
     ]
 
 
-def _as_text(table: pd.DataFrame) -> Table:
-    names = [str(n) for n in table.columns if not str(n).endswith(("low", "high"))]
-    ends = {n: (f"{n}_low", f"{n}_high") if f"{n}_low" in table else ("low", "high") for n in names}
-    rows = [
-        [
-            _cell(
-                record[n],
-                *(
-                    record.get(end) if end in (f"{n}_low", f"{n}_high") or n == "rho" else None
-                    for end in ends[n]
-                ),
-            )
-            for n in names
-        ]
-        for record in table.to_dict("records")
-    ]
-    return Table([_heading(n) for n in names], rows)
-
-
-def _heading(name: str) -> str:
-    if name not in BY_NAME:
-        return name.replace("_", " ")
-    about = BY_NAME[name]
-    return f"{about.short}{f', {about.unit}' if about.unit else ''} {'↑' if about.higher_is_better else '↓'}"
-
-
-def _cell(value: object, low: float | None, high: float | None) -> str:
-    if not isinstance(value, float):
-        return BY_NAME[value].short if isinstance(value, str) and value in BY_NAME else str(value)
-    if math.isnan(value):
-        return "–"
-    known = low is not None and high is not None and not (math.isnan(low) or math.isnan(high))
-    return f"{value:.3g} [{low:.2g}, {high:.2g}]" if known else f"{value:.3g}"
-
-
 def rate_curves(means: pd.DataFrame, dataset: str) -> Markup:
     """Each measure over the dropout rate, a line per model, the 95 % interval over the images as a band."""
     own = means[means["dataset"] == dataset]
@@ -195,7 +159,7 @@ def rate_curves(means: pd.DataFrame, dataset: str) -> Markup:
                 colour = COLOURS[number % len(COLOURS)]
                 axes.plot(x, mean, ms=3.5, label=model, color=colour, marker=MARKERS[number % len(MARKERS)])
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
-            axes.set_title(_heading(measure.name))
+            axes.set_title(heading(measure.name))
             axes.set_xticks(np.array(rates)[:: -(-len(rates) // 6)])
             axes.set_xlabel("dropout rate")
         legend_below(figure, figure.axes[0])
