@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import cv2
 import numpy as np
@@ -148,19 +148,22 @@ class ComparedPicture:
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
-        self._brightness: NDArray[np.float32] | None = None
-        self._bands: list[Complex] = []
+
+    @cached_property
+    def _prepared(self) -> tuple[NDArray[np.float32], list[Complex]]:
+        brightness = _brightness(self.picture)
+        return brightness, _bands(brightness)
 
     def compare(self, followup: Picture) -> ImageDistances:
-        """Image distances of a source to its follow-up ``followup`` (H', W', 3) uint8 BGR."""
+        """Image distances of a source to its follow-up ``followup`` (H', W', 3) uint8 BGR; SSIM as Wang et al. 2004."""
         followup = _of_same_size(self.picture, followup)
-        if self._brightness is None:
-            self._brightness = _brightness(self.picture)
-            self._bands = _bands(self._brightness)
-        other = _brightness(followup)
+        (own, bands), other = self._prepared, _brightness(followup)
         mse = float(mean_squared_error(self.picture, followup))
         psnr = float("inf") if mse == 0 else float(10 * np.log10(RANGE**2 / mse))
-        return ImageDistances(mse, psnr, ssim(self._brightness, other), cw_ssim(self._bands, _bands(other)))
+        ssim = structural_similarity(
+            own, other, data_range=RANGE, gaussian_weights=True, sigma=1.5, use_sample_covariance=False
+        )
+        return ImageDistances(mse, psnr, float(ssim), cw_ssim(bands, _bands(other)))
 
 
 def compare(source: Picture, followup: Picture) -> ImageDistances:
@@ -180,17 +183,6 @@ def _of_same_size(source: Picture, followup: Picture) -> Picture:
         how = cv2.INTER_AREA if larger else cv2.INTER_LINEAR
         followup = np.asarray(cv2.resize(followup, (width, height), interpolation=how), np.uint8)
     return followup
-
-
-def ssim(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    """Mean structural similarity of brightness (H, W), -1..1.
-
-    Wang et al. 2004: Gaussian windows, sigma 1.5.
-    """
-    value = structural_similarity(
-        one, other, data_range=RANGE, gaussian_weights=True, sigma=1.5, use_sample_covariance=False
-    )
-    return float(value)
 
 
 def cw_ssim(one: list[Complex], other: list[Complex]) -> float:
