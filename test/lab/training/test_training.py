@@ -79,7 +79,8 @@ def test_the_best_epoch_is_chosen_on_enough_pictures_only(
     maps = iter([0.5, 0.2])
     monkeypatch.setattr(Training, "_validate", lambda self, size: dict.fromkeys((1, 2), next(maps)))
     said: list[str] = []
-    train(settings(scenes, tmp_path, start="packaged", freeze="backbone", batch_size=8), say=said.append)
+    few = {"freeze": "backbone", "batch_size": 8, "input_size": 320}
+    train(settings(scenes, tmp_path, start="packaged", **few), say=said.append)
     assert load_weights(tmp_path / BEST)[1]["epoch"] == (1 if enough else 2)
     assert any("8 pictures to validate on are too few" in line for line in said) != enough
 
