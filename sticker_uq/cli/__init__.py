@@ -33,7 +33,6 @@ PANELS = {
         "status": "Print a running cell's gate, why it is closed, and its diagnostics.",
         "doctor": "Check this machine, with advice on each finding.",
         "audit": "Check or show the audit log of a supervisor.",
-        "operator": "Name the operators who may sign in to the operator's page.",
     },
     "Assess images": {
         "replay": "Assess and judge every image of a bag, a folder or a video, without ROS.",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's web page: what it serves and what it accepts. The ROS side is in :mod:`sticker_uq.nodes.console.node`.
 
-:mod:`sticker_uq.console.guard` decides which requests come this far: those from the page itself and, where there is a sign-in,
-of a signed-in operator. Whether the session may answer is decided here: it may hold when it may do nothing else.
+:mod:`sticker_uq.console.guard` decides which requests come this far: those from the page itself and, where there is a token,
+of somebody who has entered it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sticker_uq.console.access import OPEN, Access, Addresses, Session, SignInRefused
-from sticker_uq.console.guard import COOKIE, SESSION, Guard, client_of
+from sticker_uq.console.access import LONGEST_TEXT, Access, Addresses
+from sticker_uq.console.guard import NAME, SIGNED_IN, Guard
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.setting_fields import words
 from sticker_uq.messages import PAGE_LANGUAGES
@@ -59,8 +59,8 @@ class BoxAnswer(Place):
 
 
 class PersonsAnswer(BaseModel):
-    """What a person answered on the operator's page to one question. ``person``: counts only where nobody signs in with a
-    name. ``not_stickers``: what looks like a sticker and is none, where ``scene`` is "clean".
+    """What a person answered on the operator's page to one question. ``person``: counts only where no proxy
+    names the operator. ``not_stickers``: what looks like a sticker and is none, where ``scene`` is "clean".
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -84,12 +84,11 @@ class PersonsCommand(BaseModel):
 
 
 class SignIn(BaseModel):
-    """The token of the operator's page, or an operator's name and secret."""
+    """The token of the operator's page."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field("", max_length=100)
-    secret: str = Field(min_length=1, max_length=100)
+    secret: str = Field(min_length=1, max_length=LONGEST_TEXT)
 
 
 class Accepted(BaseModel):
@@ -100,7 +99,7 @@ class Accepted(BaseModel):
 
 
 class Person(NamedTuple):
-    """Who answers or commands on the operator's page. ``checked``: whether the name was proved with the operator's secret."""
+    """Who answers or commands on the operator's page. ``checked``: whether the proxy before the page has checked the name."""
 
     name: str
     checked: bool
@@ -140,14 +139,9 @@ def make_app(
     def tell() -> None:
         cell.watched(len(pages), sum(pages.values()))
 
-    def person_of(session: Session, name: str) -> Person:
-        return Person(session.name, True) if access.named else Person(name, False)
-
-    def may_answer(request: Request) -> Session:
-        session: Session = request.scope[SESSION]
-        if not access.may_answer(session):
-            raise HTTPException(401, "the sign-in is too old or not valid any more: please sign in again")
-        return session
+    def person_of(request: Request, name: str) -> Person:
+        proved: str = request.scope[NAME]
+        return Person(proved or name, bool(proved))
 
     @app.exception_handler(RequestValidationError)
     async def refuse(_: Request, error: RequestValidationError) -> Response:
@@ -156,7 +150,7 @@ def make_app(
 
     @app.get("/")
     def page(request: Request) -> FileResponse:
-        if request.scope[SESSION] is None:
+        if not request.scope[SIGNED_IN]:
             return FileResponse(PAGE / "sign_in.html", 401)
         return FileResponse(PAGE / "index.html")
 
@@ -182,44 +176,24 @@ def make_app(
 
     @app.get("/session")
     def session(request: Request) -> Response:
-        known = request.scope[SESSION] is not None
-        return JSONResponse({"named": access.named}, 200 if known else 401)
+        return Response(status_code=204 if request.scope[SIGNED_IN] else 401)
 
     @app.post("/session")
-    async def sign_in(body: SignIn, request: Request) -> Response:
-        try:
-            value = await access.sign_in(
-                body.name, body.secret, client_of(request.scope), request.scope[COOKIE]
-            )
-        except SignInRefused as refused:
-            if refused.wait_s:
-                return JSONResponse(
-                    {"detail": "too many attempts: please wait"},
-                    429,
-                    {"Retry-After": f"{refused.wait_s:.0f}"},
-                )
-            raise HTTPException(401, "wrong name or secret") from None
+    def sign_in(body: SignIn, request: Request) -> Response:
+        if not access.accepts(body.secret):
+            raise HTTPException(401, "wrong token")
         response = Response(status_code=204)
         secure = request.headers["origin"].startswith("https:")
-        response.set_cookie(cookie, value, path="/", secure=secure, httponly=True, samesite="strict")
-        return response
-
-    @app.post("/sign_out")
-    async def sign_out(request: Request) -> Response:
-        access.sign_out(request.scope[COOKIE])
-        response = Response(status_code=204)
-        response.delete_cookie(cookie, path="/", httponly=True, samesite="strict")
+        response.set_cookie(cookie, access.cookie, secure=secure, httponly=True, samesite="strict")
         return response
 
     @app.post("/answer")
     async def answer(body: PersonsAnswer, request: Request) -> Accepted:
-        return await cell.answer(body, person_of(may_answer(request), body.person))
+        return await cell.answer(body, person_of(request, body.person))
 
     @app.post("/command")
     async def command(body: PersonsCommand, request: Request) -> Accepted:
-        # whoever has signed in may always hold, however long ago that was
-        session = request.scope[SESSION] if body.command == "hold" else may_answer(request)
-        return await cell.command(body, person_of(session, body.person))
+        return await cell.command(body, person_of(request, body.person))
 
     @app.websocket("/live")
     async def live(socket: WebSocket) -> None:
@@ -227,26 +201,19 @@ def make_app(
             await socket.close(code=1013)
             return
         await socket.accept()
-        session: Session = socket.scope[SESSION]
-        value: str = socket.scope[COOKIE]
+        operator = {"name": socket.scope[NAME], "checked": bool(socket.scope[NAME])}
         pages[socket] = False
         tell()
         listening = asyncio.create_task(listen(socket))
         loop = asyncio.get_running_loop()
         try:
             with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-                while access.session(value) is session:
-                    shown = state.snapshot()
-                    shown["operator"] = {
-                        "name": session.name,
-                        "checked": access.named,
-                        "signed_in": session is not OPEN,
-                    }
+                while True:
+                    shown = state.snapshot() | {"operator": operator}
                     async with asyncio.timeout(SEND_S):
                         await socket.send_json(shown)
                     # in threads of its own: with the loop's few, many pages would make each other late
                     await loop.run_in_executor(waiting, state.wait_for_change, shown["version"], HEARTBEAT_S)
-                await socket.close(code=4401)
         finally:
             listening.cancel()
             pages.pop(socket, None)

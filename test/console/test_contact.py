@@ -123,7 +123,7 @@ class MutedCell:
     def send(self, sent_s):
         """A message that the cell sent at this time of its clock."""
         told = {**self.state.snapshot(), "sent_s": sent_s, "connected": True, "workpiece": f"at {sent_s}"}
-        told["operator"] = {"name": "", "checked": False, "signed_in": False}
+        told["operator"] = {"name": "", "checked": False}
         self.until_connected(1)
         self.sockets[-1].send(json.dumps(told))
 

@@ -23,7 +23,7 @@ function start() {
     title: STRINGS.title, "no-picture": STRINGS.noPicture, send: STRINGS.send, "who-label": STRINGS.who, "scene-title": STRINGS.sceneTitle,
     reset: STRINGS.reset, "hold-name": STRINGS.hold, "hold-hint": STRINGS.holdHint, "look-first": STRINGS.lookFirst, "who-hint": STRINGS.whoHint, "restart-hint": STRINGS.resetAlarmHint,
     "restart-begin": STRINGS.resetAlarm, "restart-asked": STRINGS.resetAlarmAsk, "restart-yes": STRINGS.resetAlarmYes, "restart-no": STRINGS.resetAlarmNo,
-    all: STRINGS.allStickers, "sure-no": STRINGS.sureNo, release: STRINGS.release, "sign-out": STRINGS.signOut, "keys-title": STRINGS.keysTitle,
+    all: STRINGS.allStickers, "sure-no": STRINGS.sureNo, release: STRINGS.release, "keys-title": STRINGS.keysTitle,
   };
   for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
   $("view").setAttribute("aria-label", STRINGS.picture);
@@ -44,7 +44,6 @@ function start() {
   $("restart-begin").addEventListener("click", () => askRestart(true));
   $("restart-no").addEventListener("click", () => askRestart(false));
   $("restart-yes").addEventListener("click", () => { askRestart(false); command("reset", STRINGS.resetAlarm); });
-  $("sign-out").addEventListener("click", signOut);
   for (const fold of $("folds").children) fold.addEventListener("toggle", () => { if (fold.open) fold.scrollIntoView({ block: "start" }); });
   document.addEventListener("keydown", onKey);
   document.addEventListener("visibilitychange", watch);
@@ -80,16 +79,10 @@ async function askToSignIn() {
   if (response && response.status === 401) location.reload();
 }
 
-async function signOut() {
-  const request = { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}", signal: AbortSignal.timeout(ANSWER_MS) };
-  if (await fetch("sign_out", request).catch(() => null)) location.reload();
-  else question.hint(STRINGS.signOut + ": " + STRINGS.notDone + fill(STRINGS.noReply, { seconds: ANSWER_MS / 1000 }), true);
-}
-
-// A name that was proved at the sign-in is shown; otherwise one is asked for, and the page says that it is not checked.
-function showOperator({ name, checked, signed_in }) {
+// A name that the proxy before the page has proved is shown; otherwise one is asked for, and the page says that it is not checked.
+function showOperator({ name, checked }) {
   const words = checked ? fill(STRINGS.signedIn, { name }) : STRINGS.who;
-  $("who").hidden = $("who-hint").hidden = checked; $("sign-out").hidden = !signed_in;
+  $("who").hidden = $("who-hint").hidden = checked;
   if ($("who-label").textContent !== words) $("who-label").textContent = words;
 }
 

@@ -1,35 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-// The sign-in: the secret goes into the body of one request and comes back as a cookie that no script can read.
+// The sign-in: the token goes into the body of one request and comes back as a cookie that no script can read.
 import { STRINGS, fill, speak } from "./strings.js";
 
 const $ = (id) => document.getElementById(id);
 const ANSWER_MS = 2000;
 let waiting = false;
 
-async function start() {
-  speak($("language"));
-  document.title = STRINGS.title;
-  const texts = { title: STRINGS.title, "name-label": STRINGS.name, send: STRINGS.signIn };
-  for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
-  $("sign-in").addEventListener("submit", signIn);
-  const { named } = await known();
-  $("name-row").hidden = !named;
-  tell("");
-  $("secret-label").textContent = named ? STRINGS.secret : STRINGS.token;
-  (named ? $("name") : $("secret")).focus();
-}
-
-// Whether operators have names here. A stopped process does not say; it is asked again until it does.
-async function known() {
-  for (;;) {
-    try {
-      return await (await ask({})).json();
-    } catch (error) {
-      tell(words(error));
-      await new Promise((resolve) => setTimeout(resolve, ANSWER_MS));
-    }
-  }
-}
+speak($("language"));
+document.title = STRINGS.title;
+for (const [id, words] of Object.entries({ title: STRINGS.title, "secret-label": STRINGS.token, send: STRINGS.signIn })) $(id).textContent = words;
+$("sign-in").addEventListener("submit", signIn);
+$("secret").focus();
 
 async function signIn(event) {
   event.preventDefault();
@@ -37,24 +18,17 @@ async function signIn(event) {
   waiting = true;
   tell(STRINGS.signIn + ": " + STRINGS.sending);
   try {
-    const body = JSON.stringify({ name: $("name").value.trim(), secret: $("secret").value });
-    const { ok, status } = await ask({ method: "POST", headers: { "Content-Type": "application/json" }, body });
+    const body = JSON.stringify({ secret: $("secret").value });
+    const { ok, status } = await fetch("session", {
+      method: "POST", headers: { "Content-Type": "application/json" }, body, signal: AbortSignal.timeout(ANSWER_MS),
+    });
     if (ok) { location.reload(); return; }
     tell(STRINGS.refused + (status === 401 ? STRINGS.wrongSecret : STRINGS.replies[status] || String(status)));
     $("secret").value = "";
-  } catch (error) {
-    tell(words(error)); // the secret stays: it was not wrong
+  } catch (error) { // the token stays: it was not wrong
+    tell(STRINGS.signIn + ": " + STRINGS.notDone + (error.name === "TimeoutError" ? fill(STRINGS.noReply, { seconds: ANSWER_MS / 1000 }) : STRINGS.unreachable));
   }
   waiting = false;
 }
 
-function ask(request) { return fetch("session", { ...request, signal: AbortSignal.timeout(ANSWER_MS) }); }
-
-function words(error) {
-  const why = error.name === "TimeoutError" ? fill(STRINGS.noReply, { seconds: ANSWER_MS / 1000 }) : STRINGS.unreachable;
-  return STRINGS.signIn + ": " + STRINGS.notDone + why;
-}
-
 function tell(said) { $("message").textContent = said; }
-
-start();
