@@ -4,19 +4,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from sticker_uq.cli.terminal import output
 from sticker_uq.messages import PHASES, printable
-
-if TYPE_CHECKING:
-    from sticker_uq.nodes.common.cell_status import CellStatus, GateStatus
-
-_COLOURS = {"OK": "green", "WARN": "yellow", "ERROR": "bold red", "STALE": "bold red"}
 
 
 def command(
@@ -31,51 +23,38 @@ def command(
     from sticker_uq.nodes.common.cell_status import listen
 
     heard = listen(namespace, wait)
+    gate = heard["gate"]
     if as_json:
-        typer.echo(json.dumps(heard.as_dict(), indent=2))
+        typer.echo(json.dumps(heard, indent=2))
     else:
-        _print(heard)
-    if heard.gate is None:
-        typer.echo(_unheard(heard, wait), err=True)
+        for line in [
+            *(_gate_lines(heard["topic"], gate) if gate else ()),
+            *_part_lines(heard["diagnostics"]),
+        ]:
+            typer.echo(printable(line))
+    if gate is None:
+        found = ", ".join(heard["elsewhere"])
+        elsewhere = f" (gates there: {found}; name the cell with --namespace)" if found else ""
+        typer.echo(
+            f"no gate heard on {heard['topic']} in ROS domain {heard['domain']} within {wait:g} s{elsewhere}: check that the "
+            "cell runs, that ROS_DOMAIN_ID and ROS_AUTOMATIC_DISCOVERY_RANGE are those of the cell, and its namespace "
+            "(--namespace)",
+            err=True,
+        )
         raise typer.Exit(1)
 
 
-def _print(heard: CellStatus) -> None:
-    if heard.gate is not None:
-        for line in _gate_lines(heard.topic, heard.gate):
-            typer.echo(line)
-    if heard.diagnostics:
-        output().print(_table(heard))
-
-
-def _gate_lines(topic: str, gate: GateStatus) -> list[str]:
-    words = PHASES[gate.state]
-    state = gate.state.upper() + (f" ({words})" if words != gate.state else "")
+def _gate_lines(topic: str, gate: dict[str, Any]) -> list[str]:
+    words = PHASES.get(gate["state"], gate["state"])
+    state = gate["state"].upper() + (f" ({words})" if words != gate["state"] else "")
     return [
-        f"{topic}: {state}, {'open' if gate.open else 'closed'}",
-        *(f"  {code}: {words}" for code, words in gate.reasons.items()),
-        *(f"  - {printable(detail)}" for detail in gate.details),
-        f"policy {printable(gate.policy_hash[:12]) or 'unknown'}, supervisor {printable(gate.supervisor[:8]) or 'unknown'}",
+        f"{topic}: {state}, {'open' if gate['open'] else 'closed'}",
+        *(f"  {code}: {words}" for code, words in gate["reasons"].items()),
+        *(f"  - {detail}" for detail in gate["details"]),
+        f"policy {gate['policy_hash'][:12] or 'unknown'}, supervisor {gate['supervisor'][:8] or 'unknown'}",
     ]
 
 
-def _table(heard: CellStatus) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for part in heard.diagnostics:
-        colour = _COLOURS[part.level]
-        table.add_row(
-            f"[{colour}]{part.level}[/]", escape(printable(part.name)), escape(printable(part.message))
-        )
-    return table
-
-
-def _unheard(heard: CellStatus, wait_s: float) -> str:
-    found = ", ".join(heard.elsewhere)
-    elsewhere = f" (gates there: {found}; name the cell with --namespace)" if found else ""
-    return (
-        f"no gate heard on {heard.topic} in ROS domain {heard.domain} within {wait_s:g} s{elsewhere}: check that the cell runs, "
-        "that ROS_DOMAIN_ID and ROS_AUTOMATIC_DISCOVERY_RANGE are those of the cell, and its namespace (--namespace)"
-    )
+def _part_lines(parts: list[dict[str, Any]]) -> list[str]:
+    width = max((len(part["name"]) for part in parts), default=0)
+    return [f"{part['level']:5}  {part['name']:{width}}  {part['message']}" for part in parts]
