@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -47,22 +47,13 @@ from sticker_uq.evaluation.replay.assessing import (
 )
 from sticker_uq.evaluation.replay.comparison import Candidate, Comparison, Differences, Judgement, live_scenes
 from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
-from sticker_uq.evaluation.replay.tables import (
-    CELL_SCHEMA,
-    TableFormat,
-    cell_of,
-    cell_rows,
-    laptops_of,
-    read_images,
-    table_writer,
-)
+from sticker_uq.evaluation.replay.tables import TableFormat, cell_of, laptops_of
 from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import LabelledImage, read_annotations
 from sticker_uq.io.files import undone_unless_finished
-from sticker_uq.io.outputs import check_output_folder, check_result_folder, remove_earlier_result
-from sticker_uq.io.reading import MOST_JSON, read_text
+from sticker_uq.io.outputs import check_result_folder, remove_earlier_result
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.messages import printable
@@ -120,28 +111,6 @@ class ReplayJob:
         if self.verify and not images.topic:
             raise InvalidInput(f"--verify: {self.source} is not a recording of a cell")
         return images
-
-    def finished(self) -> dict[str, Any] | None:
-        """The summary of this replay where ``out`` has it already; what an interrupted one left there is removed.
-
-        Raises InvalidInput for a replay by another policy or other settings, and for files of anything else.
-        """
-        file = self.out / "summary.json"
-        if not file.is_file():
-            self.remove()
-            return None
-        try:
-            told: dict[str, Any] = json.loads(read_text(file, MOST_JSON))
-            same = (
-                told["policy_hash"] == self.policy.hash
-                and _settings(self.settings).items() <= told["environment"].items()
-                and {"source", "images", "failed", "remarks", "lost"} <= told.keys()
-            )
-        except (ValueError, KeyError, TypeError, AttributeError):
-            same = False
-        if not same:
-            raise InvalidInput(f"{self.out}: of another policy or other settings; choose another folder")
-        return told
 
     def remove(self) -> None:
         """Remove what an earlier or interrupted replay left in ``out``."""
@@ -298,8 +267,7 @@ def command(
     labels: Annotated[
         Path | None,
         typer.Option(
-            help="COCO folder with labels of the same images: what is decided is counted against them, and certain detections "
-            "that they contradict are listed."
+            help="COCO folder with labels of the same images: what is decided is counted against them."
         ),
     ] = None,
     compare: Annotated[
@@ -325,13 +293,6 @@ def command(
             "--verify", help="Compare with the recorded scenes of the cell; exit status 1 if one differs."
         ),
     ] = False,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Of several sources leave those that an interrupted call with the same options has finished.",
-        ),
-    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print summary.json of each source in one line instead of tables.")
     ] = False,
@@ -343,8 +304,6 @@ def command(
     a recording has lost some. Several sources are recordings of cells, each named after the
     folder that it lies in; one that cannot be read does not stop the others.
     """
-    if resume and overwrite:
-        raise InvalidInput("--resume and --overwrite: expected one of them")
     if table_format not in ("parquet", "csv"):
         raise InvalidInput(f"--format {table_format}: expected parquet or csv")
     limits = policy_of(policy or (bundle.policy if bundle is not None else None), params)
@@ -353,10 +312,7 @@ def command(
     spread = several or bool(ray_address)
     folders = _folders(sources, out) if several else [out]
     for folder in folders:
-        if resume and several:
-            check_output_folder(folder, f"--out {folder}")
-        else:
-            check_result_folder(folder, _FILES, f"--out {folder}", overwrite)
+        check_result_folder(folder, _FILES, f"--out {folder}", overwrite)
     anywhere = Path.absolute if ray_address else Path  # another machine has another working folder
     own = settings.rooted() if ray_address else settings
     candidate = None if compare is None else _candidate(compare, own)
@@ -377,30 +333,21 @@ def command(
         for source, folder in zip(sources, folders, strict=True)
     ]
     failed: dict[Path, str] = {}
-    whole = True
     if spread:
         for replay in replays:  # reports invalid input before the first process starts
             if not several or not replay.source.exists():
                 replay.open()
         replays[0].labelled()
-        told = {replay.out: replay.finished() for replay in replays if resume and several}
         for replay in replays:
-            if replay.out not in told:
-                replay.remove()
-        missing = [replay for replay in replays if not told.get(replay.out)]
-        at_once = max(min(jobs or process_count(settings, MANY), len(missing)), 1)
+            replay.remove()
+        at_once = min(jobs or process_count(settings, MANY), len(replays))
         with progress() as bar, executor(at_once, ray_address) as execute:
-            numbered = execute(run_numbered, enumerate(missing))
-            found = dict(bar.track(numbered, len(missing), description="sources"))
-        failed = {missing[i].source: one for i, one in found.items() if isinstance(one, str)}
+            numbered = execute(run_numbered, enumerate(replays))
+            found = dict(bar.track(numbered, len(replays), description="sources"))
+        failed = {replays[i].source: one for i, one in found.items() if isinstance(one, str)}
         if failed and not several:
             raise InvalidInput(*failed.values())
-        ran = [(missing[i], one) for i, one in sorted(found.items()) if not isinstance(one, str)]
-        if resume:
-            typer.echo(f"{len(replays) - len(missing)} sources were finished before", err=as_json)
-        for one in filter(None, told.values()):
-            lost = tell_of_source(one["source"], one["remarks"], one["lost"])
-            whole &= not lost and one["failed"] < one["images"]
+        ran = [(replays[i], one) for i, one in sorted(found.items()) if not isinstance(one, str)]
     else:
         with progress() as bar, undone_unless_finished(replays[0].remove):
             images = replays[0].open()
@@ -428,34 +375,11 @@ def command(
             typer.echo(f"{replay.source}: none of the images could be assessed; their rows say why", err=True)
     for source, error in failed.items():
         typer.echo(printable(f"failed: {source}: {error}"), err=True)
-    if several:
-        _print_cells(
-            [replay.out for replay in replays if replay.source not in failed], out, table_format, as_json
-        )
     if len({(one.summary.model_hash, one.summary.settings_hash) for _, one in ran}) > 1:
         typer.echo("machines differ in weights or device: their summaries have different hashes", err=True)
         failed = failed or {out: "machines differ"}
-    whole &= all(one.summary.failed < one.summary.images and not one.summary.lost for _, one in ran)
+    whole = all(one.summary.failed < one.summary.images and not one.summary.lost for _, one in ran)
     raise typer.Exit(0 if whole and not failed and all(result.agrees for _, result in ran) else 1)
-
-
-def _print_cells(folders: list[Path], out: Path, table_format: str, quiet: bool) -> None:
-    """Write and print (on standard error if ``quiet``) what each cell says in the replays in ``folders``."""
-    if not folders:
-        return
-    rows = cell_rows(read_images(folder / f"images.{table_format}") for folder in folders)
-    with table_writer(CELL_SCHEMA, out / f"cells.{table_format}") as write:
-        write(rows)
-    for row in rows:
-        typer.echo(
-            printable(
-                f"{row['cell']}: {row['recordings']} recordings, {row['laptops']} laptops, asked about {row['asked']} "
-                f"({row['asked_per_100']:.1f} per 100, 95 %: {row['asked_low']:.1f} to {row['asked_high']:.1f}), "
-                f"released on {row['released']}"
-            ),
-            err=quiet,
-        )
-    typer.echo(f"cells: {out / f'cells.{table_format}'}", err=quiet)
 
 
 def _candidate(path: Path, settings: PerceptionSettings) -> Candidate:

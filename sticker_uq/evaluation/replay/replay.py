@@ -13,14 +13,7 @@ from sticker_uq.evaluation.metrics.decisions import DecisionCounts, Measured
 from sticker_uq.evaluation.replay import tables
 from sticker_uq.evaluation.replay.assessing import Assessed
 from sticker_uq.evaluation.replay.comparison import CANDIDATE_SCHEMA, Differences
-from sticker_uq.evaluation.replay.findings import (
-    LABEL_SCHEMA,
-    LIMIT_SCHEMA,
-    BlockedBy,
-    Gallery,
-    LabelErrors,
-    Tally,
-)
+from sticker_uq.evaluation.replay.findings import LIMIT_SCHEMA, BlockedBy, Gallery, Tally
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.reporting.report_model import ReportEntry
 from sticker_uq.gate import Policy, judge
@@ -72,14 +65,13 @@ class ReplaySummary:
 @dataclass(frozen=True)
 class ReplayResult:
     """What a replay found: ``tally`` of its images, ``entries`` the images that a report shows, ``limits`` the rows of the table
-    of limits, ``label_errors`` None without labels, ``differences`` None without a candidate to compare.
+    of limits, ``differences`` None without a candidate to compare.
     """
 
     summary: ReplaySummary
     tally: Tally
     entries: Sequence[ReportEntry]
     limits: Sequence[Row]
-    label_errors: LabelErrors | None
     differences: Differences | None
 
 
@@ -107,7 +99,7 @@ def replay(
     and ``limits`` (which limit blocked how often) and ``pictures/`` (at most `pictures` of them, evenly spread; None: all), each
     completely or not at all. An image that cannot be read becomes a row with status FAILED. `cell` and `laptop_at`, of a stamp in
     ns, are columns of the table of images. `labels`: by the names of the images without their suffixes; the decisions are then
-    counted against them, and the table ``label_errors`` lists what contradicts them. `on_image` is called after every image;
+    counted against them. `on_image` is called after every image;
     `differences` after the last one, for the comparison that report and the table ``candidate`` tell. Raises InvalidInput when
     `out` holds files already or the source has no images, OSError when the disk refuses.
     """
@@ -118,7 +110,6 @@ def replay(
     if first is None:
         raise InvalidInput(f"{source_name}: no images in it")
     tally, blocked = Tally(), BlockedBy()
-    label_errors = None if labels is None else LabelErrors(labels)
     counts = DecisionCounts()
     out.mkdir(parents=True, exist_ok=True)
     with (
@@ -135,8 +126,6 @@ def replay(
             tally.add(row)
             tally.objections.update(name for v in decision.verdicts for name in v.objectors)
             blocked.add(decision)
-            if label_errors is not None:
-                label_errors.add(item, decision)
             if labels is not None and (truth := labels.get(item.name.rsplit(".", 1)[0])) is not None:
                 laptop = f"laptop {truth.workpiece_id}" if truth.workpiece_id else f"image {item.name}"
                 counts.add(laptop, truth.boxes, truth.labels, decision)
@@ -146,8 +135,6 @@ def replay(
     end = perf_counter()
     limit_rows = blocked.rows()
     extra = {"limits": (limit_rows, LIMIT_SCHEMA)}
-    if label_errors is not None:
-        extra["label_errors"] = (label_errors.rows, LABEL_SCHEMA)
     compared = differences()
     if compared is not None:
         extra["candidate"] = (compared.rows, CANDIDATE_SCHEMA)
@@ -187,4 +174,4 @@ def replay(
         lost=source.lost,
         remarks=tuple(source.remarks),
     )
-    return ReplayResult(summary, tally, gallery.entries(), limit_rows, label_errors, compared)
+    return ReplayResult(summary, tally, gallery.entries(), limit_rows, compared)

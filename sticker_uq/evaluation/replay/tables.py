@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import recorded_workpieces
 from sticker_uq.messages import texts_of
 from sticker_uq.scene import METRICS, Exposure, ObjectVerdict, Outcome, SceneAssessment, SceneDecision
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 TableFormat = Literal["parquet", "csv"]
 Row = dict[str, Any]
@@ -192,17 +191,6 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
-CELL_SCHEMA = pa.schema(
-    [
-        ("cell", pa.string()),
-        *((name, pa.int64()) for name in ("recordings", "images", "failed", "laptops", "asked", "released")),
-        *((name, pa.float64()) for name in ("asked_per_100", "asked_low", "asked_high")),
-    ]
-)
-"""``asked``, ``released``: laptops with an image whose outcome is ASK, WORK; the interval is the exact 95 % one. Where a
-recording announces no laptop, each of its images counts as one."""
-
-
 def cell_of(source: Path) -> str:
     """The cell of a recording: the name of the folder that it lies in."""
     return source.absolute().parent.name or "/"
@@ -217,42 +205,3 @@ def laptops_of(source: Path) -> Callable[[int], str]:
         return turns[before - 1][1] if before else ""
 
     return at
-
-
-def read_images(file: Path) -> pd.DataFrame:
-    """The columns that :func:`cell_rows` needs of a replay's table ``images``."""
-    import pandas as pd  # not for a replay of one recording
-
-    columns = ["cell", "laptop", "image", "status", "outcome"]
-    if file.suffix == ".parquet":
-        return pd.read_parquet(file, columns=columns)
-    return pd.read_csv(file, usecols=columns, keep_default_na=False)
-
-
-def cell_rows(tables: Iterable[pd.DataFrame]) -> list[Row]:
-    import pandas as pd
-
-    whole = pd.concat(table.assign(recording=number) for number, table in enumerate(tables))
-    announced = whole.groupby("recording")["laptop"].transform(lambda names: (names != "").any())
-    whole["laptop"] = whole["laptop"].where(announced, whole["image"])
-    rows = []
-    for cell, images in whole.groupby("cell", sort=True):
-        outcomes = images[images["laptop"] != ""].groupby(["recording", "laptop"])["outcome"].agg(set)
-        count = len(outcomes)
-        asked, released = (int(sum(one in found for found in outcomes)) for one in ("ASK", "WORK"))
-        low, high = clopper_pearson(asked, count)
-        rows.append(
-            {
-                "cell": cell,
-                "recordings": images["recording"].nunique(),
-                "images": len(images),
-                "failed": int((images["status"] == "FAILED").sum()),
-                "laptops": count,
-                "asked": asked,
-                "released": released,
-                "asked_per_100": 100 * asked / count if count else float("nan"),
-                "asked_low": 100 * low,
-                "asked_high": 100 * high,
-            }
-        )
-    return rows

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sticker_uq.evaluation.metrics.decisions import Measured
 from sticker_uq.evaluation.replay.comparison import KINDS, SIDES, Differences
-from sticker_uq.evaluation.replay.findings import LOOSE, LabelErrors, Tally, contradiction_text, remedy
+from sticker_uq.evaluation.replay.findings import Tally, remedy
 from sticker_uq.evaluation.replay.replay import ReplayResult, ReplaySummary
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.reporting.cell_report import policy_limits
@@ -76,11 +76,6 @@ def replay_report(result: ReplayResult, policy: Policy) -> Report:
             *([_against_labels(summary.labelled)] if summary.labelled is not None else []),
             *([_compared(result.differences)] if result.differences is not None else []),
             *([_limits(result.limits)] if result.limits else []),
-            *(
-                [_label_errors(result.label_errors, summary.images)]
-                if result.label_errors is not None
-                else []
-            ),
         ),
         limits=policy_limits(policy),
         timings=summary.timings_ms,
@@ -166,29 +161,6 @@ def _against_labels(found: Measured) -> Section:
         rows=tuple(
             (name, str(count), f"{count.interval[0]:.1%} to {count.interval[1]:.1%}" if count.of else "–")
             for name, count in found.rows().items()
-        ),
-    )
-
-
-def _label_errors(found: LabelErrors, images: int) -> Section:
-    without = f" {found.unlabelled} of {images} images have no labels." if found.unlabelled else ""
-    shown = found.pictures()
-    loose = sum(row["labelled"] == LOOSE for row in found.rows)
-    boxes = (
-        f" {loose} of these detections are loose boxes: the label says the same, but the two boxes overlap little."
-        if loose
-        else ""
-    )
-    return Section(
-        title="Labels that may be wrong",
-        note=f"{len(found.rows)} detections are certain enough for the policy, but the labels say something else: either the "
-        f"label is wrong, or the detector is confidently wrong.{boxes} The surest are shown; label_errors has all.{without}",
-        pictures=tuple(
-            (
-                f"{row['image']} #{row['object']}: {row['detected']} {row['probability']:.3f}, {contradiction_text(row)}",
-                crop,
-            )
-            for row, crop in shown
         ),
     )
 

@@ -1,25 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What blocked whom, counted from the decisions, and labels that certain detections contradict."""
+"""What blocked whom, counted from the decisions."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sticker_uq.evaluation.replay.findings import (
-    LABEL_SCHEMA,
-    LABELS_SHOWN,
-    LIMIT_SCHEMA,
-    BlockedBy,
-    LabelErrors,
-    contradiction_text,
-    remedy,
-)
+from sticker_uq.evaluation.replay.findings import LIMIT_SCHEMA, BlockedBy, remedy
 from sticker_uq.gate import Policy, judge
-from sticker_uq.io.coco import LabelledImage
-from sticker_uq.io.sources import SourceImage
-from sticker_uq.scene import ObjectClass, SceneAssessment, SceneDecision, Status, UnexplainedRegion, Verdict
+from sticker_uq.scene import SceneAssessment, SceneDecision, Status, UnexplainedRegion
 from sticker_uq.testing.scenes import HERE, THERE, assessment, observed, rarely_seen
 
 POLICY = Policy(max_dil=1.0, max_dil_clean=1.0, max_unexplained_objectness=0.1)
@@ -78,78 +67,6 @@ def test_a_place_has_a_name_without_numbers_and_a_restriction_blocks_nothing() -
     seen = replace(scene.localization, unexplained_objectness=0.5, unexplained=(region,))
     (row,) = rows_of(assessment(localization=seen)).values()
     assert (row["reason"], row["name"]) == ("missed_place", "a sticker may have been missed")
-
-
-def labelled(*objects: tuple[tuple[float, float, float, float], ObjectClass]) -> dict[str, LabelledImage]:
-    boxes = np.float32([box for box, _ in objects]).reshape(-1, 4)
-    labels = np.array([label for _, label in objects], np.int64)
-    return {"lid": LabelledImage(Path("lid.png"), 0, 640, 480, boxes, labels)}
-
-
-@pytest.mark.parametrize(
-    ("truth", "expected"),
-    [
-        ([(HERE, ObjectClass.STICKER)], []),
-        ([(HERE, ObjectClass.LOGO)], ["logo"]),
-        ([(THERE, ObjectClass.STICKER)], ["nothing"]),
-        ([], ["nothing"]),
-    ],
-)
-def test_a_certain_detection_that_the_labels_contradict_is_listed(truth, expected) -> None:
-    errors = LabelErrors(labelled(*truth))
-    image = np.arange(480 * 640 * 3, dtype=np.uint8).reshape(480, 640, 3)
-    errors.add(SourceImage(image, 0, "", "lid.png"), decided(assessment(observed(HERE))))
-    errors.add(SourceImage(image, 0, "", "lid.png"), decided(assessment(observed(HERE, shannon_entropy=1.2))))
-    assert [row["labelled"] for row in errors.rows] == expected
-    assert all(list(row) == LABEL_SCHEMA.names for row in errors.rows)
-    for row, crop in errors.pictures():
-        assert row["detected"] == "sticker"
-        assert 0 < crop.shape[0] < 480
-        assert 0 < crop.shape[1] < 640
-
-
-@pytest.mark.parametrize(
-    ("shift", "label", "expected"),
-    [
-        (0.3, ObjectClass.STICKER, []),
-        (0.5, ObjectClass.STICKER, ["box is loose (IoU 0.33)"]),
-        (0.9, ObjectClass.STICKER, ["labelled nothing"]),
-        (0.5, ObjectClass.LOGO, ["labelled nothing"]),
-        (0.3, ObjectClass.LOGO, ["labelled logo"]),
-    ],
-)
-def test_a_label_of_the_same_class_that_overlaps_little_makes_the_box_loose(shift, label, expected) -> None:
-    x1, y1, x2, y2 = HERE
-    moved = (x1 + shift * (x2 - x1), y1, x2 + shift * (x2 - x1), y2)
-    errors = LabelErrors(labelled((moved, label)))
-    errors.add(SourceImage(None, 0, "", "lid.png"), decided(assessment(observed(HERE))))
-    assert [contradiction_text(row) for row in errors.rows] == expected
-
-
-def test_the_detected_class_decides_whether_a_box_is_loose() -> None:
-    x1, y1, x2, y2 = HERE
-    half, width = (x1 + 0.5 * (x2 - x1), y1, x2 + 0.5 * (x2 - x1), y2), x2 - x1
-    errors = LabelErrors(
-        labelled(
-            (half, ObjectClass.STICKER), ((x1 + 0.4 * width, y1, x2 + 0.4 * width, y2), ObjectClass.LOGO)
-        )
-    )
-    errors.add(SourceImage(None, 0, "", "lid.png"), decided(assessment(observed(HERE))))
-    (row,) = errors.rows
-    assert (row["labelled"], row["iou"]) == ("loose", pytest.approx(1 / 3))
-
-
-def test_images_without_labels_are_counted_and_only_the_surest_are_shown() -> None:
-    errors = LabelErrors(labelled())
-    image = np.zeros((480, 640, 3), np.uint8)
-    certain = decided(assessment(observed(HERE)))
-    assert certain.verdicts[0].verdict is Verdict.REMOVE
-    errors.add(SourceImage(image, 0, "", "other.png"), certain)
-    for _ in range(LABELS_SHOWN + 5):
-        errors.add(SourceImage(image, 0, "", "lid.png"), certain)
-    assert errors.unlabelled == 1
-    assert len(errors.rows) == LABELS_SHOWN + 5
-    assert len(errors.pictures()) == LABELS_SHOWN
 
 
 @pytest.mark.parametrize(
