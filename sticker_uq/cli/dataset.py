@@ -17,7 +17,6 @@ from sticker_uq.cli import (
     dataset_check,
     dataset_frames,
     dataset_from_audit,
-    dataset_generate,
     dataset_import,
     dataset_prelabel,
     dataset_prompts,
@@ -51,7 +50,6 @@ app.command("frames")(dataset_frames.command)
 app.command("prelabel")(dataset_prelabel.command)
 app.command("check")(dataset_check.command)
 app.command("prompts")(dataset_prompts.command)
-app.command("generate")(dataset_generate.command)
 
 
 @app.callback()

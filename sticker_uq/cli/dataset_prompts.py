@@ -25,7 +25,7 @@ def command(
         Path | None, output_file("Write the phrases to this YAML file for editing.")
     ] = None,
 ) -> None:
-    """Sample prompts for pictures of laptops with stickers (Lu et al., Table 1), for `dataset generate`."""
+    """Sample prompts for pictures of laptops with stickers (Lu et al., Table 1), for an image generator."""
     if out is None and write_template is None:
         raise InvalidInput("expected --out FILE for prompts, or --write-template FILE for the phrases")
     if count < 1:

@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import string
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.reading import MOST_JSON, read_text, read_yaml
+from sticker_uq.io.reading import read_yaml
 from sticker_uq.io.setting_fields import words
 from sticker_uq.scene import InvalidInput
 
@@ -112,41 +111,6 @@ def write_prompts(path: str | Path, prompts: Iterable[Prompt]) -> None:
             rows.writerows(map(asdict, prompts))
         else:
             stream.writelines(json.dumps(asdict(prompt), ensure_ascii=False) + "\n" for prompt in prompts)
-
-
-def read_prompts(path: str | Path) -> list[Prompt]:
-    """The prompts of generated pictures in a file as `write_prompts` writes it; InvalidInput names the invalid line.
-
-    Indices must be unique.
-    """
-    source = checked_format(path)
-    prompts: dict[int, Prompt] = {}
-    stream = io.StringIO(read_text(source, MOST_JSON), newline="")
-    rows: Iterable[Any] = csv.DictReader(stream) if source.suffix == ".csv" else map(json.loads, stream)
-    try:
-        for line, row in enumerate(rows, 1):
-            prompt = _prompt(row, f"{source}: entry {line}")
-            if prompt.index in prompts:
-                raise InvalidInput(f"{source}: entry {line}: index {prompt.index} is used twice")
-            prompts[prompt.index] = prompt
-    except (json.JSONDecodeError, RecursionError, csv.Error) as error:
-        raise InvalidInput(f"{source}: entry {len(prompts) + 1}: {error}") from None
-    if not prompts:
-        raise InvalidInput(f"{source}: expected at least one prompt, found none")
-    return list(prompts.values())
-
-
-def _prompt(row: Any, where: str) -> Prompt:
-    try:
-        index, seed, stickers = (int(row[name]) for name in ("index", "seed", "stickers"))
-        text = row["prompt"]
-    except (KeyError, TypeError, ValueError):
-        raise InvalidInput(
-            f"{where}: expected whole numbers index, seed, stickers and a text prompt"
-        ) from None
-    if min(index, seed, stickers) < 0 or not isinstance(text, str) or not text.strip():
-        raise InvalidInput(f"{where}: expected index, seed and stickers of 0 or more and a text prompt")
-    return Prompt(index, seed, stickers, text)
 
 
 def checked_format(path: str | Path) -> Path:
