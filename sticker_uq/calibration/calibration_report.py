@@ -166,7 +166,6 @@ def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -
 
 
 def ablation_table(rows: Sequence[Ablation]) -> Table:
-    """Every score of the calibration under the same procedure, as a table."""
     return Table(
         ("score", "stickers removed", "bad images", "removed at equal measured risk", "AURC", "AUGRC"),
         tuple(

@@ -66,7 +66,6 @@ def _knots(values: FloatArray) -> FloatArray:
 
 
 def _ramps(values: FloatArray, knots: FloatArray) -> FloatArray:
-    """Columns that go from 0 to 1 between one knot and the next, (N, len(knots) - 1)."""
     lower, upper = knots[:-1], knots[1:]
     return np.clip((np.asarray(values, float)[:, None] - lower) / (upper - lower), 0.0, 1.0)
 

@@ -32,7 +32,6 @@ class Trial:
         return upper_bound(self.events, self.images, delta) if self.images else 1.0
 
     def smallest_level(self, delta: float) -> float:
-        """:meth:`bound` if none of the images were bad."""
         return smallest_level(self.images, delta)
 
     def lacking(self, level: float, delta: float, bad: str) -> str:

@@ -172,7 +172,6 @@ class Divided:
         )
 
     def proof_by_source(self) -> dict[str, list[Record]]:
-        """The records that prove, by the source of the labelled images."""
         found: dict[str, list[Record]] = {}
         numbered_records = enumerate(
             (part.source, record) for part in self.assessed for record in part.records
@@ -223,7 +222,6 @@ class Divided:
 
 
 def policy_text(policy: Policy) -> str:
-    """The calibrated ``policy`` as YAML, which :meth:`Policy.load` reads back to the same policy."""
     values = policy.model_dump(mode="json", exclude_none=True)
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
 

@@ -85,12 +85,10 @@ class Outcomes:
     verdicts: dict[Verdict, int]
 
     def removed(self) -> tuple[Objects, FloatArray]:
-        """The objects that a policy with open limits could remove, and the risk of each."""
         return self.detected.chosen(self.removable), self.risk[self.removable]
 
 
 def opened(policy: Policy) -> Policy:
-    """``policy`` with the two limits that calibration chooses out of the way."""
     risk = None if policy.risk is None else policy.risk.model_copy(update={"max_removal": 1.0})
     return policy.model_copy(update={"risk": risk, "max_left_probability": 1.0})
 
@@ -161,7 +159,6 @@ def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_
 
 
 def _sticker(record: Record, place: int) -> int:
-    """The number among the stickers of the labelled object ``place``, -1 for none."""
     if place < 0 or record.labels[place] != ObjectClass.STICKER:
         return -1
     return int((record.labels[:place] == ObjectClass.STICKER).sum())

@@ -56,7 +56,6 @@ class Evidence:
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Which of the objects to fit a panel on are labelled with the class that perception gave them, (N,)."""
         assert self.objects.labels is not None
         return np.asarray(self.objects.predicted == self.objects.labels)
 
@@ -207,7 +206,6 @@ def joint_limits(scores: dict[str, FloatArray], alarms: float) -> dict[str, floa
 
 
 def _finite(ordered: FloatArray, place: int) -> float:
-    """The value at ``place`` of ``ordered`` (N,), or the largest finite one below it."""
     below = ordered[: place + 1]
     finite = below[np.isfinite(below)]
     return float(finite[-1]) if len(finite) else float("-inf")

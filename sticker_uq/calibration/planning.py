@@ -46,7 +46,6 @@ class Prospect:
 
     @property
     def with_one_bad(self) -> tuple[float, float]:
-        """The lowest provable alpha and beta with one bad laptop each."""
         return tuple(upper_bound(1, n, self.delta) for n in (self.proof.laptops, self.proof.clean))  # type: ignore[return-value]
 
     def after(self, labels: int) -> Prospect:
@@ -106,7 +105,6 @@ class Prospect:
 
 
 def count_units(laptops: IntArray, with_sticker: NDArray[np.bool_]) -> Units:
-    """Of images with the number of their laptop (N,): the laptops, and those with an image that shows no sticker."""
     return Units(len(np.unique(laptops)), len(np.unique(laptops[~with_sticker])))
 
 

@@ -36,7 +36,6 @@ class ChosenKind:
     losses: Mapping[Kind, float]
 
     def text(self) -> str:
-        """Why calibration uses this ``kind`` of probability map."""
         measured = ", ".join(f"{kind} {loss:.4f}" for kind, loss in self.losses.items())
         return (
             f"--calibration {self.wanted} makes the probabilities of held-out images worse, using {self.kind}: negative log "
@@ -80,7 +79,6 @@ def _map(kind: Kind, p: FloatArray, right: NDArray[np.bool_]) -> Callable[[float
 
 
 def _loss(calibrate: Callable[[float], float], p: FloatArray, right: NDArray[np.bool_]) -> float:
-    """Negative log likelihood of ``right`` (N,) by the calibrated ``p`` (N,), summed."""
     q = np.clip([calibrate(float(value)) for value in p], _EDGE, 1.0 - _EDGE)
     return float(-np.log(np.where(right, q, 1.0 - q)).sum())
 

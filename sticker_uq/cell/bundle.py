@@ -161,9 +161,6 @@ class Bundle:
         return {**self.manifest.supervisor, **own}
 
     def hashes(self) -> dict[str, str]:
-        """The hashes of the bundle's manifest and parts: ``bundle``, ``model_hash``, ``settings_hash``, ``panel_hash``,
-        ``policy_hash``.
-        """
         names = ("model_hash", "settings_hash", "panel_hash", "policy_hash")
         return {"bundle": self.hash, **{name: getattr(self.manifest, name) for name in names}}
 
@@ -327,7 +324,6 @@ def _files(folder: Path) -> list[str]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file, or a folder of files; raises :class:`InvalidInput` for anything else, such as a device or a loop of links."""
     for file in _files(source) if source.is_dir() else [""]:
         (target / file).parent.mkdir(parents=True, exist_ok=True)
         with (target / file).open("wb") as stream:

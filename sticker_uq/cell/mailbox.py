@@ -24,7 +24,6 @@ class Mailbox(Generic[T]):
         self._dropped: Counter[str] = Counter()
 
     def put(self, item: T, sender: str = "") -> None:
-        """Put ``item`` into the mailbox; a waiting one of the same sender is dropped. A closed mailbox ignores it."""
         with self._condition:
             if self._closed:
                 return

@@ -121,7 +121,6 @@ class CellOptions(BaseModel):
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> CellOptions:
-        """A cell's options from launch arguments, all strings; raises :class:`InvalidInput` naming the argument."""
         values: dict[str, Any] = {
             k: v for k, v in texts.items() if v != "" or cls.model_fields[k].annotation is str
         }
@@ -157,7 +156,6 @@ class ProcessSpec:
 
     @property
     def enclave(self) -> str:
-        """The SROS2 enclave of this process of the cell; unused without security."""
         return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.rights or self.name}"
 
     def ros_arguments(self, own_parameters: Path | None) -> list[str]:
@@ -189,7 +187,6 @@ class ProcessSpec:
         ]
 
     def write_parameters(self, folder: Path) -> Path:
-        """Write the process's :attr:`parameters` as a ROS parameter file into ``folder``, for types that a command line loses."""
         path = folder / f"{self.name}.yaml"
         with atomic_write(path, "w") as file:
             yaml.safe_dump({"/**": {"ros__parameters": self.parameters}}, file)

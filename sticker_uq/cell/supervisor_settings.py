@@ -82,9 +82,6 @@ class PoseSettings(BaseModel):
 
 
 def numbers_of(text: str) -> list[float]:
-    """The numbers in ``text``, one of the parameters of a cell's supervisor, separated by blanks or commas; ``ValueError``
-    otherwise.
-    """
     return [float(word) for word in text.replace(",", " ").split()]
 
 

@@ -117,7 +117,6 @@ class _LazyCommand(TyperCommand):
     """A command that imports its module when it is called; until then only name and help text."""
 
     def load(self) -> Any:
-        """The command itself, with its options."""
         with _starting(str(self.name)):
             module = importlib.import_module(f"{__name__}.{self.name}")
         app = getattr(module, "app", None)
@@ -184,8 +183,6 @@ def _lines(command: Any, parent: Any) -> int:
 
 
 class _Commands(_Group):
-    """The group of all commands, which reports their errors in one line."""
-
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)
         _show_no_type(parameters)

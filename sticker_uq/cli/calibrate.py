@@ -165,7 +165,6 @@ def _assess(
 
 
 def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:
-    """Print how images are grouped into laptops, where several images may show one."""
     for source in sources:
         if source.recorded and not source.workpieces:
             typer.echo(

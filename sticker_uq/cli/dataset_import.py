@@ -177,7 +177,6 @@ def command(
 
 
 def _count(found: Sequence[UprightPicture], data: Grouped, counts: LabelCounts) -> None:
-    """What of ``found`` is in ``data``."""
     counts.read, all_ = (sum(len(one.labelled.labels) for one in part) for part in (data.pictures, found))
     counts.crowd, all_crowd = (
         sum(len(one.labelled.crowd) for one in part) for part in (data.pictures, found)

@@ -142,7 +142,6 @@ def command(
 
 
 def _labelled(folders: Sequence[Path]) -> set[str | bytes]:
-    """Names and pixels of all labelled pictures."""
     items = (item for folder in folders for item in read_coco(folder, crowd=True))
     return {mark for item in items for mark in _marks(item.source_name or item.path.name, read_picture(item))}
 

@@ -68,7 +68,6 @@ class DemoOutcome:
     failures: tuple[str, ...]
 
     def summary(self) -> dict[str, Any]:
-        """The demo's outcome as JSON-serialisable values."""
         return {
             "laptops": [dict(zip(LAPTOP_COLUMNS, row, strict=True)) for row in self.rows],
             "comparison": self.comparison.summary(),
@@ -328,13 +327,11 @@ def _has_desktop() -> bool:
 
 
 def _free_port() -> int:
-    """The page's usual port, or 0, any free one, where that is taken."""
     with socket.socket() as probe:
         return 0 if probe.connect_ex(("127.0.0.1", _PORT)) == 0 else _PORT
 
 
 def _simulation(params: Path | None, seed: int, laptops: int) -> SimulationSettings:
-    """The simulated laptops of the cell that the demo starts."""
     given = read_parameters(params, "cell_sim", SimulationSettings.model_fields) if params is not None else {}
     known = {name: given[name] for name in SimulationSettings.model_fields if name in given}
     return validated(SimulationSettings, known | {"seed": seed, "laptops": laptops, "hard": True})

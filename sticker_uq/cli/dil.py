@@ -177,7 +177,6 @@ def _start_of(start: Path) -> Path:
 
 
 def _remedy(start: Path | None) -> str:
-    """What to do about a network that is too weak."""
     if start is None:
         return "Continue from the packaged network (--start packaged), or learn from more pictures"
     return "Learn from more pictures, of all laptops and all light that the cell will see, and without foreign objects"

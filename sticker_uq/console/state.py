@@ -41,7 +41,6 @@ class ConsoleState:
         self._heard: dict[str, float] = {}
 
     def put(self, name: str, value: Any) -> None:
-        """Set one value of the operator's page; only a real change wakes the readers."""
         with self._changed:
             if name == "gate":
                 self._gate_seen = time.monotonic()

@@ -69,6 +69,5 @@ def empty_boxes(
 
 
 def _mirrored(positions: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
-    """Positions reflected into 0 to ``length`` - 1."""
     folded = np.mod(positions, 2 * length)
     return np.where(folded >= length, 2 * length - 1 - folded, folded)

@@ -65,7 +65,6 @@ def undo_unfinished() -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in ``folder`` to the disk; OSError when it refuses."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

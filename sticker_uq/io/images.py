@@ -83,7 +83,6 @@ def _with(code: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
 
 
 def _to_8_bit(picture: NDArray[Any]) -> NDArray[Any]:
-    """A picture of 16 bit per channel, scaled as cv_bridge does; one of 8 bit stays."""
     return cv2.convertScaleAbs(picture, alpha=255.0 / 65535.0) if picture.dtype == np.uint16 else picture
 
 
@@ -316,7 +315,6 @@ def read_image_file(path: str | os.PathLike[str], name: str = "") -> Picture:
 
 
 def encode_jpeg(image: Picture, quality: int = 90) -> bytes:
-    """``image`` (H, W, 3) BGR as a JPEG file of ``quality`` 1 to 100."""
     _, buffer = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])
     return bytes(buffer)
 

@@ -125,7 +125,6 @@ def recorded_workpieces(path: Path, departures: bool = False) -> tuple[tuple[int
 
 
 def _stamped(bag: Bag, kind: str) -> Iterator[tuple[int, Any]]:
-    """The stamps and messages of ``kind`` that can be read."""
     for topic in bag.topics_of(kind):
         for item in bag.messages(topic):
             with expected_fields(f"{bag.path}: {topic}"):

@@ -45,7 +45,6 @@ def stamp_to_ns(stamp: Any) -> int:
 
 
 def box_from_msg(message: Any) -> sc.FloatArray:
-    """The box (4,) float32 px in the fields of ``message``, live or recorded, read without ROS."""
     return np.array([message.x1, message.y1, message.x2, message.y2], np.float32)
 
 
@@ -59,13 +58,11 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
 
 @expected_fields("the image check")
 def image_check_from_msg(message: Any) -> sc.ImageCheck:
-    """The image check in the fields of ``message``, live or recorded, read without ROS."""
     return sc.from_plain(sc.ImageCheck, message, _field)
 
 
 @expected_fields("a reason")
 def reason_from_msg(message: Any) -> sc.Reason:
-    """The reason in the fields of ``message``, live or recorded, read without ROS."""
     box = box_from_msg(message.box)
     return sc.Reason(
         code=message.code,

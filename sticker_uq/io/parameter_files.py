@@ -80,7 +80,6 @@ def read_sections(path: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def is_shared(pattern: str) -> bool:
-    """Whether a section of a ROS 2 parameter file is for nodes of any name."""
     return pattern.rpartition("/")[2] in ("*", "**")
 
 
@@ -106,7 +105,6 @@ def _namespace(pattern: str, node: str) -> str | None:
 
 
 def _sections(content: Any, prefix: str = "") -> Iterable[tuple[str, dict[str, Any]]]:
-    """Every (node name, parameters) pair below `content`; namespaces may nest."""
     if not isinstance(content, dict):
         return
     for key, value in content.items():

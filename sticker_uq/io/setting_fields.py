@@ -38,7 +38,6 @@ def kind_of(info: FieldInfo) -> type:
 
 
 def limits_of(info: FieldInfo) -> tuple[float | None, float | None, bool, bool]:
-    """Lowest and highest value (or None) of a settings field, and whether each is exclusive."""
     low = high = None
     low_open = high_open = False
     for constraint in info.metadata:
@@ -96,7 +95,6 @@ def words(problem: Any, model: type[BaseModel] | None = None) -> str:
 
 
 def _names(model: type[BaseModel] | None, location: tuple[int | str, ...]) -> list[str]:
-    """The names that ``model`` has beside the last of ``location``."""
     fields = model.model_fields if model else {}
     if len(location) <= 1:
         return list(fields)

@@ -38,7 +38,6 @@ def end_on_interrupt() -> None:
 
 
 def take_time_to_end() -> None:
-    """Let Ctrl-C end this process as slowly as it needs to."""
     signal.set_wakeup_fd(-1)
 
 
@@ -48,7 +47,6 @@ def resumable(how: str, kept: Path) -> None:
 
 
 def interrupted() -> str:
-    """What is said after Ctrl-C."""
     return "; ".join(["interrupted", *(how for how, kept in _resumable if kept.exists())])
 
 

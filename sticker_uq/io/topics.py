@@ -23,7 +23,6 @@ _WITH_FOLDER = re.compile(rf"/?{_NAME}(/{_NAME})+")
 
 
 def folder_of(image_topic: str) -> str:
-    """The namespace of an image topic, with a trailing slash; "" for a plain name."""
     folder, slash, _ = image_topic.removesuffix(COMPRESSED).rpartition("/")
     return folder + slash
 

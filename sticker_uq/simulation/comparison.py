@@ -121,7 +121,6 @@ class Comparison:
         )  # fmt: skip
 
     def summary(self) -> dict[str, object]:
-        """The comparison as JSON-serialisable values."""
         return {
             "least_score": self.least_score,
             "minutes_per_question": self.minutes,
@@ -131,7 +130,6 @@ class Comparison:
         }
 
     def sections(self, settings: SimulationSettings) -> tuple[Section, ...]:
-        """The report's part on where the two differ, with pictures of the simulated laptops as they came."""
         how = (
             "The score threshold was run after the cell, without ROS: the same rendered laptops, the same weights in one pass "
             f"without dropout, the same simulated arm. It peels whatever scores {self.least_score:g} or more as a sticker and "
@@ -175,7 +173,6 @@ def compare(
 
 
 def _asked(laptop: RecordedLaptop | None) -> list[FloatArray]:
-    """Boxes about which a person was asked."""
     decisions = laptop.decisions if laptop is not None else {}
     ids = {question.decision_id for question in (laptop.questions if laptop is not None else ())}
     return [
@@ -219,7 +216,6 @@ def _caption(one: Difference) -> str:
 
 
 def _picture(one: Difference, settings: SimulationSettings) -> ImageArray:
-    """The surroundings of the thing on the laptop as it came, the thing framed."""
     image = SimulatedCell(settings, one.laptop).picture()
     height, width = image.shape[:2]
     x1, y1, x2, y2 = one.thing.box

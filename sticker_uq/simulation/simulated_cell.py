@@ -121,7 +121,6 @@ class LaptopRecord:
     handed_over: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields and, for readers of the file, its counts."""
         return asdict(self) | {name: getattr(self, name) for name in _COUNTS}
 
     @classmethod
@@ -143,7 +142,6 @@ class LaptopRecord:
 
     @property
     def wrong(self) -> int:
-        """Removals that met anything but a sticker."""
         return sum(thing.kind != Touch.STICKER.value for thing in self.touched)
 
     @property
@@ -175,7 +173,6 @@ class SimulatedCell:
         return self.record.handed_over
 
     def picture(self) -> ImageArray:
-        """What the simulated cell's camera sees of the laptop next, BGR uint8 (H, W, 3); with new sensor noise each time."""
         self._frames += 1
         noise = np.random.default_rng([self.settings.seed, self._frames]).integers(
             -SENSOR_NOISE, SENSOR_NOISE + 1, self._truth.image.shape, np.int8

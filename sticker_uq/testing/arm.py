@@ -32,7 +32,6 @@ class GatePublisher:
         self.appear()
 
     def appear(self) -> None:
-        """Create the publisher and wait until an arm is subscribed."""
         self._publisher = self._bench.publisher_matched(GateState, "gate", qos.GATE)
 
     def disappear(self) -> None:
@@ -48,7 +47,6 @@ class GatePublisher:
         self._publisher.publish(message)
 
     def close(self, **fields: Any) -> None:
-        """Close the gate; ``fields`` replace those of the message."""
         self._publisher.publish(GateState(**{"state": GateState.STATE_BLOCKED, "open": False, **fields}))
 
 
@@ -70,7 +68,6 @@ class ScriptedMotion:
         self.stop_error: Exception | None = None
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """The steps of ``script``; ``started`` grows by the phase of each."""
         assert goal.decision_id == DECISION
         for step in self.script:
             if isinstance(step, Exception):
@@ -79,7 +76,6 @@ class ScriptedMotion:
             yield step
 
     def stop(self) -> None:
-        """Count the stop; raises ``stop_error`` if that is set."""
         self.stops += 1
         if self.stop_error is not None:
             raise self.stop_error
@@ -118,7 +114,6 @@ class ArmBench:
         self.close()
 
     def close(self) -> None:
-        """End the motion that is under way, withdraw the action server and destroy the node."""
         self.arm._watch.update(None)
         self._client.destroy()
         self._executor.shutdown()
@@ -160,7 +155,6 @@ class ArmBench:
         assert self.motion.started == [APPROACH.phase, UNTIL_STOPPED.phase]
 
     def assert_usable(self) -> None:
-        """Assert that the arm does a new goal under a new permit."""
         self.motion.script, self.motion.started = [APPROACH, RETREAT], []
         self.gate.permit()
         assert self.result(self.send())[:2] == (GoalStatus.STATUS_SUCCEEDED, Result.ERROR_NONE)

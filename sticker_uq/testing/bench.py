@@ -47,7 +47,6 @@ class Reports(dict[str, Any]):
     """From a part (``detector: images``) to its newest DiagnosticStatus."""
 
     def value(self, part: str, key: str) -> str | None:
-        """The value of ``key`` in the newest report of ``part``; None before the first."""
         return values_of(self[part])[key] if part in self else None
 
 
@@ -61,7 +60,6 @@ class Bench:
         self.executor.add_node(self.probe)
 
     def add(self, node: Any) -> Any:
-        """Spin ``node`` too; returns it."""
         self._nodes.append(node)
         self.executor.add_node(node)
         return node
@@ -82,17 +80,14 @@ class Bench:
         return value
 
     def collect(self, message_type: type, topic: str, profile: QoSProfile = qos.RELIABLE) -> list[Any]:
-        """A list that grows with every message on ``topic``."""
         messages: list[Any] = []
         self.probe.create_subscription(message_type, topic, messages.append, profile)
         return messages
 
     def publisher(self, message_type: type, topic: str, profile: QoSProfile = qos.IMAGES) -> Any:
-        """A publisher of the probe."""
         return self.probe.create_publisher(message_type, topic, profile)
 
     def publisher_matched(self, message_type: type, topic: str, profile: QoSProfile = qos.IMAGES) -> Any:
-        """A publisher of the probe that has found a subscriber."""
         publisher = self.publisher(message_type, topic, profile)
         self.until(publisher.get_subscription_count, f"a subscriber of {topic}")
         return publisher
@@ -114,7 +109,6 @@ class Bench:
         self.until(heard, f"a reliable subscription of {publisher.topic_name}")
 
     def call(self, service_type: type, name: str, request: Any) -> Any:
-        """The response of the service ``name``."""
         client = self.probe.create_client(service_type, name)
         self.until(client.service_is_ready, f"service {name}")
         future = client.call_async(request)
@@ -123,7 +117,6 @@ class Bench:
         return future.result()
 
     def transition(self, node: str, name: str) -> bool:
-        """Ask the lifecycle node ``node`` under test for a transition (configure, activate, ...) over its service."""
         ids = {
             "configure": Transition.TRANSITION_CONFIGURE,
             "activate": Transition.TRANSITION_ACTIVATE,
@@ -134,11 +127,9 @@ class Bench:
         return bool(self.call(ChangeState, f"{node}/change_state", request).success)
 
     def state(self, node: str) -> str:
-        """The state of the lifecycle node ``node`` under test as its service tells it."""
         return str(self.call(GetState, f"{node}/get_state", GetState.Request()).current_state.label)
 
     def diagnostics(self) -> Reports:
-        """The newest report of every part, followed from now on."""
         newest = Reports()
 
         def take(message: DiagnosticArray) -> None:
@@ -156,7 +147,6 @@ class Bench:
         self.until(lambda: part in newest, f"a report of {part}")
 
     def close(self) -> None:
-        """Destroy every node and shut the executor down."""
         for node in (*self._nodes, self.probe):
             self.executor.remove_node(node)
             node.destroy_node()
@@ -164,7 +154,6 @@ class Bench:
 
 
 def values_of(status: Any) -> dict[str, str]:
-    """The key-value pairs of a DiagnosticStatus."""
     return {pair.key: pair.value for pair in status.values}
 
 
@@ -183,7 +172,6 @@ def running_bench() -> Iterator[Bench]:
 
 
 def overrides(**values: Any) -> list[Parameter]:
-    """``parameter_overrides`` for the constructor of a node under test."""
     return [Parameter(name, value=value) for name, value in values.items()]
 
 

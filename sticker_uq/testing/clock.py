@@ -24,15 +24,12 @@ class SimulatedClock:
         bench.probe.create_timer(0.02, self._publish)
 
     def now_ns(self) -> int:
-        """Its time in ns."""
         return self._stands_ns or self._base_ns + time.monotonic_ns()
 
     def jump(self, seconds: float) -> None:
-        """Set it forward, or back where ``seconds`` is negative."""
         self._base_ns += round(seconds * 1e9)
 
     def stand(self, still: bool) -> None:
-        """Stop it or let it go on from where it stands."""
         if still:
             self._stands_ns = self.now_ns()
         else:

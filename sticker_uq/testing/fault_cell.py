@@ -67,32 +67,27 @@ class ScriptedCamera:
         self.rate(RATE_HZ)
 
     def rate(self, rate_hz: float) -> None:
-        """Take so many images per second from now on."""
         if self._timer is not None:
             self._bench.probe.destroy_timer(self._timer)
         self._timer = self._bench.probe.create_timer(1.0 / rate_hz, self._take)
 
     def close(self) -> None:
-        """Take the camera away."""
         self._bench.probe.destroy_timer(self._timer)
         self._node.destroy_publisher(self._publisher)
         if self._own:
             self._node.destroy_node()
 
     def restart(self) -> None:
-        """End the camera and start another one in its place, as a driver that is restarted."""
         topic = self._publisher.topic_name
         self._node.destroy_publisher(self._publisher)
         self._publisher = self._node.create_publisher(Image, topic, qos.IMAGES)
 
     def shows(self, *seen: Seen) -> None:
-        """Show these one after the other, again and again; nothing: it stands still."""
         self._shown = itertools.cycle(seen) if seen else None
 
     def picture(
         self, seen: Seen, width: int = 640, height: int = 480, stamp_ns: int | None = None, level: int = 120
     ) -> Image:
-        """A mono8 image taken now; ``level``: its grey."""
         pixels = np.full((height, width), level, np.uint8)
         pixels[0, 0] = seen
         pixels[1, :8] = np.frombuffer(next(self._numbers).to_bytes(8, "big"), np.uint8)
@@ -108,7 +103,6 @@ class ScriptedCamera:
         self._bench.until_heard(self._publisher)
 
     def publish(self, image: Image) -> None:
-        """Publish this one image."""
         self._publisher.publish(image)
 
     def _take(self) -> None:
@@ -147,12 +141,9 @@ OPEN_STATES = (GateState.STATE_PERMITTED, GateState.STATE_REMOVING)
 
 @dataclass(frozen=True)
 class ModuleProcess(ProcessSpec):
-    """A node that is no executable of the package: ``python -m module``."""
-
     module: str = ""
 
     def command(self, own_parameters: Path | None) -> list[str]:
-        """The command line of the node."""
         return [sys.executable, "-m", self.module, *self.ros_arguments(own_parameters)]
 
 
@@ -212,7 +203,6 @@ class FaultCell:
         self.bench.probe.destroy_publisher(self._script)
 
     def node(self, kind: str, name: str = "") -> ProcessSpec:
-        """The scripted detector or arm, called ``name``."""
         parameters: dict[str, Any] = {"use_sim_time": self._sim_time}
         if kind == "detector":
             parameters["autostart"] = True
@@ -222,7 +212,6 @@ class FaultCell:
         )
 
     def supervisor(self, name: str = "supervisor", audit: str = "audit") -> ProcessSpec:
-        """A supervisor with an audit log of its own."""
         own = {
             "autostart": True,
             "use_sim_time": self._sim_time,
@@ -235,15 +224,12 @@ class FaultCell:
         )
 
     def gate_publisher(self, profile: QoSProfile) -> Any:
-        """A publisher of the gate that is no supervisor's."""
         return self.bench.publisher(GateState, self._prefix + "gate", profile)
 
     def another(self, spec: ProcessSpec) -> ProcessGroup:
-        """One more process, until the context ends."""
         return ProcessGroup([spec], self.lines.append)
 
     def kill(self, name: str) -> None:
-        """``kill -9``; the runner starts the process again."""
         os.kill(self.group.pid(name), signal.SIGKILL)
 
     def stop(self, name: str, stopped: bool) -> None:
@@ -251,7 +237,6 @@ class FaultCell:
         os.kill(self.group.pid(name), signal.SIGSTOP if stopped else signal.SIGCONT)
 
     def arm_servers(self) -> set[bytes]:
-        """The arms that are discovered."""
         found = self.bench.probe.get_publishers_info_by_topic(self._prefix + "remove_sticker/_action/status")
         return {bytes(info.endpoint_gid) for info in found}
 
@@ -356,7 +341,6 @@ class FaultCell:
             self.kill("detector")
 
     def arm(self, script: str) -> None:
-        """What the arm does, see :mod:`sticker_uq.testing.scripted_arm`."""
         self._script.publish(String(data=script))
 
     def settle(self) -> None:
@@ -399,15 +383,12 @@ class FaultCell:
                 assert self.bench.transition(detector, name)
 
     def hold(self, held: bool) -> None:
-        """Call the service ``hold``."""
         self._call(self._hold, SetBool.Request(data=held))
 
     def reset(self) -> Any:
-        """Call the service ``reset``."""
         return self._call(self._reset, Trigger.Request())
 
     def answer(self, scene_answer: int, request_id: str | None = None, **fields: Any) -> Any:
-        """Answer the open request."""
         if request_id is None:
             request_id = self.until(lambda: self.requests and self.requests[-1].request_id, "a request")
         request = ResolveIntervention.Request(

@@ -57,7 +57,6 @@ class ReportingMotion:
         self._stops = node.create_publisher(Header, "arm/stopped", qos.RELIABLE)
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """Small steps until the script says ``finish``."""
         while self._script.get() != "finish":
             step = GateState(decision_id=goal.decision_id, object_id=goal.object_id, text="step")
             step.header.stamp = self._node.get_clock().now().to_msg()
@@ -66,13 +65,10 @@ class ReportingMotion:
             yield MotionStep(RemoveSticker.Feedback.PHASE_PEEL, STEP_S, 0.5)
 
     def stop(self) -> None:
-        """Publish on ``arm/stopped`` when the arm stopped."""
         self._stops.publish(Header(stamp=self._node.get_clock().now().to_msg()))
 
 
 class ScriptedArm(Node):
-    """The scripted arm's node; see the module's docstring."""
-
     def __init__(self) -> None:
         super().__init__("arm")
         self._script = _Script()
@@ -98,7 +94,6 @@ class ScriptedArm(Node):
 
 
 def main() -> None:
-    """Run the scripted arm as a process."""
     exit_process(run_node(ScriptedArm, executor=ArmExecutor))
 
 

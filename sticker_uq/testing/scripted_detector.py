@@ -89,7 +89,6 @@ class ScriptedPerception:
         )
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """The scripted detector's scene of an image that failed."""
         return assessment(
             stamp_ns=stamp_ns, frame_id=frame_id, status=Status.FAILED, status_text=reason, image_size=(0, 0)
         )

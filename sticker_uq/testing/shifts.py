@@ -72,7 +72,6 @@ class Operator:
     seconds: float = 6.0
 
     def answer(self, truth: TrueScene, box: Any, rng: np.random.Generator) -> Answer:
-        """What is said about the object at ``box``."""
         place, _ = touched(np.asarray(box, float), np.asarray(truth.boxes, float))
         sticker = place >= 0 and truth.labels[place] == ObjectClass.STICKER
         if rng.random() < self.errs:

@@ -87,13 +87,10 @@ class Judgement:
 
 @dataclass
 class Differences:
-    """What the replayed perception and policy and those of ``candidate`` judge differently, image by image."""
-
     candidate: Candidate
     rows: list[Row] = field(default_factory=list)
 
     def add(self, image: str, replayed: Judgement, candidate: Judgement) -> None:
-        """Count what the two judge about ``image``."""
         counts: Counter[str] = Counter()
         classes = []
         for first, second in _pairs(replayed.objects, candidate.objects):
@@ -196,7 +193,6 @@ class Comparison:
 
     @property
     def count(self) -> int:
-        """Live assessments with different stamps that a replay is compared with."""
         return len(self.stamps)
 
     @property
@@ -210,7 +206,6 @@ class Comparison:
         return self.identical > 0 and not self.different
 
     def differing(self) -> list[str]:
-        """What differs between replay and live cell, one line for each of the first ``MOST_EXAMPLES`` that do."""
         wanted = {replayed.stamp_ns for replayed in self._examples}
         live = (
             {scene.stamp_ns: scene for scene in self._scenes() if scene.stamp_ns in wanted} if wanted else {}

@@ -146,7 +146,6 @@ class BlockedBy:
             self._count(about, reasons)
 
     def rows(self) -> list[Row]:
-        """The rows of the replay's table of the policy's limits, with LIMIT_SCHEMA: objects first, what blocked most on top."""
         ordered = sorted(self._found.items(), key=lambda item: (item[0][0], -item[1].blocked, item[0]))
         return [
             {
@@ -220,13 +219,11 @@ class Spread(Generic[T]):
         self._kept: list[tuple[int, T]] = []
 
     def place(self) -> int | None:
-        """The place of the replay's next picture, None when it is not wanted; to be asked once for each."""
         self._count += 1
         wanted = self._most > 0 and (self._count - 1) % self._step == 0
         return self._count - 1 if wanted else None
 
     def add(self, place: int, thing: T) -> None:
-        """Keep the replay's picture `thing`; not if the places have become rarer since it was asked about."""
         if place % self._step:
             return
         self._kept.append((place, thing))
@@ -276,7 +273,6 @@ class Gallery:
             self._drawing.popleft().result()
 
     def finish(self) -> list[str]:
-        """Draw the rest of a replay's pictures and write what was kept back; returns the names of all pictures in the folder."""
         while self._drawing:
             self._drawing.popleft().result()
         for name, jpeg in self._spread.kept() if self._spread is not None else []:

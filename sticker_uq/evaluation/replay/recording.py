@@ -77,7 +77,6 @@ class RecordedLaptop:
         return list(started.values())
 
     def by_operator(self, removal: GateChange) -> bool:
-        """Whether an operator's answer was what allowed the ``removal`` that the live cell recorded."""
         decision = self.decisions.get(removal.decision_id)
         verdicts = decision.verdicts if decision is not None else ()
         return any(v.by_operator for v in verdicts if v.object.id == removal.object_id)
@@ -94,7 +93,6 @@ class RecordedCell:
     between: RecordedLaptop = field(default_factory=lambda: RecordedLaptop("", 0))
 
     def at(self, stamp_ns: int) -> RecordedLaptop:
-        """The laptop that lay in the cell then; ``between`` for none."""
         came = next((one for one in reversed(self.laptops) if one.arrived_ns <= stamp_ns), self.between)
         return self.between if 0 < came.left_ns < stamp_ns else came
 

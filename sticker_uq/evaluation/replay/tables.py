@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,9 +19,6 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import recorded_workpieces
 from sticker_uq.messages import texts_of
 from sticker_uq.scene import METRICS, Exposure, ObjectVerdict, Outcome, SceneAssessment, SceneDecision
-
-if TYPE_CHECKING:
-    pass
 
 TableFormat = Literal["parquet", "csv"]
 Row = dict[str, Any]
@@ -192,7 +189,6 @@ def _plain(value: Any) -> Any:
 
 
 def cell_of(source: Path) -> str:
-    """The cell of a recording: the name of the folder that it lies in."""
     return source.absolute().parent.name or "/"
 
 

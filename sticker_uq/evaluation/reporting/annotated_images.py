@@ -217,7 +217,6 @@ def _font(size: float) -> Any:
 
 
 def _light(colour: Colour) -> Colour:
-    """A tint of `colour` that is easy to read as text on the dark paper."""
     red, green, blue = (round(c + (255 - c) * 0.35) for c in colour)
     return red, green, blue
 
@@ -229,7 +228,6 @@ def _plain(text: str) -> str:
 def _draw_banner(
     pen: Any, assessment: SceneAssessment, decision: SceneDecision | None, width: int, scale: float
 ) -> Rect:
-    """The line along the top of the picture; returns its place."""
     if assessment.status is Status.FAILED:
         head, colour = "FAILED", RED
         parts = [assessment.status_text]

@@ -36,7 +36,6 @@ _TONES = {"permitted": Tone.GOOD, "removing": Tone.GOOD, "intervention": Tone.WA
 
 
 def policy_limits(policy: Policy) -> dict[str, float]:
-    """The limits of ``policy`` by the names of the metrics they hold, as a cell's :class:`Report` shows them."""
     return {
         "score": policy.min_probability,
         "detection_rate": policy.min_detection_rate,
@@ -75,7 +74,6 @@ def key_scenes(laptop: RecordedLaptop) -> list[tuple[str, SceneAssessment]]:
 
 
 def pictures_at(bag_path: Path, stamps_ns: set[int]) -> dict[int, NDArray[np.uint8]]:
-    """The images that a cell's report shows, uint8 (H, W, 3) BGR: those recorded with the given stamps."""
     pictures = {}
     for item in open_source(bag_path):
         if item.image is not None and item.stamp_ns in stamps_ns:

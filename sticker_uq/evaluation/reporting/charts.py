@@ -143,7 +143,6 @@ def variance_bars(classes: Sequence[str], series: Sequence[tuple[str, FloatArray
 def _by_class(
     classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], column: _Column, label: str
 ) -> Markup:
-    """One group of columns per class, one column per detector; ``column`` draws it from ``left`` on."""
     width = 0.84 / max(len(series), 1)
 
     def draw(figure: Figure) -> None:

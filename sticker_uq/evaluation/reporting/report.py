@@ -67,7 +67,6 @@ class _Row:
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """Names of the monitors, whose bars come after those of the metrics."""
         return tuple(bar.short for bar in self.bars[len(SHOWN_METRICS) :])
 
 

@@ -55,7 +55,6 @@ class Entry:
 
     @property
     def time_ns(self) -> int:
-        """``time`` in ns since 1970."""
         seconds, _, fraction = self.time.rstrip("Z").partition(".")
         whole = datetime.fromisoformat(seconds).replace(tzinfo=UTC)
         return int(whole.timestamp()) * 10**9 + int(fraction or 0)
@@ -271,7 +270,6 @@ def finite(value: Any) -> Any:
 
 
 def utc(time_ns: int) -> str:
-    """A time since 1970 as the audit log writes it: ISO 8601 in UTC, to the nanosecond."""
     seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
 

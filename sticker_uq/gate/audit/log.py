@@ -174,7 +174,6 @@ class AuditLog:
         return True
 
     def _append(self, items: list[tuple[str, Mapping[str, Any], int]]) -> None:
-        """Write the entries and bring them to the disk; after a refusal the file ends where it ended before."""
         number, head, lines = self._number, self._head, b""
         for kind, data, time_ns in items:
             entry = Entry.following(number + 1, head, kind, data, time_ns)

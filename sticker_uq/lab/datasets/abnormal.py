@@ -74,7 +74,6 @@ def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) ->
 def occluded(
     image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> AbnormalScene:
-    """Abnormal scene by a realistic occlusion: a gripper, a hand, a cable or a sheet of paper over one or two stickers."""
     scene = untouched(image.copy(), boxes, labels)
     for target in _targets(labels, rng):
         kind = str(rng.choice(list(OCCLUDERS)))
@@ -167,7 +166,6 @@ def patch_place(box: FloatArray, shape: tuple[int, ...], rng: np.random.Generato
 def _targets(
     labels: npt.NDArray[np.int64], rng: np.random.Generator, changed: ObjectClass = ObjectClass.STICKER
 ) -> list[int]:
-    """The objects of a class to change: at least one if there is any."""
     objects = rng.permutation(np.flatnonzero(labels == changed))
     return [int(i) for i in objects[: int(rng.integers(1, MOST_TARGETS + 1))]]
 
@@ -221,7 +219,6 @@ def _bisect(covered: Callable[[float], float], share: float, low: float, high: f
 
 
 def _covered(mask: Image, boxes: FloatArray) -> FloatArray:
-    """The part of each of ``boxes`` (N, 4) that ``mask`` (H, W) covers, (N,)."""
     parts = []
     for x1, y1, x2, y2 in np.rint(boxes).astype(int):
         window = mask[max(0, y1) : max(y2, y1 + 1), max(0, x1) : max(x2, x1 + 1)]
@@ -230,7 +227,6 @@ def _covered(mask: Image, boxes: FloatArray) -> FloatArray:
 
 
 def _hidden(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
-    """``scene`` with boxes reduced to the parts that ``mask`` does not cover."""
     height, width = mask.shape
     kept, boxes, visible, lost = [], [], [], [scene.lost]
     for index, (x1, y1, x2, y2) in enumerate(np.rint(scene.boxes).astype(int)):

@@ -116,7 +116,6 @@ def _cloudy(height: int, width: int, image: Image, rng: np.random.Generator) -> 
 
 
 def _noisy(height: int, width: int, image: Image, rng: np.random.Generator) -> Floats:
-    """Blocks of random colours, from single pixels on."""
     block = float(rng.choice([1, 2, 3, 4, 6, 9, 14]))
     size = (math.ceil(height / block), math.ceil(width / block), 3)
     cells = rng.random(size)
@@ -143,7 +142,6 @@ _PRINTED = (_plain, _plain, _plain, _striped, _waves, _noisy, _cut, _photographe
 
 
 def _part(picture: Image, height: int, width: int, rng: np.random.Generator) -> Image:
-    """A part of ``picture``, taken at 0.5 to 2 times the size."""
     scale = float(rng.uniform(0.5, 2.0))
     rows, columns = (
         max(1, min(have, round(want / scale)))
@@ -282,7 +280,6 @@ def _laid(
 
 
 def _free(image: Image, boxes: FloatArray, unit: float, rng: np.random.Generator) -> FloatArray:
-    """A position where a shape of ``unit`` is apart from ``boxes``, or nearly."""
     for _ in range(_TRIES):
         centre = rng.uniform(*_region(image, boxes))
         if not _overlaps(np.concatenate([centre - unit, centre + unit]), list(boxes)):
@@ -304,7 +301,6 @@ def _over(image: Image, box: FloatArray, side: float, rng: np.random.Generator) 
 
 
 def _flush(image: Image, centre: FloatArray, side: float, rng: np.random.Generator) -> tuple[Image, Image]:
-    """A rectangle inside an object, upright or turned, with a printed surface without shading."""
     colours, mask = np.zeros_like(image), np.zeros(image.shape[:2], np.uint8)
     half = side * rng.uniform(0.2, 0.35) * np.array([1.0, rng.uniform(0.6, 1.0)])
     corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * half
@@ -366,7 +362,6 @@ def _shape(
 def _outline(
     size: tuple[int, ...], centre: FloatArray, unit: float, rng: np.random.Generator, kinds: Sequence[int]
 ) -> Image:
-    """Coverage (H, W) of a polygon, ellipse, blob, bar, star, ring or scribble about ``unit`` px in every direction."""
     mask = np.zeros(size, np.uint8)
     kind = int(rng.choice(kinds))
     if kind == 0:

@@ -91,13 +91,11 @@ def picture_statistics(
 
 
 def statistics_of(item: LabelledImage, image: npt.NDArray[np.uint8]) -> PictureStatistics:
-    """The statistics of ``item`` with the pixels ``image`` (H, W, 3) BGR."""
     grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
     return PictureStatistics(item, perceptual_hash(grey), pixel_digest(image), float(grey.mean()))
 
 
 def pixel_digest(image: npt.NDArray[np.uint8]) -> bytes:
-    """Digest of the size and the pixels of ``image`` (H, W, 3), 16 bytes."""
     return hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
 
 

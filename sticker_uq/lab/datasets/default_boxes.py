@@ -149,7 +149,6 @@ def _generator(model: Any) -> Any:
 
 
 def _anchors(model: Any, generator: Any, size: tuple[int, int]) -> Tensor:
-    """All default boxes of a picture of ``size`` (height, width), (A, 4) px."""
     step = 1 if model.transform.fixed_size is not None else model.transform.size_divisible
     height, width = (-(-side // step) * step for side in size)
     shells = [torch.empty(()).expand(shape) for shape in _map_shapes(model.backbone, height, width)]

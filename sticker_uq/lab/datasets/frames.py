@@ -91,7 +91,6 @@ def video_name(name: str, laptop: str) -> str:
 
 
 def _by_video(names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
-    """The numbers of the frames of each video, in order, with the index of each."""
     found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for index, name in enumerate(names):
         place = place_in_video(name)
@@ -139,7 +138,6 @@ def chosen_frames(source: Iterable[SourceImage], every_s: float, min_motion: flo
 
 
 def small_grey(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.int16]:
-    """A small copy in grey levels, (h, 64), of a frame ``image`` (H, W, 3) BGR."""
     height = max(1, round(image.shape[0] * _WIDTH / image.shape[1]))
     small = cv2.resize(image, (_WIDTH, height), interpolation=cv2.INTER_AREA)
     return cv2.cvtColor(small, cv2.COLOR_BGR2GRAY).astype(np.int16)

@@ -247,7 +247,6 @@ def recorded_decisions(
 
 
 def _decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
-    """The decisions of a recording with these ids, with the objects that they are about."""
     with expected_fields(f"{bag.path}: a message of the cell"):
         return _read_decisions(bag, wanted)
 

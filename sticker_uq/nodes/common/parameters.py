@@ -204,7 +204,6 @@ def _misplaced(node: Node) -> list[str]:
 
 
 def _checked(name: str, info: FieldInfo, value: Any) -> Any:
-    """``value`` as the field's type, an integer widened where a float is expected."""
     kind = kind_of(info)
     if kind is float and type(value) is int:
         value = float(value)

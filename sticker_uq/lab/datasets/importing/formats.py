@@ -149,7 +149,6 @@ def _annotations(source: Path) -> tuple[dict[str, list[Path]], dict[str, list[Pa
 
 
 def _kind(path: Path) -> str:
-    """The format of an XML, JSON or CSV file, "" for another file; InvalidInput for a broken one."""
     if path.suffix.lower() == ".xml":
         return _ROOTS.get(read_xml(path).tag, "")
     if path.suffix.lower() == ".csv":
@@ -177,7 +176,6 @@ def _kind(path: Path) -> str:
 
 
 def _single(files: Sequence[Path]) -> Path:
-    """The file with the names of the classes: the YAML file before a list."""
     described = [path for path in files if path.name not in NAME_LISTS]
     chosen = described or list(files)
     if len({read_bytes(path, MIB) for path in chosen}) > 1:

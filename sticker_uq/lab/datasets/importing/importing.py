@@ -50,7 +50,6 @@ def orientation_of(data: bytes) -> tuple[int, tuple[int, int]]:
 
 
 def shown_size(orientation: int, stored: tuple[int, int]) -> tuple[int, int]:
-    """Width and height px of an imported picture of size ``stored``, in the orientation that viewers show."""
     return stored[::-1] if orientation in _SWAPPING else stored
 
 
@@ -175,7 +174,6 @@ class _Repairs:
     crowd_is_object: bool
 
     def pixels(self, path: Path) -> _Pixels | None:
-        """The picture at ``path``, None for one that cannot be decoded."""
         try:
             image = read_image_file(path)
             try:

@@ -63,7 +63,6 @@ def read_label_studio(
 
 
 def _results(task: Mapping[str, Any], where: str, counts: LabelCounts) -> list[Mapping[str, Any]] | None:
-    """The results of a task, None when nobody annotated it."""
     if "annotations" not in task:
         lists = [value for value in task.values() if isinstance(value, list) and value]
         regions = [one for value in lists if all(isinstance(one, dict) for one in value) for one in value]
@@ -209,7 +208,6 @@ def _found(name: str, path: Path, finder: PictureFinder) -> Path:
 
 
 def _box(value: Mapping[str, Any], size: tuple[int, int], where: str) -> Corners:
-    """The box in px of a region in percent of a picture of ``size``."""
     scale_x, scale_y = size[0] / 100, size[1] / 100
 
     def part(key: str) -> float:

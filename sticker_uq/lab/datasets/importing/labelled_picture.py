@@ -35,7 +35,6 @@ class NamedObject:
 def named_object(
     name: str, where: str, box: Callable[[], Corners], crowd: bool = False, difficult: bool = False
 ) -> NamedObject:
-    """The object of class ``name``, with what ``box`` returns, or the InvalidInput that it raises as its fault."""
     try:
         return NamedObject(name, box(), where, "", crowd, difficult)
     except InvalidInput as error:
@@ -105,7 +104,6 @@ def _key(name: str) -> str:
 
 
 def bounding(points: Iterable[tuple[float, float]]) -> Corners:
-    """The corners of the smallest box around the ``points`` of an annotation of another tool."""
     x, y = zip(*points, strict=True)
     return min(x), min(y), max(x), max(y)
 
