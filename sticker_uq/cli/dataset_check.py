@@ -14,21 +14,19 @@ from rich.table import Table
 from sticker_uq.cli.options import checked, field_options, output_file
 from sticker_uq.cli.terminal import counting, output
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, label_counts, load_annotations, read_coco
+from sticker_uq.io.coco import LabelledImage, label_counts, load_annotations, read_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.checking import (
     NEAR,
     Drift,
     LabelFinding,
     PictureStatistics,
-    check_not_source,
     class_balance,
     drift,
     duplicates,
     label_findings,
     picture_statistics,
     properties,
-    repaired_annotations,
 )
 from sticker_uq.lab.datasets.frames import CLOSE, close_frames, close_frames_text, video_name
 from sticker_uq.messages import printable
@@ -56,12 +54,6 @@ def command(
             "0: do not look.",
         ),
     ] = CLOSE,
-    repair: Annotated[
-        Path | None,
-        output_file(
-            "Write a copy of the annotations to this file, with faulty boxes clipped or left out, and check no more."
-        ),
-    ] = None,
     json_file: Annotated[
         Path | None, output_file("Also write what is declared and what was read to this JSON file.", "--json")
     ] = None,
@@ -70,9 +62,6 @@ def command(
 
     Says whether the default boxes of --model (with --min-size), which resizes every picture, fit the labelled boxes.
     """
-    if repair is not None:
-        _repair(data, repair)
-        return
     if not 0 <= near <= 32:
         raise InvalidInput(f"--near {near}: expected 0 to 32")
     settings = checked(DetectorSettings, detector_values)
@@ -120,18 +109,6 @@ def command(
     console.print(_drift(drift(seen, known)))
     if shared:
         raise typer.Exit(1)
-
-
-def _repair(data: Path, target: Path) -> None:
-    check_not_source(data, target)
-    document, changes = repaired_annotations(data)
-    with atomic_write(target, "w") as stream:
-        json.dump(document, stream)
-    for change in changes:
-        typer.echo(printable(change))
-    typer.echo(
-        f"{len(changes)} changes in {target}; check these pictures, then use it as {data / ANNOTATIONS}"
-    )
 
 
 def _name(item: LabelledImage) -> str:

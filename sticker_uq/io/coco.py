@@ -32,9 +32,7 @@ _ROUNDING = 1.0
 """Pixels by which a box may exceed its image, as labelling tools allow; such a box is clipped."""
 LONGEST = 1_000_000
 """Pixels of a side of an image."""
-HINT = (
-    "`sticker-uq dataset check {} --repair FILE` writes a copy of the annotations in which boxes are repaired"
-)
+HINT = "`sticker-uq dataset import {} --out NEW --repair --class sticker=sticker --class logo=logo` makes a repaired copy"
 Labels = Mapping[int, tuple[str, ObjectClass | None, bool]]
 """By category id: its name, its class (None: left out), and whether it is known."""
 Corners = tuple[float, float, float, float]

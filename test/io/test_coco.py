@@ -243,7 +243,7 @@ def test_all_faults_are_listed_at_once(folder):
     assert lines[10:] == (
         "annotation 19: bbox [19, 1, 0, 4]: expected a width and height above 0",
         "and 2 more",
-        f"`sticker-uq dataset check {root} --repair FILE` writes a copy of the annotations in which boxes are repaired",
+        f"`sticker-uq dataset import {root} --out NEW --repair --class sticker=sticker --class logo=logo` makes a repaired copy",
     )
     text, status = explain(caught.value)
     assert (text.count("\n"), status) == (len(lines) - 1, 2)
