@@ -9,7 +9,7 @@ import pytest
 
 from sticker_uq.cell.transport import free_domain
 from sticker_uq.testing.bench import Bench, local_environment, running_bench
-from sticker_uq.testing.fault_cell import HASTY_S, PATIENT_S, FaultCell
+from test.helpers.fault_cell import HASTY_S, PATIENT_S, FaultCell
 
 CALM_HZ = 10.0
 """Half the camera's own: the processes of this cell take a tenth of the suite's time."""

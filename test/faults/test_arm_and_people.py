@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from sticker_uq.gate import BlockReason
-from sticker_uq.testing.fault_cell import FaultCell
 from sticker_uq.testing.scripted_detector import Seen
 from sticker_uq_msgs.msg import GateState, ObjectAnswer
 from sticker_uq_msgs.srv import ResolveIntervention
+from test.helpers.fault_cell import FaultCell
 
 Request = ResolveIntervention.Request
 

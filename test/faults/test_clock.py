@@ -11,7 +11,7 @@ import pytest
 from sticker_uq.gate import BlockReason
 from sticker_uq.testing.bench import Bench
 from sticker_uq.testing.clock import SimulatedClock
-from sticker_uq.testing.fault_cell import FaultCell
+from test.helpers.fault_cell import FaultCell
 
 
 @pytest.fixture(scope="module")

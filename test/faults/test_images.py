@@ -10,12 +10,13 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common.conversions import scene_to_msg, stamp_to_ns
-from sticker_uq.testing.fault_cell import RATE_HZ, FaultCell, ScriptedCamera
+from sticker_uq.testing.camera import RATE_HZ, ScriptedCamera
 from sticker_uq.testing.scenes import assessment
 from sticker_uq.testing.scripted_detector import STICKER, Seen
 from sticker_uq_msgs.msg import GateState, WorkpieceDone
 from sticker_uq_msgs.srv import ResolveIntervention
 from test.faults.conftest import CALM_HZ
+from test.helpers.fault_cell import FaultCell
 
 
 def test_camera_stall(cell: FaultCell) -> None:

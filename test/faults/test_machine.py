@@ -20,8 +20,8 @@ from sticker_uq.gate import BlockReason
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.share import share_folder
 from sticker_uq.nodes.common import qos
-from sticker_uq.testing.fault_cell import FaultCell
 from sticker_uq_msgs.msg import GateState
+from test.helpers.fault_cell import FaultCell
 
 
 def test_disk_full_for_the_audit_log(cell: FaultCell) -> None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from sticker_uq.gate import BlockReason
-from sticker_uq.testing.fault_cell import FaultCell
 from sticker_uq_msgs.msg import GateState
+from test.helpers.fault_cell import FaultCell
 
 ASKED = (GateState.STATE_INTERVENTION, GateState.STATE_FAULT)
 

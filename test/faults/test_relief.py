@@ -14,11 +14,11 @@ from sensor_msgs.msg import Image
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.images import map_to_image
 from sticker_uq.testing.bench import Bench
-from sticker_uq.testing.fault_cell import FaultCell
 from sticker_uq.testing.scripted_detector import Seen
 from sticker_uq_msgs.msg import GateState
 from sticker_uq_msgs.srv import ResolveIntervention
 from test.faults.conftest import CALM_HZ
+from test.helpers.fault_cell import FaultCell
 
 RAISED = np.full((480, 640), 1e-4)
 

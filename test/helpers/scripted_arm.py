@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An arm that reports every step and fails as the topic ``arm/script`` says: ``python -m sticker_uq.testing.scripted_arm``.
+"""An arm that reports every step and fails as the topic ``arm/script`` says: ``python -m test.helpers.scripted_arm``.
 
 ``move``: moves in small steps until ``finish``. ``mute``: never answers a goal. ``deaf``: takes a goal, does not move, and
 never ends, whatever it is told.
