@@ -235,14 +235,6 @@ def test_plain_words_come_first_and_numbers_when_they_are_wanted(operator):
     expect(details).to_contain_text("the permit expired 50 ms ago")
 
 
-def test_limits_that_nothing_reaches_are_named_as_the_reason(operator):
-    operator.see(asked(BOX, reason("below_limit", "sticker_probability", 0.999996, 1.0)))
-    why = operator.page.locator("#objects .why")
-    expect(why).to_have_text("It is set up to ask about every sticker")
-    operator.see(asked(BOX, reason("below_limit", "sticker_probability", 0.4, 0.9)), identity="r2")
-    expect(why).to_have_text("It may not be a sticker")
-
-
 def test_keys_alone_are_enough(operator):
     operator.see(asked(BOX), asked(OTHER))
     operator.is_called("Ada")
@@ -654,22 +646,6 @@ def test_health_and_history_are_kept_by_the_cell_not_by_the_page(operator):
     expect(operator.page.locator("#health")).to_contain_text(f"Pictures: {missing}")
 
 
-def test_a_part_without_words_is_shown_with_its_level(operator):
-    operator.state.report("supervisor", "lifecycle", 0, "active")
-    operator.state.report("detector", "perception", 1, "")
-    operator.page.click("#health-title")
-    expect(operator.page.locator("#health .detail")).to_have_text(["Perception: warning"])
-    expect(operator.page.locator("#health")).to_contain_text("Control of the arm: well")
-
-
-@pytest.mark.parametrize(
-    ("workpiece", "title"), [("laptop-7-5", "Laptop 7-5"), ("Laptop 3", "Laptop 3"), ("A17", "Laptop A17")]
-)
-def test_a_laptop_is_named_once(operator, workpiece, title):
-    operator.state.put("workpiece", workpiece)
-    expect(operator.page.locator("#title")).to_have_text(title)
-
-
 def test_boxes_are_never_drawn_over_another_picture(operator):
     operator.see(asked(BOX), scene=SCENE)
     picture = operator.page.locator("#picture")
@@ -719,23 +695,6 @@ def test_what_comes_after_an_answer_is_not_said_during_a_fault(operator):
     operator.state.put("gate", gate("fault", "fault"))
     expect(operator.page.locator("#state-name")).to_have_text("Fault")
     expect(operator.page.locator("#message")).to_be_empty()
-
-
-@pytest.mark.parametrize(
-    ("answer", "then"),
-    [("skip_laptop", gate("blocked", "nothing_to_remove", held=True)), ("fault", gate("fault", "fault"))],
-)
-def test_what_comes_after_an_answer_stays_where_it_holds(operator, answer, then):
-    operator.see(asked(BOX))
-    operator.is_called("Ada")
-    operator.page.click(f"#scene button[data-key={answer}]")
-    operator.sends()
-    operator.state.put("answered", {"request_id": "r1", "person": "Ada", "scene": answer, "answers": []})
-    operator.state.put("request", None)
-    expect(operator.page.locator("#objects li")).to_have_count(0)
-    operator.state.put("gate", then)
-    expect(operator.page.locator("#state-name")).to_have_text("Held" if then["held"] else "Fault")
-    expect(operator.page.locator("#message")).to_contain_text("Answer taken.")
 
 
 def test_without_contact_hold_does_not_look_as_if_it_got_through(operator, monkeypatch):

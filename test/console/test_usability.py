@@ -93,33 +93,6 @@ def test_state_hold_and_send_stay_visible_and_hide_nothing(tablet):
         assert page.locator("#hold").bounding_box()["height"] >= 70
 
 
-@pytest.mark.parametrize("scene", ["two-objects", "on-a-logo", "missed", "removing"])
-def test_labels_cover_neither_each_other_nor_what_is_in_question(tablet, scene):
-    with prepared(scene) as (address, cell):
-        page = opened(tablet, address, DRAWN)
-        expect(page.locator("#no-picture")).to_be_hidden()
-        marks = page.evaluate("window.drawn")
-        scale = page.evaluate("document.getElementById('overlay').width / 960")
-    question = cell.state.snapshot().get("request") or {"objects": []}
-    labels = [mark["args"] for mark in marks if mark["kind"] == "label"]
-    boxes = [
-        [b["x1"] * scale, b["y1"] * scale, (b["x2"] - b["x1"]) * scale, (b["y2"] - b["y1"]) * scale]
-        for b in (each["box"] for each in question["objects"])
-    ]
-    for index, label in enumerate(labels):
-        for other in [*labels[index + 1 :], *boxes]:
-            wide = min(label[0] + label[2], other[0] + other[2]) - max(label[0], other[0])
-            high = min(label[1] + label[3], other[1] + other[3]) - max(label[1], other[1])
-            assert wide <= 0 or high <= 0, (scene, label, other)
-    words = [mark["args"][0] for mark in marks if mark["kind"] == "words"]
-    assert [each for each in words if each.endswith(" ?")] == [
-        f"{n + 1} ?" for n in range(len(question["objects"]))
-    ]
-    # what is not in question does not look as if it were
-    orange = [mark for mark in marks if mark["kind"] == "box" and mark["colour"] == "#e69f00"]
-    assert len(orange) == len(question["objects"])
-
-
 @pytest.mark.parametrize("scene", ["two-objects", "fault", "held"])
 def test_everything_can_be_read(tablet, scene):
     with prepared(scene) as (address, _):
