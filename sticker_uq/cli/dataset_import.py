@@ -22,14 +22,17 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.datasets.checking import NEAR, class_balance
 from sticker_uq.lab.datasets.frames import CLOSE, close_frames, close_frames_text, video_name
-from sticker_uq.lab.datasets.importing.classes import REST, class_mapping, complete_mapping, labels_by_name
 from sticker_uq.lab.datasets.importing.formats import read_source
 from sticker_uq.lab.datasets.importing.grouping import CALIBRATE, shares_of
 from sticker_uq.lab.datasets.importing.importing import (
     RECORD,
+    REST,
     Grouped,
     UprightPicture,
+    class_mapping,
+    complete_mapping,
     grouped,
+    labels_by_name,
     upright,
     write_import,
 )

@@ -11,8 +11,7 @@ import pytest
 from playwright.sync_api import expect
 from starlette.datastructures import Headers
 
-from sticker_uq.console.app import Person
-from sticker_uq.console.guard import Guard
+from sticker_uq.console.app import Guard, Person
 from sticker_uq.console.state import ConsoleState
 from test.helpers.browser import FakeCell, served
 from test.helpers.operator_page import asked, gate, reason, request

@@ -11,8 +11,7 @@ import websockets.sync.client
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from sticker_uq.console import app as console_app
-from sticker_uq.console.app import Person
-from sticker_uq.console.guard import MOST_BODY
+from sticker_uq.console.app import MOST_BODY, Person
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.scene import InvalidInput

@@ -28,9 +28,14 @@ from sticker_uq.io.coco import ANNOTATIONS, read_annotations, read_coco, read_pi
 from sticker_uq.io.images import read_image_file
 from sticker_uq.io.labelled_images import recorded_workpieces
 from sticker_uq.io.sources import open_source
-from sticker_uq.lab.datasets.importing.classes import class_mapping, complete_mapping, labels_by_name
 from sticker_uq.lab.datasets.importing.formats import read_source
-from sticker_uq.lab.datasets.importing.importing import grouped, upright
+from sticker_uq.lab.datasets.importing.importing import (
+    class_mapping,
+    complete_mapping,
+    grouped,
+    labels_by_name,
+    upright,
+)
 from sticker_uq.scene import InvalidInput
 from test.fuzz import examples
 from test.fuzz.mutation import as_json, as_yaml, changed_bytes, changed_documents
