@@ -4,25 +4,26 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
+import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sticker_uq.cli import (
     dataset_attack,
     dataset_check,
-    dataset_frames,
-    dataset_from_audit,
     dataset_import,
     dataset_prelabel,
-    dataset_prompts,
 )
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
-from sticker_uq.cli.terminal import counting
+from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.io.coco import (
@@ -35,7 +36,13 @@ from sticker_uq.io.coco import (
 )
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import read_image_file
+from sticker_uq.io.labelled_images import recorded_workpieces
+from sticker_uq.io.outputs import whole_folder
+from sticker_uq.io.sources import open_source
 from sticker_uq.lab.datasets.abnormal import CASES, CLEAN, EXPOSURE, abnormal_scenes
+from sticker_uq.lab.datasets.frames import chosen_frames, file_name
+from sticker_uq.lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases
+from sticker_uq.lab.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, checked_format, write_prompts
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.painting import Image
 from sticker_uq.lab.rendering.render import render as render_scene
@@ -43,13 +50,10 @@ from sticker_uq.lab.rendering.scene_sampling import MOST_OF_PROFILE, Profile, sa
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-app.command("from-audit")(dataset_from_audit.command)
 app.command("attack")(dataset_attack.command)
 app.command("import")(dataset_import.command)
-app.command("frames")(dataset_frames.command)
 app.command("prelabel")(dataset_prelabel.command)
 app.command("check")(dataset_check.command)
-app.command("prompts")(dataset_prompts.command)
 
 
 @app.callback()
@@ -206,3 +210,161 @@ def _make(
     stickers = None if limits is None else limits[0] + seed % (limits[1] - limits[0] + 1)
     scene = sample_scene(seed, stickers=stickers, profile=profile)
     return encode_scene(seed, render_scene(scene, size), image_format)
+
+
+@app.command()
+def frames(
+    recording: Annotated[Path, typer.Argument(help="rosbag2 recording or video.")],
+    out: Annotated[Path, output_folder("New folder to write the frames to.", empty=True)],
+    every: Annotated[float, typer.Option(min=0, help="Shortest time between two frames, s.")] = 2.0,
+    min_motion: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=255,
+            help="Smallest difference from the last chosen frame, mean over the picture, grey levels.",
+        ),
+    ] = 2.0,
+    count: Annotated[int, typer.Option(min=0, help="Most frames; 0: no limit.")] = 0,
+    topic: Annotated[
+        str | None, typer.Option(help="Image topic of the recording, if it has several.")
+    ] = None,
+    image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "png",
+) -> None:
+    """Choose frames of a recording by time and by their difference from the last chosen one.
+
+    A frame is named after its number in the recording, as `replay` counts, and after the laptop if the recording announces it:
+    `dataset import --group "laptop\\d+"` then keeps frames of one laptop together.
+    """
+    if image_format not in IMAGE_FORMATS:
+        raise InvalidInput(f"--format {image_format!r}: expected {' or '.join(IMAGE_FORMATS)}")
+    source = open_source(recording, topic)
+    if not source.continuous:
+        raise InvalidInput(f"{recording}: is no recording or video; its pictures can be labelled as they are")
+    workpieces = recorded_workpieces(recording) if source.topic else ()
+    read = unreadable = written = 0
+    with whole_folder(out) as folder:
+        for frame in chosen_frames(source, every, min_motion):
+            read, unreadable = frame.read, frame.unreadable
+            if frame.picture is None:
+                continue
+            with atomic_write(folder / file_name(frame.picture, workpieces, image_format)) as stream:
+                assert frame.picture.image is not None
+                stream.write(encode_picture(frame.picture.image, image_format))
+            written += 1
+            if written == count:
+                break
+        if not written:
+            raise InvalidInput(f"{recording}: none of {read} frames can be read")
+    left_out = f", {unreadable} cannot be read" if unreadable else ""
+    typer.echo(f"{written} of {read} frames in {out}{left_out}")
+    if tell_of_source(recording, source.remarks, source.lost):
+        raise typer.Exit(1)
+
+
+_ANSWERED = "Answered interventions of the cell: boxes by an operator, or by the policy"
+
+
+@app.command("from-audit")
+def from_audit(
+    audit: Annotated[Path, typer.Option(help="Folder of the supervisor's audit log.")],
+    recording: Annotated[
+        list[Path],
+        typer.Option(help="Recording of the same time; may be repeated."),
+    ],
+    out: Annotated[Path, output_folder("Folder to write images/ and annotations.json to.")],
+    topic: Annotated[
+        str | None, typer.Option(help="Image topic of the recordings, if they have several.")
+    ] = None,
+) -> None:
+    """Write every answered intervention as a labelled picture of a COCO folder, for train and calibrate.
+
+    The log is verified first, so that no altered answer is used. A picture with an unanswered object is left
+    out. "Peel it" and a drawn box become a sticker, "leave it" a logo, "nothing is there" no box; what was not in question is
+    labelled as the policy decided, with "source": "policy" in its annotation.
+    """
+    left_out: Counter[str] = Counter()
+    said: Counter[str] = Counter()
+
+    def usable(cases: Iterable[AnsweredCase]) -> Iterator[EncodedScene]:
+        for number, case in enumerate(cases):
+            if case.picture is None:
+                left_out[case.problem] += 1
+                continue
+            said.update(box.source for box in case.boxes)
+            yield _answered(number, case)
+
+    lost: list[bool] = []
+
+    def read(source: Path, remarks: Sequence[str], what: str) -> None:
+        lost.append(tell_of_source(source, remarks, what))
+
+    check_new_dataset(out)
+    scenes = usable(answered_cases(audit, recording, topic, read))
+    first = next(scenes, None)  # an empty data set is not written
+    written = 0 if first is None else write_coco(out, chain([first], scenes), description=_ANSWERED)
+    for problem, count in sorted(left_out.items()):
+        typer.echo(f"left out {count}: {problem}")
+    if not written:
+        raise InvalidInput(f"{audit}: none of {sum(left_out.values())} answers gives a labelled picture")
+    people = said[BY_PERSON]
+    typer.echo(
+        f"{written} pictures in {out}: {people} boxes by operators, {sum(said.values()) - people} by the policy"
+    )
+    if any(lost):
+        raise typer.Exit(1)
+
+
+def _answered(number: int, case: AnsweredCase) -> EncodedScene:
+    assert case.picture is not None
+    height, width = case.picture.shape[:2]
+    question = case.question
+    return EncodedScene(
+        seed=number,
+        format="png",
+        data=encode_picture(case.picture, "png"),
+        width=width,
+        height=height,
+        boxes=np.array([box.box for box in case.boxes], np.float32).reshape(-1, 4),
+        labels=np.array([box.label for box in case.boxes], np.int64),
+        image_fields={
+            "request_id": question.request_id,
+            "workpiece_id": question.workpiece_id,
+            "stamp_ns": question.image_stamp_ns,
+            "person": question.person,
+        },
+        box_fields=tuple({"source": box.source} for box in case.boxes),
+    )
+
+
+@app.command()
+def prompts(
+    out: Annotated[Path | None, output_file("File to write the prompts to: .jsonl or .csv.")] = None,
+    count: Annotated[int, typer.Option(help="How many prompts.")] = 150,
+    seed: Annotated[int, typer.Option(help="Seed of the first prompt; prompt i has seed + i.")] = 0,
+    template: Annotated[
+        Path, typer.Option(help="YAML file with the phrases.", show_default="the packaged one")
+    ] = PACKAGED_TEMPLATE,
+    write_template: Annotated[
+        Path | None, output_file("Write the phrases to this YAML file for editing.")
+    ] = None,
+) -> None:
+    """Sample prompts for pictures of laptops with stickers (Lu et al., Table 1), for an image generator."""
+    if out is None and write_template is None:
+        raise InvalidInput("expected --out FILE for prompts, or --write-template FILE for the phrases")
+    if count < 1:
+        raise InvalidInput(f"--count {count}: expected 1 or more")
+    if seed < 0:
+        raise InvalidInput(f"--seed {seed}: expected 0 or more")
+    if out is not None:
+        checked_format(out)
+    phrases = PromptTemplate.load(template)
+    if write_template is not None:
+        if write_template.exists():
+            raise InvalidInput(f"--write-template {write_template} exists already")
+        with atomic_write(write_template) as stream:
+            stream.write(template.read_bytes())
+        typer.echo(f"phrases in {write_template}")
+    if out is not None:
+        write_prompts(out, (phrases.draw(seed + index, index) for index in range(count)))
+        typer.echo(f"{count} prompts in {out}")
