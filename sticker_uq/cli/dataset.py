@@ -10,7 +10,7 @@ from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -27,7 +27,6 @@ from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.io.coco import (
-    IMAGE_FORMATS,
     EncodedScene,
     check_new_dataset,
     encode_picture,
@@ -49,6 +48,7 @@ from sticker_uq.lab.rendering.render import render as render_scene
 from sticker_uq.lab.rendering.scene_sampling import MOST_OF_PROFILE, Profile, sample_scene
 from sticker_uq.scene import InvalidInput
 
+ImageFormat = Literal["jpg", "png"]
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command("attack")(dataset_attack.command)
 app.command("import")(dataset_import.command)
@@ -64,37 +64,26 @@ def _about() -> None:
 @app.command()
 def render(
     out: Annotated[Path, output_folder("Folder to write images/ and annotations.json to.")],
-    count: Annotated[int, typer.Option(help="How many scenes.")] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of the first scene; scene i has seed + i.")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="How many scenes.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first scene; scene i has seed + i.")] = 0,
     size: Annotated[str, typer.Option(help="Picture size in pixels, WIDTHxHEIGHT.")] = "960x720",
     stickers: Annotated[
         str, typer.Option(help="Stickers per scene, MIN-MAX; as many as the profile has when not given.")
     ] = "",
     profile: Annotated[
-        str,
+        Profile,
         typer.Option(
-            metavar="|".join(get_args(Profile)),
             help="Scenes: large stickers on a laptop that fills the picture, or those of a study's cell: small ones, closed lids "
             "and laptops opened flat, with what must not be peeled.",
         ),
     ] = "study",
-    image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "jpg",
-    jobs: Annotated[int, typer.Option(help="Processes that render.")] = 1,
+    image_format: Annotated[ImageFormat, typer.Option("--format", help="Picture files.")] = "jpg",
+    jobs: Annotated[int, typer.Option(min=1, help="Processes that render.")] = 1,
 ) -> None:
     """Render scenes and write them as a COCO folder (logo=1, sticker=2)."""
-    if count < 1:
-        raise InvalidInput(f"--count {count}: expected 1 or more")
-    if jobs < 1:
-        raise InvalidInput(f"--jobs {jobs}: expected 1 or more")
-    if seed < 0:
-        raise InvalidInput(f"--seed {seed}: expected 0 or more")
-    if image_format not in IMAGE_FORMATS:
-        raise InvalidInput(f"--format {image_format!r}: expected {' or '.join(IMAGE_FORMATS)}")
     width, height = _pair("--size", size, r"(\d+)x(\d+)", "WIDTHxHEIGHT, for example 960x720")
     limits = _pair("--stickers", stickers, r"(\d+)-(\d+)", "MIN-MAX, for example 0-8") if stickers else None
-    if profile not in get_args(Profile):
-        raise InvalidInput(f"--profile {profile!r}: expected {' or '.join(get_args(Profile))}")
-    most = MOST_OF_PROFILE[cast(Profile, profile)]
+    most = MOST_OF_PROFILE[profile]
     if limits and not limits[0] <= limits[1] <= most:
         raise InvalidInput(f"--stickers {stickers}: expected MIN <= MAX <= {most}")
     make = partial(
@@ -102,7 +91,7 @@ def render(
         size=(width, height),
         limits=limits,
         image_format=image_format,
-        profile=cast(Profile, profile),
+        profile=profile,
     )
     scenes = mapped(make, range(seed, seed + count), jobs, chunksize=4)
     with counting() as bar, closing(scenes):
@@ -126,13 +115,11 @@ def abnormal(
         list[Path] | None,
         typer.Option(help="Adversarial patch NAME.png of `dataset patch`; makes the case patch-NAME."),
     ] = None,
-    count: Annotated[int, typer.Option(help="How many pictures of --data; 0: all.")] = 0,
+    count: Annotated[int, typer.Option(min=0, help="How many pictures of --data; 0: all.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the occlusions and added objects.")] = 0,
-    image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "jpg",
+    image_format: Annotated[ImageFormat, typer.Option("--format", help="Picture files.")] = "jpg",
 ) -> None:
     """Hide stickers of labelled pictures, lay foreign objects on them or degrade them; the annotations record the changes."""
-    if count < 0:
-        raise InvalidInput(f"--count {count}: expected 0 or more")
     items = read_coco(data)
     patches = {f"patch-{path.stem}": _read_patch(path) for path in patch or ()}
     chosen = [*(case if case is not None else () if patches else (CLEAN, *CASES)), *patches]
@@ -151,9 +138,8 @@ def patch(
     out: Annotated[Path, output_file("PNG file to write the patch to.")],
     detector_values: dict[str, Any],
     mode: Annotated[
-        str,
+        Literal["swap", "vanish", "forge"],
         typer.Option(
-            metavar="swap|vanish|forge",
             help="Target of the patch: swap (sticker becomes logo), vanish (background) or forge (logo becomes sticker).",
         ),
     ] = "swap",
@@ -163,12 +149,10 @@ def patch(
     """Train an adversarial patch (DPatch) against the detection of stickers."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
-    from sticker_uq.lab.attacks.dpatch import PatchMode, craft_patch
+    from sticker_uq.lab.attacks.dpatch import craft_patch
 
     if out.suffix.lower() != ".png":
         raise InvalidInput(f"--out {out}: expected a file that ends in .png")
-    if mode not in get_args(PatchMode):
-        raise InvalidInput(f"--mode {mode}: expected {' or '.join(get_args(PatchMode))}")
     settings = checked(DetectorSettings, detector_values)
     items, detector = read_coco(data), load_detector(settings)
     columns = (
@@ -184,7 +168,7 @@ def patch(
             items,
             steps=steps,
             seed=seed,
-            mode=cast(PatchMode, mode),
+            mode=mode,
             on_step=lambda done, loss: bar.update(task, completed=done, loss=loss),
         )
     with atomic_write(out) as stream:
@@ -229,15 +213,13 @@ def frames(
     topic: Annotated[
         str | None, typer.Option(help="Image topic of the recording, if it has several.")
     ] = None,
-    image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "png",
+    image_format: Annotated[ImageFormat, typer.Option("--format", help="Picture files.")] = "png",
 ) -> None:
     """Choose frames of a recording by time and by their difference from the last chosen one.
 
     A frame is named after its number in the recording, as `replay` counts, and after the laptop if the recording announces it:
     `dataset import --group "laptop\\d+"` then keeps frames of one laptop together.
     """
-    if image_format not in IMAGE_FORMATS:
-        raise InvalidInput(f"--format {image_format!r}: expected {' or '.join(IMAGE_FORMATS)}")
     source = open_source(recording, topic)
     if not source.continuous:
         raise InvalidInput(f"{recording}: is no recording or video; its pictures can be labelled as they are")
@@ -340,8 +322,8 @@ def _answered(number: int, case: AnsweredCase) -> EncodedScene:
 @app.command()
 def prompts(
     out: Annotated[Path | None, output_file("File to write the prompts to: .jsonl or .csv.")] = None,
-    count: Annotated[int, typer.Option(help="How many prompts.")] = 150,
-    seed: Annotated[int, typer.Option(help="Seed of the first prompt; prompt i has seed + i.")] = 0,
+    count: Annotated[int, typer.Option(min=1, help="How many prompts.")] = 150,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first prompt; prompt i has seed + i.")] = 0,
     template: Annotated[
         Path, typer.Option(help="YAML file with the phrases.", show_default="the packaged one")
     ] = PACKAGED_TEMPLATE,
@@ -352,10 +334,6 @@ def prompts(
     """Sample prompts for pictures of laptops with stickers (Lu et al., Table 1), for an image generator."""
     if out is None and write_template is None:
         raise InvalidInput("expected --out FILE for prompts, or --write-template FILE for the phrases")
-    if count < 1:
-        raise InvalidInput(f"--count {count}: expected 1 or more")
-    if seed < 0:
-        raise InvalidInput(f"--seed {seed}: expected 0 or more")
     if out is not None:
         checked_format(out)
     phrases = PromptTemplate.load(template)

@@ -21,7 +21,6 @@ from sticker_uq.io.coco import (
     read_coco,
     write_coco,
 )
-from sticker_uq.scene import InvalidInput
 
 if TYPE_CHECKING:
     from sticker_uq.detection.detector import StochasticDetector
@@ -53,24 +52,16 @@ def command(
         ),
     ] = 0.0,
     start: Annotated[float, typer.Option(help="Highest random change at the start, grey levels.")] = 1.0,
-    variants: Annotated[int, typer.Option(help="Attacks per picture, each with its own seed.")] = 1,
-    count: Annotated[int, typer.Option(help="How many pictures of --data; 0: all.")] = 0,
-    batch: Annotated[int, typer.Option(help="Pictures per batch.")] = 4,
-    seed: Annotated[int, typer.Option(help="Seed of the attacks.")] = 0,
+    variants: Annotated[int, typer.Option(min=1, help="Attacks per picture, each with its own seed.")] = 1,
+    count: Annotated[int, typer.Option(min=0, help="How many pictures of --data; 0: all.")] = 0,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures per batch.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the attacks.")] = 0,
 ) -> None:
     """Attack labelled pictures white-box; the annotations record the perturbation and the success."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
     from sticker_uq.lab.attacks.white_box import DagSettings
 
-    for option, value, least in (
-        ("variants", variants, 1),
-        ("count", count, 0),
-        ("batch", batch, 1),
-        ("seed", seed, 0),
-    ):
-        if value < least:
-            raise InvalidInput(f"--{option} {value}: expected {least} or more")
     values: dict[str, Any] = {"mode": mode, "gamma": gamma, "iterations": iterations}
     attack = checked(DagSettings, values | {"confidence": confidence, "start": start})
     settings = checked(DetectorSettings, detector_values)

@@ -73,14 +73,12 @@ def study(
             help="Novelty network of each --model, in the same order; '' for the packaged one, if there is one."
         ),
     ] = None,
-    count: Annotated[int, typer.Option(help="Scenes of each case; 0: all.")] = 0,
+    count: Annotated[int, typer.Option(min=0, help="Scenes of each case; 0: all.")] = 0,
 ) -> None:
     """Print and write the DiL paper's tables 2 and 3 and figures 4 and 5 for every model, with intervals.
 
     Measurements are kept in --out, from which the same study resumes.
     """
-    if count < 0:
-        raise InvalidInput(f"--count {count}: expected 0 or more")
     cases = _cases(data, count)
     models = model or [name for name in MODEL_NAMES if packaged_weights(name) is not None]
     files, networks = weights or [""] * len(models), network or [""] * len(models)

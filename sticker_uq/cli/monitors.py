@@ -117,7 +117,9 @@ def study(
 def ambiguous(
     data: Annotated[Path, typer.Option(help="COCO folder with logos and stickers.")],
     out: Annotated[Path, output_folder("COCO folder to write: its pictures with ambiguous objects on them.")],
-    each: Annotated[int, typer.Option(help="Ambiguous objects per picture, where there is space.")] = 2,
+    each: Annotated[
+        int, typer.Option(min=1, help="Ambiguous objects per picture, where there is space.")
+    ] = 2,
     delta_max: Annotated[
         float, typer.Option(help="Highest difference of the probabilities of an object's two classes.")
     ] = TEST_DELTA,
@@ -128,8 +130,6 @@ def ambiguous(
     AmbiGuess (Weiss et al. 2022) on the folder's own objects. An annotation's `probabilities` are in the order background, logo,
     sticker.
     """
-    if each < 1:
-        raise InvalidInput(f"--each {each}: expected 1 or more")
     check_new_dataset(out)
     material, items = coco_material(data, seed), read_coco(data)
     crops = np.concatenate([material.train, material.test])

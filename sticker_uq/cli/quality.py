@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markdown import Markdown
@@ -39,18 +39,16 @@ def command(
         typer.Option(help="Weights file of each --model, in the same order; default: the packaged weights."),
     ] = None,
     preset: Annotated[
-        str, typer.Option(metavar="paper|code", help="Sampling for ACE: as in the paper, or as in its code.")
+        Literal["paper", "code"], typer.Option(help="Sampling for ACE: as in the paper, or as in its code.")
     ] = "paper",
-    bootstrap: Annotated[int, typer.Option(help="Resamples of images for the intervals; 0: none.")] = 200,
+    bootstrap: Annotated[
+        int, typer.Option(min=0, help="Resamples of images for the intervals; 0: none.")
+    ] = 200,
 ) -> None:
     """Measure ACE, EACE, VACE, Brier score, NLL and ECE of detections without dropout and of the clusters of T passes, by class.
 
     --seed is that of masks, subsets and resamples. Writes quality.html, quality.csv, quality.md and charts.
     """
-    if preset not in _PRESETS:
-        raise InvalidInput(f"--preset {preset}: expected {' or '.join(_PRESETS)}")
-    if bootstrap < 0:
-        raise InvalidInput(f"--bootstrap {bootstrap}: expected 0 or more")
     detectors = _detectors(model or [DetectorSettings().model], weights or [], detector_values)
     items = read_coco(data)
     check_objects(items, str(data))

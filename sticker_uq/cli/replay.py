@@ -256,7 +256,7 @@ def command(
         str | None, typer.Option(help="Image topic of a recording; only needed if it has several.")
     ] = None,
     table_format: Annotated[
-        str, typer.Option("--format", metavar="parquet|csv", help="Format of the two tables.")
+        TableFormat, typer.Option("--format", help="Format of the two tables.")
     ] = "parquet",
     pictures: Annotated[
         str, typer.Option(metavar="all|none|N", help="Annotated pictures to keep: all, none, or a number.")
@@ -304,8 +304,6 @@ def command(
     a recording has lost some. Several sources are recordings of cells, each named after the
     folder that it lies in; one that cannot be read does not stop the others.
     """
-    if table_format not in ("parquet", "csv"):
-        raise InvalidInput(f"--format {table_format}: expected parquet or csv")
     limits = policy_of(policy or (bundle.policy if bundle is not None else None), params)
     most = _pictures(pictures)
     several = len(sources) > 1
@@ -323,7 +321,7 @@ def command(
             settings=own,
             policy=limits,
             out=anywhere(folder),
-            table_format=table_format,  # type: ignore[arg-type]  # checked above
+            table_format=table_format,
             pictures=most,
             verify=verify,
             labels=labels if labels is None else anywhere(labels),

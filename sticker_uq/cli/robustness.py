@@ -7,7 +7,7 @@ import platform
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -113,7 +113,6 @@ def _comments(spec: Specification) -> dict[str, str]:
 
 
 SPECIFICATION = "specification.yaml"
-_SYSTEMS = ("cell", "detector")
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
@@ -126,19 +125,18 @@ def run(
         Path, output_folder("Folder of the assessment; follow-up images in it are not made again.")
     ] = Path("out/robustness"),
     system: Annotated[
-        str,
+        Literal["cell", "detector"],
         typer.Option(
-            metavar="|".join(_SYSTEMS),
             help="System under assessment: detector with gate, or detector alone.",
         ),
     ] = "cell",
     images: Annotated[
-        int, typer.Option(help="Number of source images, each transformed into every circumstance.")
+        int, typer.Option(min=1, help="Number of source images, each transformed into every circumstance.")
     ] = 100,
     target: Annotated[
-        int, typer.Option(help="Number of images with circumstances at their expected frequencies.")
+        int, typer.Option(min=1, help="Number of images with circumstances at their expected frequencies.")
     ] = 200,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     tags: Annotated[
         Path | None, typer.Option(help="CSV file (image, tags): circumstances of source images.")
     ] = None,
@@ -150,11 +148,6 @@ def run(
 
     Writes OUT/report.html, summary.md, tables/ and assessment.json. Exit status 0 whatever the verdict is.
     """
-    if system not in _SYSTEMS:
-        raise InvalidInput(f"--system {system}: expected one of {', '.join(_SYSTEMS)}")
-    for option, value in (("images", images), ("target", target), ("jobs", jobs)):
-        if value < 1:
-            raise InvalidInput(f"--{option} {value}: expected 1 or more")
     spec = Specification.load(specification)
     source = SourceSet.load(data, tags)
     default = bundle.policy if bundle is not None else share_folder() / "config" / "policy.yaml"

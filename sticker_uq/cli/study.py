@@ -36,15 +36,11 @@ def statistics(
     ] = "paper",
     out: Annotated[Path | None, output_folder("Folder to write every table to as CSV.")] = None,
     resamples: Annotated[
-        int, typer.Option(help="Resamples of the bootstrap intervals; 0: no intervals.")
+        int, typer.Option(min=0, help="Resamples of the bootstrap intervals; 0: no intervals.")
     ] = RESAMPLES,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
 ) -> None:
     """Friedman and Wilcoxon tests, effect sizes, tiers, best models and correlations of per-image results."""
-    if resamples < 0:
-        raise InvalidInput(f"--resamples {resamples}: expected 0 or more")
-    if seed < 0:
-        raise InvalidInput(f"--seed {seed}: expected 0 or more")
     chosen = check_profile(profile)
     analysis = analyse(read_results(results), chosen, resamples, seed)
     blocks: list[Block] = []
@@ -130,9 +126,9 @@ def run(
             help="Definitions of the measures: correct, or those of the published code.",
         ),
     ] = "paper",
-    jobs: Annotated[int, typer.Option(help="Number of processes, also of a local Ray cluster.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes, also of a local Ray cluster.")] = 1,
     ray_address: RayAddress = "",
-    resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
+    resamples: Annotated[int, typer.Option(min=0, help="Of the bootstrap intervals.")] = 1000,
     quick: Annotated[
         bool, typer.Option("--quick", help="A small study on 12 rendered scenes, to see how it looks.")
     ] = False,
@@ -140,9 +136,6 @@ def run(
     """Compare detectors: accuracy, uncertainty and adversarial robustness (Lu et al.)."""
     if context.invoked_subcommand is not None:
         return
-    for option, value, least in (("jobs", jobs, 1), ("resamples", resamples, 0)):
-        if value < least:
-            raise InvalidInput(f"--{option} {value}: expected {least} or more")
     from sticker_uq.evaluation.executors import executor
     from sticker_uq.lab.attacks.white_box import DagSettings
     from sticker_uq.lab.studies.detectors.study_plan import RATES, ModelChoice, StudyData

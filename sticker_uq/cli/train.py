@@ -81,7 +81,8 @@ def command(
     ensemble: Annotated[
         int,
         typer.Option(
-            help="Number of networks to train, with the seeds --seed, --seed + 1, ..., in OUT/member_1, ..."
+            min=1,
+            help="Number of networks to train, with the seeds --seed, --seed + 1, ..., in OUT/member_1, ...",
         ),
     ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the training in --out.")] = False,
@@ -105,8 +106,6 @@ def command(
             "out": out,
         },
     )
-    if ensemble < 1:
-        raise InvalidInput(f"--ensemble {ensemble}: expected 1 or more")
     console = output()
     folders = [out] if ensemble == 1 else [out / f"member_{n}" for n in range(1, ensemble + 1)]
     for folder in folders:

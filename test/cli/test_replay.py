@@ -205,7 +205,6 @@ def test_every_parameter_of_the_nodes_may_stand_in_the_file(loaded, pictures, tm
         (["LIDS", "--passes", "0"], "--passes 0: expected an integer from 1 to 200"),
         (["LIDS", "--dropout-rate", "1"], "--dropout-rate 1.0: expected a number from 0.0 to 0.9"),
         (["LIDS", "--model", "yolo"], "--model 'yolo': unknown model 'yolo', expected one of"),
-        (["LIDS", "--format", "xlsx"], "--format xlsx: expected parquet or csv"),
         (["LIDS", "--pictures", "-3"], "--pictures -3: expected all, none or a number"),
         (["LIDS", "--params", "UNKNOWN"], "unknown parameter pases; did you mean passes"),
         (

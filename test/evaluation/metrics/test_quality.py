@@ -136,8 +136,6 @@ def test_the_command_looks_at_pictures_with_a_detector(tmp_path: Path) -> None:
         (("--data", "none", "--model", "yolo"), "--model 'yolo'"),
         (("--data", "none", "--weights", "a", "--weights", "b"), "2 --weights for 1 --model"),
         (("--data", "none", "--passes", "0"), "--passes 0"),
-        (("--data", "none", "--preset", "mine"), "--preset mine"),
-        (("--data", "none", "--bootstrap", "-1"), "--bootstrap -1"),
     ],
 )
 def test_the_command_refuses_what_it_cannot_use_and_leaves_nothing(

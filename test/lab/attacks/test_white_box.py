@@ -161,7 +161,6 @@ def test_command_writes_what_was_done(scenes, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--variants", "0"], "--variants 0: expected 1 or more"),
         (["--mode", "blur"], "--mode 'blur'"),
         (["--gamma", "-1"], "--gamma -1.0"),
     ],

@@ -205,7 +205,6 @@ def test_a_report_of_no_object_and_of_a_name_that_cannot_leave_its_place(finishe
         (["--data", "DATA", "--rates", "a"], "--rates 'a': expected numbers"),
         (["--data", "DATA", "--rates", "0.1,0.1"], "two rates are called '0.1'"),
         (["--data", "DATA", "--rates", "1.5"], "dropout rate 1.5: expected 0 to 0.9"),
-        (["--data", "DATA", "--jobs", "0"], "--jobs 0: expected 1 or more"),
         (["--data", "DATA", "--passes", "1"], "--passes 1"),
         (["--data", "DATA", "--model", "ssd300_vgg16"], "no packaged weights of model 'ssd300_vgg16'"),
     ],

@@ -164,7 +164,6 @@ def test_the_command_measures_once(data, tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--count", "-1"], "--count -1"),
         (["--model", "yolo"], "yolo"),
         (["--weights", "a", "--weights", "b"], "2 --weights"),
         (["--network", "a", "--network", "b"], "2 --network"),
