@@ -26,6 +26,7 @@ from typing import Any
 
 from benchmarks.hard_scenes import NO_MATERIAL, Case, HardScene
 from benchmarks.result_files import result_file, result_folder
+from benchmarks.shifts import SECOND, Operator, run_shift
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.evaluation.reporting.charts import legend_below, svg
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
@@ -36,7 +37,6 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.lab.kept_pieces import StepResult, Steps
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
-from sticker_uq.testing.shifts import SECOND, Operator, run_shift
 
 ARMS = {
     "without": Operator(),

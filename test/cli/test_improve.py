@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from benchmarks.shifts import SECOND, Operator, run_shift
 from sticker_uq.cell import releases
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cli import app
@@ -22,7 +23,6 @@ from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
-from sticker_uq.testing.shifts import SECOND, Operator, run_shift
 from test.helpers.models import small_weights
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "improve.md"
