@@ -17,15 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
@@ -37,7 +28,7 @@ from sticker_uq.cli.options import (
     settings_options,
     supervisor_parameters,
 )
-from sticker_uq.cli.terminal import output, tell_of_source
+from sticker_uq.cli.terminal import counting, output, tell_of_source
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import (
     Assessed,
@@ -339,7 +330,7 @@ def command(
         for replay in replays:
             replay.remove()
         at_once = min(jobs or process_count(settings, MANY), len(replays))
-        with progress() as bar, executor(at_once, ray_address) as execute:
+        with counting() as bar, executor(at_once, ray_address) as execute:
             numbered = execute(run_numbered, enumerate(replays))
             found = dict(bar.track(numbered, len(replays), description="sources"))
         failed = {replays[i].source: one for i, one in found.items() if isinstance(one, str)}
@@ -347,7 +338,7 @@ def command(
             raise InvalidInput(*failed.values())
         ran = [(replays[i], one) for i, one in sorted(found.items()) if not isinstance(one, str)]
     else:
-        with progress() as bar, undone_unless_finished(replays[0].remove):
+        with counting() as bar, undone_unless_finished(replays[0].remove):
             images = replays[0].open()
             replays[0].remove()
             task = bar.add_task(
@@ -416,19 +407,6 @@ def _pictures(text: str) -> int | None:
     if text != "none" and not re.fullmatch(r"\d{1,6}", text):
         raise InvalidInput(f"--pictures {text}: expected all, none or a number")
     return 0 if text == "none" else int(text)
-
-
-def progress() -> Progress:
-    """The progress bar of a replay, on standard error."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True))
 
 
 def _print_summary(summary: ReplaySummary, out: Path) -> None:

@@ -82,7 +82,8 @@ def stage_bars(
 
         def advance(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
+                # results of an earlier run must not count as speed
+                tasks[stage] = bar.add_task(stage, total=total, completed=done)
             bar.update(tasks[stage], completed=done, total=total)
             log(stage, done, total)
 

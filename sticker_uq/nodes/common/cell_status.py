@@ -52,13 +52,13 @@ def listen(namespace: str, wait_s: float) -> dict[str, Any]:
         end = time.monotonic() + wait_s
         while (now := time.monotonic()) < end and not (gates and now > complete):
             executor.spin_once(timeout_sec=min(0.1, end - now))
-        others = node.get_topic_names_and_types()
+        others, domain = node.get_topic_names_and_types(), context.get_domain_id()
     finally:
         executor.shutdown()
         node.destroy_node()
         context.try_shutdown()
     return {
-        "domain": context.get_domain_id(),
+        "domain": domain,
         "topic": topic,
         "gate": _gate(gates[-1]) if gates else None,
         "diagnostics": [parts[key] for key in sorted(parts)],
@@ -69,7 +69,9 @@ def listen(namespace: str, wait_s: float) -> dict[str, Any]:
 
 
 def _gate(message: GateState) -> dict[str, Any]:
-    states = {getattr(message, name): name[6:].lower() for name in dir(message) if name.startswith("STATE_")}
+    states = {
+        getattr(GateState, name): name[6:].lower() for name in dir(GateState) if name.startswith("STATE_")
+    }
     return {
         "state": states.get(message.state, "unknown"),
         "open": message.open,
