@@ -43,7 +43,6 @@ from sticker_uq.lab.datasets.frames import chosen_frames, file_name
 from sticker_uq.lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases
 from sticker_uq.lab.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, checked_format, write_prompts
 from sticker_uq.lab.rendering import encode_scene
-from sticker_uq.lab.rendering.painting import Image
 from sticker_uq.lab.rendering.render import render as render_scene
 from sticker_uq.lab.rendering.scene_sampling import MOST_OF_PROFILE, Profile, sample_scene
 from sticker_uq.scene import InvalidInput
@@ -121,7 +120,7 @@ def abnormal(
 ) -> None:
     """Hide stickers of labelled pictures, lay foreign objects on them or degrade them; the annotations record the changes."""
     items = read_coco(data)
-    patches = {f"patch-{path.stem}": _read_patch(path) for path in patch or ()}
+    patches = {f"patch-{path.stem}": read_image_file(path, f"--patch {path}") for path in patch or ()}
     chosen = [*(case if case is not None else () if patches else (CLEAN, *CASES)), *patches]
     for name in chosen:
         check_new_dataset(out / name)
@@ -174,10 +173,6 @@ def patch(
     with atomic_write(out) as stream:
         stream.write(encode_picture(pixels, "png"))
     typer.echo(f"patch in {out}")
-
-
-def _read_patch(path: Path) -> Image:
-    return read_image_file(path, f"--patch {path}")
 
 
 def _pair(option: str, text: str, pattern: str, expected: str) -> tuple[int, int]:

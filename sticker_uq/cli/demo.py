@@ -32,7 +32,7 @@ from sticker_uq.evaluation.replay.recording import RecordedLaptop, read_recordin
 from sticker_uq.evaluation.reporting.annotated_images import write_animation
 from sticker_uq.evaluation.reporting.cell_report import cell_report
 from sticker_uq.evaluation.reporting.report import write_report
-from sticker_uq.evaluation.reporting.report_model import Headline, ReportLaptop, Section, Tone
+from sticker_uq.evaluation.reporting.report_model import Headline, Section, Tone
 from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.files import atomic_write, undone_unless_finished
@@ -123,7 +123,11 @@ def read_outcome(
     )
     write_report(report, out / "report.html")
     write_animation(report.laptops, out / _ANIMATION)
-    failures += [f"{laptop.title}: no picture of it" for laptop in report.laptops if not _has_picture(laptop)]
+    failures += [
+        f"{laptop.title}: no picture of it"
+        for laptop in report.laptops
+        if all(e.picture is None for e in laptop.entries)
+    ]
     return DemoOutcome(rows, comparison, report.timings, tuple(failures))
 
 
@@ -131,10 +135,6 @@ def _headline(label: str, score: int, gate: int, *, fewer: bool = True) -> Headl
     better = gate < score if fewer else gate > score
     tone = Tone.PLAIN if gate == score else Tone.GOOD if better else Tone.BAD
     return Headline(label, f"{score} → {gate}", tone)
-
-
-def _has_picture(laptop: ReportLaptop) -> bool:
-    return any(entry.picture is not None for entry in laptop.entries)
 
 
 def _row(record: LaptopRecord, laptop: RecordedLaptop | None) -> Row:

@@ -139,7 +139,13 @@ class Comparison:
         if not self.differences:
             return (Section("Where they differ", f"Nowhere on these laptops. {how}"),)
         shown, rest = self.differences[:MOST_PICTURES], self.differences[MOST_PICTURES:]
-        pictures = tuple((_caption(one), _picture(one, settings)) for one in shown)
+        pictures = tuple(
+            (
+                f"Laptop {one.laptop + 1}, {one.thing.kind}. Score threshold: {one.score}. Gate: {one.gate}.",
+                _picture(one, settings),
+            )
+            for one in shown
+        )
         sections = [Section("Where they differ", how, pictures=pictures)]
         if rest:
             rows = tuple((f"{one.laptop + 1}", one.thing.kind, one.score, one.gate) for one in rest)
@@ -209,10 +215,6 @@ def _what_happened(thing: Thing, record: LaptopRecord) -> tuple[bool, str]:
     if thing.kind == Touch.STICKER.value:
         return (not touched, "peeled" if touched else "left on the laptop")
     return (touched, "attacked" if touched else "left alone")
-
-
-def _caption(one: Difference) -> str:
-    return f"Laptop {one.laptop + 1}, {one.thing.kind}. Score threshold: {one.score}. Gate: {one.gate}."
 
 
 def _picture(one: Difference, settings: SimulationSettings) -> ImageArray:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +25,7 @@ from sticker_uq.evaluation.reporting.report_model import (
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy import LIMITED_METRICS
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.sources import open_source
 from sticker_uq.scene import Outcome, SceneAssessment
 
@@ -109,7 +109,8 @@ def cell_report(
             image = images.get(scene.stamp_ns)
             picture = annotate(image, scene, decision) if image is not None else None
             if picture is not None:
-                _write_jpeg(pictures_folder / f"{laptop.workpiece_id}-{number:02d}.jpg", picture)
+                with atomic_write(pictures_folder / f"{laptop.workpiece_id}-{number:02d}.jpg") as file:
+                    file.write(encode_jpeg(picture))
             entries[id(laptop)].append(ReportEntry(name, scene, decision, picture))
     return Report(
         title=title,
@@ -176,8 +177,3 @@ def _timeline(laptop: RecordedLaptop) -> list[TimelineEvent]:
         tone = Tone.GOOD if laptop.clean else Tone.WARN
         events.append(TimelineEvent(left_ns, "cell", f"{laptop.workpiece_id} leaves: {laptop.result}", tone))
     return events
-
-
-def _write_jpeg(path: Path, picture: NDArray[np.uint8]) -> None:
-    with atomic_write(path) as file:
-        file.write(cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 90])[1].tobytes())

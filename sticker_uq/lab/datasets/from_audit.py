@@ -236,7 +236,9 @@ def recorded_decisions(
     for path in recordings:
         bag, source = Bag(path), open_source(path, topic)
         decisions: dict[int, list[SceneDecision]] = {}
-        for decision in _decisions(bag, wanted).values():
+        with expected_fields(f"{path}: a message of the cell"):
+            found = _read_decisions(bag, wanted)
+        for decision in found.values():
             decisions.setdefault(decision.stamp_ns, []).append(decision)
         for image in source:
             if image.image is not None:
@@ -244,11 +246,6 @@ def recorded_decisions(
                     yield decision, image.image
         losses = (bag.loss(name) for kind in _READ for name in bag.topics_of(_MESSAGES + kind))
         on_read(path, source.remarks, "; ".join(filter(None, (source.lost, *losses))))
-
-
-def _decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
-    with expected_fields(f"{bag.path}: a message of the cell"):
-        return _read_decisions(bag, wanted)
 
 
 def _read_decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
