@@ -108,34 +108,10 @@ def test_a_file_is_held_to_the_same_ranges(parameter_file):
         combine(Settings, read_parameters(path, "detector"), {}, path)
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [("pases", "did you mean passes"), ("xyz", "known: model, passes, dropout_rate, enabled")],
-)
-def test_an_unknown_parameter_of_the_file_is_refused(parameter_file, name, hint):
-    path = parameter_file(f"detector: {{ros__parameters: {{{name}: 3}}}}")
-    with pytest.raises(InvalidInput, match=rf"unknown parameter {name}; {hint}"):
-        combine(Settings, read_parameters(path, "detector"), {}, path)
-
-
 def test_use_sim_time_and_qos_overrides_belong_to_every_node():
     assert (
         combine(Settings, {"use_sim_time": True, "qos_overrides./scene.publisher.depth": 5}, {}) == Settings()
     )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "/cell/detector: {ros__parameters: {passes: 5}}",
-        "cell: {detector: {ros__parameters: {passes: 5}}}",
-        "/**: {ros__parameters: {passes: 5}}",
-        "{'/**': {ros__parameters: {passes: 4}}, detector: {ros__parameters: {passes: 5}}}",
-        "{detector: {ros__parameters: {passes: 5}}, supervisor: {ros__parameters: {passes: 9}}}",
-    ],
-)
-def test_namespaces_and_wildcards_of_parameter_files(parameter_file, text):
-    assert read_parameters(parameter_file(text), "detector") == {"passes": 5}
 
 
 def test_a_file_about_other_nodes_gives_nothing(parameter_file):

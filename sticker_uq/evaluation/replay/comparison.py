@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
 from sticker_uq.evaluation.replay.tables import Row
@@ -155,36 +153,26 @@ _DIGEST_BYTES = 16
 class Comparison:
     """The assessments that a live cell published on ``topic``, against those of a replay.
 
-    ``scenes`` reads the live ones; of several with the same stamp the last counts. Of each only stamp and digest are kept, some
-    25 bytes, so that a recording of a day fits into memory; :meth:`differing` reads them again.
-
-    ``stamps``: those of the live assessments (N,) ns, ascending; ``identical``: how many the replay repeated byte for byte;
-    ``different``: how many it did not.
+    ``scenes`` reads the live ones; of several with the same stamp the last counts. Of each only stamp and digest are kept;
+    :meth:`differing` reads them again. ``identical``: how many the replay repeated byte for byte; ``different``: how many it did
+    not.
     """
 
     def __init__(self, topic: str, scenes: Callable[[], Iterable[SceneAssessment]]) -> None:
         self.topic = topic
         self._scenes = scenes
-        stamps, digests = array("q"), bytearray()
-        for scene in scenes():
-            stamps.append(scene.stamp_ns)
-            digests += _digest(scene)
-        order = np.argsort(np.array(stamps, np.int64), kind="stable")
-        ordered = np.array(stamps, np.int64)[order]
-        last = np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]
-        self.stamps = ordered[last]
-        self._digests = np.frombuffer(bytes(digests), np.uint8).reshape(-1, _DIGEST_BYTES)[order[last]]
-        self._seen = np.zeros(len(self.stamps), bool)
+        self._digests = {scene.stamp_ns: _digest(scene) for scene in scenes()}
+        self._seen: set[int] = set()
         self._examples: list[SceneAssessment] = []
         self.identical = self.different = 0
 
     def add(self, replayed: SceneAssessment) -> None:
         """Compare one assessment of the replay with the live cell's. Images that the live cell skipped count for nothing."""
-        place = int(np.searchsorted(self.stamps, replayed.stamp_ns))
-        if place == len(self.stamps) or self.stamps[place] != replayed.stamp_ns:
+        live = self._digests.get(replayed.stamp_ns)
+        if live is None:
             return
-        self._seen[place] = True
-        if self._digests[place].tobytes() == _digest(replayed):
+        self._seen.add(replayed.stamp_ns)
+        if live == _digest(replayed):
             self.identical += 1
             return
         self.different += 1
@@ -193,12 +181,12 @@ class Comparison:
 
     @property
     def count(self) -> int:
-        return len(self.stamps)
+        return len(self._digests)
 
     @property
     def missing(self) -> int:
         """Live assessments whose image the replay has not seen (yet)."""
-        return int(np.count_nonzero(~self._seen))
+        return len(self._digests) - len(self._seen)
 
     @property
     def agrees(self) -> bool:
