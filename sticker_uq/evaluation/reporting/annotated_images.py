@@ -194,12 +194,10 @@ def _draw_box(canvas: Picture, mark: _Mark, scale: float) -> None:
     thickness = max(round(2 * scale), 1)
     corners = [(x1, y1), (x2, y1), (x2, y2), (x1, y2), (x1, y1)]
     dash = round(9 * scale)
-    for start, end in pairwise(corners):
-        for a, b in _dashes(start, end, dash) if mark.dashed else [(start, end)]:
-            cv2.line(canvas, a, b, (18, 20, 24), thickness + 2)
-    for start, end in pairwise(corners):
-        for a, b in _dashes(start, end, dash) if mark.dashed else [(start, end)]:
-            cv2.line(canvas, a, b, mark.colour, thickness)
+    for colour, wide in (((18, 20, 24), thickness + 2), (mark.colour, thickness)):
+        for start, end in pairwise(corners):
+            for a, b in _dashes(start, end, dash) if mark.dashed else [(start, end)]:
+                cv2.line(canvas, a, b, colour, wide)
 
 
 def _dashes(start: tuple[int, int], end: tuple[int, int], dash: int) -> Iterator[tuple[Any, Any]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ SEAL = "sealed"
 PATTERN = "audit-*.jsonl"
 MOST_LINE = 1 << 24
 """Bytes of an entry. One with the largest scene, a thousand objects with their reasons, has a tenth of them."""
+_NO_ENTRY = "not an entry as it was written"
 _FIELDS = {"number", "time", "kind", "data", "previous", "hash"}
 
 
@@ -172,90 +173,59 @@ def verify(folder: Path, head: str = "", since: str = GENESIS) -> ChainCheck:
     leaves a good chain: give the hash that the supervisor published last as ``head``, which must be in the log then. Raises
     :class:`InvalidInput` when ``folder`` is no folder or holds no log.
     """
-    check = _Check(since, head)
     files = log_files(folder)
     if not files:
         raise InvalidInput(f"{folder} holds no audit log ({PATTERN})")
-    previous_file: int | None = None
-    for path in files:
-        number = file_number(path)
-        if previous_file is not None and number != previous_file + 1:
-            check.find(path, 1, f"the file before it is number {previous_file}: one is missing")
-        previous_file = number
-        check.file(path)
-    return check.result(files)
+    numbers = [file_number(path) for path in files]
+    found = ChainCheck(files=len(files))
+    previous, numbered = since, since == GENESIS
+    head_seen = not head or head == since
+    last = files[0], 0
 
+    def find(path: Path, line: int, text: str) -> None:
+        found.findings.append(ChainFinding(path.name, line, text))
 
-class _Check:
-    def __init__(self, since: str, head: str) -> None:
-        self._found = ChainCheck()
-        self._previous = since
-        self._first = since == GENESIS
-        self._head = head
-        self._head_seen = not head or head == since
-        self._last_file = Path()
-        self._last_line = 0
-
-    def find(self, path: Path, line: int, text: str) -> None:
-        self._found.findings.append(ChainFinding(path.name, line, text))
-
-    def file(self, path: Path) -> None:
-        self._found.files += 1
+    for index, path in enumerate(files):
+        if index and numbers[index] != numbers[index - 1] + 1:
+            find(path, 1, f"the file before it is number {numbers[index - 1]}: one is missing")
         torn: Line | None = None
         for line in lines_of(path):
-            self._last_file, self._last_line = path, line.number
+            last = path, line.number
             entry = line.entry
             if entry is None:
                 if torn is not None:
-                    self.find(path, torn.number, "not an entry as it was written")
+                    find(path, torn.number, _NO_ENTRY)
                 torn = line
                 continue
-            if torn is not None and not self._sealed(torn, entry):
-                self.find(path, torn.number, "not an entry as it was written")
-            elif torn is None and entry.kind == SEAL:
-                self.find(path, line.number, "vouches for a torn line that is not there")
-            torn = None
-            self._entry(path, line.number, entry)
+            if torn is None and entry.kind == SEAL:
+                find(path, line.number, "vouches for a torn line that is not there")
+            if torn is not None:
+                sealed = entry.kind == SEAL and dict(entry.data) == seal_of(torn.raw[:-1])
+                if sealed and entry.previous == previous:
+                    found.seals += 1
+                else:
+                    find(path, torn.number, _NO_ENTRY)
+                torn = None
+            if entry.previous != previous:
+                begins = f"the log begins with entry {entry.number}: older ones are missing"
+                follows = f"entry {entry.number} does not follow entry {found.number}"
+                find(path, line.number, follows if found.entries else begins)
+            elif numbered and entry.number != found.number + 1:
+                find(path, line.number, f"entry {entry.number} follows entry {found.number}")
+            numbered = True
+            previous = found.head = entry.hash
+            head_seen |= entry.hash == head
+            found.entries += 1
+            found.number = entry.number
+            found.gaps += entry.kind == "gap"
+            found.ended = entry.kind == "stop"
         if torn is not None:
-            how = (
-                "not an entry as it was written"
-                if torn.complete
-                else "torn: no later start has vouched for it"
-            )
-            self.find(path, torn.number, how)
-
-    def _sealed(self, torn: Line, entry: Entry) -> bool:
-        good = entry.kind == SEAL and dict(entry.data) == seal_of(torn.raw[:-1])
-        good = good and entry.previous == self._previous
-        self._found.seals += good
-        return good
-
-    def _entry(self, path: Path, line: int, entry: Entry) -> None:
-        found = self._found
-        if entry.previous != self._previous:
-            missing = found.entries == 0
-            text = (
-                f"the log begins with entry {entry.number}: older ones are missing"
-                if missing
-                else f"entry {entry.number} does not follow entry {found.number}"
-            )
-            self.find(path, line, text)
-        elif self._first and entry.number != found.number + 1:
-            self.find(path, line, f"entry {entry.number} follows entry {found.number}")
-        self._first = True
-        self._previous = found.head = entry.hash
-        self._head_seen |= entry.hash == self._head
-        found.entries += 1
-        found.number = entry.number
-        found.gaps += entry.kind == "gap"
-        found.ended = entry.kind == "stop"
-
-    def result(self, files: Sequence[Path]) -> ChainCheck:
-        if not self._found.entries and self._found.whole:
-            self.find(files[0], 1, "no entry: a supervisor writes one when it starts, so the log was emptied")
-        if not self._head_seen:
-            self.find(self._last_file, self._last_line, f"no entry has the hash {self._head}: cut off after")
-        return self._found
+            find(path, torn.number, _NO_ENTRY if torn.complete else "torn: no later start has vouched for it")
+    if not found.entries and found.whole:
+        find(files[0], 1, "no entry: a supervisor writes one when it starts, so the log was emptied")
+    if not head_seen:
+        find(*last, f"no entry has the hash {head}: cut off after")
+    return found
 
 
 def finite(value: Any) -> Any:
