@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -59,24 +59,19 @@ def output_folder(help_text: str, *names: str, empty: bool = False) -> Any:
     return typer.Option(*names, help=help_text, callback=_empty_folder if empty else check_folder)
 
 
-def check_file(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Callback of a command's option for a file to write: raises InvalidInput when nothing can be written there."""
-    if path is not None:
-        check_output_file(path, f"{_typed(parameter)} {path}")
-    return path
+def _checked_by(check: Callable[..., None]) -> Callable[[typer.CallbackParam, Path | None], Path | None]:
+    """A callback of an option for something to write: raises InvalidInput when nothing can be written there."""
+
+    def callback(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+        if path is not None:
+            check(path, f"{_typed(parameter)} {path}")
+        return path
+
+    return callback
 
 
-def check_folder(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Callback of a command's option for a folder to write to: raises InvalidInput when nothing can be written there."""
-    if path is not None:
-        check_output_folder(path, f"{_typed(parameter)} {path}")
-    return path
-
-
-def _empty_folder(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    if path is not None:
-        check_output_folder(path, f"{_typed(parameter)} {path}", empty=True)
-    return path
+check_file, check_folder = _checked_by(check_output_file), _checked_by(check_output_folder)
+_empty_folder = _checked_by(partial(check_output_folder, empty=True))
 
 
 def _typed(parameter: typer.CallbackParam) -> str:
