@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import sticker_uq.cli as cli
 from benchmarks.result_files import checked_file, checked_folder, result_file, result_folder
-from sticker_uq.cli.options import output_file
 
 OUTPUTS = ("out", "json_file", "report", "kept", "write_template")
 """The names of parameters for places to write to."""
@@ -159,33 +158,11 @@ def test_several_cases_are_written_all_or_none(tmp_path: Path) -> None:
     assert list((tmp_path / "cases" / "clean").iterdir()) == []
 
 
-def test_prompts_with_a_wrong_argument_write_no_template(tmp_path: Path) -> None:
-    for arguments in (("--seed", "-1"), ("--out", tmp_path / "prompts.txt")):
-        result = run(
-            "dataset", "prompts", "--out", tmp_path / "p.csv", "--write-template", tmp_path / "t", *arguments
-        )
-        assert result.exit_code == 2
-        assert list(tmp_path.iterdir()) == []
-
-
 def test_a_line_break_in_an_error_stays_in_its_line(tmp_path: Path) -> None:
     result = run("replay", tmp_path / "a\nerror: forged\x1b[2J", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert len(result.stderr.strip().splitlines()) == 1
     assert r"a\nerror: forged\x1b[2J: no such file" in result.stderr
-
-
-def test_the_check_is_that_of_the_kind_of_output(tmp_path: Path) -> None:
-    app = typer.Typer()
-
-    def write(out: Any = None) -> None:
-        raise AssertionError("started")
-
-    write.__annotations__ = {"out": Path}
-    write.__defaults__ = (output_file("A file."),)
-    app.command()(write)
-    with pytest.raises(Exception, match=r"--out .*: is a folder, expected the name of a file"):
-        CliRunner().invoke(app, ["--out", str(tmp_path)], catch_exceptions=False)
 
 
 def test_benchmarks_check_their_results_before_they_measure(tmp_path: Path) -> None:
