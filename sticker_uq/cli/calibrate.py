@@ -20,7 +20,7 @@ from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources, ev
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Assessed, Record, units_of
 from sticker_uq.cell.node_settings import NODE_ONLY
-from sticker_uq.cli.options import Jobs, RayAddress, output_file, settings_options
+from sticker_uq.cli.options import Alpha, Beta, Delta, Jobs, RayAddress, Topic, output_file, settings_options
 from sticker_uq.cli.terminal import counting, output, tell_of_source
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule
@@ -44,16 +44,9 @@ def command(
     ],
     out: Annotated[Path, output_file("Policy file to write.")] = Path("policy.yaml"),
     report: Annotated[Path | None, output_file("Report to write: FILE.html or FILE.md.")] = None,
-    alpha: Annotated[
-        float, typer.Option(help="Highest rate of images in which anything but a sticker is removed.")
-    ] = 0.01,
-    beta: Annotated[
-        float,
-        typer.Option(
-            help="Highest rate of missed stickers among the images called clean; 0: none, a person checks clean laptops."
-        ),
-    ] = 0.05,
-    delta: Annotated[float, typer.Option(help="1 - delta is the confidence of each guarantee.")] = 0.1,
+    alpha: Alpha = 0.01,
+    beta: Beta = 0.05,
+    delta: Delta = 0.1,
     fit_share: Annotated[
         float, typer.Option(help="Share of the images to fit on; the others test the guarantees.")
     ] = FIT_SHARE,
@@ -100,7 +93,7 @@ def command(
     valid_days: Annotated[
         int, typer.Option(min=0, help="Days until the policy expires; 0: it does not.")
     ] = 0,
-    topic: Annotated[str | None, typer.Option(help="Image topic of the recordings.")] = None,
+    topic: Topic = None,
     cache: Annotated[Path, typer.Option(help="File that caches assessments between runs.")] = _CACHE,
     jobs: Jobs = 0,
     ray_address: RayAddress = "",

@@ -22,7 +22,7 @@ from sticker_uq.cli import (
     dataset_import,
     dataset_prelabel,
 )
-from sticker_uq.cli.options import checked, field_options, output_file, output_folder
+from sticker_uq.cli.options import Topic, checked, field_options, output_file, output_folder
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.executors import mapped
@@ -205,9 +205,7 @@ def frames(
         ),
     ] = 2.0,
     count: Annotated[int, typer.Option(min=0, help="Most frames; 0: no limit.")] = 0,
-    topic: Annotated[
-        str | None, typer.Option(help="Image topic of the recording, if it has several.")
-    ] = None,
+    topic: Topic = None,
     image_format: Annotated[ImageFormat, typer.Option("--format", help="Picture files.")] = "png",
 ) -> None:
     """Choose frames of a recording by time and by their difference from the last chosen one.
@@ -250,9 +248,7 @@ def from_audit(
         typer.Option(help="Recording of the same time; may be repeated."),
     ],
     out: Annotated[Path, output_folder("Folder to write images/ and annotations.json to.")],
-    topic: Annotated[
-        str | None, typer.Option(help="Image topic of the recordings, if they have several.")
-    ] = None,
+    topic: Topic = None,
 ) -> None:
     """Write every answered intervention as a labelled picture of a COCO folder, for train and calibrate.
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from sticker_uq.cli.options import checked, field_options, loaded_bundle, output_folder
+from sticker_uq.cli.options import Topic, checked, field_options, loaded_bundle, output_folder
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
@@ -54,7 +54,7 @@ def command(
             "out. May be repeated."
         ),
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="Image topic of a recording, if it has several.")] = None,
+    topic: Topic = None,
     image_format: Annotated[
         Literal["same", "jpg", "png"],
         typer.Option("--format", help="Picture files; same: pictures of a folder as they are, others png."),

@@ -12,7 +12,7 @@ import typer
 
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import BUNDLE_FILES, Bundle, create_bundle
-from sticker_uq.cli.options import Jobs, Overwrite, checked, field_options, output_folder
+from sticker_uq.cli.options import Delta, Jobs, Overwrite, Topic, checked, field_options, output_folder
 from sticker_uq.cli.terminal import step_line
 from sticker_uq.cli.train import EXPOSURE, PACKAGED, render_exposure, stage_bars_until_stopped
 from sticker_uq.gate import Policy
@@ -73,7 +73,7 @@ def command(
             help="Highest rate of missed stickers among laptops called clean; default: that of the bundle, or 0.05; 0: none."
         ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="1 - delta is the confidence of each guarantee.")] = _DELTA,
+    delta: Delta = _DELTA,
     tolerance: Annotated[
         float,
         typer.Option(min=0, max=1, help="Rise of a risk that a candidate may have and still be better."),
@@ -92,9 +92,7 @@ def command(
         ),
     ] = AnswerLimits.glance_s,
     names: Annotated[bool, typer.Option("--names", help="Name the operators in the report.")] = False,
-    topic: Annotated[
-        str | None, typer.Option(help="Image topic of the recordings, if they have several.")
-    ] = None,
+    topic: Topic = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
     jobs: Jobs = 0,
     allow_uncalibrated: Annotated[

@@ -33,6 +33,17 @@ Jobs = Annotated[
     int, typer.Option(min=0, max=256, help="Processes that share the images or recordings; 0: automatic.")
 ]
 """The option ``--jobs`` of a command that assesses images."""
+Topic = Annotated[str | None, typer.Option(help="Image topic of a recording, if it has several.")]
+Alpha = Annotated[
+    float, typer.Option(help="Highest rate of images in which anything but a sticker is removed.")
+]
+Beta = Annotated[
+    float,
+    typer.Option(
+        help="Highest rate of missed stickers among the images called clean; 0: none, a person checks clean laptops."
+    ),
+]
+Delta = Annotated[float, typer.Option(help="1 - delta is the confidence of each guarantee.")]
 RayAddress = Annotated[
     str, typer.Option(help='Ray cluster instead of processes: "local", "auto" or its address (needs ray).')
 ]

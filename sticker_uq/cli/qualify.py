@@ -14,6 +14,9 @@ from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import BUNDLE_FILES, create_bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import (
+    Alpha,
+    Beta,
+    Delta,
     Jobs,
     Overwrite,
     RayAddress,
@@ -72,13 +75,9 @@ def command(
         Path | None,
         output_folder("Folder of intermediate results and of the report; default: OUT.work."),
     ] = None,
-    alpha: Annotated[
-        float, typer.Option(help="Highest rate of images in which anything but a sticker is removed.")
-    ] = 0.01,
-    beta: Annotated[
-        float, typer.Option(help="Highest rate of missed stickers among the images called clean.")
-    ] = 0.05,
-    delta: Annotated[float, typer.Option(help="1 - delta is the confidence of each guarantee.")] = 0.1,
+    alpha: Alpha = 0.01,
+    beta: Beta = 0.05,
+    delta: Delta = 0.1,
     min_removed: Annotated[
         float,
         typer.Option(help="Least share of the stickers of the test part that is released without a person."),

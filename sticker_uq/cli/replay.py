@@ -24,6 +24,7 @@ from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import (
     Overwrite,
     RayAddress,
+    Topic,
     output_folder,
     settings_options,
     supervisor_parameters,
@@ -243,9 +244,7 @@ def command(
         output_folder("Folder for the results, new or empty; with one folder for each of several sources."),
     ] = Path("out/replay"),
     overwrite: Overwrite = False,
-    topic: Annotated[
-        str | None, typer.Option(help="Image topic of a recording; only needed if it has several.")
-    ] = None,
+    topic: Topic = None,
     table_format: Annotated[
         TableFormat, typer.Option("--format", help="Format of the two tables.")
     ] = "parquet",
