@@ -67,10 +67,6 @@ def test_every_enumeration_has_words_for_each_value(words: dict[str, str], value
     assert list(words) == [value.name.lower() for value in values]  # type: ignore[attr-defined]
 
 
-def test_every_block_reason_has_words() -> None:
-    assert {*messages.BLOCK_REASONS} == {str(bit.name).lower() for bit in BlockReason if bit}
-
-
 @pytest.mark.parametrize(
     ("reason", "text"),
     [

@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The executables: how a process ends that has not become a node yet."""
 
-import re
 import signal
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 import rclpy
 
-from sticker_uq.nodes import __main__ as executables
-from sticker_uq.nodes.__main__ import _MODULES
 from sticker_uq.nodes.common import lifecycle
 from sticker_uq.testing.bench import PATIENCE_S
-
-ROOT = Path(__file__).parents[2]
 
 LOADS_FOREVER = """
     import importlib, signal
@@ -53,16 +47,3 @@ def test_a_signal_after_the_node_is_destroyed_is_ignored(bench):
     stop.request(0)
     stop.request(1)
     assert stop.code == 0
-
-
-def test_every_executable_of_the_package_starts_a_module_with_a_main():
-    scripts = (ROOT / "setup.py").read_text()
-    names = re.findall(r'"(\w+) = sticker_uq\.nodes\.__main__:(\w+)"', scripts)
-    assert {"detector", "supervisor", "cell_sim", "image_source", "recorder"} <= {name for name, _ in names}
-    for name, function in names:
-        assert name == function
-        assert callable(getattr(executables, function))
-        assert (
-            "\ndef main()"
-            in (ROOT / "sticker_uq" / "nodes" / f"{_MODULES[name].replace('.', '/')}.py").read_text()
-        )
