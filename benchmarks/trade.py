@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a question buys: laptops that end with one against laptops with a wrongful removal; nothing was fitted to these laptops.
+
+    scripts/rendered_policy out/rendered
+    python -m benchmarks.trade out/rendered --out benchmarks/results/trade.csv --figure docs/images/trade.svg
+
+Policies of all signals and of one score alone are fitted to the same laptops of scripts/rendered_policy, with the base of
+config/policy_rendered.yaml, and their limit moves over test laptops of both profiles. The shipped policy is measured beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.result_files import result_file
+from sticker_uq.calibration.fitting import fit_policy
+from sticker_uq.calibration.making import assess_sources, split
+from sticker_uq.calibration.measuring import measure
+from sticker_uq.calibration.outcomes import with_limits
+from sticker_uq.calibration.records import Record, units_of
+from sticker_uq.evaluation.reporting.charts import legend_below, svg
+from sticker_uq.gate import Policy
+from sticker_uq.io.coco import write_coco
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.perception import PerceptionSettings
+
+TEST = {"study": (133_000_000, (640, 536)), "large": (133_100_000, (960, 720))}
+"""First seed and size of the test laptops of each profile; nothing was trained, fitted or chosen on them."""
+FIT = ("study", "large", "study-bare", "large-bare")
+WAYS: dict[str, tuple[str, ...] | None] = {
+    "all signals": None,
+    "mean score of 20 passes": ("improbability",),
+    "score of one pass": ("single_pass_improbability",),
+}
+LIMITS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35)
+COLUMNS = (
+    "laptops",
+    "way",
+    "limit",
+    "of",
+    "asked",
+    "wrongful removal",
+    "stickers released",
+    "called clean, dirty",
+)
+
+
+def records(folders: Sequence[Path], jobs: int) -> list[Record]:
+    """The assessed pictures of COCO ``folders``."""
+    done = assess_sources(
+        [LabelledSource(folder) for folder in folders],
+        PerceptionSettings(device="cpu"),
+        Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite",
+        lambda: None,
+        jobs,
+    )
+    return [record for one in done for record in one.records]
+
+
+def row(laptops: str, way: str, limit: float, policy: Policy, test: Sequence[Record]) -> list[Any]:
+    """A row of the table, see COLUMNS."""
+    found = measure(test, policy)
+    counts = (
+        found.asked.events,
+        found.wrongful.events,
+        f"{100 * found.removed.rate:.1f} %",
+        str(found.missed),
+    )
+    return [laptops, way, limit, found.images, *counts]
+
+
+def table(folder: Path, laptops: int, jobs: int) -> list[list[Any]]:
+    """The rows of all ways, limits and profiles."""
+    shipped = Policy.load(folder / "policy.yaml")
+    base = Policy.load(folder / "base.yaml")
+    known = records([folder / name for name in FIT], jobs)
+    part, _ = split(units_of(known), 0.4, 0)
+    fitted = [known[number] for number in part]
+    policies = {way: fit_policy(fitted, base, signals=signals) for way, signals in WAYS.items()}
+    rows = []
+    for profile, (seed, size) in TEST.items():
+        test = folder / f"test-{profile}"
+        if not test.is_dir():
+            scenes = (
+                (n, render(sample_scene(n, profile=profile), size)) for n in range(seed, seed + laptops)
+            )
+            write_coco(test, (encode_scene(*scene) for scene in scenes))
+        seen = records([test], jobs)
+        assert shipped.risk is not None
+        rows.append(row(profile, "policy_rendered.yaml", shipped.risk.max_removal, shipped, seen))
+        for way, policy in policies.items():
+            for limit in LIMITS:
+                moved = with_limits(policy, limit, policy.max_left_probability)
+                rows.append(row(profile, way, limit, moved, seen))
+    return rows
+
+
+def figure(rows: Sequence[Sequence[Any]]) -> str:
+    """Wrongful removals over questions, percent of the laptops."""
+
+    def draw(canvas: Any) -> None:
+        for axes, profile in zip(canvas.subplots(1, len(TEST), sharey=True), TEST, strict=True):
+            for way in dict.fromkeys(str(one[1]) for one in rows):
+                own = [one for one in rows if one[0] == profile and one[1] == way]
+                asked, wrong = ([100 * int(one[n]) / int(one[3]) for one in own] for n in (4, 5))
+                axes.plot(
+                    asked,
+                    wrong,
+                    "o-" if len(own) > 1 else "*",
+                    label=way,
+                    markersize=3 if len(own) > 1 else 10,
+                )
+            axes.set(title=f"laptops of profile {profile}", xlabel="end with a question, %", xlim=(0, 100))
+        canvas.axes[0].set(ylabel="wrongful removal, %", ylim=(0, None))
+        legend_below(canvas, canvas.axes[0], columns=2)
+
+    return f"{svg(draw, 6.5, 3.2, 'wrongful removals over questions, by profile and way to judge')}\n"
+
+
+def main() -> None:
+    """Measure, write the table and draw."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="folder that scripts/rendered_policy filled")
+    parser.add_argument("--laptops", type=int, default=400, help="test laptops of each profile")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=result_file, required=True, help="CSV file to write")
+    parser.add_argument("--figure", type=result_file, required=True, help="SVG file to draw")
+    options = parser.parse_args()
+    rows = table(options.folder, options.laptops, options.jobs)
+    with atomic_write(options.out, "w") as stream:
+        csv.writer(stream, lineterminator="\n").writerows([COLUMNS, *rows])
+    with atomic_write(options.figure, "w") as stream:
+        stream.write(figure(rows))
+
+
+if __name__ == "__main__":
+    main()
