@@ -28,9 +28,13 @@ from sticker_uq.io.coco import write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.rendering.scene_sampling import Profile
 from sticker_uq.perception import PerceptionSettings
 
-TEST = {"study": (133_000_000, (640, 536)), "large": (133_100_000, (960, 720))}
+TEST: dict[Profile, tuple[int, tuple[int, int]]] = {
+    "study": (133_000_000, (640, 536)),
+    "large": (133_100_000, (960, 720)),
+}
 """First seed and size of the test laptops of each profile; nothing was trained, fitted or chosen on them."""
 FIT = ("study", "large", "study-bare", "large-bare")
 WAYS: dict[str, tuple[str, ...] | None] = {
