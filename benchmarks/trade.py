@@ -74,7 +74,7 @@ def row(laptops: str, way: str, limit: float, policy: Policy, test: Sequence[Rec
         found.asked.events,
         found.wrongful.events,
         f"{100 * found.removed.rate:.1f} %",
-        str(found.missed),
+        str(found.left),
     )
     return [laptops, way, limit, found.images, *counts]
 

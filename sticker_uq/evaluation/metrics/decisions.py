@@ -43,6 +43,7 @@ class Measured:
     ``wrongful``: images in which at least one object that may be removed is no sticker, ``wrong_objects`` of them in all;
     ``removed``: labelled stickers that may be removed without a person; ``clean``: images without a sticker that are called
     clean; ``missed``: images called clean that show a sticker; ``asked``: images of which :func:`ends_with_question` is true;
+    ``left``: of the others those that show a sticker that is not released;
     ``verdicts``: shares of all objects by verdict; ``on_logo``: removable objects that are logos.
     """
 
@@ -53,6 +54,7 @@ class Measured:
     clean: Count
     missed: Count
     asked: Count
+    left: Count
     verdicts: dict[str, Count]
     on_logo: int
 
@@ -72,7 +74,7 @@ class DecisionCounts:
     def __init__(self, match_iou: float = BLADE_IOU) -> None:
         self._match_iou = match_iou
         self._units, self._wrongful, self._missed, self._asked = (set[str]() for _ in range(4))
-        self._called, self._without, self._rightly = (set[str]() for _ in range(3))
+        self._called, self._without, self._rightly, self._left = (set[str]() for _ in range(4))
         self._removed = self._stickers = self._wrong = self._on_logo = 0
         self._verdicts = dict.fromkeys((Verdict.REMOVE, Verdict.ASK, Verdict.KEEP), 0)
 
@@ -99,6 +101,8 @@ class DecisionCounts:
             (self._missed if stickers else self._rightly).add(unit)
         if ends_with_question(decision):
             self._asked.add(unit)
+        if len(set(right)) < stickers:
+            self._left.add(unit)
         for verdict in decision.verdicts:
             # in a scene that is asked about as a whole nothing is removed either
             held = verdict.verdict is Verdict.REMOVE and decision.outcome is not Outcome.WORK
@@ -114,6 +118,7 @@ class DecisionCounts:
             clean=Count(len(self._rightly), len(self._without)),
             missed=Count(len(self._missed), len(self._called)),
             asked=Count(len(self._asked), images),
+            left=Count(len(self._left - self._asked), images - len(self._asked)),
             verdicts={verdict.name.lower(): Count(n, total) for verdict, n in self._verdicts.items()},
             on_logo=self._on_logo,
         )
