@@ -51,7 +51,7 @@ COLUMNS = (
     "asked",
     "wrongful removal",
     "stickers released",
-    "called clean, dirty",
+    "finished alone with a sticker left",
 )
 
 
