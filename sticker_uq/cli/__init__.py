@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sticker_uq import __version__
-from sticker_uq.io.stopping import INTERRUPTED, end_on_interrupt, interrupted
+from sticker_uq.io.stopping import INTERRUPTED, end_on_interrupt, interrupted, leave
 from sticker_uq.messages import printable
 from sticker_uq.scene import DeviceFailed, InvalidFile, InvalidInput
 
@@ -266,10 +266,6 @@ def main() -> None:
     try:
         typer.main.get_command(app).main(prog_name="sticker-uq", args=sys.argv[1:])
     except SystemExit as end:
-        if (
-            end.code == INTERRUPTED
-        ):  # all is closed; to take what was imported apart would need seconds on a busy machine
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(INTERRUPTED)
+        if end.code == INTERRUPTED:
+            leave()
         raise

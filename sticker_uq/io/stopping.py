@@ -10,9 +10,12 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sticker_uq.io.files import undo_unfinished
+
+if TYPE_CHECKING:
+    import psutil
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
@@ -58,22 +61,51 @@ def _watch(heard: int) -> None:
     _end()
 
 
-def _end() -> None:
-    import psutil  # which most commands never need
+def leave() -> NoReturn:
+    """End this process with :data:`INTERRUPTED` when all is closed, and what it has started: a worker waits for ever for what
+    nobody sends any more. To take apart what was imported would need seconds on a busy machine.
+    """
+    _end_processes()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)
 
-    here, ours = psutil.Process(), []
-    for process in here.children(recursive=True):
-        with contextlib.suppress(psutil.Error):  # it has ended
-            if process.exe() == here.exe() and _TRACKER not in " ".join(process.cmdline()):  # not the browser
-                process.terminate()
-                ours.append(process)
-    for process in psutil.wait_procs(ours, _GRACE_S / 5)[1]:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+
+def _end() -> None:
+    _end_processes()
     undo_unfinished()
     cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
     os.write(sys.stderr.fileno(), f"{cursor}\n{interrupted()}\n".encode())
     os._exit(INTERRUPTED)
+
+
+def _end_processes() -> None:
+    import psutil  # which most commands never need
+
+    here, ours = psutil.Process(), list[psutil.Process]()
+    while more := [
+        process for process in here.children(recursive=True) if process not in ours and _is_ours(process)
+    ]:
+        for process in more:  # which starts no further one while it is stopped
+            with contextlib.suppress(psutil.Error):
+                process.suspend()
+        ours += more
+    for process in ours:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+            process.resume()
+    for process in psutil.wait_procs(ours, _GRACE_S / 5)[1]:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    import psutil
+
+    try:  # not the browser
+        return process.exe() == psutil.Process().exe() and _TRACKER not in " ".join(process.cmdline())
+    except psutil.Error:  # it has ended
+        return False
 
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
