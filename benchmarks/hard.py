@@ -380,7 +380,7 @@ def _worth(found: dict[str, Any]) -> Table:
                 row["group"],
                 str(row["wrong"][1]),
                 names[row["method"]],
-                of(row["wrong_objects"][2:], 1000),
+                "every one" if row["group"] == "photographs" else of(row["wrong_objects"][2:], 1000),
                 of(row["wrong"][2:], 1000),
                 of(row["asked"][2:], LAPTOPS_PER_HOUR, rest=True),
             )

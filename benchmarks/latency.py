@@ -10,8 +10,8 @@ when its scene is received (p50, p95, p99); of the sent images the share that ar
 lost and how many as skipped (replaced before it took them, or dropped by the camera), the share that was assessed; the
 detector's processor time per second, the network's own time and what the detector adds to it (`overhead_ms` of its
 diagnostics). Beside that, while the model is busy: the 95th percentile of the answers of get_parameters and get_state, and the
-longest pause between two diagnostics beyond their second. The transports: `profile` is what the launch files set (64 MiB of
-shared memory), `default` is Fast DDS's own, `large_data` is LARGE_DATA with the options that images need; the last two are
+longest pause between two diagnostics beyond their second. The transports: `profile` is what the launch files set (UDP with large
+buffers), `default` is Fast DDS's own, `large_data` is LARGE_DATA with the options that images need; the last two are
 measured with --other-sizes only. A line that ends with LOST WITHOUT A WORD had images that neither arrived nor were reported.
 
 The combinations of one transport share three processes: between two of them the detector is deactivated, which sets its counts
@@ -95,9 +95,9 @@ def main() -> None:
     arguments = _arguments()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the processes too
     if arguments.print:
-        print(table(_read(arguments.print)))
+        print(table(read(arguments.print)))
         return
-    rows = _read(arguments.json) if arguments.json and arguments.json.exists() else []
+    rows = read(arguments.json) if arguments.json and arguments.json.exists() else []
     known = {row.case for row in rows if row.seconds == arguments.seconds}
     wanted = [case for case in _cases(arguments) if case not in known]
     print(
@@ -134,7 +134,7 @@ def pixels(size: str) -> tuple[int, int]:
     return width, height
 
 
-def _read(file: Path) -> list[Row]:
+def read(file: Path) -> list[Row]:
     """The rows in ``file``. Raises SystemExit when there are none."""
     try:
         return [Row(**{**row, "case": Case(**row["case"])}) for row in json.loads(file.read_text())]

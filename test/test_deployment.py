@@ -83,7 +83,8 @@ COMPOSE = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text(encoding="
 def on_the_robot(page: str) -> list[str]:
     """The commands under "On the robot" of ``page``."""
     text = re.sub(r"(<!--.*?-->\n)+\n", "", (ROOT / page).read_text(encoding="utf-8"))
-    block = text.split("\n## On the robot\n\n")[1].split("\n\n")[0]
+    section = text.split("\n## On the robot\n")[1].split("\n## ")[0]
+    block = re.findall(r"^(?:    .*\n)+", section, re.M)[0]
     return [line.strip() for line in block.splitlines()]
 
 

@@ -75,7 +75,7 @@ SUPPOSED = {
         "RECORDING": "recording",
     },
     "operator": {"cell/policy.yaml": "policy"},
-    "simulation": {"out/demo/bag": "recording", "config/policy.yaml": "policy"},
+    "simulation": {"out/demo/bag": "recording", "config/policy_rendered.yaml": "policy"},
 }
 """What the reader of a page has before its first command, under the name that the page gives it."""
 
