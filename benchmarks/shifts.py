@@ -157,13 +157,17 @@ def _ask(
     check: bool,
     rng: np.random.Generator,
 ) -> None:
+    left = decision.outcome is Outcome.WORK and not check  # what was released is gone by then
     objects = [
-        v for v in decision.verdicts if v.verdict is Verdict.ASK or v.object.label is ObjectClass.STICKER
+        v
+        for v in decision.verdicts
+        if v.verdict is Verdict.ASK or (not left and v.object.label is ObjectClass.STICKER)
     ]
     boxes = [as_box(v.object.box) for v in objects]
     told = [{"answer": person.answer(truth, box, rng).name, "box": box} for box in boxes]
     stickers = truth.boxes[truth.labels == ObjectClass.STICKER]
-    seen = np.array(boxes, float).reshape(-1, 4)
+    gone = [as_box(v.object.box) for v in decision.removable()] if left else []
+    seen = np.array(boxes + gone, float).reshape(-1, 4)
     drawn = [as_box(box) for box in stickers if touched(box, seen)[0] < 0] if person.always is None else []
     told += [{"answer": Answer.MISSED.name, "box": box} for box in drawn]
     request = f"r-{decision.decision_id}"

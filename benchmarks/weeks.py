@@ -4,11 +4,11 @@
     python -m benchmarks.weeks --work out/weeks --out benchmarks/results/weeks.json --figure docs/images/weeks.svg
     python -m benchmarks.weeks --work out/weeks-tiny --out out/weeks-tiny.json --tiny
 
-Every week 60 laptops of the profile "study" (small stickers; seeds of their own), each with one of ``WORLD``, none of which the
-packaged weights were trained on, are judged by the active bundle; a scripted operator answers and errs in 2 % of the objects.
-At the end of a week with ``improve`` a candidate is made of all weeks so far and promoted unless it is worse. The hostile
-operator says "peel it" to everything. What happened without a person's answer is counted against the truth. An interrupted run
-goes on; a training takes most of the time.
+Every week 60 laptops of the profile "study" (small stickers; seeds of their own), each with one of ``WORLD``, of which the
+packaged weights have met only residue, are judged by the active bundle; a scripted operator answers and errs in 2 % of the
+objects. At the end of a week with ``improve`` a candidate is made of all weeks so far and promoted unless it is worse. The
+hostile operator says "peel it" to everything. What happened without a person's answer is counted against the truth. An
+interrupted run goes on; a training takes most of the time.
 """
 
 from __future__ import annotations
