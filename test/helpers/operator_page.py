@@ -298,13 +298,19 @@ def prepared(name: str, punctual: bool = False, **settings: Any) -> Iterator[tup
 
 
 def _screenshots(
-    folder: Path, names: dict[str, Callable[[Page], None]], sizes: dict[str, tuple[int, int]], suffix: str
+    folder: Path,
+    names: dict[str, Callable[[Page], None]],
+    sizes: dict[str, tuple[int, int]],
+    suffix: str,
+    language: str,
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with chromium() as browser:
         for (name, prepare), (size, (width, height)) in itertools.product(names.items(), sizes.items()):
             with prepared(name) as (address, _):
-                page = browser.new_page(viewport={"width": width, "height": height}, has_touch=True)
+                page = browser.new_page(
+                    viewport={"width": width, "height": height}, has_touch=True, locale=language
+                )
                 page.goto(address)
                 page.wait_for_function("() => document.getElementById('picture').naturalWidth > 0")
                 prepare(page)
@@ -342,6 +348,12 @@ def main() -> None:
     parser.add_argument(
         "--all", action="store_true", help="every scene in every size, instead of the pictures of the docs"
     )
+    parser.add_argument(
+        "--language",
+        default="en",
+        choices=("en", "da", "de"),
+        help="of the browser that the pictures are taken in",
+    )
     parser.add_argument("--token-file", default="", metavar="FILE", help="ask for the token in it")
     options = parser.parse_args()
     if unknown := set(options.scenes) - SCENES.keys():
@@ -353,7 +365,7 @@ def main() -> None:
                 print(f"{name:>16}  {stack.enter_context(scene)[0]}", flush=True)
             threading.Event().wait()
     elif options.all:
-        _screenshots(options.screenshots, dict.fromkeys(SCENES, _as_found), SIZES, "png")
+        _screenshots(options.screenshots, dict.fromkeys(SCENES, _as_found), SIZES, "png", options.language)
     else:
         docs = {
             "two-objects": _as_found,
@@ -361,7 +373,7 @@ def main() -> None:
             "removing": _as_found,
             "held": _as_found,
         }
-        _screenshots(options.screenshots, docs, {"": SIZES["1024x768"]}, "jpg")
+        _screenshots(options.screenshots, docs, {"": SIZES["1024x768"]}, "jpg", options.language)
 
 
 if __name__ == "__main__":
