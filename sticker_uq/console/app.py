@@ -8,13 +8,24 @@ of somebody who has entered it.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi import (
+    Cookie,
+    Depends,
+    FastAPI,
+    Header,
+    HTTPException,
+    Request,
+    Response,
+    WebSocket,
+    WebSocketDisconnect,
+)
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -247,11 +258,16 @@ def make_app(
             return FileResponse(PAGE / "sign_in.html", 401)
         return FileResponse(PAGE / "index.html")
 
-    @app.get("/static/words.json")
-    def page_words(wanted: Annotated[str, Query(max_length=200)] = "") -> JSONResponse:
-        known = (tag[:2].lower() for tag in wanted.split(",") if tag[:2].lower() in PAGE_LANGUAGES)
+    # a module, so that the browser waits for it as for the rest: a page that shows HOLD also takes it
+    @app.get("/static/words.js")
+    def page_words(
+        language: Annotated[str, Cookie()] = "", accept_language: Annotated[str, Header()] = ""
+    ) -> Response:
+        wanted = [tag.strip()[:2].lower() for tag in f"{language},{accept_language}".split(",")]
+        known = next((tag for tag in wanted if tag in PAGE_LANGUAGES), "en")
         languages = {lang: each["language"] for lang, each in PAGE_LANGUAGES.items()}
-        return JSONResponse(PAGE_LANGUAGES[next(known, "en")] | {"languages": languages})
+        words = json.dumps(PAGE_LANGUAGES[known] | {"languages": languages})
+        return Response(f"export const STRINGS = {words};", media_type="text/javascript")
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:

@@ -440,6 +440,31 @@ def test_a_spot_check_asks_for_what_the_page_takes(operator):
     assert [answer.answer for answer in operator.cell.answers[0].answers] == ["remove", "missed"]
 
 
+def test_a_browser_calls_the_page_loaded_when_it_has_its_words(tablet):
+    # words that came later left HOLD without effect, and the form of the sign-in to the browser
+    with served(ConsoleState(), FakeCell()) as address:
+        page = tablet.new_page()
+        page.goto(address)
+        late = page.evaluate(
+            """() => performance.getEntriesByType("resource").find(({ name }) => name.includes("/static/words.")).responseEnd
+                - performance.getEntriesByType("navigation")[0].loadEventStart"""
+        )
+    assert late <= 0
+
+
+def test_the_chosen_language_comes_before_those_of_the_browser(browser):
+    context = browser.new_context(locale="da-DK")
+    with served(ConsoleState(), FakeCell()) as address:
+        page = context.new_page()
+        page.goto(address)
+        assert page.evaluate("document.documentElement.lang") == "da"
+        with page.expect_navigation():
+            page.select_option("#language", "de")
+        page.reload()
+        assert page.evaluate("document.documentElement.lang") == "de"
+    context.close()
+
+
 def test_hold_release_and_reset(operator):
     page, said = operator.page, operator.page.locator("#said")
     page.dblclick("#hold")  # needs no name, and never releases

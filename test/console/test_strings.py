@@ -127,7 +127,8 @@ def bracketed(words):
 
 def bracket(page):
     words = PAGE_WORDS | {"languages": {"en": PAGE_WORDS["language"]}}
-    page.route("**/static/words.json*", lambda route: route.fulfill(json=bracketed(words)))
+    body = f"export const STRINGS = {json.dumps(bracketed(words))};"
+    page.route("**/static/words.js", lambda route: route.fulfill(body=body, content_type="text/javascript"))
 
 
 def words_outside_brackets(text):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The words of the page, which the cell serves in the language of the browser, or in the one that was chosen here, and how reasons are said in them.
-const wanted = [localStorage.getItem("language"), ...navigator.languages].filter(Boolean);
-export const STRINGS = await (await fetch(new URL("./words.json?wanted=" + wanted.slice(0, 9), import.meta.url))).json();
+import { STRINGS } from "./words.js";
+export { STRINGS };
 // Numbers and times as in the person's country, where the browser says it.
 export const LOCALE = navigator.languages.find((tag) => tag.startsWith(STRINGS.lang)) || STRINGS.lang;
 const PLURALS = new Intl.PluralRules(LOCALE), LIMIT = /^(above|below)_limit$/;
@@ -12,7 +12,7 @@ export function speak(select) {
   select.setAttribute("aria-label", STRINGS.chooseLanguage);
   select.replaceChildren(...Object.entries(STRINGS.languages).map(([lang, name]) => new Option(name, lang, false, lang === STRINGS.lang)));
   for (const option of select.options) option.lang = option.value;
-  select.addEventListener("change", () => { localStorage.setItem("language", select.value); location.reload(); });
+  select.addEventListener("change", () => { document.cookie = `language=${select.value}; max-age=31536000; samesite=strict`; location.reload(); });
 }
 
 // A template with the values in the places of their names; of one with plural forms, that for the `count` among them.

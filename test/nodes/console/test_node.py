@@ -98,7 +98,7 @@ def test_the_page_needs_nothing_from_outside(client):
         "question.js",
         "panels.js",
         "strings.js",
-        "words.json",
+        "words.js",
     ):
         body = client.get(f"/static/{name}").text
         assert body
