@@ -19,8 +19,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from benchmarks.hard_scenes import NO_MATERIAL, Case, HardScene
 from benchmarks.result_files import result_file, result_folder
 from benchmarks.shifts import SECOND, Operator, run_shift
 from sticker_uq.cell.bundle import Bundle, create_bundle
+from sticker_uq.evaluation.executors import mapped
 from sticker_uq.evaluation.reporting.charts import legend_below, svg
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.gate import Policy
@@ -211,11 +213,9 @@ def figure(rows: Sequence[dict[str, Any]]) -> str:
     return f"{svg(draw, 6.5, 3.0, 'questions and wrongful releases of 100 laptops by week')}\n"
 
 
-def measure(
-    work: Path, seeds: int, weeks: int, laptops: int, tiny: bool, say: Callable[[str], None]
-) -> list[dict[str, Any]]:
+def measure(work: Path, seeds: int, weeks: int, laptops: int, tiny: bool, jobs: int) -> list[dict[str, Any]]:
     """The weeks of every arm and seed; what is kept in ``work`` is not done again."""
-    steps = Steps(work, lambda name, line: say(f"{name}: {line}"))
+    Steps(work)
     passes = 5 if tiny else 20
     policy = work / "policy.yaml"
     packaged = (share_folder() / "config" / "policy.yaml").read_text(encoding="utf-8")
@@ -225,14 +225,18 @@ def measure(
     options = (
         ("--epochs", "1", "--novelty-epochs", "0") if tiny else ("--epochs", "4", "--learning-rate", "5e-4")
     )
-    rows = []
-    for seed in range(seeds):
-        for arm in ARMS:
-            campaign = Campaign(steps, arm, seed, laptops, options)
-            rows += [
-                {"arm": arm, "seed": seed, "week": n, **campaign.week(n).model_dump()} for n in range(weeks)
-            ]
-    return rows
+    plans = [(seed, arm) for seed in range(seeds) for arm in ARMS]
+    worked = mapped(partial(_worked, work, weeks, laptops, options), plans, jobs)
+    return [row for rows in worked for row in rows]
+
+
+def _worked(
+    work: Path, weeks: int, laptops: int, options: Sequence[str], plan: tuple[int, str]
+) -> list[dict[str, Any]]:
+    seed, arm = plan
+    steps = Steps(work, lambda name, line: print(f"{name}: {line}", flush=True))
+    campaign = Campaign(steps, arm, seed, laptops, options)
+    return [{"arm": arm, "seed": seed, "week": n, **campaign.week(n).model_dump()} for n in range(weeks)]
 
 
 def main() -> None:
@@ -249,9 +253,10 @@ def main() -> None:
     parser.add_argument(
         "--tiny", action="store_true", help="one seed, two weeks of 12 laptops, one epoch: that it runs"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="cells that are simulated at once")
     options = parser.parse_args()
     seeds, weeks, laptops = (1, 2, 12) if options.tiny else (3, 8, 60)
-    rows = measure(options.work, seeds, weeks, laptops, options.tiny, lambda line: print(line, flush=True))
+    rows = measure(options.work, seeds, weeks, laptops, options.tiny, options.jobs)
     with atomic_write(options.out, "w") as stream:
         json.dump({"weeks": rows}, stream, indent=1)
     if options.figure is not None:
