@@ -229,7 +229,7 @@ def _observed(objects: Sequence[ObservedObject], samples: StochasticSamples) -> 
         np.array([o.detection_rate for o in objects], float),
         np.array([o.unstable for o in objects], bool),
         {name: np.array([getattr(o, name) for o in objects], float) for name in (*METRICS, "novelty")},
-        passes=vectors_of(boxes, samples, samples.passes),
+        passes=vectors_of(boxes, samples),
     )
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.outcomes import MATCH_IOU
-from sticker_uq.detection import StochasticDetector
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import OperatorAnswers, Policy, judge
 from sticker_uq.io.coco import LabelledImage, read_picture
@@ -21,9 +20,9 @@ from sticker_uq.monitors import Monitor, Objects, concatenate, measure_cost, mon
 from sticker_uq.monitors.detections import CROP_SIZE, Probe
 from sticker_uq.monitors.folder import Calibration, PanelFile, save_panel
 from sticker_uq.monitors.panel import PanelMember
-from sticker_uq.monitors.task_network import KINDS, TaskNetwork
+from sticker_uq.monitors.task_network import TaskNetwork
 from sticker_uq.perception import Perception
-from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
+from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
 
 DEFAULT = ("pcs", "mc_mutual_information", "energy", "knn", "dissector")
 """The monitors that are fitted by default: one per kind of data on an object that needs no further pass over the picture."""
@@ -42,15 +41,13 @@ class Evidence:
     """The clustered objects of some pictures as the monitors of a panel to be fitted see them.
 
     ``objects``: with the classes that the labels give them and their fractions; ``crops`` (M, C, h, w) and ``fractions`` (M,) of
-    everything labelled and of bare lid; ``seen_on`` (N,) and ``cut_from`` (M,): number of the picture of each object and crop;
-    ``removable`` (N,): which of the objects the policy would remove by itself; ``images``: how many pictures.
+    everything labelled and of bare lid; ``removable`` (N,): which of the objects the policy would remove by itself; ``images``:
+    how many pictures.
     """
 
     objects: Objects
     crops: FloatArray
     fractions: FloatArray
-    seen_on: IntArray
-    cut_from: IntArray
     removable: NDArray[np.bool_]
     images: int
 
@@ -64,7 +61,6 @@ def examine(
     perception: Perception,
     pictures: Iterable[Labelled],
     policy: Policy,
-    members: Sequence[StochasticDetector],
     seed: int,
 ) -> Evidence:
     """What ``perception`` sees on ``pictures``, and what ``policy`` would remove, to fit a panel of monitors.
@@ -72,10 +68,10 @@ def examine(
     An object is what the labelled box is that it overlaps most, from IoU 0.3 on. Raises InvalidInput for a picture that cannot be
     read and when nothing at all is detected.
     """
-    parts, crops, fractions, numbers, removable = [], [], [], [], []
+    parts, crops, fractions, removable = [], [], [], []
     for number, (item, shares) in enumerate(pictures):
         image = read_picture(item)
-        scene, objects = perception.examine(image, members)
+        scene, objects = perception.examine(image)
         found = scene.objects
         chosen = {v.object.id for v in judge(scene, policy, LOOKED_OVER).removable()}
         removable += [one.id in chosen for one in found]
@@ -89,19 +85,15 @@ def examine(
         )
         crops.append(cut_crops(image, np.concatenate([lids, item.boxes]), CROP_SIZE))
         fractions.append(np.concatenate([np.zeros(len(lids)), shares]))
-        numbers.append((np.full(len(found), number), np.full(len(lids) + len(shares), number)))
     everything = concatenate([part for part in parts if len(part)] or parts)
     if not len(everything):
         raise InvalidInput(
             f"nothing is detected on {len(parts)} pictures, expected objects to fit monitors on"
         )
-    seen_on, cut_from = (np.concatenate(column) for column in zip(*numbers, strict=True))
     return Evidence(
         everything,
         np.concatenate(crops),
         np.concatenate(fractions),
-        seen_on,
-        cut_from,
         np.array(removable, bool),
         len(parts),
     )
@@ -116,8 +108,6 @@ def fit_panel(
     policy: Policy,
     alarms: float = 0.05,
     task: float | None = None,
-    members: Sequence[Path] = (),
-    loaded: Sequence[StochasticDetector] = (),
     about: dict[str, Any] | None = None,
     seed: int = 0,
     tell: Tell = lambda _: None,
@@ -126,9 +116,7 @@ def fit_panel(
 
     ``alarms``: share of the stickers of ``calibrating`` that ``policy`` would rightly remove, that the panel as a whole may
     refuse; what the policy asks about anyway needs no panel, and would only loosen its limits. ``task``: threshold of a task
-    network, which joins the panel;
-    ``members`` and ``loaded``: weights files of an ensemble and their detectors. InvalidInput when names or pictures do not
-    suffice.
+    network, which joins the panel. InvalidInput when names or pictures do not suffice.
     """
     if not 0 < alarms < 1:
         raise InvalidInput(f"--alarms {alarms:g}: expected more than 0 and less than 1")
@@ -136,15 +124,17 @@ def fit_panel(
     policy = policy.model_copy(update={"unmeasured_novelty": "release"})
     wanted = [monitor_named(name) for name in names]
     for one in wanted:
-        if "members" in one.needs and not members:
-            raise InvalidInput(f"monitor {one.name} needs an ensemble: expected --member WEIGHTS")
+        if "members" in one.needs:
+            raise InvalidInput(
+                f"monitor {one.name} needs an ensemble of networks, which a panel has not: choose another"
+            )
     tell(f"{len(fitting)} pictures to fit on")
-    fitted = examine(perception, fitting, policy, loaded, seed)
+    fitted = examine(perception, fitting, policy, seed)
     assert fitted.objects.features is not None
     assert fitted.objects.labels is not None
     probe = Probe.fit(fitted.objects.features, fitted.objects.labels)
     tell(f"{len(calibrating)} pictures to set limits on")
-    seen = examine(perception, calibrating, policy, loaded, seed)
+    seen = examine(perception, calibrating, policy, seed)
     own, others = (with_logits(one.objects, probe) for one in (fitted, seen))
     usable = seen.removable & seen.right
     if usable.sum() < LEAST:
@@ -155,7 +145,7 @@ def fit_panel(
     tell("monitors")
     panel: list[Monitor] = [one.fit(own) for one in wanted]
     if task is not None:
-        panel.append(better_task(fitted, task, seed, tell))
+        panel.append(task_network(fitted, task, seed))
     scores = {one.name: one.score(others) for one in panel}
     for one in panel:
         measure_cost(one, others)
@@ -169,7 +159,6 @@ def fit_panel(
         [PanelMember(one, limits[one.name]) for one in panel],
         {name: int(rows[usable].sum()) for name, rows in refused.items()},
         probe,
-        members,
         Calibration(
             images=seen.images,
             stickers=int(usable.sum()),
@@ -211,40 +200,15 @@ def _finite(ordered: FloatArray, place: int) -> float:
     return float(finite[-1]) if len(finite) else float("-inf")
 
 
-def better_task(
-    fitted: Evidence, threshold: float, seed: int, tell: Tell = lambda _: None, option: str = "--task"
-) -> TaskNetwork:
-    """The panel's fitted network for decisions: task or probabilistic, whichever has the smaller mean of FNR and FPR at
-    ``threshold``.
-
-    The two share everything but the labels and are compared on the crops of a third of the pictures, which neither learned.
-    InvalidInput naming the ``option`` when all fractions lie on one side of the threshold.
-    """
+def task_network(fitted: Evidence, threshold: float, seed: int) -> TaskNetwork:
+    """The panel's network for the decision at ``threshold``; InvalidInput when all fractions lie on one side of it."""
     assert fitted.objects.crops is not None
     assert fitted.objects.fractions is not None
     crops = np.concatenate([fitted.crops, fitted.objects.crops])
     fractions = np.concatenate([fitted.fractions, fitted.objects.fractions])
-    sources = np.concatenate([fitted.cut_from, fitted.seen_on])
-    pictures = np.random.default_rng(seed).permutation(fitted.images)
-    held_back = np.isin(sources, pictures[::3])
-    kept, learned = np.flatnonzero(held_back), np.flatnonzero(~held_back)
-    above = fractions[kept] > threshold
-    if len(set((fractions[learned] > threshold).tolist())) < 2 or len(set(above.tolist())) < 2:
+    if len(np.unique(fractions > threshold)) < 2:
         raise InvalidInput(
-            f"{option} {threshold:g}: all {len(crops)} crops lie on one side of it, expected some with a share of stickers above"
+            f"--task {threshold:g}: all {len(crops)} crops lie on one side of it, expected some with a share of stickers above"
         )
-    errors = {}
-    for kind in KINDS:
-        network = TaskNetwork(threshold, kind, seed=seed).fit(_crops(crops[learned], fractions[learned]))
-        says = network.score(_crops(crops[kept], fractions[kept])) <= network.score_limit
-        fnr, fpr = float((~says[above]).mean()), float(says[~above].mean())
-        errors[kind] = (fnr + fpr) / 2
-        tell(f"{kind} network at {threshold:g}: FNR {fnr:.3f}, FPR {fpr:.3f} on {len(kept)} crops")
-    best = min(KINDS, key=lambda kind: errors[kind])
-    return TaskNetwork(threshold, best, seed=seed).fit(_crops(crops, fractions))
-
-
-def _crops(crops: FloatArray, fractions: FloatArray) -> Objects:
-    return Objects(
-        probabilities=np.column_stack([1 - fractions, fractions]), crops=crops, fractions=fractions
-    )
+    vectors = np.column_stack([1 - fractions, fractions])
+    return TaskNetwork(threshold, seed=seed).fit(Objects(vectors, crops=crops, fractions=fractions))

@@ -17,7 +17,6 @@ from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import output_folder, settings_options
 from sticker_uq.cli.terminal import output
-from sticker_uq.detection.detector import load_members
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy
 from sticker_uq.io.annotator_votes import sticker_fractions
@@ -39,10 +38,6 @@ def command(
     calibration: Annotated[
         Path | None,
         typer.Option(help="COCO folder to set the limits on. Default: a third of the pictures of --data."),
-    ] = None,
-    member: Annotated[
-        list[Path] | None,
-        typer.Option(help="Weights file of the same model, once for each member of an ensemble; is copied."),
     ] = None,
     task: Annotated[
         float | None,
@@ -75,19 +70,15 @@ def command(
     else:
         calibrating = _labelled(calibration)
     perception = load_perception(settings.model_copy(update={"monitors": ""}))
-    files = member or []
-    loaded = load_members(settings, files)
     document = fit_panel(
         perception,
         fitting,
         calibrating,
-        settings.votes or (DEFAULT if not files else (*DEFAULT, "ensemble_mean_softmax")),
+        settings.votes or DEFAULT,
         out,
         Policy.load(policy or share_folder() / "config" / "policy.yaml"),
         alarms,
         task,
-        files,
-        loaded,
         {"command": shlex.join(["sticker-uq", *sys.argv[1:]]), "pictures": len(fitting)},
         settings.seed,
         lambda stage: typer.echo(stage, err=True),

@@ -20,7 +20,6 @@ _WITH_TORCH = {
     "DeterministicPass": "deterministic_pass",
     "build_model": "catalogue",
     "load_detector": "detector",
-    "load_members": "detector",
     "load_weights": "weights",
     "save_weights": "weights",
 }

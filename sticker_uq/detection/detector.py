@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -306,13 +305,6 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
     model = build_model(settings.model, min_size=settings.min_size, **network_settings(path))
     metadata = load_into(model, settings.model, path)
     return StochasticDetector(model, settings, metadata["checksum"])
-
-
-def load_members(
-    settings: DetectorSettings, files: Iterable[str | os.PathLike[str]]
-) -> list[StochasticDetector]:
-    """The detectors of ``settings`` with the weights of each of ``files``, an ensemble; raises as :func:`load_detector` does."""
-    return [load_detector(settings.model_copy(update={"weights": str(file)})) for file in files]
 
 
 def resolve_device(name: str) -> torch.device:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -15,14 +13,14 @@ from sticker_uq.detection.features import Features
 from sticker_uq.io.crops import cut_crops
 from sticker_uq.monitors.dissector import perceptron
 from sticker_uq.monitors.objects import Objects
-from sticker_uq.scene import CLASS_COUNT, Detections, FloatArray, IntArray, StochasticSamples
+from sticker_uq.scene import CLASS_COUNT, FloatArray, IntArray, StochasticSamples
 from sticker_uq.uncertainty import iou_matrix
 
 CROP_SIZE = 24
 LEVELS = 3
 """Maps of the detector that are pooled, from the finest on: coarser ones see more of the scene than of an object."""
 SAME_OBJECT = 0.5
-"""IoU from which a box of another pass, or of another network, shows the same object."""
+"""IoU from which a box of another pass shows the same object."""
 
 
 class Probe:
@@ -59,15 +57,14 @@ def pooled_layers(
     return tuple(found)
 
 
-def vectors_of(boxes: FloatArray, seen: Detections | StochasticSamples, passes: int) -> FloatArray:
-    """Class vectors (T, N, 3) by which each of ``passes`` passes sees ``boxes`` (N, 4): of the box that overlaps most.
+def vectors_of(boxes: FloatArray, seen: StochasticSamples) -> FloatArray:
+    """Class vectors (T, N, 3) by which each of the passes ``seen`` sees ``boxes`` (N, 4): of the box that overlaps most.
 
     NaN where none shows the same object.
     """
-    found = np.full((passes, len(boxes), CLASS_COUNT), np.nan)
-    index = seen.pass_index if isinstance(seen, StochasticSamples) else np.zeros(len(seen.boxes), np.int64)
-    for number in range(passes):
-        rows = index == number
+    found = np.full((seen.passes, len(boxes), CLASS_COUNT), np.nan)
+    for number in range(seen.passes):
+        rows = seen.pass_index == number
         if not rows.any() or not len(boxes):
             continue
         overlaps = iou_matrix(np.asarray(boxes, np.float32), seen.boxes[rows])
@@ -85,20 +82,17 @@ def observe_boxes(
     probabilities: FloatArray,
     samples: StochasticSamples,
     probe: Probe | None = None,
-    members: Sequence[Detections] = (),
 ) -> Objects:
     """The objects in ``boxes`` (N, 4) px of ``image`` with class vectors ``probabilities`` (N, 3), as monitors see them.
 
-    ``features`` and ``samples``: what the detector made of the image and what its T passes saw; ``probe``: for logits;
-    ``members``: what the networks of an ensemble detected in the same image.
+    ``features`` and ``samples``: what the detector made of the image and what its T passes saw; ``probe``: for logits.
     """
     layers = pooled_layers(detector, features, boxes)
     flat = np.concatenate(layers, axis=1)
     return Objects(
         probabilities=np.asarray(probabilities, np.float64),
         logits=None if probe is None else probe.logits(flat),
-        samples=vectors_of(boxes, samples, samples.passes),
-        members=np.concatenate([vectors_of(boxes, seen, 1) for seen in members]) if members else None,
+        samples=vectors_of(boxes, samples),
         features=flat,
         layers=layers,
         crops=cut_crops(image, boxes, CROP_SIZE),

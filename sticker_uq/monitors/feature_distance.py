@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Later monitors of out-of-distribution objects on the same activations: relative Mahalanobis, nearest neighbours, ViM.
+"""Later monitors of out-of-distribution objects on the same activations: relative Mahalanobis, nearest neighbours.
 
-Own code: pytorch-ood has all three, but keeps what was fitted in objects that only pickle can store, and inverts
+Own code: pytorch-ood has both, but keeps what was fitted in objects that only pickle can store, and inverts
 covariances of few objects without shrinkage.
 """
 
@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
-from scipy.special import logsumexp
 
 from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects
-from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.scene import FloatArray
 
 _JITTER = 1e-9  # relative to the mean variance: activations that never vary leave the covariance singular
 
@@ -99,42 +98,6 @@ class NearestNeighbours(Monitor):
             for start in range(0, len(vectors), _CHUNK)
         ]
         return np.concatenate(parts)
-
-
-class VirtualLogit(Monitor):
-    """ViM: a virtual logit, the scaled length of what the principal subspace leaves of the activation, minus the energy of
-    the logits (Wang et al. 2022).
-
-    The last layer is recovered from activations and logits by least squares: exact where it is linear. ``variance``: share
-    of the activations' variance that the principal subspace holds (the paper fixes its dimension by that of the network).
-    """
-
-    name = "vim"
-    needs = ("features", "logits")
-
-    def __init__(self, variance: float = 0.95) -> None:
-        super().__init__(variance=variance)
-
-    def _fit(self, objects: Objects) -> Arrays:
-        vectors, logits = np.asarray(objects.features, np.float64), np.asarray(objects.logits, np.float64)
-        if vectors.shape[1] < 2:
-            raise InvalidInput(f"vim needs at least 2 features per object, got {vectors.shape[1]}")
-        padded = np.column_stack([vectors, np.ones(len(vectors))])
-        layer = np.linalg.lstsq(padded, logits, rcond=None)[0]  # (F + 1, K)
-        origin = -np.linalg.pinv(layer[:-1].T) @ layer[-1]
-        centred = vectors - origin
-        values, directions = np.linalg.eigh(centred.T @ centred / len(centred))
-        share = np.cumsum(values[::-1]) / max(values.sum(), 1e-300)
-        principal = min(int(np.searchsorted(share, self._options["variance"])) + 1, len(values) - 1)
-        rest = directions[:, : len(values) - principal]  # eigh sorts ascending
-        length = np.linalg.norm(centred @ rest, axis=1).mean()
-        alpha = np.abs(logits.max(axis=1)).mean() / max(length, 1e-12)
-        return {"origin": origin, "rest": rest, "alpha": np.array([alpha])}
-
-    def _score(self, objects: Objects) -> FloatArray:
-        centred = np.asarray(objects.features, np.float64) - self._learned["origin"]
-        virtual = self._learned["alpha"][0] * np.linalg.norm(centred @ self._learned["rest"], axis=1)
-        return virtual - np.asarray(logsumexp(objects.logits, axis=1))
 
 
 def _unit(vectors: FloatArray | None) -> FloatArray:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fitted panel on the disk: one file pair per monitor, the probe, the weights of an ensemble, and panel.json about all."""
+"""A fitted panel on the disk: one file pair per monitor, the probe, and panel.json about all."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from sticker_uq.detection import StochasticDetector, load_members
+from sticker_uq.detection import StochasticDetector
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.reading import MIB, MOST_JSON, child_path, read_bytes, read_json
+from sticker_uq.io.reading import MIB, MOST_JSON, read_bytes, read_json
 from sticker_uq.io.setting_fields import words
 from sticker_uq.monitors.detections import Probe
 from sticker_uq.monitors.interface import Monitor
@@ -31,13 +31,11 @@ MOST_LEARNED = 1024 * MIB
 """Bytes of what a monitor learned."""
 
 
-def save_monitor(
-    monitor: Monitor, folder: str | os.PathLike[str], about: dict[str, Any] | None = None
-) -> Path:
+def save_monitor(monitor: Monitor, folder: str | os.PathLike[str]) -> Path:
     """Write the fitted ``monitor`` to ``folder``, which must exist, and return the path of its JSON file.
 
-    ``about``: whatever else JSON can hold (what it was fitted on). The JSON file comes last and names the checksum of the
-    other one, so a reader never takes half of it. OSError when the disk fails.
+    The JSON file comes last and names the checksum of the other one, so a reader never takes half of it. OSError when the disk
+    fails.
     """
     arrays = {name: np.ascontiguousarray(value) for name, value in monitor.arrays().items()}
     data = save(arrays)
@@ -48,7 +46,6 @@ def save_monitor(
         "cost_ms": None if math.isnan(monitor.cost_ms) else monitor.cost_ms,
         "settings": monitor.settings(),
         "sha256": hashlib.sha256(data).hexdigest(),
-        "about": about or {},
     }
     path = Path(folder) / f"{monitor.name}.json"
     with atomic_write(path.with_suffix(".safetensors")) as stream:
@@ -128,7 +125,7 @@ class Calibration(_Section):
 
 
 class PanelFile(_Section):
-    """What panel.json says. ``settings``: those of the detector that scores depend on; ``members``: checksums of weights."""
+    """What panel.json says. ``settings``: those of the detector that scores depend on."""
 
     format: int
     model: str
@@ -136,7 +133,8 @@ class PanelFile(_Section):
     settings: dict[str, Any]
     monitors: dict[str, MonitorFile]
     probe: str
-    members: dict[str, str]
+    members: dict[str, str] = Field({}, max_length=0)
+    """Weights of an ensemble: of panels of before, which are refused."""
     calibration: Calibration
     about: dict[str, Any]
 
@@ -147,14 +145,13 @@ def save_panel(
     voters: Sequence[PanelMember],
     refused: Mapping[str, int],
     probe: Probe,
-    members: Sequence[Path],
     calibration: Calibration,
     about: Mapping[str, Any],
 ) -> PanelFile:
     """Write a panel with all its monitors to ``folder``, which is made, and return what panel.json says.
 
-    panel.json comes last and names the checksums of the others, so that a reader never takes half of it. ``members``: weights
-    files of an ensemble, which are copied; ``refused``: by monitor, see :class:`MonitorFile`. OSError when the disk fails.
+    panel.json comes last and names the checksums of the others, so that a reader never takes half of it.
+    ``refused``: by monitor, see :class:`MonitorFile`. OSError when the disk fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     described = {}
@@ -169,12 +166,6 @@ def save_panel(
     data = save({"weight": np.ascontiguousarray(probe.weight), "bias": np.ascontiguousarray(probe.bias)})
     with atomic_write(folder / _PROBE) as stream:
         stream.write(data)
-    copied = {}
-    for number, source in enumerate(members, 1):
-        content = source.read_bytes()
-        with atomic_write(folder / f"member_{number}.safetensors") as stream:
-            stream.write(content)
-        copied[f"member_{number}.safetensors"] = _sha256(content)
     document = PanelFile(
         format=_FORMAT,
         model=detector.name,
@@ -182,7 +173,6 @@ def save_panel(
         settings={name: getattr(detector.settings, name) for name in OF_PASSES},
         monitors=described,
         probe=_sha256(data),
-        members=copied,
         calibration=calibration,
         about=dict(about),
     )
@@ -218,12 +208,7 @@ def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: S
         described = document.monitors[name]
         _checked(root / f"{name}.json", described.sha256)
         voters.append(PanelMember(load_monitor(root, name), described.limit))
-    members: list[StochasticDetector] = []
-    if any("members" in voter.monitor.needs for voter in voters):
-        for name, digest in document.members.items():
-            _checked(child_path(root, name, f"{root / PANEL_FILE}: members"), digest)
-        members = load_members(detector.settings, [root / name for name in document.members])
-    return Panel(voters, _probe(root / _PROBE, document.probe), members, _sha256(text))
+    return Panel(voters, _probe(root / _PROBE, document.probe), _sha256(text))
 
 
 def _read(path: Path) -> tuple[bytes, PanelFile]:

@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
-NEEDS = ("probabilities", "logits", "samples", "members", "features", "layers", "crops")
-"""Names of the fields of :class:`Objects` that a monitor may need."""
-
 
 @dataclass(frozen=True)
 class Objects:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.monitors.detections import Probe, observe_boxes
 from sticker_uq.monitors.interface import Monitor
-from sticker_uq.monitors.objects import NEEDS, Objects
+from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import InvalidInput, MonitorScore, ObservedObject, StochasticSamples
 
 OF_PASSES = (
@@ -43,23 +43,15 @@ class PanelMember:
 class Panel:
     """Fitted monitors of one detector. Not thread-safe.
 
-    ``voters``: who votes; ``probe``: the logits of objects, for those who need them; ``members``: the networks of an ensemble;
-    ``hash``: SHA-256 over everything that was fitted and who votes, hex. ``monitors.folder.load_panel`` makes it.
+    ``voters``: who votes; ``probe``: the logits of objects, for those who need them; ``hash``: SHA-256 over everything that was
+    fitted and who votes, hex. ``monitors.folder.load_panel`` makes it.
     """
 
-    def __init__(
-        self,
-        voters: Sequence[PanelMember],
-        probe: Probe,
-        members: Sequence[StochasticDetector],
-        fitted_hash: str,
-    ) -> None:
+    def __init__(self, voters: Sequence[PanelMember], probe: Probe, fitted_hash: str) -> None:
         self.voters = tuple(voters)
-        self.needs = frozenset(need for voter in self.voters for need in voter.monitor.needs)
         names = ",".join(voter.name for voter in self.voters)
         self.hash = hashlib.sha256(f"{fitted_hash}:{names}".encode()).hexdigest()
         self._probe = probe
-        self._members = tuple(members) if "members" in self.needs else ()
 
     def scored(
         self,
@@ -75,9 +67,7 @@ class Panel:
         """
         if not objects:
             return objects
-        seen = observe_objects(
-            detector, image, features, samples, objects, self._members, self._probe, self.needs
-        )
+        seen = observe_objects(detector, image, features, samples, objects, self._probe)
         scores = [voter.monitor.score(seen) for voter in self.voters]
         return tuple(
             replace(
@@ -97,18 +87,15 @@ def observe_objects(
     features: Features,
     samples: StochasticSamples,
     objects: Sequence[ObservedObject],
-    members: Sequence[StochasticDetector] = (),
     probe: Probe | None = None,
-    needs: frozenset[str] = frozenset(NEEDS),
 ) -> Objects:
     """The clustered ``objects`` of ``image`` as monitors see them: their class vectors are the means over the passes.
 
-    ``members`` look at the image once each; without a ``probe`` there are no logits.
+    Without a ``probe`` there are no logits.
     """
-    others = [member.detect(member.encode(image)) for member in members] if "members" in needs else []
     boxes = np.array([one.box for one in objects], np.float32).reshape(-1, 4)
     vectors = np.array([one.probabilities for one in objects], np.float64).reshape(-1, 3)
-    return observe_boxes(detector, image, features, boxes, vectors, samples, probe, others)
+    return observe_boxes(detector, image, features, boxes, vectors, samples, probe)
 
 
 def same_passes(fitted: dict[str, object], detector: StochasticDetector) -> None:

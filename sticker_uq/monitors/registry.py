@@ -26,7 +26,6 @@ MODERN: tuple[type[Monitor], ...] = (
     modern.RelativeMahalanobis,
     ENERGY,
     modern.NearestNeighbours,
-    modern.VirtualLogit,
 )
 """Later ones on the same inputs."""
 MONITORS: dict[str, type[Monitor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,34 +14,21 @@ from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import FloatArray, InvalidInput
 
-Kind = Literal["task", "probabilistic"]
-KINDS: tuple[Kind, ...] = ("task", "probabilistic")
-
 
 class TaskNetwork(Monitor):
-    """Task network monitor: 1 - what a small network says of a crop, trained on the share of annotators who call it a sticker.
-
-    ``kind``: a "task" network learns whether that share is above ``threshold``, a "probabilistic" one learns the share itself.
-    The two share everything else: network, first weights, order, ``epochs``, ``seed``. In a panel its limit is calibrated as
-    that of the others; its own decision is at ``limit``.
+    """Task network monitor: 1 - what a small network says of a crop, trained on whether the share of annotators who
+    call it a sticker is above ``threshold``.
     """
 
     name = "task"
     needs = ("crops",)
 
-    def __init__(self, threshold: float = 0.7, kind: Kind = "task", epochs: int = 30, seed: int = 0) -> None:
+    def __init__(self, threshold: float = 0.7, epochs: int = 30, seed: int = 0) -> None:
         if not 0 < threshold < 1:
             raise InvalidInput(
                 f"threshold {threshold:g} of a task network: expected more than 0 and less than 1"
             )
-        if kind not in KINDS:
-            raise InvalidInput(f"kind {kind!r} of a task network: expected one of {', '.join(KINDS)}")
-        super().__init__(threshold=threshold, kind=kind, epochs=epochs, seed=seed)
-
-    @property
-    def score_limit(self) -> float:
-        """The task network monitor's highest score for a probability of a removable sticker above the threshold."""
-        return 0.5 if self._options["kind"] == "task" else 1.0 - float(self._options["threshold"])
+        super().__init__(threshold=threshold, epochs=epochs, seed=seed)
 
     def _fit(self, objects: Objects) -> Arrays:
         if objects.fractions is None:
@@ -49,9 +36,7 @@ class TaskNetwork(Monitor):
                 "a task network learns from fractions of annotators, which the objects do not have"
             )
         assert objects.crops is not None
-        target = np.asarray(objects.fractions, np.float64)
-        if self._options["kind"] == "task":
-            target = (target > self._options["threshold"]).astype(np.float64)
+        target = (objects.fractions > self._options["threshold"]).astype(np.float64)
         model = train_classifier(
             objects.crops,
             np.column_stack([1 - target, target]),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -178,13 +178,11 @@ class Perception:
             scene = replace(scene, image_size=(width, height), image_digest=digest(), exposure=exposure())
         return replace(scene, timings=timings)
 
-    def examine(
-        self, image: NDArray[np.uint8], members: Sequence[StochasticDetector] = ()
-    ) -> tuple[SceneAssessment, Objects]:
+    def examine(self, image: NDArray[np.uint8]) -> tuple[SceneAssessment, Objects]:
         """What perception sees on ``image`` after all passes, without DiL, and what monitors may read of its clustered objects
         but logits.
 
-        ``members``: the networks of an ensemble. What a panel is fitted on; raises as :meth:`assess` does, and NonFiniteOutput.
+        What a panel is fitted on; raises as :meth:`assess` does, and NonFiniteOutput.
         """
         digest = image_digest(image)
         features = self._detector.encode(image)
@@ -202,7 +200,7 @@ class Perception:
             unstable=unstable,
             uncertainty=uncertainty,
         )
-        return scene, observe_objects(self._detector, image, features, samples, objects, members)
+        return scene, observe_objects(self._detector, image, features, samples, objects)
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """Perception's SceneAssessment of an image that failed: status FAILED with ``reason``; it closes the gate."""

@@ -9,7 +9,7 @@ import torch
 
 from sticker_uq.detection.features import Features
 from sticker_uq.monitors.detections import CROP_SIZE, Probe, observe_boxes, pooled_layers, vectors_of
-from sticker_uq.scene import Detections, StochasticSamples
+from sticker_uq.scene import StochasticSamples
 from test.helpers.models import picture, tiny_detector
 
 BOXES = np.array([[10.0, 10, 50, 50], [120, 60, 180, 120]], np.float32)
@@ -61,26 +61,12 @@ def test_a_pass_speaks_for_the_box_it_overlaps() -> None:
         np.array([0, 0, 2]),
         3,
     )
-    vectors = vectors_of(BOXES, samples, 3)
+    vectors = vectors_of(BOXES, samples)
     assert vectors[0, 0] == pytest.approx(VECTOR)
     assert vectors[2, 1] == pytest.approx(VECTOR[[1, 0, 2]])
     assert np.isnan(vectors[0, 1]).all()
     assert np.isnan(vectors[1]).all()
     assert np.isnan(vectors[2, 0]).all()
-
-
-def test_members_of_an_ensemble_speak_too() -> None:
-    detector, image = tiny_detector("ssdlite320_mobilenet_v3_large"), picture(1)
-    features = detector.encode(image)
-    samples = detector.sample(features, 1, 0)
-    seen = [
-        Detections(BOXES, np.stack([VECTOR, VECTOR])),
-        Detections(BOXES[:0], np.zeros((0, 3), np.float32)),
-    ]
-    objects = observe_boxes(detector, image, features, BOXES, np.stack([VECTOR] * 2), samples, members=seen)
-    assert objects.members.shape == (2, 2, 3)
-    assert objects.members[0] == pytest.approx(np.stack([VECTOR] * 2))
-    assert np.isnan(objects.members[1]).all()
 
 
 def test_the_probe_gives_logits() -> None:

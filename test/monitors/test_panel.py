@@ -22,7 +22,7 @@ from sticker_uq.monitors.folder import PanelFile, load_panel
 from sticker_uq.monitors.task_network import TaskNetwork
 from sticker_uq.perception import Perception
 from sticker_uq.scene import InvalidInput
-from test.helpers.models import MIN_SIZE, picture, tiny_detector
+from test.helpers.models import picture, tiny_detector
 from test.helpers.panels import MODEL, NAMES, OPEN, labelled, settings, tiny_panel
 
 scores = hnp.arrays(np.float64, (3, 40), elements=st.floats(allow_nan=True, allow_infinity=True, width=32))
@@ -157,32 +157,10 @@ def test_a_task_network_joins_the_panel(material: tuple[Perception, list[Labelle
     assert all(math.isfinite(one.monitors[1].score) for one in scene.objects)
 
 
-def test_members_of_an_ensemble_look_at_the_picture_too(
-    material: tuple[Perception, list[Labelled]], tmp_path: Path
-) -> None:
-    perception, pictures = material
-    member = tiny_detector(MODEL, passes=5)
-    with pytest.raises(InvalidInput, match="ensemble_mean_softmax needs an ensemble: expected --member"):
-        fit_panel(perception, pictures, pictures, ["ensemble_mean_softmax"], tmp_path / "none", OPEN)
-    fit_panel(
-        perception,
-        pictures,
-        pictures,
-        ["ensemble_mean_softmax"],
-        tmp_path / "panel",
-        OPEN,
-        members=[Path(perception.settings.weights)],
-        loaded=[member],
-    )
-    scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))
-    found = [s.score for one in scene.objects for s in one.monitors]
-    assert found
-    assert np.isfinite(found).any()  # the member is the detector itself: it sees most of what the passes see
-    assert member.settings.min_size == MIN_SIZE
-
-
 def test_too_little_to_go_by(material: tuple[Perception, list[Labelled]], tmp_path: Path) -> None:
     perception, pictures = material
+    with pytest.raises(InvalidInput, match="ensemble_mean_softmax needs an ensemble"):
+        fit_panel(perception, pictures, pictures, ["ensemble_mean_softmax"], tmp_path / "panel", OPEN)
     with pytest.raises(InvalidInput, match=r"stickers on 1 pictures would rightly be removed, expected 20"):
         fit_panel(perception, pictures, pictures[1:2], ["pcs"], tmp_path / "panel", OPEN)
     with pytest.raises(InvalidInput, match="--alarms 1"):

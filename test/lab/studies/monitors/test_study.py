@@ -76,7 +76,7 @@ def test_the_shape_of_the_paper(result: tuple[StudyResult, Path]) -> None:
     assert seed.auc["autoencoder"]["invalid"] > 0.9
     assert seed.auc["lsa"]["ambiguous"] < seed.auc["lsa"]["invalid"]
     assert seed.auc["ensemble_mean_softmax"]["adversarial"] is None
-    assert len(seed.auc) == 20
+    assert len(seed.auc) == 19
 
 
 def test_a_study_goes_on_from_what_it_left(result: tuple[StudyResult, Path]) -> None:
