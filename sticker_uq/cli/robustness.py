@@ -17,49 +17,16 @@ from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import check_file, output_folder, settings_options
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.gate import Policy
+from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.robustness.assessment import RESULT, Assessment, assess, prepare
 from sticker_uq.lab.robustness.frequencies import SourceSet, describe_source
 from sticker_uq.lab.robustness.robustness_report import REPORT, SUMMARY, assessment_findings, write_report
-from sticker_uq.lab.robustness.spec import PRESETS, Specification, preset
+from sticker_uq.lab.robustness.spec import PRESETS, Specification, preset_file
 from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
-
-SCALES = {
-    "exposure": (
-        "How often is the cell in a situation in which this can happen at all?",
-        (
-            "Rare: once a year or less: at a rebuild",
-            "Unusual: a few times a year: at maintenance",
-            "Occasional: every few weeks: in some weather, with some deliveries",
-            "Frequent: every day, at some hours or on some laptops",
-            "Continuous: with every laptop",
-        ),
-    ),
-    "likelihood": (
-        "When the cell is in that situation, how likely is it that an image is affected?",
-        (
-            "Rare: fewer than 1 image in 1000",
-            "Unlikely: 1 in 1000 to 1 in 100",
-            "Possible: 1 in 100 to 1 in 10",
-            "Likely: 1 in 10 to 1 in 2",
-            "Certain: more than every second image",
-        ),
-    ),
-    "severity": (
-        "If detection fails on such an image, what is the worst that is likely to follow?",
-        (
-            "Insignificant: a person is asked once more than needed",
-            "Minor: a sticker stays on, and inspection finds it",
-            "Marginal: a laptop is shipped with a sticker, or a lid is scratched",
-            "Critical: a brand logo or a lid is ruined",
-            "Catastrophic: many laptops are ruined before anybody notices",
-        ),
-    ),
-}
-"""What 1 to 5 stand for in a cell, by factor of the significance; the names are those of Wozniak et al., table 5."""
 
 
 def init(
@@ -81,35 +48,16 @@ def init(
     """
     if out.exists() and not force:
         raise InvalidInput(f"{out} exists already; --force replaces it")
-    spec = preset(start) if start in PRESETS else Specification.load(start)
-    spec.save(out, _comments(spec))
+    file = preset_file(start) if start in PRESETS else Path(start)
+    spec = Specification.load(file)
+    _copy(file, out)
     typer.echo(f"{len(spec.circumstances)} circumstances in {out}")
 
 
-def _comments(spec: Specification) -> dict[str, str]:
-    """Comments for the specification file, by the name of the circumstance; "" is the header."""
-    from sticker_uq.lab.corruptions import TRANSFORMATIONS
-
-    scales = "\n".join(
-        f"{factor}: {question}\n" + "\n".join(f"  {n} {value}" for n, value in enumerate(values, 1))
-        for factor, (question, values) in SCALES.items()
-    )
-    comments = {
-        "": "Robustness specification (Wozniak et al. 2024, tasks 1 and 2).\n\n"
-        "significance = exposure * likelihood * severity, each 1 to 5:\n"
-        f"{scales}\n\n"
-        "strength: range from mild to severe from which follow-up images are sampled.\n"
-        "probability: how likely an image is in the circumstance (relative_frequency: how often it was observed).\n"
-        "exclusive_group: circumstances of one group never occur in the same image.\n"
-        "relations: points (d, epsilon): permitted change epsilon of a metric at distance d from the source."
-    }
-    for circumstance in spec.circumstances:
-        known = TRANSFORMATIONS.get(str(circumstance.transformation))
-        if known is not None:
-            comments[circumstance.name] = (
-                f"strength in {known.unit}: {known.strength}; {known.limits[0]:g} to {known.limits[1]:g}"
-            )
-    return comments
+def _copy(source: Path, target: Path) -> None:
+    content = source.read_bytes()
+    with atomic_write(target) as stream:
+        stream.write(content)
 
 
 SPECIFICATION = "specification.yaml"
@@ -156,8 +104,7 @@ def run(
     load = partial(CellSystem, settings, limits) if system == "cell" else partial(DetectorSystem, settings)
     with stage_bars() as advance:
         prepared = prepare(spec, source, out, images, target, jobs, advance)
-        if not (out / SPECIFICATION).exists() or not specification.samefile(out / SPECIFICATION):
-            spec.save(out / SPECIFICATION)  # without the comments of the user's file
+        _copy(specification, out / SPECIFICATION)
         assessment = assess(
             spec,
             prepared,

@@ -28,7 +28,7 @@ def inputs(tmp_path: Path) -> list[str]:
         },
         resamples=100,
     )
-    spec.save(tmp_path / "spec.yaml")
+    (tmp_path / "spec.yaml").write_text(spec.model_dump_json(exclude_none=True))
     paths = [str(tmp_path / "spec.yaml"), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
     return ["robustness", "run", *paths, "--images", "2", "--target", "2"]
 

@@ -8,16 +8,13 @@ risk, and the transformation that puts an image into it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from sticker_uq.io.files import atomic_write
 from sticker_uq.io.reading import read_yaml
 from sticker_uq.io.setting_fields import words
 from sticker_uq.scene import InvalidInput
@@ -257,38 +254,6 @@ class Specification(BaseModel):
             problems = [_sentence(values, problem) for problem in error.errors()]
             raise InvalidInput(f"specification {path}: {'; '.join(problems)}") from None
 
-    def save(self, path: str | Path, comments: Mapping[str, str] | None = None) -> None:
-        """Write a YAML file, whole or not at all.
-
-        ``comments`` are put above the circumstances of those names, that of "" above everything.
-        """
-        told, plain = comments or {}, self.plain()
-        circumstances = plain.pop("circumstances")
-        with atomic_write(path, "w") as stream:
-            stream.write(_comment(told.get("", ""), ""))
-            stream.write(_yaml(plain))
-            stream.write("circumstances:\n")
-            for circumstance in circumstances:
-                stream.write(_comment(told.get(circumstance["name"], ""), "  "))
-                stream.write(_yaml([circumstance]))
-
-    def plain(self) -> dict[str, Any]:
-        """Dicts, lists and numbers, without what has no value."""
-        return self.model_dump(mode="json", exclude_defaults=True) | {
-            "relations": {
-                name: relation.model_dump(mode="json", exclude_defaults=True)
-                for name, relation in self.relations.items()
-            }
-        }
-
-
-def _yaml(value: Any) -> str:
-    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None))
-
-
-def _comment(text: str, indent: str) -> str:
-    return "".join(f"{indent}# {line}".rstrip() + "\n" for line in text.splitlines())
-
 
 def _sentence(values: dict[str, Any], problem: Any) -> str:
     """One problem of a file in words; a circumstance is called by its name, not its number."""
@@ -308,9 +273,14 @@ PRESETS = ("laptop-cell", "medical-diagnosis")
 """The laptop cell of this repository, and the example of Wozniak et al. (boxes 1, 3, 5, 7) as published."""
 
 
+def preset_file(name: str) -> Path:
+    """The packaged file of the specification called ``name``, one of PRESETS."""
+    return Path(__file__).with_name(f"{name.replace('-', '_')}.yaml")
+
+
 def preset(name: str) -> Specification:
     """The packaged specification called ``name``, one of PRESETS."""
-    return Specification.load(Path(__file__).with_name(f"{name.replace('-', '_')}.yaml"))
+    return Specification.load(preset_file(name))
 
 
 def laptop_cell() -> Specification:

@@ -20,7 +20,7 @@ from sticker_uq.evaluation.metrics.accuracy import (
 )
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.robustness.spec import laptop_cell
+from sticker_uq.lab.robustness.spec import preset_file
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
 
 LOGO, STICKER = ObjectClass.LOGO, ObjectClass.STICKER
@@ -194,7 +194,7 @@ def test_the_command_refuses_in_one_line(scenes: Path, arguments: list[str], mes
     ],
 )
 def test_data_without_an_object_is_refused_before_the_work(command: str, tmp_path: Path) -> None:
-    laptop_cell().save(tmp_path / "spec.yaml")
+    (tmp_path / "spec.yaml").write_bytes(preset_file("laptop-cell").read_bytes())
     words = {"DATA": tmp_path, "OUT": tmp_path / "out", "SPECIFICATION": tmp_path / "spec.yaml"}
     write_coco(tmp_path, [encode_scene(1, render(sample_scene(1), (160, 120)), "png")])
     annotations = tmp_path / "annotations.json"
