@@ -16,12 +16,7 @@ import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sticker_uq.cli import (
-    dataset_attack,
-    dataset_check,
-    dataset_import,
-    dataset_prelabel,
-)
+from sticker_uq.cli import dataset_check, dataset_import, dataset_prelabel
 from sticker_uq.cli.options import Topic, checked, field_options, output_file, output_folder
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
@@ -41,7 +36,7 @@ from sticker_uq.io.sources import open_source
 from sticker_uq.lab.datasets.abnormal import CASES, CLEAN, EXPOSURE, abnormal_scenes
 from sticker_uq.lab.datasets.frames import chosen_frames, file_name
 from sticker_uq.lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases
-from sticker_uq.lab.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, checked_format, write_prompts
+from sticker_uq.lab.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, write_prompts
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.render import render as render_scene
 from sticker_uq.lab.rendering.scene_sampling import MOST_OF_PROFILE, Profile, sample_scene
@@ -49,7 +44,6 @@ from sticker_uq.scene import InvalidInput
 
 ImageFormat = Literal["jpg", "png"]
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-app.command("attack")(dataset_attack.command)
 app.command("import")(dataset_import.command)
 app.command("prelabel")(dataset_prelabel.command)
 app.command("check")(dataset_check.command)
@@ -312,28 +306,14 @@ def _answered(number: int, case: AnsweredCase) -> EncodedScene:
 
 @app.command()
 def prompts(
-    out: Annotated[Path | None, output_file("File to write the prompts to: .jsonl or .csv.")] = None,
+    out: Annotated[Path, output_file("File to write the prompts to, one JSON object a line.")],
     count: Annotated[int, typer.Option(min=1, help="How many prompts.")] = 150,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first prompt; prompt i has seed + i.")] = 0,
     template: Annotated[
         Path, typer.Option(help="YAML file with the phrases.", show_default="the packaged one")
     ] = PACKAGED_TEMPLATE,
-    write_template: Annotated[
-        Path | None, output_file("Write the phrases to this YAML file for editing.")
-    ] = None,
 ) -> None:
     """Sample prompts for pictures of laptops with stickers (Lu et al., Table 1), for an image generator."""
-    if out is None and write_template is None:
-        raise InvalidInput("expected --out FILE for prompts, or --write-template FILE for the phrases")
-    if out is not None:
-        checked_format(out)
     phrases = PromptTemplate.load(template)
-    if write_template is not None:
-        if write_template.exists():
-            raise InvalidInput(f"--write-template {write_template} exists already")
-        with atomic_write(write_template) as stream:
-            stream.write(template.read_bytes())
-        typer.echo(f"phrases in {write_template}")
-    if out is not None:
-        write_prompts(out, (phrases.draw(seed + index, index) for index in range(count)))
-        typer.echo(f"{count} prompts in {out}")
+    write_prompts(out, (phrases.draw(seed + index, index) for index in range(count)))
+    typer.echo(f"{count} prompts in {out}, with the phrases of {template}")

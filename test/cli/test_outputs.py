@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import sticker_uq.cli as cli
 from benchmarks.result_files import checked_file, checked_folder, result_file, result_folder
 
-OUTPUTS = ("out", "json_file", "report", "kept", "write_template")
+OUTPUTS = ("out", "json_file", "report", "kept")
 """The names of parameters for places to write to."""
 
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import string
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,6 @@ from sticker_uq.io.setting_fields import words
 from sticker_uq.scene import InvalidInput
 
 PACKAGED_TEMPLATE = Path(__file__).with_name("prompts.yaml")
-PROMPT_FORMATS = (".jsonl", ".csv")
 
 Phrase = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 Phrases = Annotated[tuple[Phrase, ...], Field(min_length=1)]
@@ -101,23 +99,10 @@ class PromptTemplate(BaseModel):
         return Prompt(index, seed, count, ", ".join((laptop, heading, *stickers, place, *other)))
 
 
-def write_prompts(path: str | Path, prompts: Iterable[Prompt]) -> None:
-    """Write prompts of generated pictures as JSON lines or CSV, by the file's ending (InvalidInput for another), atomically."""
-    target = checked_format(path)
-    with atomic_write(target, "w") as stream:
-        if target.suffix == ".csv":
-            rows = csv.DictWriter(stream, [field.name for field in fields(Prompt)], lineterminator="\n")
-            rows.writeheader()
-            rows.writerows(map(asdict, prompts))
-        else:
-            stream.writelines(json.dumps(asdict(prompt), ensure_ascii=False) + "\n" for prompt in prompts)
-
-
-def checked_format(path: str | Path) -> Path:
-    target = Path(path)
-    if target.suffix not in PROMPT_FORMATS:
-        raise InvalidInput(f"{target}: expected a file that ends in {' or '.join(PROMPT_FORMATS)}")
-    return target
+def write_prompts(path: Path, prompts: Iterable[Prompt]) -> None:
+    """Write prompts of generated pictures as JSON lines, atomically."""
+    with atomic_write(path, "w") as stream:
+        stream.writelines(json.dumps(asdict(prompt), ensure_ascii=False) + "\n" for prompt in prompts)
 
 
 def _one_of(rng: np.random.Generator, phrases: tuple[str, ...]) -> str:

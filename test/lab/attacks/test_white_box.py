@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
 from dataclasses import replace
 
 import cv2
@@ -7,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from typer.testing import CliRunner
 
-from sticker_uq.cli.dataset import app
 from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.evaluation.metrics.accuracy import average_precisions
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
@@ -139,36 +136,3 @@ def test_the_packaged_model_loses_its_objects(scenes):
     assert left[0] > 0.9
     assert left[1] < 0.5
     assert max(one.rms for one in attacked) < 5
-
-
-def test_command_writes_what_was_done(scenes, tmp_path):
-    options = ["--data", str(scenes), "--out", str(tmp_path / "adv"), "--iterations", "2", "--variants", "2"]
-    done = CliRunner().invoke(app, ["attack", *options])
-    assert done.exit_code == 0, done.output
-    assert "2 pictures" not in done.output
-    for variant in ("adv-00", "adv-01"):
-        document = json.loads((tmp_path / "adv" / variant / "annotations.json").read_text())
-        items = read_coco(tmp_path / "adv" / variant)
-        for entry, item, clean in zip(document["images"], items, read_coco(scenes), strict=True):
-            facts = entry["attack"]
-            difference = read_picture(item).astype(float) - read_picture(clean)
-            assert facts["rms"] == pytest.approx(np.sqrt((difference**2).mean()))
-            assert facts["linf"] == abs(difference).max()
-            assert entry["source"] == clean.path.name
-            assert (item.boxes == clean.boxes).all()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--mode", "blur"], "--mode 'blur'"),
-        (["--gamma", "-1"], "--gamma -1.0"),
-    ],
-)
-def test_bad_options_are_named(scenes, tmp_path, options, said):
-    done = CliRunner().invoke(
-        app, ["attack", "--data", str(scenes), "--out", str(tmp_path / "adv"), *options]
-    )
-    assert done.exit_code != 0
-    assert said in str(done.exception)
-    assert not (tmp_path / "adv").exists()

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import csv
 import json
 
 import pytest
@@ -21,9 +20,7 @@ def run(*arguments):
 
 
 def read_prompts(path):
-    with path.open() as stream:
-        rows = list(csv.DictReader(stream) if path.suffix == ".csv" else map(json.loads, stream))
-    return [Prompt(int(r["index"]), int(r["seed"]), int(r["stickers"]), r["prompt"]) for r in rows]
+    return [Prompt(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
 def phrases(**changes):
@@ -68,28 +65,16 @@ def test_every_packaged_phrase_comes_and_the_number_is_that_of_the_text():
     assert {prompt.stickers for prompt in drawn} == {1, 2, 3}
 
 
-def test_prompt_i_has_seed_plus_i_in_both_formats(tmp_path):
-    for name, count, seed in (("a.jsonl", 6, 10), ("b.csv", 6, 10), ("c.jsonl", 4, 12)):
-        result = run("--out", tmp_path / name, "--count", count, "--seed", seed)
+def test_prompt_i_has_seed_plus_i_and_the_phrases_of_the_template(tmp_path):
+    mine = save(tmp_path / "mine.yaml", phrases(laptops=["a tablet"]))
+    for name, count, seed in (("a", 6, 10), ("b", 4, 12)):
+        result = run("--out", tmp_path / name, "--count", count, "--seed", seed, "--template", mine)
         assert result.exit_code == 0, result.output
-    a, b, c = (read_prompts(tmp_path / name) for name in ("a.jsonl", "b.csv", "c.jsonl"))
-    assert a == b
-    assert [prompt.prompt for prompt in a[2:]] == [prompt.prompt for prompt in c]
+    a, b = (read_prompts(tmp_path / name) for name in "ab")
+    assert [prompt.prompt for prompt in a[2:]] == [prompt.prompt for prompt in b]
     assert [prompt.seed for prompt in a] == [10, 11, 12, 13, 14, 15]
     assert len({prompt.prompt for prompt in a}) == 6
-
-
-def test_the_written_template_can_be_edited_and_used(tmp_path):
-    file = tmp_path / "mine.yaml"
-    assert run("--write-template", file).exit_code == 0
-    file.write_text(
-        file.read_text().replace("a MacBook laptop", "a tablet").replace("a laptop\n", "a tablet\n")
-    )
-    assert run("--template", file, "--out", tmp_path / "p.jsonl").exit_code == 0
-    assert any(prompt.prompt.startswith("a tablet, ") for prompt in read_prompts(tmp_path / "p.jsonl"))
-    again = run("--write-template", file)
-    assert isinstance(again.exception, InvalidInput)
-    assert "a tablet" in file.read_text()
+    assert all(prompt.prompt.startswith("a tablet, ") for prompt in a)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +93,3 @@ def test_a_wrong_template_is_refused_by_name(tmp_path, changes, named):
     with pytest.raises(InvalidInput, match=r"t\.yaml") as caught:
         PromptTemplate.load(save(tmp_path / "t.yaml", phrases(**changes)))
     assert named in str(caught.value)
-
-
-@pytest.mark.parametrize("arguments", [(), ("--out", "p.txt")])
-def test_bad_options_write_nothing(tmp_path, monkeypatch, arguments):
-    monkeypatch.chdir(tmp_path)
-    result = run(*arguments)
-    assert isinstance(result.exception, InvalidInput)
-    assert not list(tmp_path.iterdir())
