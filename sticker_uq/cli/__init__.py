@@ -59,30 +59,10 @@ PANELS = {
 SETTINGS = "Settings"
 """Title of the options that are the parameters of a node."""
 _OFTEN = (
-    "out",
-    "alpha",
-    "beta",
-    "model",
-    "weights",
-    "passes",
-    "device",
-    "namespace",
-    "console",
-    "bag",
-    "policy",
-    "image_topic",
-    "min_score",
-    "bundle",
-    "source",
-    "sim",
-    "record",
-    "audit",
-    "allow_uncalibrated",
-    "overwrite",
-    "resume",
-    "verify",
-    "report",
-)
+    "out", "alpha", "beta", "model", "weights", "passes", "device", "namespace", "console", "bag", "policy",
+    "image_topic", "min_score", "bundle", "source", "sim", "record", "audit", "allow_uncalibrated",
+    "overwrite", "resume", "verify", "report",
+)  # fmt: skip
 _ALL = "--help-all"
 _SCREEN = 39
 """Lines of the help of a command, unless all of it is wanted; the next prompt needs one, too."""

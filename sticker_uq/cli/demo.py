@@ -44,17 +44,9 @@ from sticker_uq.simulation.comparison import Comparison, compare
 from sticker_uq.simulation.simulated_cell import LaptopRecord, SimulationSettings
 
 LAPTOP_COLUMNS = (
-    "laptop",
-    "hard because",
-    "stickers",
-    "removed",
-    "by person",
-    "left",
-    "wrong",
-    "asked",
-    "images",
-    "result",
-)
+    "laptop", "hard because", "stickers", "removed", "by person", "left",
+    "wrong", "asked", "images", "result",
+)  # fmt: skip
 Row = tuple[str | int | float | None, ...]
 
 

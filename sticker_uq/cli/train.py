@@ -32,21 +32,9 @@ from sticker_uq.scene import InvalidInput
 PACKAGED, EXPOSURE = "packaged", "exposure"
 _FIRST_SEED, _PICTURES = 1_600_000, 200
 _FIELDS = (
-    "model",
-    "epochs",
-    "batch_size",
-    "learning_rate",
-    "start",
-    "take",
-    "freeze",
-    "min_size",
-    "input_size",
-    "dropout",
-    "precision",
-    "device",
-    "threads",
-    "seed",
-)
+    "model", "epochs", "batch_size", "learning_rate", "start", "take", "freeze", "min_size", "input_size",
+    "dropout", "precision", "device", "threads", "seed",
+)  # fmt: skip
 
 
 @field_options("values", TrainSettings, *_FIELDS)

@@ -18,15 +18,12 @@ class Job(Protocol):
 
     def finished(self) -> bool:
         """Whether it is done; raises :class:`MotionFailed` if it failed."""
-        ...
 
     def cancel(self) -> None:
         """Ask for its end; may be called again."""
-        ...
 
     def ended(self) -> bool:
         """Whether it cannot move the arm any more, however it ended. Raises nothing."""
-        ...
 
 
 class GoalJob:
@@ -73,19 +70,16 @@ class CallJob:
         self._answer = client.call_async(request)
 
     def finished(self) -> bool:
-        """Whether the service has answered."""
         if not self._answer.done():
             return False
         self._read(self._answer.result())
         return True
 
     def cancel(self) -> None:
-        """Forget the answer."""
         self._client.remove_pending_request(self._answer)
 
     def ended(self) -> bool:
-        """Always: a service call moves nothing."""
-        return True
+        return True  # a service call moves nothing
 
 
 class Sequence:
@@ -106,12 +100,10 @@ class Sequence:
         return False
 
     def cancel(self) -> None:
-        """Cancel the job that is under way."""
         self._then = None
         self._job.cancel()
 
     def ended(self) -> bool:
-        """Whether neither job can move the arm any more."""
         return self._then is None and self._job.ended()
 
 
@@ -119,14 +111,12 @@ class Done:
     """A job that has nothing to do."""
 
     def finished(self) -> bool:
-        """Always."""
         return True
 
     def cancel(self) -> None:
-        """Does nothing."""
+        pass
 
     def ended(self) -> bool:
-        """Always."""
         return True
 
 

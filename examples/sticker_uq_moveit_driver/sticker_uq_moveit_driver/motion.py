@@ -24,23 +24,18 @@ class Robot(Protocol):
 
     def missing(self) -> list[str]:
         """Names of the servers that are not there."""
-        ...
 
     def prepare(self) -> Job:
         """Make the arm ready to move after :meth:`halt`."""
-        ...
 
     def start(self, piece: Piece, frame_id: str) -> Job:
         """Start ``piece``, whose target is in the frame ``frame_id``."""
-        ...
 
     def halt(self) -> None:
         """Demand that everything that moves stops, without waiting."""
-        ...
 
     def halted(self) -> bool:
         """Whether the controller has confirmed a :meth:`halt` since :meth:`prepare`."""
-        ...
 
 
 class PeelMotion:

@@ -49,7 +49,6 @@ class MoveItRobot:
             self._tool = ActionClient(node, GripperCommand, settings.tool_name)
 
     def missing(self) -> list[str]:
-        """Names of the servers that are not there."""
         there = {
             in_namespace(self._settings, "move_action"): self._move.server_is_ready(),
             in_namespace(self._settings, "execute_trajectory"): self._execute.server_is_ready(),
@@ -62,11 +61,9 @@ class MoveItRobot:
         return [name for name, ready in there.items() if not ready] + self._halt.missing()
 
     def prepare(self) -> Job:
-        """Activate the controller if the last motion was stopped."""
         return self._halt.undo()
 
     def start(self, piece: Piece, frame_id: str) -> Job:
-        """Start ``piece``, whose target is in the frame ``frame_id``."""
         if piece.target is None:
             return self._use_tool(piece.action is Action.TOOL_ON)
         target = PoseStamped(pose=pose_msg(piece.target))
@@ -80,7 +77,6 @@ class MoveItRobot:
             self._tool.call_async(SetBool.Request(data=False))
 
     def halted(self) -> bool:
-        """Whether the controller is off by a :meth:`halt` since :meth:`prepare`."""
         return self._halt.confirmed()
 
     def _plan_to(self, target: PoseStamped) -> Job:
@@ -140,7 +136,6 @@ class MoveItRobot:
 
 
 def pose_msg(pose: Transform) -> Pose:
-    """``pose`` as a message."""
     x, y, z = (float(value) for value in pose.translation)
     qx, qy, qz, qw = quaternion(pose.rotation)
     return Pose(position=Point(x=x, y=y, z=z), orientation=Quaternion(x=qx, y=qy, z=qz, w=qw))

@@ -235,18 +235,10 @@ def _difference(live: SceneAssessment, replayed: SceneAssessment) -> str:
     """The first thing in which two assessments differ, in words."""
     a, b = (to_plain(scene, leave_out=("timings", "saliency")) for scene in (live, replayed))
     # What made an assessment explains everything after it, so that is looked at first.
-    order = [
-        "model",
-        "model_hash",
-        "device",
-        "precision",
-        "settings_hash",
-        "panel_hash",
-        "image_size",
-        "image_digest",
-        "status",
-        "status_text",
-    ]
+    order = (
+        "model", "model_hash", "device", "precision", "settings_hash", "panel_hash", "image_size",
+        "image_digest", "status", "status_text",
+    )  # fmt: skip
     for name in [*order, *(n for n in a if n not in order)]:
         if json.dumps(a[name]) != json.dumps(b[name]):  # as text, because NaN equals nothing
             short = isinstance(a[name], str | int | float)

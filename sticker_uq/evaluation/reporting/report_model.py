@@ -38,7 +38,7 @@ class ReportEntry:
     """One image that a report shows.
 
     ``picture``: uint8 (H, W, 3) BGR, best made by :func:`annotated_images.annotate`, None leaves it out;
-    ``assessment`` None when there is only the picture; ``note``: one sentence below the title; ``attention``: what the detector
+    ``assessment`` None when there is only the picture; ``attention``: what the detector
     noticed, best made by :func:`annotated_images.saliency_overlay`, None leaves it out.
     """
 
@@ -46,7 +46,6 @@ class ReportEntry:
     assessment: SceneAssessment | None
     decision: SceneDecision | None = None
     picture: NDArray[np.uint8] | None = None
-    note: str = ""
     attention: NDArray[np.uint8] | None = None
 
 
@@ -119,5 +118,4 @@ class Report:
     limits: Mapping[str, float] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()

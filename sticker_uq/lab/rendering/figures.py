@@ -281,28 +281,7 @@ def fox(pen: Pen, colours: Sequence[Colour]) -> None:
 FIGURES: dict[str, Figure] = {
     figure.__name__: figure
     for figure in (
-        smiley,
-        cat,
-        bear,
-        panda,
-        ghost,
-        cactus,
-        avocado,
-        watermelon,
-        strawberry,
-        orange,
-        donut,
-        mushroom,
-        rocket,
-        planet,
-        heart,
-        star,
-        bolt,
-        mug,
-        rainbow,
-        fish,
-        flower,
-        penguin,
-        fox,
+        smiley, cat, bear, panda, ghost, cactus, avocado, watermelon, strawberry, orange, donut, mushroom,
+        rocket, planet, heart, star, bolt, mug, rainbow, fish, flower, penguin, fox,
     )
-}
+}  # fmt: skip

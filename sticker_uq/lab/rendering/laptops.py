@@ -60,23 +60,9 @@ BRANDS: tuple[Brand, ...] = (
 )
 
 _SYLLABLES = (
-    "ba",
-    "cor",
-    "da",
-    "fen",
-    "gri",
-    "hu",
-    "jo",
-    "kal",
-    "mun",
-    "nor",
-    "pix",
-    "ruv",
-    "sta",
-    "tyo",
-    "wex",
+    "ba", "cor", "da", "fen", "gri", "hu", "jo", "kal", "mun", "nor", "pix", "ruv", "sta", "tyo", "wex",
     "yl",
-)
+)  # fmt: skip
 
 
 def brand_of(index: int) -> Brand:

@@ -26,32 +26,14 @@ class StickerKind:
 
 
 _WORDS_WIDE = (
-    "NEON OWLS",
-    "LOUD FOXES",
-    "SKATE OR NAP",
-    "MOON/PIRATES",
-    "TINY ROBOTS",
-    "GO SLOW",
-    "BEEP BOOP",
-    "RAW TOAST",
-    "I BRAKE/FOR BUGS",
-    "STAY WEIRD",
-    "DEEP SEA/RADIO",
-    "NORTH PIER",
-    "404 SLEEP/NOT FOUND",
+    "NEON OWLS", "LOUD FOXES", "SKATE OR NAP", "MOON/PIRATES", "TINY ROBOTS", "GO SLOW", "BEEP BOOP",
+    "RAW TOAST", "I BRAKE/FOR BUGS", "STAY WEIRD", "DEEP SEA/RADIO", "NORTH PIER", "404 SLEEP/NOT FOUND",
     "VELVET STORM",
-)
+)  # fmt: skip
 _WORDS_ROUND = (
-    "WILD/CAMP",
-    "SUPER/COFFEE/CLUB",
-    "OPEN/DATA",
-    "BIKE/CREW",
-    "JAZZ/CATS",
-    "RUN/2031",
-    "YES",
-    "WOW!",
+    "WILD/CAMP", "SUPER/COFFEE/CLUB", "OPEN/DATA", "BIKE/CREW", "JAZZ/CATS", "RUN/2031", "YES", "WOW!",
     "100%",
-)
+)  # fmt: skip
 
 STICKER_KINDS: tuple[StickerKind, ...] = (
     StickerKind("figure", ("diecut",), tuple(FIGURES), (1.0, 1.0), (5.0, 2.6)),
@@ -132,21 +114,10 @@ BADGE_COLOURS: tuple[tuple[Colour, Colour, Colour], ...] = (
 )
 
 _VIVID: tuple[Colour, ...] = (
-    (60, 60, 225),
-    (40, 130, 245),
-    (60, 205, 250),
-    (90, 175, 70),
-    (170, 160, 40),
-    (205, 120, 40),
-    (160, 70, 130),
-    (150, 110, 240),
-    (60, 30, 20),
-    (235, 236, 238),
-    (120, 70, 30),
-    (80, 90, 160),
-    (200, 205, 140),
-    (40, 36, 36),
-)
+    (60, 60, 225), (40, 130, 245), (60, 205, 250), (90, 175, 70), (170, 160, 40), (205, 120, 40),
+    (160, 70, 130), (150, 110, 240), (60, 30, 20), (235, 236, 238), (120, 70, 30), (80, 90, 160),
+    (200, 205, 140), (40, 36, 36),
+)  # fmt: skip
 
 
 def pick_colours(rng: np.random.Generator) -> tuple[Colour, Colour, Colour]:

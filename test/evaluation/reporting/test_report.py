@@ -57,9 +57,7 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def full(image, assessment, decision) -> Report:
-    entry = ReportEntry(
-        "First image", assessment, decision, annotate(image, assessment, decision), "As it came in."
-    )
+    entry = ReportEntry("First image", assessment, decision, annotate(image, assessment, decision))
     broken = replace(
         assessment, status=Status.FAILED, status_text="image data is truncated", objects=(), unstable=()
     )
@@ -86,7 +84,6 @@ def full(image, assessment, decision) -> Report:
         {"score": 0.8, "shannon_entropy": 0.9, "dil": 0.6},
         {"encode": 10.0, "sample": 30.0, "total": 40.0},
         {"model": "ssdlite320_mobilenet_v3_large"},
-        ("A note.",),
     )
 
 
@@ -108,7 +105,6 @@ def test_the_page_is_whole_and_says_what_happened(full):
         "sample 30.0 ms",
         "not a safety function",
         "ssdlite320_mobilenet_v3_large",
-        "A note.",
         "123",
         "–",
     ):
