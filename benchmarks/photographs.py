@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Public photographs of things that the packaged weights were not trained on.
 
-    python -m benchmarks.photographs --to FOLDER
+    python -m benchmarks.photographs --to FOLDER [--out benchmarks/results/photographs.csv]
 
 ``photographs.yaml`` lists the sources. Repositories are read with git at a fixed commit, only the files that are needed; sample
-images are copied from installed packages. FOLDER then holds ``KIND/SOURCE-FOLDER-NAME``.
+images are copied from installed packages. FOLDER then holds ``KIND/SOURCE-FOLDER-NAME``. With ``--out`` on how many of them the
+shipped policies would let the arm remove something, under several limits on the distance of the scene, and how many rendered
+laptops lie beyond each; no policy was fitted to or chosen on these laptops.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib.util
+import math
 import os
 import re
 import shutil
@@ -27,11 +31,27 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sticker_uq.scene import InvalidInput
+from benchmarks.result_files import result_file
+from sticker_uq.gate import Policy, judge
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.lab.rendering.scene_sampling import Profile
+from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception.factory import load_perception
+from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment
 
 SOURCES = Path(__file__).with_suffix(".yaml")
 _SUFFIXES = {".jpg", ".jpeg", ".png"}
 _GITHUB = "https://github.com"
+TEST: dict[Profile, tuple[int, tuple[int, int]]] = {
+    "study": (134_000_000, (640, 536)),
+    "large": (134_100_000, (960, 720)),
+}
+"""First seed and size of the rendered laptops of each profile."""
+LAPTOPS = 200
+POLICIES = {"config/policy.yaml": (0.5, 0.6, 0.78, math.inf), "config/policy_rendered.yaml": ()}
+COLUMNS = ("policy", "limit", "photographs", "released on", "laptops of each", *(f"{p} beyond" for p in TEST))
 
 
 class Source(BaseModel):
@@ -175,12 +195,39 @@ def sparse_clone(
     git("checkout", "--quiet", commit)
 
 
+def scene_distance(scene: SceneAssessment) -> float:
+    """The distance of the scene from the pictures that its novelty network learned, NaN if it was not measured."""
+    return math.nan if scene.localization is None else scene.localization.scene_distance
+
+
+def measure(folder: Path, perception: Perception) -> Iterator[tuple[str | float, ...]]:
+    """The rows below ``COLUMNS``: of the photographs in ``folder`` and of rendered laptops."""
+    photographs = [perception.assess(image, 1, "camera") for _, _, image in load_photographs(folder)]
+    laptops = {
+        profile: [
+            perception.assess(render(sample_scene(seed, profile=profile), size).image, 1, "camera")
+            for seed in range(first, first + LAPTOPS)
+        ]
+        for profile, (first, size) in TEST.items()
+    }
+    for file, limits in POLICIES.items():
+        shipped = Policy.load(share_folder() / file)
+        for limit in limits or (shipped.max_scene_distance,):
+            policy = shipped.model_copy(update={"max_scene_distance": limit})
+            released = sum(judge(scene, policy).outcome is Outcome.WORK for scene in photographs)
+            beyond = [sum(not scene_distance(scene) <= limit for scene in laptops[p]) for p in TEST]
+            yield file, "none" if math.isinf(limit) else limit, len(photographs), released, LAPTOPS, *beyond
+
+
 def main() -> int:
-    """Download all photographs of the list."""
+    """Download all photographs of the list, and measure."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--to", type=Path, required=True, help="folder for the photographs")
+    parser.add_argument(
+        "--out", type=result_file, help="CSV file of what the shipped policies release on them"
+    )
     chosen = parser.parse_args()
     try:
         total = 0
@@ -191,10 +238,14 @@ def main() -> int:
                 f"{source.kind}: {count} from {source.repository or source.package}, {source.licence}",
                 flush=True,
             )
+        print(f"{total} photographs in {chosen.to}", flush=True)
+        if chosen.out is not None:
+            rows = list(measure(chosen.to, load_perception(PerceptionSettings(device="cpu"))))
+            with atomic_write(chosen.out, "w") as stream:
+                csv.writer(stream, lineterminator="\n").writerows([COLUMNS, *rows])
     except (InvalidInput, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{total} photographs in {chosen.to}")
     return 0
 
 

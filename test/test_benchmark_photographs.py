@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
 
+from benchmarks import photographs
 from benchmarks.photographs import Source, download, load_photographs, sources
 from benchmarks.public_photographs_measure import LabelledSet
 from benchmarks.public_photographs_measure import download as download_labelled
 from sticker_uq.scene import InvalidInput
+from sticker_uq.testing.scenes import assessment, observed
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -85,6 +89,26 @@ def test_sample_images_come_from_installed_packages(tmp_path: Path) -> None:
     next(tmp_path.rglob("*.jpg")).write_bytes(b"no picture")
     with pytest.raises(InvalidInput, match="cannot be decoded"):
         list(load_photographs(tmp_path))
+
+
+def test_what_policies_release_is_counted_of_photographs_and_laptops(
+    tmp_path: Path, repository: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(photographs, "LAPTOPS", 2)
+    download(tmp_path / "photographs", _source({"commit": repository}))
+    laptop = assessment(observed())
+    assert laptop.localization is not None
+    near, far = (
+        replace(laptop, localization=replace(laptop.localization, scene_distance=distance))
+        for distance in (0.55, 0.7)
+    )
+    scenes = iter([near, far, far, near, near, far, far])
+    perception = SimpleNamespace(assess=lambda *_: next(scenes))
+    rows = list(photographs.measure(tmp_path / "photographs", perception))
+    shipped = [row[1:] for row in rows if row[0] == "config/policy.yaml"]
+    assert shipped == [
+        (0.5, 3, 0, 2, 2, 2), (0.6, 3, 1, 2, 0, 2), (0.78, 3, 3, 2, 0, 0), ("none", 3, 3, 2, 0, 0)
+    ]  # fmt: skip
 
 
 def test_a_labelled_set_is_downloaded_whole_or_not_at_all(tmp_path: Path, repository: str) -> None:
