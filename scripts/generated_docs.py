@@ -183,9 +183,22 @@ def functions() -> str:
     return "\n\n".join(f"::: {name}\n{options}" for name in names)
 
 
+def compared() -> str:
+    """The scripts of examples/compare: their lines of code, part by part, and the code."""
+    rows = ["| lines | to load | to a picture | to a table | to a video |", "|---|---|---|---|---|"]
+    code = []
+    for file in sorted((ROOT / "examples" / "compare").glob("*.py")):
+        _, title, script = file.read_text(encoding="utf-8").split("\n", 2)
+        lines = [len(re.findall(r"^[^#\n]", part, re.M)) for part in re.split("^# %%.*", script, flags=re.M)]
+        rows.append(f"| {title[2:]} | {' | '.join(map(str, lines))} |")
+        code.append(f"\n`{file.name}`:\n\n```py\n{script.strip()}\n```")
+    return "\n".join(rows + code)
+
+
 PARTS: dict[str, Callable[..., str]] = {
     "block_reasons": block_reasons,
     "commands": commands,
+    "compared": compared,
     "functions": functions,
     "inputs": inputs,
     "messages": messages,

@@ -15,7 +15,9 @@ import html
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 # everything else is imported where it is used: importing this module loads neither torch nor SciPy
@@ -159,6 +161,51 @@ class Detector:
 
         for item, scene in one_by_one(open_source(source, topic), self._perception):
             yield AssessedImage(item.name, item.image, scene)
+
+    def save_video(
+        self, source: str | Path, path: str | Path, policy: Policy | None = None, topic: str | None = None
+    ) -> None:
+        """Judge the images of ``source`` (and ``topic``, see :meth:`assess_all`), and write what :func:`draw` shows to ``path``.
+
+        Its suffix names the format: .mp4, .avi, or .webm, which browsers show. The video is as fast as the first ten images were
+        taken; those of a folder are shown for a second each. What cannot be read is left out. Raises
+        :class:`~sticker_uq.InvalidInput` for another suffix, and for images of several sizes.
+        """
+        import cv2
+
+        from sticker_uq.gate import judge
+        from sticker_uq.scene import InvalidInput
+
+        codec = {".mp4": "mp4v", ".avi": "MJPG", ".webm": "VP80"}.get(Path(path).suffix)
+        if codec is None:
+            raise InvalidInput(f"{path}: expected the suffix of a video: .mp4, .avi or .webm")
+        rules = packaged_policy() if policy is None else policy
+        frames = (
+            (name, scene.stamp_ns, draw(image, scene, judge(scene, rules)))
+            for name, image, scene in self.assess_all(source, topic)
+            if image is not None
+        )
+        with TemporaryDirectory(dir=Path(path).parent, prefix=".video") as folder:  # no half-written video
+            first = list(islice(frames, 10))
+            if not first:
+                raise InvalidInput(f"{source}: expected an image that can be read")
+            period_ns = (first[-1][1] - first[0][1]) / max(len(first) - 1, 1)
+            rate = round(1e9 / period_ns, 2) if period_ns > 1e6 else 1
+            height, width = first[0][2].shape[:2]
+            part = Path(folder, Path(path).name)
+            video = cv2.VideoWriter(str(part), cv2.VideoWriter.fourcc(*codec), rate, (width, height))
+            if not video.isOpened():
+                raise InvalidInput(
+                    f"{path}: this OpenCV cannot write {width} x {height} px as {codec}; try another suffix"
+                )
+            for name, _, frame in chain(first, frames):
+                if frame.shape[:2] != (height, width):
+                    raise InvalidInput(
+                        f"{source}: {name} is not {width} x {height} px as the first image; expected one size"
+                    )
+                video.write(frame)
+            video.release()
+            part.replace(path)
 
 
 def read_image(path: str | Path) -> Picture:

@@ -5,6 +5,7 @@ import copy
 import importlib.util
 import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -128,6 +129,16 @@ def test_its_python_runs(name: str, beside_a_lid: Path, capsys: pytest.CaptureFi
         exec(compile(block, name, "exec"), names)
     assert "REMOVE STICKER" in capsys.readouterr().out
     assert "lid.jpg" in set(names["table"]["image"])
+
+
+def test_the_script_to_compare_leaves_a_picture_a_table_and_a_video(beside_a_lid: Path) -> None:
+    video = cv2.VideoWriter("lids.mp4", cv2.VideoWriter.fourcc(*"mp4v"), 5, (480, 360))
+    video.write(cv2.imread("lid.jpg"))
+    video.release()
+    runpy.run_path(str(ROOT / "examples" / "compare" / "with_sticker_uq.py"))
+    assert cv2.imread("judged.png").shape == (360, 480, 3)
+    assert "sticker" in (beside_a_lid / "judged.csv").read_text(encoding="utf-8")
+    assert cv2.VideoCapture("judged.mp4").read()[0]
 
 
 def test_the_notebook_has_what_its_code_prints_and_shows(
