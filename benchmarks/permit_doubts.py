@@ -3,7 +3,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.permit_doubts --out benchmarks/results/permit_doubts.csv
 
-Rendered laptops as the simulated cell shows them, the same one in every image, with the packaged detector and policy; no network
+Rendered laptops as the simulated cell shows them, the same in every image, with the packaged detector and policies; no network
 was trained on them and no limit chosen by them. A permit for each object that may be removed in the first ``consecutive_scenes``
 images; the arm works during the next ``MOTION`` images. ``at once``: the first scene that doubts the object slightly revokes the
 permit; ``in a row``: as the gate has it.
@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import cv2
@@ -30,7 +32,7 @@ from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
-from sticker_uq.scene import ObjectVerdict, Outcome, SceneDecision
+from sticker_uq.scene import InvalidInput, ObjectVerdict, Outcome, SceneDecision
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings, Touch
 
 FIRST_SEED = 310_000_000
@@ -40,7 +42,9 @@ SETTINGS = GateSettings()
 K = SETTINGS.consecutive_scenes
 RULES = {"at once": 1, "in a row": K}
 """Scenes in a row that must doubt the object slightly to revoke its permit."""
+POLICIES = ("policy.yaml", "policy_rendered.yaml")
 COLUMNS = (
+    "policy",
     "laptops",
     "number",
     "a slight doubt revokes",
@@ -52,32 +56,36 @@ COLUMNS = (
 )
 
 
-def measure(laptops: int, hard: bool, perception: Any, policy: Policy) -> list[list[Any]]:
-    """One row per rule."""
+def measure(laptops: int, hard: bool, perception: Any, policies: Mapping[str, Policy]) -> list[list[Any]]:
+    """One row per policy and rule."""
     settings = SimulationSettings(seed=FIRST_SEED + 10_000 * hard, hard=hard)
-    counts: Counter[tuple[str, bool, bool]] = Counter()
+    counts: Counter[tuple[str, str, bool, bool]] = Counter()
     for number in range(laptops):
         cell = SimulatedCell(settings, first=number)
-        decisions = []
+        scenes = []
         for image in range(K + MOTION):
             jpeg = cv2.imencode(".jpg", cell.picture(), [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality])[1]
             picture = cv2.imdecode(jpeg, cv2.IMREAD_COLOR)
-            decisions.append(judge(perception.assess(picture, (image + 1) * 250_000_000, "camera"), policy))
-        for chosen in agreed(decisions[:K]):
-            sticker = cell.touched_by(np.asarray(chosen.object.box, float))[0] is Touch.STICKER
-            for rule in RULES:
-                counts[rule, sticker, revoked(chosen, decisions, RULES[rule])] += 1
+            scenes.append(perception.assess(picture, (image + 1) * 250_000_000, settings.frame_id))
+        for name, policy in policies.items():
+            if refusal := policy.refusal(scenes[0]):
+                raise InvalidInput(f"{name} is not for these scenes: {refusal}")
+            decisions = [judge(scene, policy) for scene in scenes]
+            for chosen in agreed(decisions[:K]):
+                sticker = cell.touched_by(np.asarray(chosen.object.box, float))[0] is Touch.STICKER
+                for rule in RULES:
+                    counts[name, rule, sticker, revoked(chosen, decisions, RULES[rule])] += 1
         print(f"{number + 1} of {laptops}", flush=True)
     rows = []
-    for rule in RULES:
-        stopped, kept = counts[rule, True, True], counts[rule, True, False]
+    for name, rule in itertools.product(policies, RULES):
+        stopped, kept = counts[name, rule, True, True], counts[name, rule, True, False]
         permits = stopped + kept
         low, high = clopper_pearson(stopped, permits)  # as if permits were independent
         share = stopped / permits if permits else math.nan
         per_100 = f"{100 * share:.1f} ({100 * low:.1f} to {100 * high:.1f})"
-        carried_out = counts[rule, False, False]
-        wrong = [carried_out + counts[rule, False, True], carried_out]
-        rows.append(["hard" if hard else "usual", laptops, rule, permits, stopped, per_100, *wrong])
+        carried_out = counts[name, rule, False, False]
+        wrong = [carried_out + counts[name, rule, False, True], carried_out]
+        rows.append([name, "hard" if hard else "usual", laptops, rule, permits, stopped, per_100, *wrong])
     return rows
 
 
@@ -118,8 +126,9 @@ def main() -> None:
     config = share_folder() / "config"
     known = read_parameters(config / "cell.yaml", "detector")
     given = {name: value for name, value in known.items() if name in PerceptionSettings.model_fields}
-    perception, policy = load_perception(PerceptionSettings(**given)), Policy.load(config / "policy.yaml")
-    rows = [row for hard in (False, True) for row in measure(arguments.laptops, hard, perception, policy)]
+    perception = load_perception(PerceptionSettings(**given))
+    policies = {name: Policy.load(config / name) for name in POLICIES}
+    rows = [row for hard in (False, True) for row in measure(arguments.laptops, hard, perception, policies)]
     with arguments.out.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
 

@@ -50,6 +50,8 @@ TEST: dict[Profile, tuple[int, tuple[int, int]]] = {
 }
 """First seed and size of the rendered laptops of each profile."""
 LAPTOPS = 200
+CAMERA = "simulated_camera"
+"""Frame of the images: a policy that was made for it blocks every scene of another."""
 POLICIES = {"config/policy.yaml": (0.5, 0.6, 0.78, math.inf), "config/policy_rendered.yaml": ()}
 COLUMNS = ("policy", "limit", "photographs", "released on", "laptops of each", *(f"{p} beyond" for p in TEST))
 
@@ -202,16 +204,18 @@ def scene_distance(scene: SceneAssessment) -> float:
 
 def measure(folder: Path, perception: Perception) -> Iterator[tuple[str | float, ...]]:
     """The rows below ``COLUMNS``: of the photographs in ``folder`` and of rendered laptops."""
-    photographs = [perception.assess(image, 1, "camera") for _, _, image in load_photographs(folder)]
+    photographs = [perception.assess(image, 1, CAMERA) for _, _, image in load_photographs(folder)]
     laptops = {
         profile: [
-            perception.assess(render(sample_scene(seed, profile=profile), size).image, 1, "camera")
+            perception.assess(render(sample_scene(seed, profile=profile), size).image, 1, CAMERA)
             for seed in range(first, first + LAPTOPS)
         ]
         for profile, (first, size) in TEST.items()
     }
     for file, limits in POLICIES.items():
         shipped = Policy.load(share_folder() / file)
+        if refusal := shipped.refusal(photographs[0]):
+            raise InvalidInput(f"{file} is not for these scenes: {refusal}")
         for limit in limits or (shipped.max_scene_distance,):
             policy = shipped.model_copy(update={"max_scene_distance": limit})
             released = sum(judge(scene, policy).outcome is Outcome.WORK for scene in photographs)
