@@ -104,11 +104,12 @@ def test_what_policies_release_is_counted_of_photographs_and_laptops(
     )
     scenes = iter([near, far, far, near, near, far, far])
     perception = SimpleNamespace(assess=lambda *_: next(scenes))
-    rows = list(photographs.measure(tmp_path / "photographs", perception))
-    shipped = [row[1:] for row in rows if row[0] == "config/policy.yaml"]
-    assert shipped == [
+    rows = photographs.measure(tmp_path / "photographs", perception)
+    assert [next(rows)[1:] for _ in range(4)] == [
         (0.5, 3, 0, 2, 2, 2), (0.6, 3, 1, 2, 0, 2), (0.78, 3, 3, 2, 0, 0), ("none", 3, 3, 2, 0, 0)
     ]  # fmt: skip
+    with pytest.raises(InvalidInput, match=r"policy_rendered.yaml is not for these scenes: .*weights"):
+        next(rows)
 
 
 def test_a_labelled_set_is_downloaded_whole_or_not_at_all(tmp_path: Path, repository: str) -> None:
