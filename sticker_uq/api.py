@@ -173,37 +173,31 @@ class Detector:
         """
         import cv2
 
-        from sticker_uq.gate import judge
+        from sticker_uq.io.sources import open_source
         from sticker_uq.scene import InvalidInput
 
         codec = {".mp4": "mp4v", ".avi": "MJPG", ".webm": "VP80"}.get(Path(path).suffix)
         if codec is None:
             raise InvalidInput(f"{path}: expected the suffix of a video: .mp4, .avi or .webm")
-        rules = packaged_policy() if policy is None else policy
-        frames = (
-            (name, scene.stamp_ns, draw(image, scene, judge(scene, rules)))
-            for name, image, scene in self.assess_all(source, topic)
-            if image is not None
-        )
+        every = open_source(source, topic)
+        images = ((one.name, one.stamp_ns, one.image) for one in every if one.image is not None)
+        first = list(islice(images, 10))
+        if not first:
+            raise InvalidInput(f"{source}: expected an image that can be read")
+        period_ns = (first[-1][1] - first[0][1]) / max(len(first) - 1, 1)
+        rate = round(1e9 / period_ns, 2) if period_ns > 1e6 else 1
+        size = first[0][2].shape[1::-1]
         with TemporaryDirectory(dir=Path(path).parent, prefix=".video") as folder:  # no half-written video
-            first = list(islice(frames, 10))
-            if not first:
-                raise InvalidInput(f"{source}: expected an image that can be read")
-            period_ns = (first[-1][1] - first[0][1]) / max(len(first) - 1, 1)
-            rate = round(1e9 / period_ns, 2) if period_ns > 1e6 else 1
-            height, width = first[0][2].shape[:2]
             part = Path(folder, Path(path).name)
-            video = cv2.VideoWriter(str(part), cv2.VideoWriter.fourcc(*codec), rate, (width, height))
+            video = cv2.VideoWriter(str(part), cv2.VideoWriter.fourcc(*codec), rate, size)
             if not video.isOpened():
-                raise InvalidInput(
-                    f"{path}: this OpenCV cannot write {width} x {height} px as {codec}; try another suffix"
-                )
-            for name, _, frame in chain(first, frames):
-                if frame.shape[:2] != (height, width):
+                raise InvalidInput(f"{path}: OpenCV cannot write {size} px as {codec}; try another suffix")
+            for name, _, image in chain(first, images):
+                if image.shape[1::-1] != size:
                     raise InvalidInput(
-                        f"{source}: {name} is not {width} x {height} px as the first image; expected one size"
+                        f"{source}: {name} is not of {size} px; expected the first image's size"
                     )
-                video.write(frame)
+                video.write(self.judge(image, policy).draw())
             video.release()
             part.replace(path)
 
