@@ -229,7 +229,8 @@ def score_limit(
     if not len(held):
         return None
     limit = tests[held[-1]].limit
-    return {"wrongful": _pair(seen.wrongful(limit)), "released": _pair(seen.removed(limit))}
+    (found,) = removal_tests(seen.objects, seen.doubt, seen.images, np.array([limit]))
+    return {"wrongful": [found.events, found.images], "released": _pair(seen.removed(limit))}
 
 
 def _pair(count: Count) -> list[int]:

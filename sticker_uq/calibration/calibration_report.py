@@ -12,11 +12,10 @@ from markupsafe import Markup
 from sticker_uq.calibration import control
 from sticker_uq.calibration.fitting import Levels, limits_to_try, removal_tests
 from sticker_uq.calibration.making import Divided
-from sticker_uq.calibration.measuring import Ablation, Score, ablation, measure, scores
+from sticker_uq.calibration.measuring import Score, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import Count, Measured
-from sticker_uq.evaluation.metrics.statistics import Interval
 from sticker_uq.evaluation.reporting.charts import INK, svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.gate import Policy
@@ -29,7 +28,7 @@ _LEVELS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 def calibration_report(
-    policy: Policy, draft: Policy, divided: Divided, levels: Levels, html: bool = True, resamples: int = 500
+    policy: Policy, draft: Policy, divided: Divided, levels: Levels, html: bool = True
 ) -> str:
     """The report of a ``policy`` fitted as ``draft`` and proved on the labelled images as they are ``divided``.
 
@@ -40,7 +39,6 @@ def calibration_report(
     match_iou = policy.guarantee.match_iou
     fit, proof, sources = divided.fit, divided.proof, divided.proof_by_source()
     measured = measure(proof, policy, match_iou)
-    rows = ablation(fit, proof, proof, draft, levels.alpha, levels.delta, match_iou, resamples)
     seen = {score.name: score for score in scores(outcomes_of(proof, draft, match_iou))}
     tried = {score.name: score for score in scores(outcomes_of(fit, draft, match_iou))}
     parts: list[Block] = []
@@ -59,10 +57,6 @@ def calibration_report(
         "The largest share of stickers that can be removed without a person under each promise about wrongful removals, at "
         f"confidence {1 - levels.delta:g}. An empty cell: these images cannot prove it.",
         level_table(tried, seen, levels.delta),
-        "## Each signal alone",
-        f"Every row went through the same procedure at {_percent(levels.alpha)} and confidence {1 - levels.delta:g}. Areas: less "
-        f"is better, with 95 % intervals from {resamples} draws of images.",
-        ablation_table(rows),
         curve_drawing(list(seen.values()), levels.alpha),
     ]
     return as_html("Calibration of the policy", blocks) if html else as_markdown(blocks)
@@ -152,7 +146,7 @@ def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -
     """Calibration at several levels: share of stickers removed under a limit that the images prove,
     for the gate and for the score.
     """
-    names = [name for name in list(seen)[:2] if name in tried]
+    names = [name for name in seen if name in tried]
     rows = []
     for level in _LEVELS:
         cells = []
@@ -165,31 +159,13 @@ def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -
     return Table(("promise", *names), tuple(rows))
 
 
-def ablation_table(rows: Sequence[Ablation]) -> Table:
-    return Table(
-        ("score", "stickers removed", "bad images", "removed at equal measured risk", "AURC", "AUGRC"),
-        tuple(
-            (
-                row.name.replace("_", " "),
-                "nothing proved" if row.removed is None else _percent(row.removed.rate),
-                "" if row.wrongful is None else f"{row.wrongful.events} of {row.wrongful.of}",
-                _percent(row.at_equal_risk),
-                _area(row.aurc),
-                _area(row.augrc),
-            )
-            for row in rows
-        ),
-    )
-
-
 def curve_drawing(shown: Sequence[Score], level: float) -> Markup:
     """Calibration curve as SVG: rate of images with a wrongful removal over the share of stickers removed, a line per score."""
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        for number, score in enumerate(shown):
-            line, width = score.curve, 2.5 if number < 2 else 1
-            axes.plot(line.removed, line.wrong_images, label=score.name.replace("_", " "), lw=width)
+        for score in shown:
+            axes.plot(score.curve.removed, score.curve.wrong_images, label=score.name, lw=2.5)
         axes.axhline(level, color=INK, ls="--", lw=1)
         axes.set(xlabel="stickers removed without a person", ylabel="images with a wrongful removal")
         axes.set(xlim=(0, 1), ylim=(0, max(5 * level, 0.05)))
@@ -206,7 +182,3 @@ def _count(count: Count) -> tuple[str, str]:
     low, high = count.interval
     shown = f"{count.events} of {count.of} ({_percent(count.rate)})"
     return shown, f"{_percent(low)} to {_percent(high)}"
-
-
-def _area(area: Interval) -> str:
-    return f"{area.value:.2g} ({area.low:.2g} to {area.high:.2g})"

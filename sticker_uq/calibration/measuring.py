@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy does with labelled images, and the same for simpler rules, side by side at equal risk."""
+"""What a policy does with labelled images, and the same for a threshold on the score, side by side."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sticker_uq.calibration import control
-from sticker_uq.calibration.fitting import limits_to_try, removal_tests
-from sticker_uq.calibration.outcomes import MATCH_IOU, Objects, Outcomes, outcomes_of
+from sticker_uq.calibration.outcomes import MATCH_IOU, Objects, Outcomes
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.calibration.selective import Curve, areas, curve
+from sticker_uq.calibration.selective import Curve, curve
 from sticker_uq.evaluation.metrics.decisions import Count, DecisionCounts, Measured
-from sticker_uq.evaluation.metrics.statistics import Interval
 from sticker_uq.gate import Policy, judge
-from sticker_uq.gate.policy.signals import SIGNALS
 from sticker_uq.scene import FloatArray
 
 
@@ -47,11 +43,6 @@ class Score:
     def curve(self) -> Curve:
         return curve(self.objects, self.doubt, self.images, self.stickers)
 
-    def wrongful(self, limit: float) -> Count:
-        """Images in which a threshold of this score, beside the calibrated policy, would remove something wrong."""
-        (test,) = removal_tests(self.objects, self.doubt, self.images, np.array([limit]))
-        return Count(test.events, test.images)
-
     def removed(self, limit: float) -> Count:
         """Labelled stickers that a threshold of this score, beside the calibrated policy, would remove."""
         truth = self.objects.truth[(self.doubt <= limit) & self.objects.right]
@@ -63,76 +54,15 @@ COMBINED = "combined risk"
 
 
 def scores(outcomes: Outcomes) -> list[Score]:
-    """Scores to compare a policy with: combined risk and single signals on what its other rules let through,
-    plain score threshold.
-
-    The plain one knows nothing but the mean probability of every object called sticker.
+    """The policy's risk on what its other rules let through, and to compare it with the mean probability of every object called
+    sticker, which knows nothing else.
     """
-    objects, risk = outcomes.removed()
-    ways = [(COMBINED, objects, risk)]
-    ways += [(PLAIN, outcomes.detected, outcomes.detected.signals["improbability"])]
-    ways += [(name, objects, objects.signals[name]) for name in SIGNALS]
+    ways = [
+        (COMBINED, *outcomes.removed()),
+        (PLAIN, outcomes.detected, outcomes.detected.signals["improbability"]),
+    ]
     return [
         Score(name, kept.chosen(finite), doubt[finite], outcomes.images, outcomes.stickers)
         for name, kept, doubt in ways
         if (finite := np.isfinite(doubt)).any()
     ]
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """One score at the policy's risk. ``limit``: the loosest that is proved for the level, None when none is.
-
-    ``removed`` and ``wrongful`` what that limit does; ``at_equal_risk``: share of stickers removed by the loosest threshold
-    whose measured rate of bad images stays within the level.
-    """
-
-    name: str
-    limit: float | None
-    removed: Count | None
-    wrongful: Count | None
-    at_equal_risk: float
-    aurc: Interval
-    augrc: Interval
-
-
-def ablation(
-    fit: Sequence[Record],
-    proof: Sequence[Record],
-    test: Sequence[Record],
-    draft: Policy,
-    level: float,
-    delta: float,
-    match_iou: float = MATCH_IOU,
-    resamples: int = 500,
-) -> list[Ablation]:
-    """Every score of :func:`scores` under the same procedure: limits to try from ``fit``, proved on ``proof``, measured on
-    ``test`` (which may be ``proof`` where there is nothing else).
-    """
-    parts = [
-        {score.name: score for score in scores(outcomes_of(records, draft, match_iou))}
-        for records in (fit, proof, test)
-    ]
-    rows = []
-    for name, measured in parts[2].items():
-        if name not in parts[0] or name not in parts[1]:
-            continue
-        proved = parts[1][name]
-        tests = removal_tests(
-            proved.objects, proved.doubt, proved.images, limits_to_try(parts[0][name].doubt)
-        )
-        held = control.learn_then_test(tests, level, delta)
-        limit = tests[held[-1]].limit if len(held) else None
-        below, above = areas(measured.objects, measured.doubt, measured.images, resamples)
-        rows.append(
-            Ablation(
-                name=name,
-                limit=limit,
-                removed=None if limit is None else measured.removed(limit),
-                wrongful=None if limit is None else measured.wrongful(limit),
-                at_equal_risk=measured.curve.removed_at(level),
-                aurc=below,
-                augrc=above,
-            )
-        )
-    return rows

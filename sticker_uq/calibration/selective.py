@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How well a score tells wrong removals from right ones: risk-coverage curves, AURC, AUGRC, and coverage at equal risk.
 
-Accepted are the objects whose score of doubt is at most a threshold. Intervals resample images, not objects.
+Accepted are the objects whose score of doubt is at most a threshold.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.outcomes import Objects
-from sticker_uq.evaluation.metrics.statistics import Interval, bootstrap
 from sticker_uq.scene import FloatArray, IntArray
 
 
@@ -64,23 +63,23 @@ def _first_of(keys: IntArray) -> NDArray[np.bool_]:
     return first & (keys >= 0)
 
 
-def aurc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None = None) -> float:
+def aurc(wrong: NDArray[np.bool_], doubt: FloatArray) -> float:
     """Area under the risk-coverage curve, mean over all coverages of the share of wrong ones among the accepted.
 
-    ``weights`` (N,): how often each object counts. Objects of equal doubt are accepted together. NaN without an object.
+    Objects of equal doubt are accepted together. NaN without an object.
     """
-    coverage, joint = _steps(wrong, doubt, weights)
+    coverage, joint = _steps(wrong, doubt)
     return (
         float("nan") if not len(coverage) else float(np.average(joint / coverage, weights=_widths(coverage)))
     )
 
 
-def augrc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None = None) -> float:
+def augrc(wrong: NDArray[np.bool_], doubt: FloatArray) -> float:
     """Area under the generalised risk-coverage curve, mean of P(accepted and wrong) (Traub et al. 2024, eq 7).
 
     As :func:`aurc`, but a wrong object does not count for more because few are accepted.
     """
-    coverage, joint = _steps(wrong, doubt, weights)
+    coverage, joint = _steps(wrong, doubt)
     if not len(coverage):
         return float("nan")
     middle = (joint + np.concatenate(([0.0], joint[:-1]))) / 2
@@ -91,36 +90,9 @@ def _widths(coverage: FloatArray) -> FloatArray:
     return np.diff(coverage, prepend=0.0)
 
 
-def _steps(
-    wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None
-) -> tuple[FloatArray, FloatArray]:
+def _steps(wrong: NDArray[np.bool_], doubt: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Coverage and share of accepted and wrong ones after each distinct doubt, ascending."""
-    weight = np.ones(len(doubt)) if weights is None else weights
-    order = np.argsort(doubt, kind="stable")
-    order = order[weight[order] > 0]
-    if not len(order):
-        return np.zeros(0), np.zeros(0)
-    last = np.append(np.diff(doubt[order]) > 0, True)
-    total = weight[order].sum()
-    accepted = np.cumsum(weight[order]) / total
-    joint = np.cumsum(weight[order] * wrong[order]) / total
-    return accepted[last], joint[last]
-
-
-def areas(
-    objects: Objects, doubt: FloatArray, images: int, resamples: int = 500, seed: int = 0
-) -> tuple[Interval, Interval]:
-    """Of a policy's risk score ``doubt`` (N,): AURC and AUGRC, 95 % intervals from ``resamples`` draws of ``images`` with
-    replacement.
-    """
-    wrong = ~objects.right
-
-    def both(drawn: IntArray) -> tuple[float, float]:
-        weights = np.bincount(drawn, minlength=images)[objects.image].astype(float)
-        return aurc(wrong, doubt, weights), augrc(wrong, doubt, weights)
-
-    low, high = bootstrap(both, [images], resamples, seed)
-    return (
-        Interval(aurc(wrong, doubt), float(low[0]), float(high[0])),
-        Interval(augrc(wrong, doubt), float(low[1]), float(high[1])),
-    )
+    count, order = len(doubt), np.argsort(doubt, kind="stable")
+    last = np.append(np.diff(doubt[order]) > 0, True)[:count]
+    accepted = np.arange(1, count + 1) / max(count, 1)
+    return accepted[last], (np.cumsum(wrong[order]) / max(count, 1))[last]

@@ -18,7 +18,7 @@ from sticker_uq.io.coco import check_new_dataset, read_coco, write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
-from sticker_uq.lab.studies.ambiguity.raae import TEST_DELTA, diversity, generate, train_raaes
+from sticker_uq.lab.studies.ambiguity.raae import TEST_DELTA, generate, train_raaes
 from sticker_uq.lab.studies.monitors.classifier_study import (
     MonitorStudySettings,
     classifier_report,
@@ -73,21 +73,12 @@ def study(
     alarms: Annotated[
         float, typer.Option(help="Share of nominal crops that a threshold may reject.")
     ] = _DEFAULT.alarms,
-    soft: Annotated[
-        bool,
-        typer.Option(
-            "--soft", help="Train on the probabilistic labels instead of classes sampled from them."
-        ),
-    ] = False,
 ) -> None:
     """Print and write Tables I and II of Weiss et al. 2022: detection of ambiguous, adversarial, corrupted, invalid crops.
 
     Measurements are kept in --out, from which the same study resumes.
     """
-    settings = MonitorStudySettings(
-        *(seeds, members, passes, ambiguous, delta_max, alarms),
-        drawn=not soft,
-    )
+    settings = MonitorStudySettings(seeds, members, passes, ambiguous, delta_max, alarms)
     material = study_material() if data == "cell" else _material(data, invalid)
     out.mkdir(parents=True, exist_ok=True)
     resumable("the same call resumes", out)
@@ -133,9 +124,7 @@ def ambiguous(
         pasted_scenes(items, made, each, seed),
         description="Scenes with ambiguous objects, probabilistic labels",
     )
-    typer.echo(
-        f"{written} scenes in {out}; diversity {diversity(made.images):.3f}, of the source objects {diversity(crops):.3f}"
-    )
+    typer.echo(f"{written} scenes in {out}")
 
 
 @app.command()

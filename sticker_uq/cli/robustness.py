@@ -85,9 +85,6 @@ def run(
         int, typer.Option(min=1, help="Number of images with circumstances at their expected frequencies.")
     ] = 200,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-    tags: Annotated[
-        Path | None, typer.Option(help="CSV file (image, tags): circumstances of source images.")
-    ] = None,
     policy: Annotated[
         Path | None, typer.Option(help="Policy of the gate; default: the packaged one.")
     ] = None,
@@ -97,7 +94,7 @@ def run(
     Writes OUT/report.html, summary.md, tables/ and assessment.json. Exit status 0 whatever the verdict is.
     """
     spec = Specification.load(specification)
-    source = SourceSet.load(data, tags)
+    source = SourceSet.load(data)
     default = bundle.policy if bundle is not None else share_folder() / "config" / "policy.yaml"
     limits = Policy.load(policy or default)
     resumable("the same call resumes", out)

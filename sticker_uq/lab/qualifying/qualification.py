@@ -465,7 +465,7 @@ class Qualification:
         limits = Policy.load(policy)
 
         def make(folder: Path) -> RobustnessResult:
-            spec, source = laptop_cell(), SourceSet.load(self._parts.test, None)
+            spec, source = laptop_cell(), SourceSet.load(self._parts.test)
             prepared = prepare(spec, source, folder, count, 2 * count, 1, self._progress)
             load = partial(CellSystem, self._perception, limits)
             found = assess(spec, prepared, folder, load, progress=self._progress)

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,6 @@ from sticker_uq.io.coco import (
     read_coco,
     read_picture,
 )
-from sticker_uq.io.reading import MOST_JSON, read_text
 from sticker_uq.lab.corruptions import LabelledPicture
 from sticker_uq.lab.rendering.render import RenderedScene, render
 from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, sample_scene
@@ -68,31 +65,18 @@ class SourceSet:
         return len(self.images)
 
     @classmethod
-    def load(cls, folder: str | Path, tags: str | Path | None = None) -> SourceSet:
-        """The labelled images of a COCO folder as source set.
-
-        Tags are the list ``tags`` of an entry in ``images``, or come from the CSV file ``tags`` with the columns ``image`` (file
-        name or id) and ``tags`` (separated by spaces, commas or semicolons). InvalidInput for a bad folder or a bad CSV file.
-        """
+    def load(cls, folder: str | Path) -> SourceSet:
+        """The labelled images of a COCO folder as source set. Tags are the list ``tags`` of an entry in ``images``."""
         root = Path(folder)
         items = read_coco(root)
         check_objects(items, str(root))
         entries = {entry["id"]: entry for entry in load_annotations(root)["images"]}
-        written = None if tags is None else _tags_of(Path(tags))
-        images, found = [], set()
+        images = []
         for item in items:
             entry = entries[item.image_id]
-            names = {str(item.image_id), item.path.name, str(entry["file_name"])}
-            own = _own_tags(root / ANNOTATIONS, entry)
-            if written is not None:
-                found |= names & written.keys()
-                own = frozenset().union(*(written[name] for name in names if name in written))
-            seed = entry.get("seed")
+            own, seed = _own_tags(root / ANNOTATIONS, entry), entry.get("seed")
             images.append(TaggedImage(item, own, seed if isinstance(seed, int) and seed >= 0 else None))
-        if written is not None and set(written) - found:
-            raise InvalidInput(f"{tags}: image {sorted(set(written) - found)[0]!r} is not in {root}")
-        tagged = written is not None or any("tags" in entry for entry in entries.values())
-        return cls(root, tuple(images), tagged)
+        return cls(root, tuple(images), any("tags" in entry for entry in entries.values()))
 
 
 def _own_tags(path: Path, entry: Mapping[str, Any]) -> frozenset[str]:
@@ -100,23 +84,6 @@ def _own_tags(path: Path, entry: Mapping[str, Any]) -> frozenset[str]:
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise InvalidInput(f"{path}: image {entry['id']}: tags {tags!r}: expected a list of words")
     return frozenset(tags)
-
-
-def _tags_of(path: Path) -> dict[str, frozenset[str]]:
-    try:
-        text = read_text(path, MOST_JSON, f"tags {path}")
-        rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
-    except csv.Error as error:
-        raise InvalidInput(f"tags {path} cannot be read: {error}") from None
-    if not rows or not {"image", "tags"} <= rows[0].keys():
-        raise InvalidInput(f"tags {path}: expected the columns image and tags, and at least one line")
-    tags: dict[str, frozenset[str]] = {}
-    for line, row in enumerate(rows, 2):
-        image = (row["image"] or "").strip()
-        if not image or image in tags:
-            raise InvalidInput(f"tags {path}, line {line}: image {image!r}: expected every image once")
-        tags[image] = frozenset((row["tags"] or "").replace(",", " ").replace(";", " ").split())
-    return tags
 
 
 def _scene_of(seed: int, item: LabelledImage) -> tuple[SceneSpec, RenderedScene] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -122,26 +122,14 @@ def check_relation(
     change, distance = target - source, paired.distance
     allowed = epsilon(distance)
 
-    def result(low: float, high: float, finding: Finding, reason: str = "") -> RelationCheck:
-        return RelationCheck(
-            circumstance,
-            metric,
-            images,
-            source,
-            target,
-            change,
-            low,
-            high,
-            distance,
-            allowed,
-            finding,
-            reason,
-        )
-
+    undecided = RelationCheck(
+        *(circumstance, metric, images, source, target, change, math.nan, math.nan, distance, allowed),
+        Finding.UNDECIDED,
+    )
     if math.isnan(change):
-        return result(math.nan, math.nan, Finding.UNDECIDED, "there is nothing to measure it on")
+        return replace(undecided, reason="there is nothing to measure it on")
     if math.isnan(allowed):
-        return result(math.nan, math.nan, Finding.UNDECIDED, "the distance is not known")
+        return replace(undecided, reason="the distance is not known")
     weights = resampled_weights(images, resamples, seed)
     if values is None:
         before = bootstrap(paired.source, [metric], weights)[metric]
@@ -150,7 +138,7 @@ def check_relation(
     margins = np.array([epsilon(paired.distance_of(w)) for w in weights])
     usable = np.isfinite(changes)
     if usable.sum() < resamples / 2:
-        return result(math.nan, math.nan, Finding.UNDECIDED, "too few objects for an interval")
+        return replace(undecided, reason="too few objects for an interval")
     tail = (1 - confidence) / 2
     tails = [tail, 1 - tail]
     low, high = np.quantile(changes[usable], tails)
@@ -158,14 +146,12 @@ def check_relation(
     down, up = unseen * (1 + low), unseen * (1 - high)
     above = np.quantile(changes[usable] - margins[usable], tails) + np.array([-down, up])
     below = np.quantile(-changes[usable] - margins[usable], tails) + np.array([-up, down])
-    low, high = low - down, high + up
+    found = replace(undecided, low=low - down, high=high + up)
     if images < FEWEST_IMAGES:
-        return result(low, high, Finding.UNDECIDED, f"fewer than {FEWEST_IMAGES} source images")
+        return replace(found, reason=f"fewer than {FEWEST_IMAGES} source images")
     if max(above[1], below[1]) <= 0:
-        return result(low, high, Finding.HOLDS)
-    if max(above[0], below[0]) > 0:
-        return result(low, high, Finding.VIOLATED)
-    return result(low, high, Finding.UNDECIDED)
+        return replace(found, finding=Finding.HOLDS)
+    return replace(found, finding=Finding.VIOLATED) if max(above[0], below[0]) > 0 else found
 
 
 def bootstrap(performance: Performance, metrics: Sequence[str], weights: Samples) -> dict[str, Samples]:

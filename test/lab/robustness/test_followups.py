@@ -2,6 +2,7 @@
 """Follow-up cases come in the proportions of the specification, with their truth, and the same each time."""
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -186,20 +187,17 @@ def test_a_rendered_image_knows_its_scene_and_a_foreign_one_does_not(source: Sou
     assert replace(source.images[1], seed=None).picture().shapes is None
 
 
-def test_tags_come_from_the_entries_or_a_table(scenes: Path, tmp_path: Path) -> None:
+def test_tags_come_from_the_entries(scenes: Path, tmp_path: Path) -> None:
     assert not SourceSet.load(scenes).tagged
-    table = tmp_path / "tags.csv"
-    table.write_text("image,tags\n00007001.png,glare noise\n2,dark; turned\n")
-    tagged = SourceSet.load(scenes, table)
+    shutil.copytree(scenes, tmp_path / "tagged")
+    path = tmp_path / "tagged" / "annotations.json"
+    document = json.loads(path.read_text())
+    document["images"][0]["tags"] = ["glare", "noise"]
+    path.write_text(json.dumps(document))
+    tagged = SourceSet.load(tmp_path / "tagged")
     assert tagged.tagged
-    assert [sorted(i.tags) for i in tagged.images] == [["glare", "noise"], ["dark", "turned"], [], []]
-    for content, message in (
-        ("image,tags\nno.png,x\n", "'no.png' is not in"),
-        ("name\nx\n", "expected the columns image and tags"),
-        ("image,tags\n2,a\n2,b\n", "line 3: image '2'"),
-    ):
-        table.write_text(content)
-        with pytest.raises(InvalidInput, match=message):
-            SourceSet.load(scenes, table)
-    with pytest.raises(InvalidInput, match=r"none\.csv: no such file"):
-        SourceSet.load(scenes, tmp_path / "none.csv")
+    assert [sorted(i.tags) for i in tagged.images] == [["glare", "noise"], [], [], []]
+    document["images"][0]["tags"] = "glare"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match="expected a list of words"):
+        SourceSet.load(tmp_path / "tagged")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
 from scipy.stats import qmc
 from torch import Tensor, nn
 from torch.autograd.functional import jvp
@@ -407,17 +406,6 @@ def generate(
         pairs.append(np.tile(np.array(raae.pair), (share, 1)))
         probabilities.append(labels)
     return AmbiguousImages(np.concatenate(images), np.concatenate(pairs), np.concatenate(probabilities))
-
-
-def diversity(images: FloatArray) -> float:
-    """How much ambiguous pictures (N, C, h, w) differ: the mean over all couples of their root mean squared difference, 0..1.
-
-    NaN for fewer than two.
-    """
-    if len(images) < 2:
-        return float("nan")
-    flat = images.reshape(len(images), -1).astype(np.float64)
-    return float(pdist(flat).mean() / np.sqrt(flat.shape[1]))
 
 
 def _labels(raae: Raae, codes: FloatArray) -> FloatArray:

@@ -24,7 +24,6 @@ from sticker_uq.lab.studies.ambiguity.raae import (
     TEST_DELTA,
     TRAINING_DELTA,
     AmbiguousImages,
-    diversity,
     generate,
     train_raaes,
 )
@@ -136,9 +135,8 @@ class MonitorStudySettings:
     """``seeds`` of the classifier, each with an ensemble of ``members``; ``passes``: T of Monte-Carlo dropout; ``ambiguous``:
     ambiguous crops to train and half as many to test with; ``delta_max``: largest difference of the probabilities of the two
     classes of the latter; ``alarms``: share of nominal
-    crops that the threshold of a monitor may refuse, for the rate of misses; ``drawn``: a classifier learns one class of each
-    ambiguous crop, drawn by its probabilities as one annotator would say it, else the probabilities themselves; ``training``
-    of the classifiers, None: as the material says.
+    crops that the threshold of a monitor may refuse, for the rate of misses; ``training`` of the classifiers, None: as the
+    material says.
     """
 
     seeds: int = 5
@@ -147,7 +145,6 @@ class MonitorStudySettings:
     ambiguous: int = 1800
     delta_max: float = 0.15
     alarms: float = 0.05
-    drawn: bool = True
     training: Training | None = None
 
     def __post_init__(self) -> None:
@@ -177,15 +174,9 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """Result of a monitor study. ``clean_accuracy``: of a classifier that saw no ambiguous crop; ``diversity``:
-    of ambiguous and of nominal crops.
-    """
-
     material: str
     settings: MonitorStudySettings
     seeds: list[SeedResult]
-    clean_accuracy: float
-    diversity: tuple[float, float]
 
 
 def run_study(
@@ -204,14 +195,7 @@ def run_study(
     for seed in range(settings.seeds):
         tell(f"seed {seed + 1} of {settings.seeds}")
         results.append(_kept(material, settings, ambiguous, seed, out, tell))
-    tell("without ambiguous crops")
-    return StudyResult(
-        material.name,
-        settings,
-        results,
-        _clean_accuracy(material, settings, out),
-        (diversity(ambiguous.testing.images), diversity(material.test)),
-    )
+    return StudyResult(material.name, settings, results)
 
 
 @dataclass(frozen=True)
@@ -254,12 +238,14 @@ def train_members(
     seed: int,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> list[CropClassifier]:
-    """The classifier of ``seed`` and its ensemble, trained on nominal and ambiguous crops."""
+    """The classifier of ``seed`` and its ensemble, trained on nominal and ambiguous crops.
+
+    One class of each ambiguous crop, drawn by its probabilities as one annotator would say it.
+    """
     crops = np.concatenate([material.train, training.images])
-    ambiguous = training.vectors(len(material.classes))
-    if settings.drawn:
-        ambiguous = np.eye(len(material.classes))[draw_labels(ambiguous, seed)]
-    vectors = np.concatenate([_one_hot(material), ambiguous])
+    one_hot = np.eye(len(material.classes))
+    drawn = draw_labels(training.vectors(len(material.classes)), seed)
+    vectors = one_hot[np.concatenate([material.train_labels, drawn])]
     chosen = settings.training or material.training
     networks = []
     for number in range(settings.members + 1):
@@ -360,38 +346,20 @@ def _kept(
     return _read(found)
 
 
-def _clean_accuracy(material: Material, settings: MonitorStudySettings, out: Path | None) -> float:
-    """Accuracy of a classifier that saw no ambiguous crop, from the disk where the same study left it."""
-    training = settings.training or material.training
-
-    def measure() -> float:
-        plain = train_classifier(material.train, _one_hot(material), 0, training)
-        return float((observe_crops(plain, material.test, 1, 0).predicted == material.test_labels).mean())
-
-    mark = fingerprint([_FORMAT, asdict(training)], material.train, material.test)
-    return float(kept_document(out and out / f"clean_{mark}.json", measure))
-
-
 def _read(document: dict[str, Any]) -> SeedResult:
     tables = {name: Ambiguity(**row) for name, row in document["table_1"].items()}
     missed = {name: (int(a), int(b)) for name, (a, b) in document["missed"].items()}
     return SeedResult(**{**document, "table_1": tables, "missed": missed})
 
 
-def _one_hot(material: Material) -> FloatArray:
-    return np.eye(len(material.classes))[material.train_labels]
-
-
 def classifier_report(result: StudyResult) -> str:
     seeds, settings = result.seeds, result.settings
-    own, nominal = result.diversity
     counts = ", ".join(f"{count} {name}" for name, count in seeds[0].counts.items())
     return as_markdown(
         [
             f"# Monitors on {result.material}",
             f"{len(seeds)} seeds, mean and standard deviation. Ensembles of {settings.members}, {settings.passes} passes. "
-            f"Crops: {counts}. Accuracy on nominal crops {_cell([s.accuracy for s in seeds])}, {result.clean_accuracy:.3f} "
-            f"without ambiguous crops in training. Diversity of the ambiguous crops {own:.3f}, of nominal ones {nominal:.3f}. "
+            f"Crops: {counts}. Accuracy on nominal crops {_cell([s.accuracy for s in seeds])}. "
             f"Ambiguous crops: delta_max {settings.delta_max:g}, of other autoencoders than those trained with.",
             "## Table I: how ambiguous the crops are to the classifier",
             Table(

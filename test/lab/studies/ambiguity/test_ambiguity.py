@@ -26,7 +26,6 @@ from sticker_uq.lab.studies.ambiguity.raae import (
     Raae,
     RaaeSettings,
     density,
-    diversity,
     draw,
     generate,
     region,
@@ -286,12 +285,6 @@ def test_labels_as_class_vectors() -> None:
     assert set(np.nonzero(vectors)[1]) == {2, 7}
     again = generate([made(lambda z: z), made(lambda z: 2 * z)], 7)
     assert again.images.tolist() == images.images.tolist()
-
-
-def test_diversity_of_pictures() -> None:
-    assert diversity(np.zeros((3, 1, 2, 2))) == 0
-    assert diversity(np.stack([np.zeros((1, 2, 2)), np.ones((1, 2, 2))])) == pytest.approx(1)
-    assert np.isnan(diversity(np.zeros((1, 1, 2, 2))))
 
 
 def test_what_cannot_be_drawn() -> None:
