@@ -128,27 +128,23 @@ class AnswerGiven(Event):
 
 
 @dataclass(frozen=True)
-class Hold(Event):
-    """The operator holds the gate closed. ``person``: the name, empty when not given; ``checked``: as of an answer."""
+class Command(Event):
+    """What the operator does to the gate. ``person``: the name, empty when not given; ``checked``: as of an answer."""
 
     person: str = ""
     checked: bool = False
 
 
-@dataclass(frozen=True)
-class Release(Event):
-    """The operator ends the hold. ``person``: the name, empty when not given; ``checked``: as of an answer."""
-
-    person: str = ""
-    checked: bool = False
+class Hold(Command):
+    """The operator holds the gate closed."""
 
 
-@dataclass(frozen=True)
-class Reset(Event):
-    """The operator acknowledges a fault. ``person``: the name, empty when not given; ``checked``: as of an answer."""
+class Release(Command):
+    """The operator ends the hold."""
 
-    person: str = ""
-    checked: bool = False
+
+class Reset(Command):
+    """The operator acknowledges a fault."""
 
 
 @dataclass(frozen=True)

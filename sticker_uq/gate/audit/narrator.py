@@ -101,7 +101,7 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRe
         return
     kind, names, more = EVENTS[type(event)]
     data = _fields(event, names) | more
-    if isinstance(event, ev.AnswerGiven | ev.Hold | ev.Release | ev.Reset):
+    if isinstance(event, ev.AnswerGiven | ev.Command):
         data |= {"person": event.person, "person_check": "checked" if event.checked else "unchecked"}
         for reply in effects:
             if isinstance(reply, ev.Reply):

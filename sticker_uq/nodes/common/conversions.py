@@ -8,10 +8,10 @@ A message whose arrays have inconsistent lengths raises :class:`sticker_uq.scene
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -55,6 +55,7 @@ __all__ = [
 ]
 
 
+M = TypeVar("M")
 NOWHERE: Mapping[int, ObjectPose] = {}
 
 
@@ -76,23 +77,13 @@ def box_to_msg(box: sc.FloatArray) -> m.Box:
 
 
 def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessment:
-    header = header_of(scene.stamp_ns, scene.frame_id)
-    return m.SceneAssessment(
-        header=header,
-        status=int(scene.status),
-        status_text=scene.status_text,
+    return _filled(
+        m.SceneAssessment,
+        scene,
+        header=header_of(scene.stamp_ns, scene.frame_id),
         sequence=sequence,
         image_width=int(scene.image_size[0]),
         image_height=int(scene.image_size[1]),
-        image_digest=scene.image_digest,
-        model=scene.model,
-        model_hash=scene.model_hash,
-        settings_hash=scene.settings_hash,
-        panel_hash=scene.panel_hash,
-        device=scene.device,
-        precision=scene.precision,
-        passes=int(scene.passes),
-        dropout_rate=float(scene.dropout_rate),
         objects=[_object_to_msg(o) for o in scene.objects],
         unstable=[_object_to_msg(o) for o in scene.unstable],
         uncertainty=uncertainty_to_msg(scene),
@@ -105,77 +96,56 @@ def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessm
 
 def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
     """``check`` as a ROS message; raises :class:`InvalidInput` for a stamp that does not fit into one."""
-    return m.ImageCheck(
+    return _filled(
+        m.ImageCheck,
+        check,
         header=header_of(check.stamp_ns, check.frame_id),
-        problem=check.problem,
         image_width=int(check.image_size[0]),
         image_height=int(check.image_size[1]),
         exposure=_exposure_to_msg(check.exposure),
-        repeats=check.repeats,
         previous_stamp=ns_to_stamp(check.previous_stamp_ns),
         image_publishers=list(check.image_publishers or ()),
     )
 
 
 def _exposure_to_msg(exposure: sc.Exposure | None) -> m.Exposure:
-    nan = float("nan")
-    known = exposure or sc.Exposure(nan, nan, nan)
-    names = tuple(field.name for field in fields(sc.Exposure))
-    return m.Exposure(valid=exposure is not None, **_floats(known, names))
+    return _filled(
+        m.Exposure, exposure or sc.Exposure(math.nan, math.nan, math.nan), valid=exposure is not None
+    )
 
 
 def detections_to_msg(scene: sc.SceneAssessment) -> m.StickerDetectionArray:
-    detections = [
-        m.StickerDetection(id=o.id, label=int(o.label), score=o.score, box=box_to_msg(o.box))
-        for o in scene.objects
-    ]
+    detections = [_filled(m.StickerDetection, o, box=box_to_msg(o.box)) for o in scene.objects]
     return m.StickerDetectionArray(header=header_of(scene.stamp_ns, scene.frame_id), detections=detections)
 
 
 def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
-    uncertainty = scene.uncertainty
-    return m.ImageUncertainty(
+    return _filled(
+        m.ImageUncertainty,
+        scene.uncertainty,
         header=header_of(scene.stamp_ns, scene.frame_id),
-        objects=int(uncertainty.objects),
-        unstable=int(uncertainty.unstable),
-        metrics=m.MetricValues(**_floats(uncertainty, sc.METRICS)),
+        metrics=_filled(m.MetricValues, scene.uncertainty),
     )
 
 
 def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
     """The distinctive localization of ``scene`` as a ROS message; all numbers are NaN when it was not computed."""
-    nan = float("nan")
-    localization = scene.localization or sc.Localization(nan, nan, nan, nan)
-    names = (
-        "complete_localization",
-        "background_localization",
-        "dil",
-        "decision_threshold",
-        "unexplained_objectness",
-        "novelty",
-        "missed_sticker_probability",
-        "scene_distance",
-    )
-    return m.DistinctiveLocalization(
+    localization = scene.localization or sc.Localization(math.nan, math.nan, math.nan, math.nan)
+    return _filled(
+        m.DistinctiveLocalization,
+        localization,
         header=header_of(scene.stamp_ns, scene.frame_id),
         valid=scene.localization is not None,
         unexplained=[
-            m.UnexplainedRegion(box=box_to_msg(r.box), objectness=float(r.objectness), share=float(r.share))
-            for r in localization.unexplained
+            _filled(m.UnexplainedRegion, region, box=box_to_msg(region.box))
+            for region in localization.unexplained
         ],
-        **_floats(localization, names),
     )
 
 
 def reason_to_msg(reason: sc.Reason) -> m.Reason:
-    message = m.Reason(
-        code=reason.code,
-        subject=reason.subject,
-        value=float(reason.value),
-        limit=float(reason.limit),
-        values=[_value_to_msg(name, value) for name, value in reason.values],
-        text=text_of(reason),
-    )
+    values = [_value_to_msg(name, value) for name, value in reason.values]
+    message = _filled(m.Reason, reason, values=values, text=text_of(reason))
     if reason.box is not None:
         message.box = box_to_msg(np.asarray(reason.box))
     return message
@@ -189,12 +159,12 @@ def _value_to_msg(name: str, value: str | float) -> m.ReasonValue:
 
 def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:
     """The decision about one object as a ROS message, with its pose if that is known."""
-    return m.Verdict(
+    return _filled(
+        m.Verdict,
+        verdict,
         object_id=verdict.object.id,
         label=int(verdict.object.label),
         box=box_to_msg(verdict.object.box),
-        verdict=int(verdict.verdict),
-        by_operator=verdict.by_operator,
         reasons=[reason_to_msg(reason) for reason in verdict.reasons],
         objectors=list(verdict.objectors),
         pose_valid=pose is not None,
@@ -216,49 +186,44 @@ def pose_to_msg(pose: ObjectPose | None) -> PoseWithCovariance:
 
 def decision_to_msg(decision: sc.SceneDecision, poses: Mapping[int, ObjectPose] = NOWHERE) -> m.SceneDecision:
     """``decision`` as a ROS message; objects are carried by id, label, box and, where ``poses`` has it by id, pose."""
-    return m.SceneDecision(
+    return _filled(
+        m.SceneDecision,
+        decision,
         header=header_of(decision.stamp_ns, decision.frame_id),
-        decision_id=decision.decision_id,
-        outcome=int(decision.outcome),
         verdicts=[verdict_to_msg(verdict, poses.get(verdict.object.id)) for verdict in decision.verdicts],
         reasons=[reason_to_msg(reason) for reason in decision.reasons],
-        model_hash=decision.model_hash,
-        policy_hash=decision.policy_hash,
-        workpiece_id=decision.workpiece_id,
         pose_frame=next((pose.frame_id for pose in poses.values()), ""),
     )
 
 
 def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
-    return m.ObservedObject(
-        id=observed.id,
-        label=int(observed.label),
+    return _filled(
+        m.ObservedObject,
+        observed,
         box=box_to_msg(observed.box),
         probabilities=_array("f", observed.probabilities, np.float32),
-        detections=int(observed.detections),
-        passes=int(observed.passes),
-        detection_rate=float(observed.detection_rate),
-        duplicated=bool(observed.duplicated),
-        unstable=bool(observed.unstable),
         box_covariance=_array("d", observed.box_covariance, np.float64),
         corner_hulls=[
             m.CornerHull(x=_array("f", hull[:, 0], np.float32), y=_array("f", hull[:, 1], np.float32))
             for hull in observed.corner_hulls
         ],
-        monitors=[
-            m.MonitorScore(
-                name=one.name, score=float(one.score), limit=float(one.limit), objection=one.objection
-            )
-            for one in observed.monitors
-        ],
-        novelty=float(observed.novelty),
-        single_pass=float(observed.single_pass),
-        metrics=m.MetricValues(**_floats(observed, sc.METRICS)),
+        monitors=[_filled(m.MonitorScore, one) for one in observed.monitors],
+        metrics=_filled(m.MetricValues, observed),
     )
 
 
-def _floats(source: Any, names: Iterable[str]) -> dict[str, float]:
-    return {name: float(getattr(source, name)) for name in names}
+_PLAIN = {"boolean": bool, "string": str, "float": float, "double": float} | {
+    f"{sign}int{bits}": int for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+"""What a plain field of a message is made of, by its type."""
+
+
+def _filled(kind: type[M], source: object, **others: Any) -> M:
+    """A message with the fields ``others``, and of its plain ones those that ``source`` has by the same name."""
+    for name, type_ in kind.get_fields_and_field_types().items():  # type: ignore[attr-defined]
+        if name not in others and type_ in _PLAIN and hasattr(source, name):
+            others[name] = _PLAIN[type_](getattr(source, name))
+    return kind(**others)
 
 
 def _array(typecode: str, values: sc.FloatArray, dtype: type[np.floating[Any]]) -> array[float]:

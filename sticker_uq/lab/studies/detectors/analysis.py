@@ -60,10 +60,7 @@ class Analysis:
     pooled: pd.DataFrame
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        return {
-            name: getattr(self, name)
-            for name in ("means", "friedman", "pairs", "tiers", "best", "correlations", "pooled")
-        }
+        return {name: table for name, table in vars(self).items() if name != "profile"}
 
 
 def analyse(

@@ -234,23 +234,16 @@ class PooledCorrelation:
     high: float
 
 
-def spearman(
-    first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
+def correlated(
+    first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided", ranks: bool = True
 ) -> tuple[float, float]:
-    """Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
+    """Spearman's rho of mAP and uncertainty, or Pearson's correlation, and its p; NaN for fewer than 3 values or where one does
+    not vary.
+    """
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
-    found = scipy.stats.spearmanr(first, second, alternative=alternative)
-    return float(found.statistic), float(found.pvalue)
-
-
-def pearson(
-    first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
-) -> tuple[float, float]:
-    """Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
-    if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
-        return math.nan, math.nan
-    found = scipy.stats.pearsonr(first, second, alternative=alternative)
+    test = scipy.stats.spearmanr if ranks else scipy.stats.pearsonr
+    found = test(first, second, alternative=alternative)
     return float(found.statistic), float(found.pvalue)
 
 
@@ -265,7 +258,7 @@ def correlations(
     for values in metrics:
         known = ~(np.isnan(accuracy) | np.isnan(values))
         both = accuracy[known], values[known], alternative
-        found.append((int(known.sum()), spearman(*both), pearson(*both)))
+        found.append((int(known.sum()), correlated(*both), correlated(*both, ranks=False)))
     by_rank = holm(np.array([p for _, (_, p), _ in found])).tolist()
     by_value = holm(np.array([p for *_, (_, p) in found])).tolist()
     return [
@@ -285,7 +278,7 @@ def pooled_correlation(
     accuracy, values, images = accuracy[known], values[known], images[known]
 
     def statistic(chosen: IntArray) -> FloatArray:
-        return np.array([spearman(accuracy[chosen], values[chosen])[0]])
+        return np.array([correlated(accuracy[chosen], values[chosen])[0]])
 
     rho = float(statistic(np.arange(len(accuracy)))[0])
     low = high = math.nan

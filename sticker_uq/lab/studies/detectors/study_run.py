@@ -141,16 +141,9 @@ class Work:
 
     def _assessment(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Assess:
         settings, attacked = self._settings, variant != CLEAN
-        facts = {
+        facts = self._facts(model, dataset, item, variant) | {
             "what": "look",
-            "label": model.label,
-            "weights": self._weights[model.label],
-            "min_size": model.min_size,
             "dropout_site": model.dropout_site,
-            "dataset": dataset,
-            "image": item.path.name,
-            "digest": self._digests[dataset, item.path.name],
-            "variant": variant,
             "attack": self._attack_key(model, dataset, item, variant) if attacked else "",
             "passes": settings.passes,
             "score_floor": settings.score_floor,
@@ -164,20 +157,19 @@ class Work:
         return Assess(model, dataset, item, variant, settings.rates, keys, file)
 
     def _attack_key(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> str:
-        return _key(
-            {
-                "what": "attack",
-                "label": model.label,
-                "weights": self._weights[model.label],
-                "min_size": model.min_size,
-                "dataset": dataset,
-                "image": item.path.name,
-                "digest": self._digests[dataset, item.path.name],
-                "variant": variant,
-                "settings": self._settings.attack.model_dump(),
-                "seed": self._settings.seed,
-            }
-        )
+        settings = {"settings": self._settings.attack.model_dump(), "seed": self._settings.seed}
+        return _key(self._facts(model, dataset, item, variant) | {"what": "attack"} | settings)
+
+    def _facts(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> dict[str, Any]:
+        return {
+            "label": model.label,
+            "weights": self._weights[model.label],
+            "min_size": model.min_size,
+            "dataset": dataset,
+            "image": item.path.name,
+            "digest": self._digests[dataset, item.path.name],
+            "variant": variant,
+        }
 
     def file(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Path:
         """Where the detector study keeps the attack ``variant`` on ``model``."""

@@ -68,18 +68,16 @@ class BoxQuality:
     @property
     def lrp(self) -> float:
         """Localization recall precision error 0..1 (Oksuz et al. 2018), lower is better; NaN without objects and detections."""
-        total = self.true_positives + self.false_positives + self.false_negatives
-        return (
-            (self.localization_error + self.false_positives + self.false_negatives) / total
-            if total
-            else math.nan
-        )
+        return self._share(self.localization_error + self.false_positives + self.false_negatives)
 
     @property
     def pdq(self) -> float:
         """Box quality PDQ: probability-based detection quality 0..1 (Hall et al. 2020); NaN without objects and detections."""
+        return self._share(self.pdq_sum)
+
+    def _share(self, amount: float) -> float:
         total = self.true_positives + self.false_positives + self.false_negatives
-        return self.pdq_sum / total if total else math.nan
+        return amount / total if total else math.nan
 
 
 def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> BoxQuality:
