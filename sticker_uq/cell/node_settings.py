@@ -25,12 +25,6 @@ class DetectorNodeSettings(PerceptionSettings):
         description="Image topics of further cameras, comma-separated; the results for left/image are published on "
         "left/scene, left/detections, ...; the detector serves the cameras round-robin",
     )
-    max_image_age_s: float = Field(
-        0.0,
-        ge=0.0,
-        le=3600.0,
-        description="Highest age of an image, s; an older one is reported as failed, not assessed; 0: no limit",
-    )
     annotated_rate: float = Field(5.0, gt=0.0, le=60.0, description="Highest rate of annotated pictures, Hz")
 
     @field_validator("more_image_topics")

@@ -108,11 +108,6 @@ class Worker(threading.Thread):
     def _check_stamp(self, stamp_ns: int) -> None:
         if stamp_ns == 0:
             raise InvalidInput("the stamp of the image is zero: the camera driver must set header.stamp")
-        limit = self._options().max_image_age_s
-        now_ns = self._node.get_clock().now().nanoseconds
-        # a clock at zero has not started (use_sim_time without /clock): the age is unknown
-        if limit > 0.0 and now_ns > 0 and (age := (now_ns - stamp_ns) * 1e-9) > limit:
-            raise InvalidInput(f"the image is {age:.2f} s old, max_image_age_s is {limit:g}")
 
     def _count_failure(self, reason: str) -> None:
         self._counters.failed += 1

@@ -180,27 +180,10 @@ def test_what_is_known_about_an_image_does_not_wait_for_the_image_before(
     assert checks[3].header == unusable.header
 
 
-def test_too_old_images_fail(bench: Bench, script: Script) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
-    active(bench, script, max_image_age_s=60)
-    camera = bench.image_publisher()
-    camera.publish(image(5))
-    bench.until(lambda: scenes, "the scene")
-    assert "s old, max_image_age_s is 60" in scenes[0].status_text
-    fresh = image(5)
-    fresh.header.stamp = bench.probe.get_clock().now().to_msg()
-    camera.publish(fresh)
-    bench.until(lambda: len(scenes) == 2, "the second scene")
-    assert scenes[1].status == SceneAssessment.STATUS_OK
-
-
 def test_no_age_is_told_by_a_clock_that_has_not_started(bench: Bench, script: Script) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
     newest = bench.diagnostics()
-    active(bench, script, use_sim_time=True, max_image_age_s=1.0)
+    active(bench, script, use_sim_time=True)
     bench.image_publisher().publish(image(5))
-    bench.until(lambda: scenes, "the scene")
-    assert scenes[0].status == SceneAssessment.STATUS_OK
     bench.until(lambda: newest.value("detector: images", "received") == "1", "diagnostics without a clock")
     assert newest.value("detector: images", "last_image_age_s") == "n/a"
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -11,7 +13,6 @@ from rclpy.parameter import Parameter
 
 from sticker_uq.testing.bench import Bench
 from sticker_uq_msgs.msg import SceneAssessment
-from sticker_uq_msgs.srv import SelectModel
 from test.nodes.detector.detector_bench import OTHER, active, detector, image, seconds
 from test.nodes.fake_perception import Script
 
@@ -83,115 +84,48 @@ def test_deactivation_does_not_wait_for_ever_and_drops_what_comes_late(
     assert seconds(scenes) == [2]
 
 
-def select(model: str, weights: str = "") -> SelectModel.Request:
-    return SelectModel.Request(model=model, weights=weights)
-
-
-def test_the_old_model_serves_until_the_new_one_is_ready(bench: Bench, script: Script) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
-    node = active(bench, script)
-    camera = bench.image_publisher()
-    script.hold_load = True
-    client = bench.probe.create_client(SelectModel, "select_model")
-    bench.until(client.service_is_ready, "service")
-    answer = client.call_async(select(OTHER))
-    bench.until(lambda: node.models.busy, "loading")
-    camera.publish(image(1))
-    bench.until(lambda: len(scenes) == 1, "a scene while the new model is loaded")
-    assert not answer.done()
-    script.load_go.set()
-    response = bench.until(answer.done, "the answer") and answer.result()
-    assert response.success
-    assert response.message.startswith(f"{OTHER} (weights {response.model_hash[:12]}) replaces ssdlite320")
-    camera.publish(image(2))
-    bench.until(lambda: len(scenes) == 2, "a scene of the new model")
-    assert [s.model for s in scenes] == ["ssdlite320_mobilenet_v3_large", OTHER]
-    assert scenes[1].model_hash == response.model_hash != scenes[0].model_hash
-    assert node.get_parameter("model").value == OTHER
-    assert node.settings.model == OTHER
-
-
-@pytest.mark.parametrize(
-    ("request_", "error", "reason"),
-    [
-        (select("yolo"), None, "parameter model = 'yolo': unknown model 'yolo', expected one of"),
-        (select(OTHER, "/nowhere"), None, "weights file '/nowhere': no such file"),
-        (select(OTHER), RuntimeError("CUDA out of memory"), "RuntimeError: CUDA out of memory"),
-    ],
-)
-def test_a_model_that_cannot_be_loaded_leaves_the_old_one(
-    bench: Bench, script: Script, request_: SelectModel.Request, error: Exception | None, reason: str
-) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
-    node = active(bench, script)
-    script.load_error = error
-    response = bench.call(SelectModel, "select_model", request_)
-    assert not response.success
-    assert reason in response.message
-    bench.image_publisher().publish(image(1))
-    bench.until(lambda: scenes, "a scene")
-    assert scenes[0].model == "ssdlite320_mobilenet_v3_large"
-    assert response.model_hash == scenes[0].model_hash
-    assert node.get_parameter("model").value == "ssdlite320_mobilenet_v3_large"
-
-
-def test_an_unconfigured_detector_selects_nothing(bench: Bench, script: Script) -> None:
-    detector(bench, script)
-    response = bench.call(SelectModel, "select_model", select(OTHER))
-    assert (response.success, response.reasons[0].code) == (False, "not_configured")
-
-
-def test_cleanup_while_a_model_is_loaded(bench: Bench, script: Script) -> None:
-    node = active(bench, script)
-    script.hold_load = True
-    client = bench.probe.create_client(SelectModel, "select_model")
-    bench.until(client.service_is_ready, "service")
-    answer = client.call_async(select(OTHER))
-    bench.until(lambda: node.models.busy, "loading")
-    assert bench.transition("detector", "deactivate")
-    assert bench.transition("detector", "cleanup")
-    script.load_go.set()
-    bench.until(answer.done, "the answer")
-    assert (answer.result().success, answer.result().reasons[0].code) == (False, "model_unloaded")
-
-
-def test_whoever_asked_for_a_model_may_leave_before_the_answer(bench: Bench, script: Script) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
-    node = active(bench, script)
-    script.hold_load = True
-    client = bench.probe.create_client(SelectModel, "select_model")
-    bench.until(client.service_is_ready, "service")
-    client.call_async(select(OTHER))
-    bench.until(lambda: node.models.busy, "loading")
-    bench.probe.destroy_client(client)
-    script.load_go.set()
-    bench.until(lambda: not node.models.busy, "the new model")
-    bench.image_publisher().publish(image(1))
-    bench.until(lambda: scenes, "a scene")
-    assert scenes[0].model == OTHER
-
-
 def set_parameter(bench: Bench, name: str, value: object) -> Any:
     request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
     return bench.call(SetParameters, "detector/set_parameters", request).results[0]
 
 
 def test_parameters_of_perception_change_while_it_works(bench: Bench, script: Script) -> None:
+    """The old perception serves until the new one is ready, is let go of then, and goes on where the new one cannot be loaded."""
     scenes = bench.collect(SceneAssessment, "scene")
     node = active(bench, script)
+    before = weakref.ref(node.models.current())
     camera = bench.image_publisher()
-    assert set_parameter(bench, "passes", 7).successful
-    bench.until(lambda: not node.models.busy, "the new perception")
-    camera.publish(image(1))
-    bench.until(lambda: scenes, "a scene")
-    assert scenes[0].passes == 7
-    refused = set_parameter(bench, "device", "cuda")
-    assert not refused.successful
-    assert "device cannot be changed while detector is active" in refused.reason
     script.hold_load = True
+    assert set_parameter(bench, "passes", 7).successful
+    assert "while a model is being loaded" in set_parameter(bench, "passes", 11).reason
+    camera.publish(image(1))
+    bench.until(lambda: len(scenes) == 1, "a scene while the new perception is loaded")
+    script.load_go.set()
+    bench.until(lambda: not node.models.busy, "the new perception")
+    camera.publish(image(2))
+    bench.until(lambda: len(scenes) == 2, "a scene of the new one")
+    assert [s.passes for s in scenes] == [20, 7]
+    gc.collect()
+    assert before() is None
+    for name, value in (("device", "cuda"), ("model", OTHER)):
+        refused = set_parameter(bench, name, value)
+        assert not refused.successful
+        assert f"{name} cannot be changed while detector is active" in refused.reason
     script.load_error = RuntimeError("no")
     assert set_parameter(bench, "passes", 9).successful
-    assert "while a model is being loaded" in set_parameter(bench, "passes", 11).reason
-    script.load_go.set()
     bench.until(lambda: not node.models.busy, "the failure")
     assert node.get_parameter("passes").value == 7, "the parameter tells what serves"
+    camera.publish(image(3))
+    bench.until(lambda: len(scenes) == 3, "a scene after the failure")
+    assert scenes[2].passes == 7
+
+
+def test_cleanup_while_a_perception_is_loaded(bench: Bench, script: Script) -> None:
+    node = active(bench, script)
+    script.hold_load = True
+    assert set_parameter(bench, "passes", 7).successful
+    assert bench.transition("detector", "deactivate")
+    assert bench.transition("detector", "cleanup")
+    script.load_go.set()
+    bench.until(lambda: not node.models.busy, "the end of it")
+    assert node.models.serving is None

@@ -18,8 +18,6 @@ from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.lab.studies.detectors.model_selection import advice, parameters, rank
 from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudyData, StudySettings
 from sticker_uq.lab.studies.detectors.study_run import ATTACKS, IMAGES, OBJECTS, PLAN, Study
-from sticker_uq.perception import PerceptionSettings
-from sticker_uq.perception.factory import settings_of_file
 from sticker_uq.scene import InvalidInput
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
@@ -136,8 +134,6 @@ def test_the_file_is_what_the_detector_loads(study: Study, tmp_path: Path) -> No
     settings = combine(DetectorSettings, read_parameters(file, "detector"), {}, file)
     assert settings.weights == str(tmp_path / "a.safetensors")
     assert settings.dropout_rate == 0.2
-    loaded = settings_of_file(file, "detector", PerceptionSettings(dil_every=2))
-    assert (loaded.weights, loaded.dropout_rate, loaded.dil_every) == (settings.weights, 0.2, 2)
     detector = load_detector(settings)
     assert detector.weights_hash == load_detector(DetectorSettings(model=SSDLITE)).weights_hash
     (tmp_path / "a.safetensors").unlink()
