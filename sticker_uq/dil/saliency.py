@@ -35,8 +35,6 @@ def objectness_saliency(deterministic: DeterministicPass, technique: Technique =
 
 def activation_maps(deterministic: DeterministicPass, technique: Technique = "layercam") -> list[Tensor]:
     """Class activation map of the summed objectness of every level (DiL), (h, w) >= 0 each, fine to coarse."""
-    if technique == "eigencam":
-        return [principal_projection(m.detach()).relu()[0] for m in deterministic.maps]
     gradients = objectness_gradients(deterministic)
     return [
         activation_map(m.detach(), g, technique)[0]
@@ -77,24 +75,6 @@ def activation_map(activations: Tensor, gradients: Tensor, technique: Technique)
         share = square / (2 * square + activations.sum(dim=(2, 3), keepdim=True) * gradients**3 + _EPSILON)
         weights = (share.masked_fill(gradients == 0, 0.0) * gradients.relu()).sum(dim=(2, 3))
     return torch.einsum("nc,nchw->nhw", weights, activations).relu()
-
-
-def principal_projection(activations: Tensor) -> Tensor:
-    """DiL's projection (n, h, w) of ``activations`` (n, C, h, w) on their first principal component (Muhammad and Yeasin 2020).
-
-    The sign, which a principal component does not have, is such that the largest magnitude is positive.
-    """
-    rows = activations.flatten(2).transpose(1, 2)
-    rows = rows - rows.mean(dim=1, keepdim=True)
-    # the leading eigenvector of the smaller Gram matrix is much cheaper than a full decomposition
-    if rows.shape[1] > rows.shape[2]:
-        projected = rows @ torch.linalg.eigh(rows.transpose(1, 2) @ rows).eigenvectors[..., -1:]
-    else:
-        values, vectors = torch.linalg.eigh(rows @ rows.transpose(1, 2))
-        projected = vectors[..., -1:] * values[..., -1:, None].clamp_min(0).sqrt()
-    projected = projected.squeeze(-1)
-    strongest = projected.gather(1, projected.abs().argmax(dim=1, keepdim=True))
-    return (projected * (1 - 2 * (strongest < 0).to(projected.dtype))).unflatten(1, activations.shape[2:])
 
 
 def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Technique = Literal["layercam", "gradcam", "gradcam++", "eigencam"]
+Technique = Literal["layercam", "gradcam", "gradcam++"]
 ThresholdRule = Literal["fixed", "paper", "regional"]
 
 
@@ -18,8 +18,7 @@ class LocalizationSettings(BaseModel):
 
     technique: Technique = Field(
         "layercam",
-        description="saliency technique: layercam keeps saliency where its object is; gradcam is the paper's; eigencam "
-        "needs no gradient",
+        description="saliency technique: layercam keeps saliency where its object is; gradcam is the paper's",
     )
     decision_threshold: float = Field(
         0.5,

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from pytorch_grad_cam import GradCAM, GradCAMPlusPlus, LayerCAM
-from pytorch_grad_cam.utils.svd_on_activations import get_2d_projection
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,7 +17,6 @@ from sticker_uq.dil.saliency import (
     activation_maps,
     enlarge,
     objectness_saliency,
-    principal_projection,
     summed_objectness,
 )
 from sticker_uq.dil.settings import Technique
@@ -85,17 +83,6 @@ def test_layercam_weighs_every_element_by_its_own_positive_gradient() -> None:
     gradients = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[-4.0, 0.0], [0.5, 2.0]]])
     expected = [[1.0, 2.0], [2.5, 0.0]]
     assert activation_map(activations[None], gradients[None], "layercam").tolist() == [expected]
-
-
-@pytest.mark.parametrize("shape", [(2, 5, 4, 6), (1, 40, 3, 4), (1, 7, 1, 1)])
-def test_eigencam_projects_on_the_first_principal_component(shape: tuple[int, ...]) -> None:
-    activations = torch.randn(shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    found = principal_projection(activations)
-    expected = torch.from_numpy(get_2d_projection(activations.numpy()))
-    for one, other in zip(found, expected, strict=True):
-        sign = 1.0 if torch.dot(one.flatten().float(), other.flatten()) >= 0 else -1.0
-        torch.testing.assert_close(one.float(), sign * other, rtol=1e-4, atol=1e-5)
-        assert one.max() == one.abs().max()
 
 
 def test_gradcam_plus_plus_weighs_positive_gradients_by_their_share() -> None:
