@@ -12,11 +12,24 @@ from sticker_uq.nodes.arm.executor import THREADS, ArmExecutor
 from sticker_uq.testing.bench import NodeProcess
 
 
-def test_shutdown_waits_for_the_callback_that_runs(ros_domain, capfd):
+@pytest.fixture
+def arm(ros_domain):
+    """Makes a node and the executor that it is in."""
     rclpy.init(args=[])
     node = rclpy.create_node("arm")
-    executor = ArmExecutor()
-    executor.add_node(node)
+
+    def made(kind=ArmExecutor):
+        executor = kind()
+        executor.add_node(node)
+        return node, executor
+
+    yield made
+    node.destroy_node()
+    rclpy.shutdown()
+
+
+def test_shutdown_waits_for_the_callback_that_runs(arm, capfd):
+    node, executor = arm()
     entered, go, left = threading.Event(), threading.Event(), threading.Event()
 
     def move():
@@ -33,8 +46,6 @@ def test_shutdown_waits_for_the_callback_that_runs(ros_domain, capfd):
     stopper.join(0.2)
     go.set()
     stopper.join()
-    node.destroy_node()
-    rclpy.shutdown()
     assert seen == [True]
     assert "exception" not in capfd.readouterr().err
 
@@ -55,12 +66,9 @@ class CountingExecutor(ArmExecutor):
         return ready
 
 
-def test_a_callback_is_handed_out_once(ros_domain):
+def test_a_callback_is_handed_out_once(arm):
     """While every thread is busy the next callback waits; copies of it would queue up before all others."""
-    rclpy.init(args=[])
-    node = rclpy.create_node("arm")
-    executor = CountingExecutor()
-    executor.add_node(node)
+    node, executor = arm(CountingExecutor)
     go, entered = threading.Event(), threading.Semaphore(0)
 
     def move():
@@ -79,16 +87,11 @@ def test_a_callback_is_handed_out_once(ros_domain):
     go.set()
     executor.shutdown()
     spinner.join()
-    node.destroy_node()
-    rclpy.shutdown()
     assert THREADS <= handed_out <= len(timers)
 
 
-def test_what_becomes_ready_during_the_shutdown_is_not_begun(ros_domain, recwarn):
-    rclpy.init(args=[])
-    node = rclpy.create_node("arm")
-    executor = ArmExecutor()
-    executor.add_node(node)
+def test_what_becomes_ready_during_the_shutdown_is_not_begun(arm, recwarn):
+    node, executor = arm()
     go, entered, begun = threading.Event(), threading.Event(), threading.Event()
 
     def move():
@@ -109,8 +112,6 @@ def test_what_becomes_ready_during_the_shutdown_is_not_begun(ros_domain, recwarn
     go.set()
     stopper.join()
     spinner.join()
-    node.destroy_node()
-    rclpy.shutdown()
     assert not begun.is_set()
     del executor, node
     gc.collect()
@@ -130,11 +131,8 @@ class SlowWaitExecutor(ArmExecutor):
         return super().can_execute(entity)
 
 
-def test_a_shutdown_waits_for_another_thread_that_spins(ros_domain):
-    rclpy.init(args=[])
-    node = rclpy.create_node("arm")
-    executor = SlowWaitExecutor()
-    executor.add_node(node)
+def test_a_shutdown_waits_for_another_thread_that_spins(arm):
+    _, executor = arm(SlowWaitExecutor)
     raised = []
 
     def spin():
@@ -148,16 +146,11 @@ def test_a_shutdown_waits_for_another_thread_that_spins(ros_domain):
     assert executor.waits.wait(60)
     executor.shutdown()
     spinner.join()
-    node.destroy_node()
-    rclpy.shutdown()
     assert raised == []
 
 
-def test_what_a_callback_raises_reaches_who_spins(ros_domain):
-    rclpy.init(args=[])
-    node = rclpy.create_node("arm")
-    executor = ArmExecutor()
-    executor.add_node(node)
+def test_what_a_callback_raises_reaches_who_spins(arm):
+    node, executor = arm()
 
     def fail():
         raise RuntimeError("the driver is gone")
@@ -166,5 +159,3 @@ def test_what_a_callback_raises_reaches_who_spins(ros_domain):
     with pytest.raises(RuntimeError, match="the driver is gone"):
         executor.spin()
     executor.shutdown()
-    node.destroy_node()
-    rclpy.shutdown()

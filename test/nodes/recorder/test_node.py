@@ -133,13 +133,6 @@ def test_an_unusable_folder_is_refused(bench: Bench, tmp_path, monkeypatch, bag,
     assert not list(Path("there").iterdir())
 
 
-def test_an_existing_folder_ends_the_process_with_one_line(ros_domain, tmp_path):
-    with NodeProcess("sticker_uq.nodes.recorder.node", {"bag": str(tmp_path)}) as process:
-        assert process.wait() == 1
-    assert f"{tmp_path} exists already: choose another name for the recording" in process.output
-    assert "Traceback" not in process.output
-
-
 def test_a_disk_that_gets_space_again_is_recorded_to_in_a_new_folder(
     bench: Bench, tmp_path, monkeypatch, capfd
 ):

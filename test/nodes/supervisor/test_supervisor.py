@@ -95,22 +95,6 @@ def test_goals_and_decisions_carry_the_place_of_the_object(bench: Bench) -> None
     assert decided.verdicts[0].pose == goal.pose
 
 
-def test_an_unreadable_scene_closes_and_the_node_goes_on(bench: Bench) -> None:
-    cell = Cell(bench)
-    cell.shows(STICKER)
-    cell.goal(1)
-    broken = cell.camera.message()
-    broken.objects[0].probabilities = [1.0]
-    cell.camera.objects = None
-    cell.camera.publish(broken)
-    gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.FAILED_SCENE)
-    assert gate.details[0].code == "scene_unreadable"
-    assert "1 values in probabilities" in gate.details[0].values[0].text
-    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
-    cell.shows(STICKER)
-    cell.goal(2)
-
-
 def test_an_effect_that_fails_is_a_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = Cell(bench)
 
