@@ -119,6 +119,12 @@ def lack_of(reason: Reason) -> str:
 PHASES = _WORDS["phases"]
 """The states of the gate, by the names of ``GateState.STATE_*``."""
 
+
+def gate_state(number: int) -> str:
+    """The name of the state of the gate with this ``number``, of :data:`PHASES`; "unknown" for a number without one."""
+    return list(PHASES)[number if 0 <= number < len(PHASES) else 0]
+
+
 VERDICTS = _WORDS["verdicts"]
 """What was decided about an object, by the names of ``Verdict.VERDICT_*``."""
 

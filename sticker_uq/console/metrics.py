@@ -11,10 +11,9 @@ from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from sticker_uq.messages import BLOCK_REASONS
+from sticker_uq.messages import BLOCK_REASONS, PHASES
 from sticker_uq.scene import InvalidInput
 
-STATES = ("blocked", "monitoring", "permitted", "removing", "verifying", "intervention", "fault")
 _PERMIT = ("permitted", "removing")
 _BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -43,9 +42,9 @@ class CellMetrics:
         self.port = 0
 
     def gate(self, state: str, closed: Iterable[str]) -> None:
-        """The gate is in ``state``, of :data:`STATES`, and these block reasons close it."""
+        """The gate is in ``state``, of :data:`PHASES`, and these block reasons close it."""
         reasons = set(closed)
-        for name in STATES:
+        for name in list(PHASES)[1:]:  # without "unknown"
             self._gate.labels(name).set(name == state)
         for name in BLOCK_REASONS:
             self._closed.labels(name).set(name in reasons)

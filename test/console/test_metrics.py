@@ -14,8 +14,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from sticker_uq.console.metrics import STATES, CellMetrics
-from sticker_uq.evaluation.replay.recording import GATE_STATES
+from sticker_uq.console.metrics import CellMetrics
 from sticker_uq.scene import InvalidInput
 
 CONFIG = Path(__file__).parents[2] / "config" / "prometheus"
@@ -55,10 +54,6 @@ def test_counts_what_the_cell_did() -> None:
     assert value(registry, "value", status="supervisor: gate", key="drift") == 0.25
     assert value(registry, "value", status="supervisor: gate", key="permits") is None
     assert value(registry, "value", status="supervisor: gate", key="audit") is None
-
-
-def test_every_state_of_the_gate_has_a_series() -> None:
-    assert {"unknown", *STATES} == set(GATE_STATES)
 
 
 def test_they_are_served_until_they_are_closed_and_a_taken_port_is_named() -> None:

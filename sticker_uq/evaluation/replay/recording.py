@@ -16,12 +16,10 @@ from sticker_uq.io.messages import (
     stamp_to_ns,
 )
 from sticker_uq.io.topics import folder_of
-from sticker_uq.messages import ANSWERS, PHASES, SCENE_ANSWERS, text_of
+from sticker_uq.messages import ANSWERS, SCENE_ANSWERS, gate_state, text_of
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
 
 _MESSAGES = "sticker_uq_msgs/msg/"
-GATE_STATES = tuple(PHASES)
-"""Names of ``GateState.STATE_*`` in the order of their values."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ def _read_scenes(bag: Bag, cell: RecordedCell) -> None:
 def _read_gate(bag: Bag, cell: RecordedCell) -> None:
     last: tuple[str, str, int] | None = None
     for message in _messages(bag, "GateState"):
-        state = GATE_STATES[message.state] if 0 <= message.state < len(GATE_STATES) else "unknown"
+        state = gate_state(message.state)
         now = (state, message.decision_id, message.object_id)
         if now == last:
             continue

@@ -14,7 +14,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
 from sticker_uq.cell.processes import absolute_namespace
-from sticker_uq.messages import BLOCK_REASONS, BlockReason, text_of
+from sticker_uq.messages import BLOCK_REASONS, BlockReason, gate_state, text_of
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import reason_from_msg
 from sticker_uq.nodes.common.diagnostics import PERIOD_S, Level
@@ -69,11 +69,8 @@ def listen(namespace: str, wait_s: float) -> dict[str, Any]:
 
 
 def _gate(message: GateState) -> dict[str, Any]:
-    states = {
-        getattr(GateState, name): name[6:].lower() for name in dir(GateState) if name.startswith("STATE_")
-    }
     return {
-        "state": states.get(message.state, "unknown"),
+        "state": gate_state(message.state),
         "open": message.open,
         "reasons": {code: BLOCK_REASONS.get(code, code) for code in BlockReason(message.reasons).codes},
         "details": [text_of(reason_from_msg(reason)) for reason in message.details],

@@ -7,10 +7,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sticker_uq.evaluation.replay.recording import GATE_STATES
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
-from sticker_uq.messages import ANSWERS, OUTCOMES, SCENE_ANSWERS, VERDICTS, text_of
+from sticker_uq.messages import ANSWERS, OUTCOMES, SCENE_ANSWERS, VERDICTS, gate_state, text_of
 from sticker_uq.scene import Reason
 from sticker_uq_msgs.msg import (
     Box,
@@ -74,10 +73,9 @@ def shown_gate(message: GateState) -> dict[str, Any]:
     them.
     """
     codes = BlockReason(message.reasons).codes
-    state = GATE_STATES[message.state] if message.state < len(GATE_STATES) else "unknown"
     closed = [shown_reason(Reason(code)) for code in codes]
     return {
-        "state": state,
+        "state": gate_state(message.state),
         "closed": closed,
         "details": shown_reasons(message.details),
         "held": "held" in codes,

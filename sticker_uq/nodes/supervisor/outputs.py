@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import QoSProfile
 from std_msgs.msg import Bool, Float64, Header, String
 
 from sticker_uq.gate.events import DeclareDone, OpenIntervention, PublishGate
@@ -39,36 +42,29 @@ class SupervisorOutputs:
         self._identity = identity
         self._audit_head = audit_head
         self._sequence = 0
-        self._gate = node.create_publisher(GateState, "gate", GATE)
-        self._decision = node.create_publisher(SceneDecisionMsg, "decision", RELIABLE)
-        self._request = node.create_publisher(InterventionRequest, "intervention/request", LATCHED)
-        self._answer = node.create_publisher(InterventionAnswer, "intervention/answer", RELIABLE)
-        self._done = node.create_publisher(WorkpieceDone, "workpiece/done", LATCHED)
-        self._monitor_open = node.create_publisher(Bool, "monitor/gate_open", RELIABLE)
-        self._monitor_state = node.create_publisher(String, "monitor/state", RELIABLE)
-        self._monitor_uncertainty = node.create_publisher(Float64, "monitor/uncertainty", RELIABLE)
-        self._monitor_dil = node.create_publisher(Float64, "monitor/dil", RELIABLE)
-        self._monitor_drift = node.create_publisher(Float64, "monitor/drift", RELIABLE)
+        self._all: list[Publisher] = []
+        self._gate = self._publisher(GateState, "gate", GATE)
+        self._decision = self._publisher(SceneDecisionMsg, "decision")
+        self._request = self._publisher(InterventionRequest, "intervention/request", LATCHED)
+        self._answer = self._publisher(InterventionAnswer, "intervention/answer")
+        self._done = self._publisher(WorkpieceDone, "workpiece/done", LATCHED)
+        self._monitor_open = self._publisher(Bool, "monitor/gate_open")
+        self._monitor_state = self._publisher(String, "monitor/state")
+        self._monitor_uncertainty = self._publisher(Float64, "monitor/uncertainty")
+        self._monitor_dil = self._publisher(Float64, "monitor/dil")
+        self._monitor_drift = self._publisher(Float64, "monitor/drift")
         self._markers = None
         if VISUALIZATION_MSGS is None:
             node.get_logger().info("visualization_msgs is not installed: markers is off")
         else:
-            self._markers = node.create_publisher(VISUALIZATION_MSGS.MarkerArray, "markers", RELIABLE)
-        self._all = (
-            self._gate,
-            self._decision,
-            self._request,
-            self._answer,
-            self._done,
-            self._monitor_open,
-            self._monitor_state,
-            self._monitor_uncertainty,
-            self._monitor_dil,
-            self._monitor_drift,
-        )
+            self._markers = self._publisher(VISUALIZATION_MSGS.MarkerArray, "markers")
+
+    def _publisher(self, kind: Any, topic: str, profile: QoSProfile = RELIABLE) -> Publisher:
+        self._all.append(self._node.create_publisher(kind, topic, profile))
+        return self._all[-1]
 
     def destroy(self) -> None:
-        for publisher in filter(None, (*self._all, self._markers)):
+        for publisher in self._all:
             self._node.destroy_publisher(publisher)
 
     def restart_sequence(self) -> None:
