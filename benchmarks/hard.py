@@ -42,7 +42,7 @@ from benchmarks.hard_methods import (
     methods,
     result,
 )
-from benchmarks.hard_scenes import NONE, SIZES, SPLITS, STRENGTHS, Case, cases
+from benchmarks.hard_scenes import BARE, NONE, SIZES, SPLITS, STRENGTHS, Case, cases
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.evaluation.metrics.statistics import (
     NOTHING,
@@ -85,6 +85,11 @@ def plan(
     """What is measured: laptops to fit and to set limits on, then ``count`` per case, all cases of a laptop together."""
     plain = Case("shift", NONE, NONE, profile)
     jobs = [Job("fit", plain, seed) for seed in SPLITS["fit"][:fit]]
+    if (
+        profile == "study"
+    ):  # where hardly a laptop is without a sticker, and what clean ones look like is to be learned
+        bare = SPLITS["fit"][fit : fit + fit // 10]
+        jobs += [Job("fit", Case("shift", BARE, NONE, profile), seed) for seed in bare]
     jobs += [Job("limits", plain, seed) for seed in SPLITS["limits"][:limits]]
     return jobs + [Job(split, case, seed) for seed in SPLITS[split][:count] for case in cases(parts, profile)]
 

@@ -250,11 +250,16 @@ def _features(seen: Seen) -> FloatArray:
 
 
 def combination(scenes: Sequence[MeasuredScene]) -> Policy:
-    """The policy that `sticker-uq calibrate` fits to ``scenes``, with an open limit on its risk score."""
+    """The policy that `sticker-uq calibrate` fits to ``scenes``, with an open limit on its risk score.
+
+    Other weights than the packaged have no novelty network: what they release, they release without.
+    """
     records = [
         Record(str(s.seed), s.boxes, s.labels.astype(np.int64), without_panel(s.assessment)) for s in scenes
     ]
-    return fit_policy(records, PACKAGED)
+    novel = any(np.isfinite(one.scene_distance) for s in scenes if (one := s.assessment.localization))
+    base = PACKAGED if novel else PACKAGED.model_copy(update={"unmeasured_novelty": "release"})
+    return fit_policy(records, base)
 
 
 def methods(fit: Sequence[MeasuredScene]) -> list[Method]:

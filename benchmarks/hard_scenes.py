@@ -49,6 +49,8 @@ MATERIAL = range(230_000_000, 230_010_000)
 STRENGTHS = ("weak", "medium", "strong")
 NONE = "none"
 """Circumstance and strength of a laptop as it is sampled."""
+BARE = "bare"
+"""Circumstance of a laptop without a sticker."""
 _STEPS = (1, 3, 5)  # weak, medium and strong among the strengths that a transformation names
 _PATCH_STEPS, _PATCH_SCENES = 250, 60
 _CROP_SCENES, _AMBIGUOUS = 120, 400
@@ -96,10 +98,11 @@ class Case:
 
     def scene(self, seed: int, material: Material) -> HardScene:
         """The laptop of ``seed`` in this case."""
-        spec, size = sample_scene(seed, profile=self.profile), SIZES[self.profile]
+        stickers, size = 0 if self.name == BARE else None, SIZES[self.profile]
+        spec = sample_scene(seed, stickers=stickers, profile=self.profile)
         if self.part == "novelty":
             return _NOVELTIES[self.name](spec, material, size)
-        if self.name == NONE:
+        if self.name in (NONE, BARE):
             return _of_render(render(spec, size))
         return _SHIFTS[self.name](spec, STRENGTHS.index(self.strength), size)
 
