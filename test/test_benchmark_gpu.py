@@ -56,18 +56,7 @@ def test_it_runs_without_ros_pytest_and_network_and_adds_its_rows(tmp_path: Path
         + "\n"
     )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    options = (
-        "--parts",
-        "speed",
-        "--models",
-        SSDLITE,
-        "--precisions",
-        "float32",
-        "--passes",
-        "2",
-        "--rounds",
-        "1",
-    )
+    options = f"--parts speed --models {SSDLITE} --precisions float32 --passes 2 --rounds 1".split()
     done = run("--out", str(out), "--device", "cpu", *options, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr + done.stdout
     assert len(out.read_text().splitlines()) == 2
@@ -165,32 +154,6 @@ def test_the_parts_run_on_a_gpu(on_simulated_gpu: None, tmp_path: Path) -> None:
         arguments.precisions = None
         assert gpu._precisions(arguments) == ["float32", "tf32", "bfloat16", "float16"]
     assert len({line.count("|") for line in lines}) == 1
-
-
-def test_a_table_without_results_says_so_and_with_errors_which(tmp_path: Path) -> None:
-    lines = gpu.table(gpu.read(tmp_path / "none.jsonl")).splitlines()
-    assert lines[2].startswith("| not measured |")
-    rows = [{"part": "speed", "model": SSDLITE, "device": "cuda:0 X", "error": "exit status 1: a | b"}]
-    with_error = gpu.table(rows).splitlines()
-    assert "speed: exit status 1: a / b" in with_error[2]
-    assert len({line.count("|") for line in [*lines, *with_error]}) == 1
-
-
-def test_kernels_are_counted_on_the_gpu_alone() -> None:
-    def event(name: str, kind: torch.autograd.DeviceType, microseconds: float) -> SimpleNamespace:
-        span = SimpleNamespace(elapsed_us=lambda: microseconds)
-        return SimpleNamespace(name=name, device_type=kind, time_range=span)
-
-    there, here = torch.autograd.DeviceType.CUDA, torch.autograd.DeviceType.CPU
-    events = [
-        event("conv", there, 3000.0),
-        event("conv", there, 1000.0),
-        event("copy", there, 500.0),
-        event("aten", here, 9.0),
-    ]
-    found = gpu.on_the_gpu(events)
-    assert found == {"kernels": 3, "gpu_ms": 4.5, "longest": [("conv", 4.0), ("copy", 0.5)]}
-    assert gpu.on_the_gpu(events[3:]) == {}, "nobody may profile there"
 
 
 def test_only_what_torch_says_of_waiting_counts(monkeypatch: pytest.MonkeyPatch) -> None:

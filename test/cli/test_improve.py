@@ -158,20 +158,8 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(cell: Cell, tmp_
     late = cell.improve(out, "--newest", "400")
     assert late.exit_code == 2
     assert "--newest 400" in late.output
-    nothing = CliRunner().invoke(
-        app,
-        [
-            "improve",
-            "--bundle",
-            str(cell.bundle),
-            "--audit",
-            str(tmp_path),
-            "--recordings",
-            str(tmp_path),
-            "--out",
-            str(out),
-        ],
-    )
+    options = f"improve --bundle {cell.bundle} --audit {tmp_path} --recordings {tmp_path} --out {out}"
+    nothing = CliRunner().invoke(app, options.split())
     assert nothing.exit_code == 2
     assert "holds no audit log" in nothing.output
     assert not out.exists()

@@ -55,12 +55,6 @@ def parameter_file(tmp_path):
     return write
 
 
-def test_defaults_without_any_option(run):
-    call, result = run()
-    assert result.exit_code == 0, result.output
-    assert call == ("here", Settings(), None, 3)
-
-
 def test_options_win_over_the_file_and_the_file_over_defaults(run, parameter_file):
     path = parameter_file(
         "detector:\n  ros__parameters: {passes: 7, dropout_rate: 0, enabled: false, autostart: true}\n"
@@ -98,14 +92,6 @@ def test_a_refused_value_is_named_with_what_was_expected(run, arguments, message
     assert call is None
     assert isinstance(result.exception, InvalidInput)
     assert str(result.exception) == message
-
-
-def test_a_file_is_held_to_the_same_ranges(parameter_file):
-    path = parameter_file("detector: {ros__parameters: {passes: many}}")
-    with pytest.raises(
-        InvalidInput, match=r"params.yaml: passes = 'many': expected an integer from 1 to 200"
-    ):
-        combine(Settings, read_parameters(path, "detector"), {}, path)
 
 
 def test_use_sim_time_and_qos_overrides_belong_to_every_node():

@@ -213,13 +213,6 @@ def test_a_novelty_network_that_is_too_weak_ends_nothing(qualified: Qualified, t
     assert Policy.load(work / "calibrate" / "policy.yaml").guarantee is not None
 
 
-def test_the_help_says_that_it_trains_and_what_it_refuses() -> None:
-    told = CliRunner().invoke(app, ["qualify", "--help"], env={"COLUMNS": "400"}).output
-    assert "It always trains" in told
-    (line,) = (line for line in told.splitlines() if "--weights " in line and "<str>" in line)
-    assert "refused, also in --params: the weights are trained here" in line
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -235,15 +228,7 @@ def test_the_help_says_that_it_trains_and_what_it_refuses() -> None:
     ],
 )
 def test_bad_options_end_before_any_work(tmp_path: Path, options: list[str], said: str) -> None:
-    arguments = [
-        "qualify",
-        "--data",
-        str(tmp_path),
-        "--out",
-        str(tmp_path / "bundle"),
-        "--novelty-epochs",
-        "0",
-    ]
+    arguments = f"qualify --data {tmp_path} --out {tmp_path / 'bundle'} --novelty-epochs 0".split()
     found = CliRunner().invoke(app, [*arguments, *options])
     assert found.exit_code == 2, found.output
     assert said in " ".join(found.output.split())

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from dataclasses import replace as changed
@@ -26,7 +25,6 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
 from sticker_uq.evaluation.replay.comparison import Candidate, Differences, JudgedObject, Judgement
 from sticker_uq.gate import Policy
-from sticker_uq.io import files
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.images import decode_compressed, encode_jpeg
 from sticker_uq.nodes.common.conversions import header_of, scene_to_msg
@@ -234,25 +232,6 @@ def test_what_cannot_be_is_one_line_and_status_2(loaded, pictures, tmp_path, arg
     assert result.exit_code == 2
     assert words in " ".join(result.stderr.split())
     assert not (tmp_path / "out").exists()
-
-
-def test_weights_that_do_not_fit_are_one_line_and_status_2(pictures, tmp_path):
-    (tmp_path / "weights.safetensors").write_bytes(b"not weights")
-    result = run(pictures, "--weights", tmp_path / "weights.safetensors", "--out", tmp_path / "out")
-    assert result.exit_code == 2
-    assert "weights.safetensors" in result.stderr
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_full_disk_is_one_line_and_status_1(loaded, pictures, tmp_path, monkeypatch):
-    def full(_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(files.os, "fsync", full)
-    result = run(pictures, "--out", tmp_path / "out")
-    assert result.exit_code == 1
-    assert "error: No space left on device" in result.stderr
-    assert not [f for f in (tmp_path / "out").rglob("*") if f.is_file()]
 
 
 @pytest.fixture

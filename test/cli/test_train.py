@@ -28,26 +28,15 @@ def scenes(tmp_path: Path) -> Path:
 
 def test_it_trains_and_says_where_the_weights_are(scenes: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = [
-        "--data",
-        str(scenes),
-        "--out",
-        str(out),
-        "--epochs",
-        "1",
-        "--batch-size",
-        "2",
-        "--start",
-        "random",
-        "--threads",
-        "1",
-    ]
-    result = CliRunner().invoke(app, ["train", *options])
+    options = (
+        f"train --data {scenes} --out {out} --epochs 1 --batch-size 2 --start random --threads 1".split()
+    )
+    result = CliRunner().invoke(app, options)
     assert result.exit_code == 0, result.output
     assert "first step of 2 images: " in result.output
     assert "epoch 1: loss" in result.output
     assert load_weights(out / "best.safetensors")[1]["data"]["images"] == 3  # the fourth is to validate on
-    again = CliRunner().invoke(app, ["train", *options])
+    again = CliRunner().invoke(app, options)
     assert again.exit_code == 2
     assert "exists already" in again.output
 
@@ -115,17 +104,7 @@ def test_an_ensemble_is_as_many_trainings_in_folders_of_their_own(
         return len(trained) != 2  # stopped in the second
 
     monkeypatch.setattr(command, "train", trains)
-    options = [
-        "train",
-        "--data",
-        str(scenes),
-        "--out",
-        str(tmp_path / "out"),
-        "--ensemble",
-        "3",
-        "--seed",
-        "5",
-    ]
+    options = f"train --data {scenes} --out {tmp_path / 'out'} --ensemble 3 --seed 5".split()
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 130
     assert trained == [("member_1", 5, False), ("member_2", 6, False)]

@@ -91,15 +91,6 @@ def test_types_of_others_are_read_with_the_definition_in_the_recording(tmp_path,
     assert [len(item.message.corners) for item in bag.messages("/lid")] == list(range(8))
 
 
-@STORAGES
-def test_reads_a_single_file_and_a_folder_without_metadata(tmp_path, storage):
-    folder = write_bag(tmp_path / "bag", storage)
-    (file,) = (f for f in folder.iterdir() if f.suffix in (".mcap", ".db3"))
-    assert stamps(Bag(file)) == list(range(8))
-    (folder / "metadata.yaml").unlink()
-    assert stamps(Bag(folder)) == list(range(8))
-
-
 def test_a_topic_that_is_not_there_is_answered_with_those_that_are(tmp_path):
     bag = Bag(write_bag(tmp_path / "bag", StoragePlugin.MCAP))
     with pytest.raises(InvalidInput, match=r"no topic /imag; topics in it: /chatter, /image, /lid"):
@@ -121,13 +112,6 @@ def test_a_cut_off_mcap_gives_its_complete_images_and_says_where_it_ends(tmp_pat
     assert bag.counts["/image"] == len(readable)
     assert last.message is None
     assert f"of {int(len(whole) * share)}; the rest is lost" in last.error
-
-
-def test_a_hole_at_the_end_of_an_mcap_ends_it_there(tmp_path):
-    file = write_bag(tmp_path / "bag", StoragePlugin.MCAP, images=20) / "bag.mcap"
-    whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) // 2] + bytes(100_000))
-    assert 4 < len(stamps(Bag(file))) < 20
 
 
 def test_a_damaged_chunk_costs_its_own_messages_only(tmp_path):

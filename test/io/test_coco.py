@@ -62,13 +62,6 @@ def test_round_trip(tmp_path, image_format):
     assert {c["name"]: c["id"] for c in entries["categories"]} == {"logo": 1, "sticker": 2}
 
 
-def test_progress_counts_up(tmp_path):
-    counts = []
-    scenes = [encode_scene(seed, render(sample_scene(seed), (96, 72))) for seed in range(3)]
-    assert write_coco(tmp_path / "data", scenes, counts.append) == 3
-    assert counts == [1, 2, 3]
-
-
 def test_an_interrupted_dataset_leaves_nothing(tmp_path):
     def scenes():
         yield encode_scene(0, render(sample_scene(0), (96, 72)))

@@ -1,19 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is said of a value that a model refuses, in the words of this package."""
 
-from pathlib import Path
 from typing import Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sticker_uq.io.setting_fields import words
-
-SOURCES = sorted(
-    path
-    for folder in ("sticker_uq", "benchmarks")
-    for path in (Path(__file__).parents[2] / folder).rglob("*.py")
-)
 
 
 class Lamp(BaseModel):
@@ -54,11 +47,3 @@ def test_refusals_say_what_was_expected_and_which_name_is_near(given, said):
     with pytest.raises(ValidationError) as refused:
         Hall.model_validate(given)
     assert [words(problem, Hall) for problem in refused.value.errors()] == [said]
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_one_place_alone_reads_the_words_of_pydantic(path):
-    text = path.read_text()
-    assert path.stem == "setting_fields" or not any(
-        key in text for key in ('["msg"]', "['msg']", "Value error")
-    )

@@ -147,13 +147,6 @@ def test_clusters_of_stochastic_passes_are_measured_like_detections(scenes: Path
     assert again == measured
 
 
-def test_without_dropout_the_passes_agree(scenes: Path) -> None:
-    detector = load_detector(DetectorSettings(passes=4, dropout_rate=0.0, threads=1))
-    measured = evaluate_passes(detector, read_coco(scenes)[:2])
-    assert measured.uncertainty["total_variance"] == pytest.approx(0, abs=1e-6)
-    assert measured.uncertainty["mutual_information"] == pytest.approx(0, abs=1e-6)
-
-
 def test_the_command_prints_and_writes_the_figures(scenes: Path, tmp_path: Path) -> None:
     file = tmp_path / "accuracy.json"
     result = CliRunner().invoke(

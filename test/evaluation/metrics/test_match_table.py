@@ -79,20 +79,6 @@ def test_recalls_that_land_on_a_threshold_count_as_in_coco_or_as_in_torchmetrics
     assert own == pytest.approx(float(theirs.compute()["map"]), abs=1e-6)
 
 
-def test_a_first_hit_on_a_threshold_differs_between_the_two() -> None:
-    """The case in words: 6 of 10 found before the first mistake; single precision's 0.6 is above a recall of 6 in 10."""
-    spots = np.arange(11)[:, None] * np.array([50, 0, 50, 0]) + np.array([0, 0, 40, 30])
-    rows = np.float32([[1 - s, 0, s] for s in np.linspace(0.95, 0.5, 11)])
-    truth = LabelledImage(
-        Path("x.png"), 0, 1000, 100, np.delete(spots, 6, 0).astype(np.float32), np.full(10, 2)
-    )
-    table = MatchTable([Detections(spots.astype(np.float32), rows)], [truth])
-    # the precision is 1 up to a recall of 0.6, and 10 / 11 beyond it
-    assert table.average_precision()[0] == pytest.approx((61 + 40 * 10 / 11) / 101)
-    lower = table.average_precision(recalls=TORCHMETRICS_RECALLS)[0]
-    assert lower == pytest.approx((60 + 41 * 10 / 11) / 101)
-
-
 def test_a_weight_is_as_many_copies_of_the_image() -> None:
     detections, truths = random_case(4)
     weights = np.array([2.0, 0.0, 1.0, 3.0, 0.0, 1.0])

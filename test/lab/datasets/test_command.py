@@ -13,21 +13,9 @@ def run(*arguments):
 
 
 def test_scene_i_has_seed_plus_i_whatever_the_number_of_processes(tmp_path):
-    alone = run("--out", tmp_path / "a", "--count", 5, "--seed", 40, "--size", "128x96", "--format", "png")
-    shared = run(
-        "--out",
-        tmp_path / "b",
-        "--count",
-        5,
-        "--seed",
-        40,
-        "--size",
-        "128x96",
-        "--format",
-        "png",
-        "--jobs",
-        2,
-    )
+    options = ["--count", "5", "--seed", "40", "--size", "128x96", "--format", "png"]
+    alone = run("--out", tmp_path / "a", *options)
+    shared = run("--out", tmp_path / "b", *options, "--jobs", 2)
     assert alone.exit_code == shared.exit_code == 0, (alone.output, shared.output)
     files = [sorted((tmp_path / name / "images").iterdir()) for name in "ab"]
     assert [path.name for path in files[0]] == [f"{seed:08d}.png" for seed in range(40, 45)]
