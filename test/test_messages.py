@@ -71,10 +71,7 @@ def test_every_enumeration_has_words_for_each_value(words: dict[str, str], value
     ("reason", "text"),
     [
         (Reason("held"), "held"),
-        (
-            Reason("above_limit", "shannon_entropy", 1.02, 0.9),
-            "Shannon entropy 1.02 is above the limit 0.9",
-        ),
+        (Reason("above_limit", "shannon_entropy", 1.02, 0.9), "Shannon entropy 1.02 is above the limit 0.9"),
         (Reason("below_limit", "risk", 0.99991, 1.0), "risk of wrong removal 0.9999 is below the limit 1"),
         (Reason("monitor_objects", "mdsa", float("nan"), 2.0), "monitor mdsa objects: score not measured, limit 2"),
         (

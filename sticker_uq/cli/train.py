@@ -32,7 +32,7 @@ from sticker_uq.scene import InvalidInput
 PACKAGED, EXPOSURE = "packaged", "exposure"
 _FIRST_SEED, _PICTURES = 1_600_000, 200
 _FIELDS = (
-    "model", "epochs", "batch_size", "learning_rate", "start", "take", "freeze", "min_size", "input_size",
+    "model", "epochs", "batch_size", "learning_rate", "start", "freeze", "min_size", "input_size",
     "dropout", "precision", "device", "threads", "seed",
 )  # fmt: skip
 
@@ -66,20 +66,9 @@ def command(
             "of --start or the model where they fit the labels, else smaller ones.",
         ),
     ] = "",
-    ensemble: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Number of networks to train, with the seeds --seed, --seed + 1, ..., in OUT/member_1, ...",
-        ),
-    ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the training in --out.")] = False,
 ) -> None:
-    """Train a detector on a COCO folder with the classes logo and sticker. Ctrl-C keeps the state for --resume.
-
-    --ensemble trains the members of a deep ensemble, for `monitors fit --member`; they differ in random initial weights, if
-    any, order and augmentation.
-    """
+    """Train a detector on a COCO folder with the classes logo and sticker. Ctrl-C keeps the state for --resume."""
     out = out or Path("out") / "train" / str(values["model"])
     settings = checked(
         TrainSettings,
@@ -95,24 +84,25 @@ def command(
         },
     )
     console = output()
-    folders = [out] if ensemble == 1 else [out / f"member_{n}" for n in range(1, ensemble + 1)]
-    for folder in folders:
-        check_output_folder(folder, f"--out {folder}")
-    if not resume:
-        for folder in folders:
-            if (folder / STATE).exists():
-                raise InvalidInput(f"{folder / STATE}: exists already; expected another folder, or --resume")
+    check_output_folder(out, f"--out {out}")
+    if not resume and (out / STATE).exists():
+        raise InvalidInput(f"{out / STATE}: exists already; expected another folder, or --resume")
     if out / EXPOSURE in settings.exposure:
         render_exposure(out / EXPOSURE, console.print)
-    every = [
-        settings.model_copy(update={"out": folder, "seed": settings.seed + number})
-        for number, folder in enumerate(folders)
-    ]
-    for number, settings in enumerate(every, 1):
-        if ensemble > 1:
-            console.print(f"member {number} of {ensemble}, seed {settings.seed}")
-        # a member of an ensemble may not have started when it was stopped
-        _train(settings, resume and (settings.out / STATE).exists() if ensemble > 1 else resume, console)
+    resumable(f"--resume continues from {out / STATE}", out / STATE)
+    with _shown(console) as (on_step, on_epoch), stop_on_signal() as stop:
+        finished = train(
+            settings,
+            resume=resume,
+            command="sticker-uq " + shlex.join(sys.argv[1:]),
+            say=console.print,
+            on_step=on_step,
+            on_epoch=on_epoch,
+            stop=stop,
+        )
+    if not finished:
+        raise KeyboardInterrupt
+    console.print(f"best weights in {out / BEST}")
 
 
 def render_exposure(folder: Path, say: Callable[[str], None]) -> None:
@@ -131,24 +121,6 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(",")) if text else ()
     except ValueError:
         raise InvalidInput(f"{option} {text!r}: expected numbers with commas between them") from None
-
-
-def _train(settings: TrainSettings, resume: bool, console: Console) -> None:
-    typed = "sticker-uq " + shlex.join(sys.argv[1:])
-    resumable(f"--resume continues from {settings.out / STATE}", settings.out / STATE)
-    with _shown(console) as (on_step, on_epoch), stop_on_signal() as stop:
-        finished = train(
-            settings,
-            resume=resume,
-            command=typed,
-            say=console.print,
-            on_step=on_step,
-            on_epoch=on_epoch,
-            stop=stop,
-        )
-    if not finished:
-        raise KeyboardInterrupt
-    console.print(f"best weights in {settings.out / BEST}")
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from sticker_uq.cli import app, doctor
 from sticker_uq.cli.doctor import CHECKS, Check, CheckLevel, run_checks
 from test.helpers.simulated_gpu import simulated_gpu
 
+OK, WARN, FAIL = CheckLevel.OK, CheckLevel.WARN, CheckLevel.FAIL
+
 
 def only(monkeypatch, name: str) -> Check:
     monkeypatch.setattr(doctor, "CHECKS", {name: CHECKS[name]})
@@ -22,9 +24,9 @@ def only(monkeypatch, name: str) -> Check:
 
 def test_the_table_and_the_json_tell_the_same_and_fail_together(monkeypatch):
     findings = {
-        "one": (CheckLevel.OK, "fine", ""),
-        "two": (CheckLevel.WARN, "so [so]", "do that"),
-        "three": (CheckLevel.FAIL, "bad", "do this"),
+        "one": (OK, "fine", ""),
+        "two": (WARN, "so [so]", "do that"),
+        "three": (FAIL, "bad", "do this"),
     }
     monkeypatch.setattr(doctor, "CHECKS", {name: lambda f=f: f for name, f in findings.items()})
     table = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "120"})
@@ -33,32 +35,27 @@ def test_the_table_and_the_json_tell_the_same_and_fail_together(monkeypatch):
     assert "so [so]" in table.output
     assert "-> do this" in table.output
     assert "1 fine, 1 with a restriction, 1 broken" in table.output
-    assert [(c["name"], c["level"]) for c in json.loads(as_json.output)] == [
-        ("one", "OK"),
-        ("two", "WARN"),
-        ("three", "FAIL"),
-    ]
+    assert {c["name"]: c["level"] for c in json.loads(as_json.output)} == {
+        "one": "OK",
+        "two": "WARN",
+        "three": "FAIL",
+    }
 
 
 def test_a_check_that_breaks_is_a_finding_and_the_next_is_made(monkeypatch):
     def broken():
         raise ImportError("libGL.so.1:\n cannot open")
 
-    monkeypatch.setattr(doctor, "CHECKS", {"broken": broken, "next": lambda: (CheckLevel.OK, "here", "")})
+    monkeypatch.setattr(doctor, "CHECKS", {"broken": broken, "next": lambda: (OK, "here", "")})
     first, second = run_checks()
-    assert first == Check(
-        "broken", CheckLevel.FAIL, "ImportError: libGL.so.1: cannot open", "run scripts/setup"
-    )
-    assert second.level is CheckLevel.OK
+    assert first == Check("broken", FAIL, "ImportError: libGL.so.1: cannot open", "run scripts/setup")
+    assert second.level is OK
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["ROS", "middleware", "messages", "PyTorch", "packages", "optional"],
-)
+@pytest.mark.parametrize("name", ["ROS", "middleware", "messages", "PyTorch", "packages", "optional"])
 def test_the_environment_of_the_tests_is_sound(monkeypatch, name):
     check = only(monkeypatch, name)
-    assert check.level is CheckLevel.OK, check
+    assert check.level is OK, check
 
 
 @pytest.mark.parametrize(
@@ -79,7 +76,7 @@ def test_a_processor_in_place_of_a_gpu_is_a_restriction_with_its_reason(
     if driver:
         file.touch()
     check = only(monkeypatch, "device")
-    assert check.level is CheckLevel.WARN
+    assert check.level is WARN
     assert check.found.startswith("cpu in float32, ")
     assert advice in check.advice
 
@@ -89,7 +86,7 @@ def test_a_gpu_is_named_with_its_precision(monkeypatch):
     with simulated_gpu():
         check = only(monkeypatch, "device")
     assert (check.level, check.found) == (
-        CheckLevel.OK,
+        OK,
         "cuda:0 Simulated in float32 (IEEE), 8192 of 16384 MiB free",
     )
 
@@ -97,13 +94,10 @@ def test_a_gpu_is_named_with_its_precision(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "found"),
     [
-        (
-            "CUDA error: no kernel image is available for execution on the device",
-            "has no code (only for sm_80, sm_90)",
-        ),
+        ("CUDA error: no kernel image is available for execution on the device", "has no code (only for sm_80, sm_90)"),
         ("CUDA error: unspecified launch failure", "unspecified launch failure"),
     ],
-)
+)  # fmt: skip
 def test_a_gpu_that_cannot_compute_is_a_failure(monkeypatch, error, found):
     def fails(*_, **__):
         raise torch.AcceleratorError(error)
@@ -112,20 +106,14 @@ def test_a_gpu_that_cannot_compute_is_a_failure(monkeypatch, error, found):
     with simulated_gpu():
         monkeypatch.setattr(torch, "ones", fails)
         check = only(monkeypatch, "device")
-    assert check.level is CheckLevel.FAIL
+    assert check.level is FAIL
     assert found in check.found
     assert ("docs/gpu.md" in check.advice) is ("no kernel image" in error)
 
 
 @pytest.mark.parametrize(
     ("domain", "level"),
-    [
-        ("0", CheckLevel.OK),
-        ("101", CheckLevel.OK),
-        ("102", CheckLevel.WARN),
-        ("233", CheckLevel.FAIL),
-        ("x", CheckLevel.FAIL),
-    ],
+    [("0", OK), ("101", OK), ("102", WARN), ("233", FAIL), ("x", FAIL)],
 )
 def test_domains(monkeypatch, domain, level):
     monkeypatch.setenv("ROS_DOMAIN_ID", domain)
@@ -135,10 +123,10 @@ def test_domains(monkeypatch, domain, level):
 @pytest.mark.parametrize(
     ("profile", "level", "words"),
     [
-        (None, CheckLevel.OK, "config/fastdds.xml"),
-        ("nowhere.xml", CheckLevel.FAIL, "does not exist"),
-        ("<type>UDPv4</type>", CheckLevel.OK, "profile.xml"),
-        ("<type> SHM </type>", CheckLevel.WARN, "shared-memory transport"),
+        (None, OK, "config/fastdds.xml"),
+        ("nowhere.xml", FAIL, "does not exist"),
+        ("<type>UDPv4</type>", OK, "profile.xml"),
+        ("<type> SHM </type>", WARN, "shared-memory transport"),
     ],
 )
 def test_image_transport(monkeypatch, tmp_path, profile, level, words):
@@ -156,7 +144,7 @@ def test_image_transport(monkeypatch, tmp_path, profile, level, words):
 
 @pytest.mark.parametrize(
     ("content", "level"),
-    [("4194304\n", CheckLevel.OK), ("212992\n", CheckLevel.WARN), (None, CheckLevel.WARN)],
+    [("4194304\n", OK), ("212992\n", WARN), (None, WARN)],
 )
 def test_socket_buffers(monkeypatch, tmp_path, content, level):
     file = tmp_path / "rmem_max"
@@ -174,7 +162,7 @@ def test_torch_and_torchvision_of_different_builds(monkeypatch):
 
     monkeypatch.setattr(torchvision.ops, "nms", refuse)
     check = only(monkeypatch, "PyTorch")
-    assert check.level is CheckLevel.FAIL
+    assert check.level is FAIL
     assert "operator torchvision::nms does not exist" in check.found
 
 
@@ -185,12 +173,12 @@ def test_damaged_weights_are_found(monkeypatch, tmp_path):
     file.write_bytes(b"not weights")
     monkeypatch.setattr(weights, "packaged_weights", lambda name: file if name in file.name else None)
     check = only(monkeypatch, "weights")
-    assert check.level is CheckLevel.FAIL
+    assert check.level is FAIL
     assert file.name in check.found
 
 
 def test_what_only_a_ros_installation_has_is_no_fault(monkeypatch):
     monkeypatch.setattr(doctor, "find_spec", lambda _: None)
     check = only(monkeypatch, "optional")
-    assert (check.level, check.found) == (CheckLevel.OK, "without launch_ros, cv_bridge, vision_msgs")
+    assert (check.level, check.found) == (OK, "without launch_ros, cv_bridge, vision_msgs")
     assert "sticker-uq cell" in check.advice

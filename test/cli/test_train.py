@@ -92,31 +92,6 @@ def test_bad_options_end_in_one_line(tmp_path: Path, arguments: list[str], messa
     assert "Traceback" not in result.output
 
 
-def test_an_ensemble_is_as_many_trainings_in_folders_of_their_own(
-    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained = []
-
-    def trains(settings: Any, resume: bool, **callbacks: Any) -> bool:
-        trained.append((settings.out.name, settings.seed, resume))
-        settings.out.mkdir(parents=True, exist_ok=True)
-        (settings.out / "state.pt").touch()
-        return len(trained) != 2  # stopped in the second
-
-    monkeypatch.setattr(command, "train", trains)
-    options = f"train --data {scenes} --out {tmp_path / 'out'} --ensemble 3 --seed 5".split()
-    result = CliRunner().invoke(app, options)
-    assert result.exit_code == 130
-    assert trained == [("member_1", 5, False), ("member_2", 6, False)]
-    again = CliRunner().invoke(app, options)
-    assert again.exit_code == 2
-    assert "exists already" in again.output
-    result = CliRunner().invoke(app, [*options, "--resume"])
-    assert result.exit_code == 0, result.output
-    assert trained[2:] == [("member_1", 5, True), ("member_2", 6, True), ("member_3", 7, False)]
-    assert CliRunner().invoke(app, [*options[:-3], "0"]).exit_code == 2
-
-
 def test_a_log_gets_lines_instead_of_a_progress_bar(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

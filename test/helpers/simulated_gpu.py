@@ -23,19 +23,10 @@ GPU = torch.device("cuda:0")
 _CPU = torch.device("cpu")
 _ONLY_CPU = ("mkldnn", "mkl_linear", "onednn", "from_file")
 _WAITING = (
-    "aten::nonzero",
-    "aten::_local_scalar_dense",
-    "aten::equal",
-    "aten::is_nonzero",
-    "aten::_unique",
-    "aten::_unique2",
-    "aten::unique_dim",
-    "aten::unique_consecutive",
-    "aten::masked_select",
-    "aten::bincount",
-    "aten::_linalg_eigh",
+    "aten::nonzero", "aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::_unique", "aten::_unique2",
+    "aten::unique_dim", "aten::unique_consecutive", "aten::masked_select", "aten::bincount", "aten::_linalg_eigh",
     "torchvision::nms",
-)
+)  # fmt: skip
 _PRODUCTS = ("aten::convolution", "aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm")
 _TRANSFERS = ("aten::_to_copy", "aten::copy_", "aten::_local_scalar_dense", "aten::lift_fresh")
 

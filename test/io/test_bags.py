@@ -288,6 +288,7 @@ def test_a_named_pipe_in_a_recording_is_refused(tmp_path, name):
 # Recordings as they lie on people's disks: what they declare is compared with what is read.
 
 TEXT = "std_msgs/msg/String"
+TOPIC = {"name": "/chatter", "type": TEXT, "serialization_format": "cdr"}
 TYPES = get_typestore(Stores.ROS2_JAZZY)
 
 
@@ -340,20 +341,16 @@ def quality(reliability: QosReliability) -> Qos:
 
 
 @STORAGES
-@pytest.mark.parametrize("told", [[], "", [{"history": 3, "depth": 0}], "- history: 1"])
+@pytest.mark.parametrize("told", [[], [{"history": 3, "depth": 0}], "- history: 1"])
 def test_topics_are_matched_without_regard_to_qos(tmp_path, storage, told):
     reliable, best_effort = map(quality, (QosReliability.RELIABLE, QosReliability.BEST_EFFORT))
     first = text_bag(tmp_path / "first", range(3), storage, [reliable])
     second = text_bag(tmp_path / "second", range(3, 6), storage, [reliable, best_effort])
     folder = joined(tmp_path / "both", rec_0=first, rec_1=second)
     shutil.copy(second / "metadata.yaml", folder)
-    topic = {"name": "/chatter", "type": TEXT, "serialization_format": "cdr", "offered_qos_profiles": told}
+    counted = [{"topic_metadata": TOPIC | {"offered_qos_profiles": told}, "message_count": 6}]
     files = sorted(f.name for f in folder.iterdir() if f.name.startswith("rec"))
-    edited(
-        folder,
-        relative_file_paths=files,
-        topics_with_message_count=[{"topic_metadata": topic, "message_count": 6}],
-    )
+    edited(folder, relative_file_paths=files, topics_with_message_count=counted)
     assert texts(folder) == list(range(6))
     assert Bag(folder).damage == ""
 
@@ -469,24 +466,12 @@ def test_missing_or_unusable_metadata_is_a_remark_and_no_message(tmp_path, stora
 
 
 MCAP_KINDS = [
-    {"use_chunking": False},
+    {"use_chunking": False}, {"repeat_channels": False}, {"repeat_schemas": False}, {"use_statistics": False},
     {"use_chunking": False, "use_statistics": False, "repeat_channels": False, "repeat_schemas": False},
-    {"repeat_channels": False},
-    {"repeat_schemas": False},
-    {
-        "repeat_channels": False,
-        "repeat_schemas": False,
-        "use_statistics": False,
-        "use_summary_offsets": False,
-    },
-    {"index_types": IndexType.NONE},
-    {"index_types": IndexType.CHUNK},
-    {"index_types": IndexType.MESSAGE},
-    {"use_statistics": False},
-    {"enable_crcs": False},
-    {"compression": CompressionType.LZ4},
-    {"compression": CompressionType.NONE},
-]
+    {"repeat_channels": False, "repeat_schemas": False, "use_statistics": False, "use_summary_offsets": False},
+    {"index_types": IndexType.NONE}, {"index_types": IndexType.CHUNK}, {"index_types": IndexType.MESSAGE},
+    {"enable_crcs": False}, {"compression": CompressionType.LZ4}, {"compression": CompressionType.NONE},
+]  # fmt: skip
 
 
 def written_mcap(path: Path, times: Sequence[int], profile: str = "", **options: Any) -> Path:
@@ -506,8 +491,11 @@ def written_mcap(path: Path, times: Sequence[int], profile: str = "", **options:
     return path
 
 
-@pytest.mark.parametrize("options", MCAP_KINDS, ids=str)
-@pytest.mark.parametrize("profile", ["ros2", "", "ros1", "other"])
+@pytest.mark.parametrize(
+    ("profile", "options"),
+    [("ros2", {}), ("ros1", {}), ("other", {}), *(("", options) for options in MCAP_KINDS)],
+    ids=str,
+)
 @pytest.mark.parametrize("times", [range(40), [*range(20, 40), *range(20)], range(40, 0, -1)])
 def test_an_mcap_file_is_read_whatever_its_profile_summary_and_index(tmp_path, options, profile, times):
     path = written_mcap(tmp_path / "bag.mcap", times, profile, **options)
@@ -604,9 +592,7 @@ def split_bag(path: Path, storage: StoragePlugin, *parts: Sequence[int], named: 
     folder = joined(path, **{f"rec_{n}": bag for n, bag in enumerate(bags_)})
     files = sorted((f.name for f in folder.iterdir()), key=lambda name: int(name[4:].split(".")[0]))[:named]
     shutil.copy(bags_[0] / "metadata.yaml", folder)
-    topic = {"name": "/chatter", "type": TEXT, "serialization_format": "cdr"}
-    count = sum(len(times) for times in parts[:named])
-    counted = [{"topic_metadata": topic, "message_count": count}]
+    counted = [{"topic_metadata": TOPIC, "message_count": sum(map(len, parts[:named]))}]
     return edited(folder, relative_file_paths=files, topics_with_message_count=counted)
 
 
@@ -650,12 +636,11 @@ def test_files_that_the_metadata_does_not_name(tmp_path, storage):
 @STORAGES
 def test_fewer_messages_than_declared_is_a_loss_and_more_a_remark(tmp_path, storage):
     folder = text_bag(tmp_path / "bag", range(3), storage)
-    topic = {"name": "/chatter", "type": TEXT}
-    edited(folder, topics_with_message_count=[{"topic_metadata": topic, "message_count": 2}])
+    edited(folder, topics_with_message_count=[{"topic_metadata": TOPIC, "message_count": 2}])
     assert texts(folder) == [0, 1, 2]
     assert "metadata.yaml counts 2 messages of /chatter, the files hold 3" in Bag(folder).remarks
     gone = {"topic_metadata": {"name": "/gone", "type": TEXT}, "message_count": 7}
-    edited(folder, topics_with_message_count=[{"topic_metadata": topic, "message_count": 5}, gone])
+    edited(folder, topics_with_message_count=[{"topic_metadata": TOPIC, "message_count": 5}, gone])
     assert lost(folder) == "3 of 5 messages of /chatter can be read"
     assert "0 of 7 messages of /gone can be read" in Bag(folder).damage
 

@@ -56,34 +56,14 @@ RAW, JPEG = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"
 @pytest.mark.parametrize(
     ("wanted", "published", "said"),
     [
-        (
-            "/image",
-            {"/image/compressed": [JPEG]},
-            "but /image/compressed is published: set image_transport to compressed",
-        ),
+        ("/image", {"/image/compressed": [JPEG]}, "but /image/compressed is published: set image_transport to compressed"),
         ("/image/compressed", {"/image": [RAW]}, "but /image is published: set image_transport to raw"),
-        (
-            "/image",
-            {"/usb_cam/image_raw": [RAW]},
-            "but images are published on /usb_cam/image_raw: set camera_topic",
-        ),
-        (
-            "/cell/image",
-            {"/image": [RAW], "/a": [RAW]},
-            "but images are published on /image, /a: set camera_topic",
-        ),
-        (
-            "/image",
-            {"/b/compressed": [JPEG], "/b": [RAW]},
-            "but images are published on /b: set camera_topic",
-        ),
-        (
-            "/image",
-            {f"/camera_{n}": [RAW] for n in range(9)},
-            "/camera_0, /camera_1, /camera_2: set camera_topic",
-        ),
+        ("/image", {"/usb_cam/image_raw": [RAW]}, "but images are published on /usb_cam/image_raw: set camera_topic"),
+        ("/cell/image", {"/image": [RAW], "/a": [RAW]}, "but images are published on /image, /a: set camera_topic"),
+        ("/image", {"/b/compressed": [JPEG], "/b": [RAW]}, "but images are published on /b: set camera_topic"),
+        ("/image", {f"/camera_{n}": [RAW] for n in range(9)}, "/camera_0, /camera_1, /camera_2: set camera_topic"),
     ],
-)
+)  # fmt: skip
 def test_where_images_are_published_instead(wanted: str, published: dict[str, list[str]], said: str) -> None:
     assert said in images_elsewhere(wanted, published)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from sticker_uq.calibration.fitting import Levels, fit_policy
 from sticker_uq.calibration.making import Divided, assess_sources, write_policy
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Assessed, Record, units_of
-from sticker_uq.detection.weights import load_weights, network_settings, packaged_weights
+from sticker_uq.detection.weights import network_settings, packaged_weights
 from sticker_uq.evaluation.bundle_comparison import (
     DIRTY,
     QUESTIONS,
@@ -45,13 +44,14 @@ from sticker_uq.lab.qualifying.qualification import (
     POLICY,
     WEIGHTS,
     base_without_novelty,
+    counting,
     novelty_beside,
+    train_on,
     without_guarantee,
 )
 from sticker_uq.lab.qualifying.results import NoveltyResult
-from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.settings import TrainSettings
-from sticker_uq.lab.training.training import BEST, train
+from sticker_uq.lab.training.training import BEST
 from sticker_uq.novelty.network import packaged_file, read_network
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, ObjectClass, Outcome
@@ -290,20 +290,8 @@ class Improvement:
             )
 
         def make(folder: Path) -> TrainedResult:
-            finished = train(
-                chosen(folder),
-                resume=(folder / STATE).exists(),
-                command=settings.command,
-                on_step=lambda step: self._progress("training", step.step, step.steps),
-                stop=self._stop,
-            )
-            if not finished:
-                raise KeyboardInterrupt
-            best = load_weights(folder / BEST)[1]
-            return TrainedResult(
-                pictures=len(labels.pictures[Part.LEARN]),
-                map50=math.nan if best.get("map50") is None else float(best["map50"]),
-            )
+            best = train_on(chosen(folder), settings.command, self._steps, self._progress, self._stop)
+            return TrainedResult(pictures=len(labels.pictures[Part.LEARN]), map50=best["map50"])
 
         asked = chosen(Path()).model_dump(mode="json", exclude={"out", "threads", "data", "exposure"})
         folders = (learn, *settings.data, *settings.exposure)
@@ -338,15 +326,9 @@ class Improvement:
 
     def _assess(self, folder: Path, perception: PerceptionSettings, stage: str) -> Assessed:
         source = LabelledSource(folder)
-        done = iter(range(1, len(source) + 1))
-        (found,) = assess_sources(
-            [source],
-            perception,
-            self._work / "assessments.sqlite",
-            lambda: self._progress(stage, next(done), len(source)),
-            self._jobs,
-        )
-        return found
+        advance = counting(stage, len(source), self._progress)
+        cache = self._work / "assessments.sqlite"
+        return assess_sources([source], perception, cache, advance, self._jobs)[0]
 
     def _calibrate(self, labels: LabelsResult, novelty: NoveltyResult) -> CalibratedResult:
         levels = self.settings.levels

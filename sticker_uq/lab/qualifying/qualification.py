@@ -284,8 +284,7 @@ class Qualification:
         return Parts(*(self._work / "divide" / name for name in PARTS))
 
     def _seen(self, items: list[LabelledImage]) -> list[PictureStatistics]:
-        done = iter(range(1, len(items) + 1))
-        return picture_statistics(items, lambda: self._progress("reading", next(done), len(items)))
+        return picture_statistics(items, counting("reading", len(items), self._progress))
 
     def _check(self) -> CheckResult:
         def make(folder: Path) -> CheckResult:
@@ -315,23 +314,12 @@ class Qualification:
     def _train(self) -> TrainResult:
         def make(folder: Path) -> TrainResult:
             settings = self._training(self._parts.learn, folder)
-            resume = (folder / STATE).exists()
-            finished = train(
-                settings,
-                resume=resume,
-                command=self.settings.command,
-                say=lambda line: self._steps.tell("train", line) if resume else None,
-                on_step=lambda step: self._progress("training", step.step, step.steps),
-                stop=self._stop,
-            )
-            if not finished:
-                raise KeyboardInterrupt
-            best = load_weights(folder / BEST)[1]
+            best = train_on(settings, self.settings.command, self._steps, self._progress, self._stop)
             return TrainResult(
                 model=settings.model,
                 epochs=settings.epochs,
                 pictures=len(self._items["learn"]),
-                map50=float("nan") if best.get("map50") is None else float(best["map50"]),
+                map50=best["map50"],
                 chosen=best["epoch"],
                 held_out=best["validation"]["images"],
             )
@@ -350,11 +338,7 @@ class Qualification:
 
         def make(folder: Path) -> AccuracyResult:
             items = self._items["test"]
-            done = iter(range(1, 2 * len(items) + 1))
-
-            def advance() -> None:
-                self._progress("evaluating", next(done), 2 * len(items))
-
+            advance = counting("evaluating", 2 * len(items), self._progress)
             sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))
             one = evaluate_detector(sharp, items, advance)
             clusters = evaluate_passes(load_detector(settings), items, settings.cluster, advance)
@@ -439,15 +423,9 @@ class Qualification:
 
     def _assessed(self, part: str) -> list[Assessed]:
         source = LabelledSource(getattr(self._parts, part))
-        done = iter(range(1, len(source) + 1))
-        return assess_sources(
-            [source],
-            self._perception,
-            self._work / "assessments.sqlite",
-            lambda: self._progress(f"assessing the {part} part", next(done), len(source)),
-            self._jobs,
-            self._ray_address,
-        )
+        advance = counting(f"assessing the {part} part", len(source), self._progress)
+        cache = self._work / "assessments.sqlite"
+        return assess_sources([source], self._perception, cache, advance, self._jobs, self._ray_address)
 
     def _test(self, calibration: CalibrationResult) -> PolicyTestResult:
         def make(folder: Path) -> PolicyTestResult:
@@ -481,6 +459,34 @@ class Qualification:
         return self._steps.run(
             "robustness", inputs | self._with_weights(), RobustnessResult, make, ("report.html",)
         )
+
+
+def counting(stage: str, total: int, progress: Progress) -> Callable[[], None]:
+    """What is called after each of ``total`` pieces of a stage."""
+    done = iter(range(1, total + 1))
+    return lambda: progress(stage, next(done), total)
+
+
+def train_on(
+    settings: TrainSettings, command: str, steps: Steps, progress: Progress, stop: Callable[[], bool]
+) -> dict[str, Any]:
+    """Train as ``settings`` say, from where an earlier training was stopped if one was; what the best weights say of themselves.
+
+    ``map50`` is NaN where it was not measured.
+    """
+    resume = (settings.out / STATE).exists()
+    finished = train(
+        settings,
+        resume=resume,
+        command=command,
+        say=lambda line: steps.tell("train", line) if resume else None,
+        on_step=lambda step: progress("training", step.step, step.steps),
+        stop=stop,
+    )
+    if not finished:
+        raise KeyboardInterrupt
+    best = load_weights(settings.out / BEST)[1]
+    return best | {"map50": float("nan") if best.get("map50") is None else float(best["map50"])}
 
 
 def novelty_beside(

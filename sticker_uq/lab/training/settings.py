@@ -15,9 +15,6 @@ from sticker_uq.io.setting_fields import same_field
 Frozen = Literal["nothing", "statistics", "backbone"]
 """Frozen parts: "statistics" of batch normalisation; "backbone": also all weights but the head's."""
 
-Taken = Literal["all", "backbone"]
-"""Part of the weights file to load: "backbone" leaves all other layers random."""
-
 
 class TrainSettings(BaseModel):
     """Settings of one training. A bad value raises pydantic's ``ValidationError``."""
@@ -39,10 +36,6 @@ class TrainSettings(BaseModel):
         "auto",
         description="auto (torchvision's COCO weights if they can be downloaded, else the packaged ones of the model, if any), "
         "packaged, random, or a weights file; of another model with the same backbone, the backbone is taken",
-    )
-    take: Taken = Field(
-        "all",
-        description="part of the weights file in start to load: all, or backbone, with all other layers random",
     )
     freeze: Frozen = Field(
         "nothing",

@@ -53,7 +53,7 @@ from sticker_uq.lab.training.recipes import (
     recipe_of,
 )
 from sticker_uq.lab.training.replicas import Replicas, keep_freed_memory
-from sticker_uq.lab.training.settings import EpochResult, Progress, Taken, TrainSettings
+from sticker_uq.lab.training.settings import EpochResult, Progress, TrainSettings
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
 
 _TIMEOUT = 10.0  # seconds
@@ -84,7 +84,7 @@ def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None
     return str(weights)
 
 
-def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None], take: Taken = "all") -> str:
+def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
     """Start a training of ``model`` from the packaged weights, as :func:`fill_from_file`; InvalidInput for a model without
     any.
     """
@@ -96,21 +96,18 @@ def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None], t
             "another start"
         )
     say(f"starting from the packaged weights of {name}")
-    return fill_from_file(model, name, path, say, take)
+    return fill_from_file(model, name, path, say)
 
 
-def fill_from_file(
-    model: nn.Module, name: str, path: PathLike, say: Callable[[str], None], take: Taken = "all"
-) -> str:
+def fill_from_file(model: nn.Module, name: str, path: PathLike, say: Callable[[str], None]) -> str:
     """Start a training of ``model`` from a weights file; returns a description of the weights.
 
-    With ``take`` "backbone" only the backbone is loaded and all other layers stay random: members of an ensemble with the same
-    start then differ in their pyramids or further layers and in their heads. The same applies to weights of another model with
-    the same backbone (four of the six have a ResNet-50).
+    Of weights of another model with the same backbone (four of the six have a ResNet-50) only the backbone is loaded, and all
+    other layers stay random.
     """
     state, metadata = load_weights(path)
     origin = metadata.get("model", name)
-    if origin == name and take == "all":
+    if origin == name:
         load_into(model, name, path)
         taken = "weights"
     else:
@@ -336,7 +333,7 @@ class Training:
             return {}
         before: dict[str, Any] = {}
         heads_are_taken = False
-        if settings.start not in ("auto", "random") and settings.take == "all":
+        if settings.start not in ("auto", "random"):
             path = packaged_weights(name) if settings.start == "packaged" else settings.start
             before = network_settings(path) if path else {}
             heads_are_taken = path is not None and load_weights(path)[1].get("model", name) == name
@@ -482,8 +479,8 @@ class Training:
         if start == "auto":
             return fill_from_torchvision(self.model, name, say)
         if start == "packaged":
-            return fill_from_package(self.model, name, say, self.settings.take)
-        return fill_from_file(self.model, name, start, say, self.settings.take)
+            return fill_from_package(self.model, name, say)
+        return fill_from_file(self.model, name, start, say)
 
 
 def train(

@@ -179,13 +179,9 @@ def test_small_objects_get_small_default_boxes(tmp_path: Path) -> None:
     )
     training = Training(settings(small, tmp_path / "out"))
     assert min(training.model.anchor_generator.scales) < 0.1
-    heads_too, backbone = (
-        Training(settings(small, tmp_path / take, start="packaged", take=take))
-        for take in ("all", "backbone")
-    )
+    heads_too = Training(settings(small, tmp_path / "packaged", start="packaged"))
     own = load_detector(DetectorSettings()).model.anchor_generator.scales
     assert heads_too.model.anchor_generator.scales == own, "the heads know these boxes only"
-    assert min(backbone.model.anchor_generator.scales) < 0.1
 
 
 def test_exposure_is_trained_on_and_never_validated_on(scenes: Path, tmp_path: Path) -> None:
@@ -433,23 +429,6 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path)
         torch.device("meta"),
     ):  # refused before a weight is touched
         training.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
-
-
-def test_members_that_take_the_backbone_alone_differ_behind_it() -> None:
-    name, path = "ssdlite320_mobilenet_v3_large", packaged_weights("ssdlite320_mobilenet_v3_large")
-    assert path is not None
-    packaged, states = load_weights(path)[0], []
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        model = build_model(name)
-        training.fill_from_file(model, name, path, lambda _: None, take="backbone")
-        states.append(model.state_dict())
-    for key, value in states[0].items():
-        if key.startswith("backbone.features.") and key in packaged:
-            assert torch.equal(value, packaged[key].to(value.dtype)), key
-            assert torch.equal(value, states[1][key]), key
-        elif key.startswith("head.") and key.endswith("weight") and value.ndim == 4:
-            assert not torch.equal(value, states[1][key]), key
 
 
 def test_a_state_continues_only_its_own_training(scenes: Path, tmp_path: Path) -> None:
