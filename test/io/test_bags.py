@@ -131,6 +131,9 @@ def test_a_damaged_chunk_costs_its_own_messages_only(tmp_path):
     assert last.error.startswith(
         f"{len(read)} of 20 messages of /image can be read; bag.mcap: the chunk at byte "
     )
+    source = open_source(file)
+    assert len(list(source)) == len(read) + 1
+    assert source.lost == last.error
 
 
 def test_a_cut_off_database_is_refused_with_what_to_do(tmp_path):

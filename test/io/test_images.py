@@ -313,7 +313,7 @@ def test_no_bytes_raise_anything_but_invalid_input(blob: bytes, start: bytes) ->
     ("name", "kind"),
     [
         ("a.JPE", "JPEG"), ("a.jfif", "JPEG"), ("a.tif", "TIFF"), ("a.TIFF", "TIFF"), ("a.gif", "GIF"), ("a", "PNG"),
-        ("a.1", "PNG"),
+        ("a.1", "PNG"), ("a.bmp", "BMP"), ("a.webp", "WEBP"),
     ],
 )  # fmt: skip
 def test_a_picture_is_read_whatever_its_suffix(tmp_path: Path, name: str, kind: str) -> None:
