@@ -32,6 +32,7 @@ from sticker_uq.lab.studies.monitors.material import (
     mnist,
     study_material,
 )
+from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL
 from sticker_uq.lab.studies.monitors.task_networks import rate_table, run_tasks, sticker_class, task_report
 from sticker_uq.lab.table_files import write_tables
 from sticker_uq.scene import InvalidInput
@@ -61,6 +62,13 @@ def study(
         Path | None,
         typer.Option(help="Folder of the other of both data sets, whose pictures are of no class (paper)."),
     ] = None,
+    architecture: Annotated[
+        list[str],
+        typer.Option(
+            metavar="|".join(ARCHITECTURES),
+            help="Kind of classifier, can be repeated: the paper averages over all four.",
+        ),
+    ] = [CONVOLUTIONAL],  # noqa: B006
     seeds: Annotated[int, typer.Option(help="Number of classifiers to train and monitor.")] = _DEFAULT.seeds,
     members: Annotated[int, typer.Option(help="Members of each classifier's ensemble.")] = _DEFAULT.members,
     passes: Annotated[int, typer.Option(help="Stochastic passes per crop.")] = _DEFAULT.passes,
@@ -78,7 +86,10 @@ def study(
 
     Measurements are kept in --out, from which the same study resumes.
     """
-    settings = MonitorStudySettings(seeds, members, passes, ambiguous, delta_max, alarms)
+    settings = MonitorStudySettings(
+        *(seeds, members, passes, ambiguous, delta_max, alarms),
+        architectures=tuple(dict.fromkeys(architecture)),
+    )
     material = study_material() if data == "cell" else _material(data, invalid)
     out.mkdir(parents=True, exist_ok=True)
     resumable("the same call resumes", out)

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from torch.nn import functional as F
 from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.scene import FloatArray
 
+N = TypeVar("N", bound="CropNetwork")
 FEATURES = 64
 _GRID = 4  # cells per side of the last map, whatever the size of the crops
 _CHUNK = 512
@@ -31,6 +34,24 @@ class Training:
     learning_rate: float = 1e-3
     deep: bool = False
     augment: bool = False
+
+
+class CropNetwork(Protocol):
+    """What the studies supervise: logits, and the activations that monitors read."""
+
+    last: nn.Linear
+
+    def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
+        """The crop classifier's outputs (N, C, h, w) of the layers, and (N, D) of the last hidden one."""
+
+    def __call__(self, crops: Tensor, dropout: bool = False) -> Tensor:
+        """Logits (N, K) of crops (N, C, h, w)."""
+
+    def train(self, mode: bool = True) -> Any:
+        """The crop classifier's training mode, as of a torch module."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """The crop classifier's parameters, as of a torch module."""
 
 
 class CropClassifier(nn.Module):
@@ -53,7 +74,6 @@ class CropClassifier(nn.Module):
         self.last = nn.Linear(FEATURES, classes)
 
     def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
-        """Outputs (N, C, h, w) of the layers, and (N, D) of the last hidden one."""
         maps: list[Tensor] = []
         at = crops
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
@@ -69,16 +89,36 @@ class CropClassifier(nn.Module):
         return self.last(F.dropout(hidden, 0.5, dropout))
 
 
-@single_thread()
 def train_classifier(
-    crops: FloatArray, vectors: FloatArray, seed: int, training: Training = Training()
+    crops: FloatArray, vectors: FloatArray, seed: int, training: Training | None = None
 ) -> CropClassifier:
-    """A classifier of ``crops`` (N, C, h, w) 0..1 that learned their class vectors (N, K)."""
+    training = Training() if training is None else training
+    return train_network(
+        lambda shape, classes: CropClassifier(shape[0], classes, training.deep),
+        crops,
+        vectors,
+        seed,
+        training,
+    )
+
+
+@single_thread()
+def train_network(
+    build: Callable[[tuple[int, int, int], int], N],
+    crops: FloatArray,
+    vectors: FloatArray,
+    seed: int,
+    training: Training,
+) -> N:
+    """The crop classifier that ``build`` makes for a shape (C, h, w) and a number of classes, trained as by
+    :func:`train_classifier`.
+    """
     pictures = torch.from_numpy(np.ascontiguousarray(crops, np.float32))
     targets = torch.from_numpy(np.ascontiguousarray(vectors, np.float32))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = CropClassifier(pictures.shape[1], targets.shape[1], training.deep).train()
+        channels, height, width = pictures.shape[1:]
+        model: Any = build((channels, height, width), targets.shape[1]).train()
         optimizer = torch.optim.Adam(model.parameters(), training.learning_rate)
         for epoch in range(training.epochs):
             if training.deep:
@@ -92,7 +132,8 @@ def train_classifier(
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-    return model.eval().requires_grad_(False)
+    found: N = model.eval().requires_grad_(False)
+    return found
 
 
 def _varied(crops: Tensor) -> Tensor:
@@ -114,7 +155,7 @@ def _varied(crops: Tensor) -> Tensor:
 
 @single_thread()
 @torch.no_grad()
-def class_vectors(model: CropClassifier, crops: FloatArray) -> FloatArray:
+def class_vectors(model: CropNetwork, crops: FloatArray) -> FloatArray:
     return np.concatenate([torch.softmax(model(part), dim=1).double().numpy() for part in parts_of(crops)])
 
 

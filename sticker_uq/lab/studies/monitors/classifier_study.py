@@ -29,14 +29,9 @@ from sticker_uq.lab.studies.ambiguity.raae import (
 )
 from sticker_uq.lab.studies.monitors.crop_changes import adversarial, corrupt
 from sticker_uq.lab.studies.monitors.material import Material
+from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL, builder
 from sticker_uq.monitors import MONITORS, Objects, measure_cost, monitor_named
-from sticker_uq.monitors.crop_network import (
-    CropClassifier,
-    Training,
-    class_vectors,
-    parts_of,
-    train_classifier,
-)
+from sticker_uq.monitors.crop_network import CropNetwork, Training, class_vectors, parts_of, train_network
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 from sticker_uq.uncertainty.metrics import entropy
 
@@ -44,11 +39,11 @@ from sticker_uq.uncertainty.metrics import entropy
 @single_thread()
 @torch.no_grad()
 def observe_crops(
-    model: CropClassifier,
+    model: CropNetwork,
     crops: FloatArray,
     passes: int,
     seed: int,
-    members: Sequence[CropClassifier] = (),
+    members: Sequence[CropNetwork] = (),
     labels: IntArray | None = None,
 ) -> Objects:
     """All that a study's monitors read of ``crops``: ``passes`` stochastic passes with masks of ``seed``, an ensemble for
@@ -134,7 +129,7 @@ _TESTING = 1000  # seed of the autoencoders that draw what is tested with
 class MonitorStudySettings:
     """``seeds`` of the classifier, each with an ensemble of ``members``; ``passes``: T of Monte-Carlo dropout; ``ambiguous``:
     ambiguous crops to train and half as many to test with; ``delta_max``: largest difference of the probabilities of the two
-    classes of the latter; ``alarms``: share of nominal
+    classes of the latter; ``architectures``: kinds of classifier, each trained with every seed; ``alarms``: share of nominal
     crops that the threshold of a monitor may refuse, for the rate of misses; ``training`` of the classifiers, None: as the
     material says.
     """
@@ -146,11 +141,15 @@ class MonitorStudySettings:
     delta_max: float = 0.15
     alarms: float = 0.05
     training: Training | None = None
+    architectures: tuple[str, ...] = (CONVOLUTIONAL,)
 
     def __post_init__(self) -> None:
         for name in ("seeds", "members", "passes", "ambiguous"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"--{name} {getattr(self, name)}: expected 1 or more")
+        for name in self.architectures:
+            if name not in ARCHITECTURES:
+                raise InvalidInput(f"--architecture {name}: expected one of {', '.join(ARCHITECTURES)}")
         if not 0 < self.delta_max <= 1:
             raise InvalidInput(f"--delta-max {self.delta_max:g}: expected more than 0 and at most 1")
         if not 0 < self.alarms < 1:
@@ -174,9 +173,12 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class StudyResult:
+    """Result of a monitor study. ``clean_accuracy``: of a classifier that saw no ambiguous crop."""
+
     material: str
     settings: MonitorStudySettings
     seeds: list[SeedResult]
+    clean_accuracy: float
 
 
 def run_study(
@@ -191,11 +193,16 @@ def run_study(
     """
     tell = progress or (lambda _: None)
     ambiguous = ambiguous_crops(material, settings, tell)
-    results = []
-    for seed in range(settings.seeds):
-        tell(f"seed {seed + 1} of {settings.seeds}")
-        results.append(_kept(material, settings, ambiguous, seed, out, tell))
-    return StudyResult(material.name, settings, results)
+    results, clean = [], []
+    for architecture in settings.architectures:
+        for seed in range(settings.seeds):
+            stage = f"{architecture}, seed {seed + 1} of {settings.seeds}"
+            tell(stage)
+            within = _within(stage, tell)
+            results.append(_kept(material, settings, ambiguous, seed, out, architecture, within))
+        tell(f"{architecture} without ambiguous crops")
+        clean.append(_clean_accuracy(material, settings, architecture, out))
+    return StudyResult(material.name, settings, results, float(np.mean(clean)))
 
 
 @dataclass(frozen=True)
@@ -236,9 +243,10 @@ def train_members(
     training: AmbiguousImages,
     settings: MonitorStudySettings,
     seed: int,
+    architecture: str = CONVOLUTIONAL,
     tell: Callable[[str], None] = lambda stage: None,
-) -> list[CropClassifier]:
-    """The classifier of ``seed`` and its ensemble, trained on nominal and ambiguous crops.
+) -> list[Any]:
+    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and ambiguous crops.
 
     One class of each ambiguous crop, drawn by its probabilities as one annotator would say it.
     """
@@ -247,10 +255,11 @@ def train_members(
     drawn = draw_labels(training.vectors(len(material.classes)), seed)
     vectors = one_hot[np.concatenate([material.train_labels, drawn])]
     chosen = settings.training or material.training
+    build = builder(architecture, chosen.deep)
     networks = []
     for number in range(settings.members + 1):
         tell(f"network {number + 1} of {settings.members + 1}")
-        networks.append(train_classifier(crops, vectors, 1000 * seed + number, chosen))
+        networks.append(train_network(build, crops, vectors, 1000 * seed + number, chosen))
     return networks
 
 
@@ -266,11 +275,14 @@ def run_seed(
     settings: MonitorStudySettings,
     ambiguous: AmbiguousCrops,
     seed: int,
+    architecture: str = CONVOLUTIONAL,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> SeedResult:
-    """The monitor study with one seed of the classifier: attacks on the first one, monitors fitted on its crops, their scores."""
+    """The monitor study with one seed of a kind of classifier: attacks on the first one, monitors fitted on its crops, their
+    scores.
+    """
     training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
-    model, *members = train_members(material, training, settings, seed, tell)
+    model, *members = train_members(material, training, settings, seed, architecture, tell)
     crops = np.concatenate([material.train, training.images])
     drawn = draw_labels(training.vectors(len(material.classes)), seed)
     labels = np.concatenate([material.train_labels, drawn])
@@ -325,25 +337,52 @@ def run_seed(
     )
 
 
+def _within(stage: str, tell: Callable[[str], None]) -> Callable[[str], None]:
+    return lambda step: tell(f"{stage}: {step}")
+
+
 def _kept(
     material: Material,
     settings: MonitorStudySettings,
     ambiguous: AmbiguousCrops,
     seed: int,
     out: Path | None,
+    architecture: str,
     progress: Callable[[str], None],
 ) -> SeedResult:
-    """The result of one seed of the classifier, from the disk where the same study left it."""
-    named = {**asdict(settings), "seeds": 0, "format": _FORMAT, "material": material.name}
+    """The result of one seed of a kind of classifier, from the disk where the same study left it."""
+    named = {
+        **asdict(settings),
+        "seeds": 0,
+        "architectures": architecture,
+        "format": _FORMAT,
+        "material": material.name,
+    }
     named["training"] = asdict(settings.training or material.training)
     made = (ambiguous.training.images, ambiguous.testing.images)
     arrays = (material.train, material.test, material.invalid, *made)
+    prefix = "" if architecture == CONVOLUTIONAL else f"{architecture}_"
     mark = fingerprint(named, *arrays)
     found = kept_document(
-        out and out / f"seed_{seed}_{mark}.json",
-        lambda: asdict(run_seed(material, settings, ambiguous, seed, progress)),
+        out and out / f"{prefix}seed_{seed}_{mark}.json",
+        lambda: asdict(run_seed(material, settings, ambiguous, seed, architecture, progress)),
     )
     return _read(found)
+
+
+def _clean_accuracy(
+    material: Material, settings: MonitorStudySettings, architecture: str, out: Path | None
+) -> float:
+    """Accuracy of a classifier that saw no ambiguous crop, from the disk where the same study left it."""
+    training = settings.training or material.training
+
+    def measure() -> float:
+        one_hot = np.eye(len(material.classes))[material.train_labels]
+        plain = train_network(builder(architecture, training.deep), material.train, one_hot, 0, training)
+        return float((observe_crops(plain, material.test, 1, 0).predicted == material.test_labels).mean())
+
+    mark = fingerprint([_FORMAT, architecture, asdict(training)], material.train, material.test)
+    return float(kept_document(out and out / f"clean_{mark}.json", measure))
 
 
 def _read(document: dict[str, Any]) -> SeedResult:
@@ -359,7 +398,8 @@ def classifier_report(result: StudyResult) -> str:
         [
             f"# Monitors on {result.material}",
             f"{len(seeds)} seeds, mean and standard deviation. Ensembles of {settings.members}, {settings.passes} passes. "
-            f"Crops: {counts}. Accuracy on nominal crops {_cell([s.accuracy for s in seeds])}. "
+            f"Crops: {counts}. Accuracy on nominal crops {_cell([s.accuracy for s in seeds])}, {result.clean_accuracy:.3f} "
+            "without ambiguous crops in training. "
             f"Ambiguous crops: delta_max {settings.delta_max:g}, of other autoencoders than those trained with.",
             "## Table I: how ambiguous the crops are to the classifier",
             Table(

@@ -16,7 +16,15 @@ from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
+from sticker_uq.lab.studies.ambiguity.raae import AmbiguousImages
+from sticker_uq.lab.studies.monitors.classifier_study import (
+    MonitorStudySettings,
+    observe_crops,
+    train_members,
+)
 from sticker_uq.lab.studies.monitors.material import SIZE, cell_material, coco_material, mnist
+from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES
+from sticker_uq.monitors.crop_network import Training, train_network
 from sticker_uq.scene import InvalidInput
 
 
@@ -118,6 +126,39 @@ def test_a_packed_file_that_is_none_or_never_ends_is_refused(
     packed.write_bytes(gzip.compress(bytes(10_001)))
     with pytest.raises(InvalidInput, match="more than 10000 bytes unpacked"):
         mnist(tmp_path / "mnist", "mnist")
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_kind_of_classifier_learns_and_is_observed(tmp_path: Path, architecture: str) -> None:
+    large = architecture in ("resnet50", "densenet")
+    write(tmp_path / "mnist", 4 if large else 20)
+    material = mnist(tmp_path / "mnist", "mnist")
+    training = Training(epochs=1 if large else 60, batch=10, learning_rate=3e-3)
+    model = train_network(
+        ARCHITECTURES[architecture], material.train, np.eye(10)[material.train_labels], 0, training
+    )
+    seen = observe_crops(model, material.test, 2, 0)
+    assert seen.probabilities.shape == (len(material.test), 10)
+    assert seen.probabilities.sum(axis=1) == pytest.approx(np.ones(len(material.test)))
+    assert seen.samples.shape == (2, len(material.test), 10)
+    assert not np.array_equal(seen.samples[0], seen.samples[1]), "dropout is on"
+    assert len(seen.layers) >= 3
+    assert np.array_equal(seen.probabilities, observe_crops(model, material.test, 1, 0).probabilities), (
+        "and off where it must be"
+    )
+    if not large:
+        assert (seen.predicted == material.test_labels).mean() > 0.6
+
+
+def test_a_study_trains_the_kind_that_was_asked_for(tmp_path: Path) -> None:
+    write(tmp_path / "mnist", 20)
+    material = mnist(tmp_path / "mnist", "mnist")
+    made = AmbiguousImages(material.train[:2], np.array([[0, 1], [1, 2]]), np.full((2, 2), 0.5))
+    settings = MonitorStudySettings(seeds=1, members=1, training=Training(epochs=1), architectures=("dense",))
+    members = train_members(material, made, settings, 0, "dense")
+    assert [type(member).__name__ for member in members] == ["StagedClassifier"] * 2
+    with pytest.raises(InvalidInput, match="--architecture lenet: expected one of convolutional, dense"):
+        MonitorStudySettings(architectures=("lenet",))
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
