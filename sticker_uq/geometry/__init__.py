@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pixels to metres: camera (real or the simulated cell's), planes, rigid transforms, the pose of an object in the arm's
-frame, with covariance. NumPy only.
+frame, with covariance.
 
 No ROS, no clock.
 """

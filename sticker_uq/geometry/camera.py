@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 
 from sticker_uq.scene import FloatArray, InvalidInput
@@ -105,25 +106,7 @@ class Camera:
         """``points`` (N, 2) after lens distortion, in focal lengths from the axis."""
         if not any(self.distortion):
             return points
-        if self.model == "equidistant":
-            return self._fisheye(points)
-        k1, k2, p1, p2, k3, k4, k5, k6, s1, s2, s3, s4 = (*self.distortion, *[0.0] * 12)[:12]
-        x, y = points[:, 0], points[:, 1]
-        r2 = x * x + y * y
-        radial = (1 + r2 * (k1 + r2 * (k2 + r2 * k3))) / (1 + r2 * (k4 + r2 * (k5 + r2 * k6)))
-        return np.stack(
-            [
-                x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x) + s1 * r2 + s2 * r2 * r2,
-                y * radial + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y + s3 * r2 + s4 * r2 * r2,
-            ],
-            axis=1,
-        )
-
-    def _fisheye(self, points: FloatArray) -> FloatArray:
-        k1, k2, k3, k4 = self.distortion
-        radius = np.hypot(points[:, 0], points[:, 1])
-        angle = np.arctan(radius)
-        a2 = angle * angle
-        bent = angle * (1 + a2 * (k1 + a2 * (k2 + a2 * (k3 + a2 * k4))))
-        scale = np.divide(bent, radius, out=np.ones_like(radius), where=radius > 1e-12)
-        return points * scale[:, None]
+        project = cv2.fisheye.projectPoints if self.model == "equidistant" else cv2.projectPoints
+        rays = np.column_stack([points, np.ones(len(points))])[:, None]
+        bent, _ = project(rays, np.zeros(3), np.zeros(3), np.eye(3), np.array(self.distortion))
+        return np.asarray(bent, float).reshape(-1, 2)
