@@ -32,8 +32,6 @@ from test.helpers.simulated_gpu import GPU, simulated_gpu
 # the tests of one model follow each other, for which it is brought to the GPU once
 each_model = pytest.mark.parametrize("name", FAMILIES, scope="module")
 SSDLITE = "ssdlite320_mobilenet_v3_large"
-_PX, _PROBABILITY = 0.05, 2e-3
-"""The processor has convolutions of its own; random weights enlarge what is rounded differently."""
 
 
 @lru_cache(maxsize=1)

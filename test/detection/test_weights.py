@@ -177,15 +177,13 @@ def test_refuses_foreign_safetensors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["weights.pth", "checkpoint.pth.tar", "weights.bin", "last.ckpt", "x.safetensors"]
-)
-@pytest.mark.parametrize(
-    ("key", "prefix"),
+    ("name", "key", "prefix"),
     [
-        ("model", ""),
-        ("state_dict", "module."),
-        ("model_state_dict", "model."),
-        ("model", "_orig_mod.module."),
+        ("weights.pth", "model", ""),
+        ("checkpoint.pth.tar", "state_dict", "module."),
+        ("weights.bin", "model_state_dict", "model."),
+        ("last.ckpt", "model", "_orig_mod.module."),
+        ("x.safetensors", "model", ""),
     ],
 )
 def test_reads_a_plain_state_dict_with_its_classes(tmp_path: Path, name: str, key: str, prefix: str) -> None:
