@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import shlex
 import subprocess
@@ -107,7 +108,7 @@ def test_refuses_weights_of_another_model(saved: Path) -> None:
 def test_refuses_other_classes(saved: Path) -> None:
     rewrite(saved, lambda m: m.update(classes=["background", "sticker"]))
     with pytest.raises(InvalidInput, match=r"has classes \['background', 'sticker'\], expected"):
-        load_into(build_model(SSDLITE), SSDLITE, saved)
+        load_into(copy.deepcopy(model()), SSDLITE, saved)
 
 
 def test_refuses_another_format(saved: Path) -> None:
@@ -132,7 +133,7 @@ def test_refuses_missing_and_unexpected_tensors(saved: Path) -> None:
         r"1 tensors missing \(head\.classification_head\.module_list\.0\.1\.bias\), 1 unexpected \(surplus\)"
     )
     with pytest.raises(InvalidInput, match=message):
-        load_into(build_model(SSDLITE), SSDLITE, saved)
+        load_into(copy.deepcopy(model()), SSDLITE, saved)
 
 
 def test_refuses_a_damaged_value(saved: Path) -> None:
@@ -216,7 +217,7 @@ def test_refuses_a_state_dict_whose_classes_may_be_in_another_order(
     torch.save(wrap(model().state_dict()), path)
     assert load_weights(path)[0]  # a training may start from it
     with pytest.raises(InvalidInput, match=message):
-        load_into(build_model(SSDLITE), SSDLITE, path)
+        load_into(copy.deepcopy(model()), SSDLITE, path)
 
 
 @pytest.mark.parametrize(
@@ -255,14 +256,14 @@ def test_refuses_a_state_dict_with_another_number_of_classes(tmp_path: Path) -> 
     with pytest.raises(
         InvalidInput, match=r"coco\.pth: tensor .* has shape \[546\], expected \[18\] \(weights of 91 classes"
     ):
-        load_into(build_model(SSDLITE), SSDLITE, path)
+        load_into(copy.deepcopy(model()), SSDLITE, path)
 
 
 def test_refuses_a_state_dict_of_another_model(tmp_path: Path) -> None:
     path = tmp_path / "other.pth"
     torch.save({"fc.weight": torch.zeros(2, 2)}, path)
     with pytest.raises(InvalidInput, match=r"does not fit .*missing .* 1 unexpected \(fc\.weight\)"):
-        load_into(build_model(SSDLITE), SSDLITE, path)
+        load_into(copy.deepcopy(model()), SSDLITE, path)
 
 
 class Surprise:
