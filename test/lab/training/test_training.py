@@ -42,7 +42,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(data: Path, out: Path, **changes: object) -> TrainSettings:
-    values = {"epochs": 2, "batch_size": 4, "start": "random", "threads": 2, "seed": 3, "val_data": data}
+    values = {"epochs": 2, "batch_size": 4, "start": "random", "threads": 1, "seed": 3, "val_data": data}
     return TrainSettings(data=(data,), out=out, **(values | changes))  # type: ignore[arg-type]
 
 
@@ -92,7 +92,7 @@ def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
     results: list[EpochResult] = []
     steps = []
     finished = train(
-        settings(scenes, tmp_path, epochs=6),
+        settings(scenes, tmp_path, epochs=6, threads=2),
         command="sticker-uq train --data scenes",
         on_epoch=results.append,
         on_step=steps.append,
@@ -252,7 +252,7 @@ def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name: str, s
 def test_bfloat16_changes_the_products_and_not_the_weights_type(scenes: Path, tmp_path: Path) -> None:
     losses = []
     for precision in ("float32", "bfloat16"):
-        chosen = settings(scenes, tmp_path / precision, precision=precision, threads=1, device="cpu")
+        chosen = settings(scenes, tmp_path / precision, precision=precision, device="cpu")
         chosen.out.mkdir()
         training = Training(chosen)
         assert not training.run(lambda step: None, lambda epoch: None, stop=lambda: True)
