@@ -156,6 +156,23 @@ def test_the_parts_run_on_a_gpu(on_simulated_gpu: None, tmp_path: Path) -> None:
     assert len({line.count("|") for line in lines}) == 1
 
 
+def test_kernels_are_counted_on_the_gpu_alone() -> None:
+    def event(name: str, kind: torch.autograd.DeviceType, microseconds: float) -> SimpleNamespace:
+        span = SimpleNamespace(elapsed_us=lambda: microseconds)
+        return SimpleNamespace(name=name, device_type=kind, time_range=span)
+
+    there, here = torch.autograd.DeviceType.CUDA, torch.autograd.DeviceType.CPU
+    events = [
+        event("conv", there, 3000.0),
+        event("conv", there, 1000.0),
+        event("copy", there, 500.0),
+        event("aten", here, 9.0),
+    ]
+    found = gpu.on_the_gpu(events)
+    assert found == {"kernels": 3, "gpu_ms": 4.5, "longest": [("conv", 4.0), ("copy", 0.5)]}
+    assert gpu.on_the_gpu(events[3:]) == {}, "nobody may profile there"
+
+
 def test_only_what_torch_says_of_waiting_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     modes: list[object] = [0]
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: modes[-1])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import hard, hard_methods, hard_scenes
-from benchmarks.hard import REFERENCE, SHIPPED, TABLES, plan, shares, table
+from benchmarks.hard import REFERENCE, SHIPPED, TABLES, cells, plan, shares, summary, table
 from benchmarks.hard_measure import (
     AUGMENTED,
     DROPOUT,
@@ -227,6 +227,22 @@ def test_a_difference_is_taken_laptop_by_laptop():
     assert value.low > 0
 
 
+def test_tables_show_every_method_and_mark_what_differs():
+    good, bad = np.zeros(40, int), np.ones(40, int)
+    both = pd.concat(
+        [
+            rows(counts, method, **goal)
+            for goal in ({}, {"goal": "wrong"})
+            for counts, method in ((good, SHIPPED), (bad, REFERENCE))
+        ]
+    )
+    found = {"summary": summary(both), "cells": cells(both), "ranking": []}
+    lines = table(found, "wrong").splitlines()
+    assert lines[0] == "| method | none, n = 40 |"
+    assert lines[2:] == [f"| {SHIPPED} | 0* (0 to 9) |", f"| {REFERENCE} | 100 (91 to 100) |"]
+    assert "| none | 0 of 40 | 40 of 40 |" in table(found, "cases")
+
+
 def write_material(folder, detector):
     """Random material instead of the one that takes minutes."""
     rng = np.random.default_rng(0)
@@ -273,6 +289,23 @@ def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, caps
     again = json.loads((tmp_path / "two.json").read_text())
     assert again.pop("against") == {"one": {"trade": found["trade"]}}
     assert again == {name: value for name, value in found.items() if name != "against"}
+
+
+def test_weights_are_compared_where_they_ask_equally_often():
+    def row(method: str, wrong: list[int]) -> dict[str, object]:
+        counts = [[n, 2] for n in wrong]
+        return {"group": "weak shift", "method": method, "asked_for": 0.2, "wrong": counts}
+
+    mean = "mean score, T passes"
+    found = {
+        "trade": [row(REFERENCE, [1, 1, 0, 0]), row(mean, [0, 1, 0, 0])],
+        "against": {"0.2": {"trade": [row(REFERENCE, [2, 2, 1, 1])]}},
+    }
+    lines = [line.split(" | ") for line in table(found, "trade").splitlines()]
+    cells = {line[0].strip("| "): line[1].strip("| ").split(" ")[0] for line in lines}
+    assert (cells[REFERENCE], cells[mean], cells[f"{REFERENCE}, 0.2"]) == ("25.0", "12.5", "75.0")
+    assert cells[f"{mean} minus {REFERENCE}"] == "-12.5"
+    assert cells[f"{REFERENCE} minus {REFERENCE}, 0.2"] == "-50.0"
 
 
 def test_photographs_show_nothing_to_remove_and_are_divided_by_name(tmp_path):
