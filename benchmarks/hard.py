@@ -61,7 +61,7 @@ REFERENCE = "score, one pass"
 """The method that differences are taken to."""
 SHIPPED = "policy.yaml"
 """The method whose rate of questions on unchanged laptops all others are set to."""
-TRADED = (REFERENCE, "mean score, T passes", "calibrated combination")
+TRADED = (REFERENCE, "mean score, T passes")
 """The methods of which :func:`trade` says what they release wrongly where they ask about shares `AT` of the pictures."""
 AT = (0.2, 0.3, 0.4)
 WRONG_RATE = 0.01
@@ -446,34 +446,43 @@ def _signals(found: dict[str, Any]) -> Table:
 
 
 def _trade(found: dict[str, Any]) -> Table:
-    """Wrongful releases at equal questions: of each method, and less than those of REFERENCE with the same and other weights."""
+    """Wrongful releases at equal questions: of each method, and less than those of REFERENCE with the same and other weights.
+
+    With the questions that were reached: below some share no limit of a method gets.
+    """
     results = {"": found["trade"]} | {name: other["trade"] for name, other in found["against"].items()}
     counts = {
-        (name, row["method"], row["group"], row["asked_for"]): np.array(row["wrong"], float)
+        (name, row["method"], row["group"], row["asked_for"]): row
         for name, rows in results.items()
         for row in rows
+        if row["method"] in TRADED and row["group"] != "photographs"
     }
-    columns = list(dict.fromkeys(key[2:] for key in counts if key[2] != "photographs"))
 
     def cell(*keys: tuple[Any, ...]) -> str:
         if any(key not in counts for key in keys):
             return "-"
-        stacked = np.stack([counts[key] for key in keys])
-        value = float(_difference(stacked.sum(axis=1)))
-        low, high = np.nanquantile(_difference(_redrawn(stacked.shape[1]) @ stacked), [0.025, 0.975])
-        return f"{100 * value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+        wrong, asked = (
+            np.stack([np.array(counts[key][figure], float) for key in keys]) for figure in ("wrong", "asked")
+        )
+        value, questions = (100 * float(_difference(one.sum(axis=1))) for one in (wrong, asked))
+        low, high = 100 * np.nanquantile(_difference(_redrawn(wrong.shape[1]) @ wrong), [0.025, 0.975])
+        return f"{value:.1f} ({low:.1f} to {high:.1f}), asked {questions:.0f}"
 
-    lines = []
-    for name in results:
-        with_weights = f", {name}" if name else ""
-        for method in TRADED:
-            lines.append((method + with_weights, *(cell((name, method, *column)) for column in columns)))
+    columns = {
+        f"{method}{f', {name}' if name else ''}": ((name, method),) for name in results for method in TRADED
+    }
     for name in results:
         for method in TRADED[not name :]:
             title = f"{method} minus {REFERENCE}{f', {name}' if name else ''}"
-            pairs = ((("", method, *column), (name, REFERENCE, *column)) for column in columns)
-            lines.append((title, *(cell(*pair) for pair in pairs)))
-    return Table(("% of pictures", *(f"{group}, {share:.0%} asked" for group, share in columns)), lines)
+            columns[title] = (("", method), (name, REFERENCE))
+    lines = [
+        (*place, *(cell(*((*key, *place) for key in keys)) for keys in columns.values()))
+        for place in dict.fromkeys(key[2:] for key in counts)
+    ]
+    return Table(
+        ("% of pictures", "asked for", *columns),
+        [(group, f"{100 * share:.0f}", *cells) for group, share, *cells in lines],
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,7 +2,7 @@
 """The tables of the documentation that come from the result files in ``benchmarks/results``.
 
 A line ``[table by scripts/docs: benchmarks/results/NAME.json]``, or ``.jsonl``, of a page is replaced on the site by the table of
-that file, made by ``benchmarks.NAME``; one of several tables is named after the file. A ``.csv`` is such a table itself: of a
+that file, made by ``benchmarks.NAME`` (of NAME_PART, too); one of several tables is named after the file. A ``.csv`` is such a table itself: of a
 benchmark that answered once and is no longer here. A table that stands after the line in the page is for who reads the file.
 
     python -m benchmarks.tables hard.json wrong cases     these tables
@@ -12,7 +12,7 @@ benchmark that answered once and is no longer here. A table that stands after th
 from __future__ import annotations
 
 import csv
-import importlib
+import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -43,7 +43,8 @@ def _table(mark: re.Match[str]) -> str:
     if mark[2] == "csv":
         head, *cells = csv.reader(file.read_text(encoding="utf-8").splitlines())
         return "\n".join(["", *(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)), ""])
-    module = importlib.import_module(f"benchmarks.{mark[1]}")
+    name = mark[1] if importlib.util.find_spec(f"benchmarks.{mark[1]}") else mark[1].rpartition("_")[0]
+    module = importlib.import_module(f"benchmarks.{name}")
     return f"\n{module.table(module.read(file), *((mark[3],) if mark[3] else ()))}\n"
 
 

@@ -292,20 +292,26 @@ def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, caps
 
 
 def test_weights_are_compared_where_they_ask_equally_often():
-    def row(method: str, wrong: list[int]) -> dict[str, object]:
-        counts = [[n, 2] for n in wrong]
-        return {"group": "weak shift", "method": method, "asked_for": 0.2, "wrong": counts}
+    def row(method: str, wrong: list[int], asked: int) -> dict[str, object]:
+        counts = {"wrong": [[n, 2] for n in wrong], "asked": [[asked, 5]] * 4}
+        return {"group": "weak shift", "method": method, "asked_for": 0.2} | counts
 
     mean = "mean score, T passes"
     found = {
-        "trade": [row(REFERENCE, [1, 1, 0, 0]), row(mean, [0, 1, 0, 0])],
-        "against": {"0.2": {"trade": [row(REFERENCE, [2, 2, 1, 1])]}},
+        "trade": [row(REFERENCE, [1, 1, 0, 0], 1), row(mean, [0, 1, 0, 0], 2)],
+        "against": {"0.2": {"trade": [row(REFERENCE, [2, 2, 1, 1], 1)]}},
     }
-    lines = [line.split(" | ") for line in table(found, "trade").splitlines()]
-    cells = {line[0].strip("| "): line[1].strip("| ").split(" ")[0] for line in lines}
-    assert (cells[REFERENCE], cells[mean], cells[f"{REFERENCE}, 0.2"]) == ("25.0", "12.5", "75.0")
-    assert cells[f"{mean} minus {REFERENCE}"] == "-12.5"
-    assert cells[f"{REFERENCE} minus {REFERENCE}, 0.2"] == "-50.0"
+    names, _, values = (
+        [cell.strip("| ") for cell in line.split(" | ")] for line in table(found, "trade").splitlines()
+    )
+    cells = dict(zip(names, values, strict=True))
+    assert (cells["% of pictures"], cells["asked for"]) == ("weak shift", "20")
+    said = {name: (value.split(" ")[0], value.split(" ")[-1]) for name, value in cells.items()}
+    assert said[REFERENCE] == ("25.0", "20")
+    assert said[mean] == ("12.5", "40")
+    assert said[f"{REFERENCE}, 0.2"] == ("75.0", "20")
+    assert said[f"{mean} minus {REFERENCE}"] == ("-12.5", "20")
+    assert said[f"{REFERENCE} minus {REFERENCE}, 0.2"] == ("-50.0", "0")
 
 
 def test_photographs_show_nothing_to_remove_and_are_divided_by_name(tmp_path):
