@@ -468,7 +468,7 @@ def _trade(found: dict[str, Any]) -> Table:
         low, high = 100 * np.nanquantile(_difference(_redrawn(wrong.shape[1]) @ wrong), [0.025, 0.975])
         return f"{value:.1f} ({low:.1f} to {high:.1f}), asked {questions:.0f}"
 
-    columns = {
+    columns: dict[str, tuple[tuple[str, str], ...]] = {
         f"{method}{f', {name}' if name else ''}": ((name, method),) for name in results for method in TRADED
     }
     for name in results:
