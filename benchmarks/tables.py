@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of the documentation that come from the result files in ``benchmarks/results``.
 
-A line ``[table by scripts/docs: benchmarks/results/NAME.json]``, or ``.jsonl``, of a page is replaced on the site by the table of
-that file, made by ``benchmarks.NAME`` (of NAME_PART, too); one of several tables is named after the file. A ``.csv`` is such a table
-itself: of a benchmark that answered once and is no longer here. A table that stands after the line in the page is for who reads the
-file.
+A line ``[table by scripts/docs: benchmarks/results/NAME.json]``, or ``.jsonl``, of a page is replaced on the site by the
+table of that file, made by ``benchmarks.NAME`` (of NAME_PART, too); one of several tables is named after the file. A ``.csv`` is
+such a table itself: of a benchmark that answered once and is no longer here. A table that stands after the line in the page is
+for who reads the file.
 
     python -m benchmarks.tables hard.json wrong cases     these tables
     python -m benchmarks.tables --write docs/worth.md     the tables that stand in the page, anew
