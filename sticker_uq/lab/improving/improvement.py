@@ -97,6 +97,14 @@ class ImproveSettings:
     limits: AnswerLimits = field(default_factory=AnswerLimits)
 
 
+LEAST = {Part.LEARN: 2, Part.JUDGE: 1}
+"""Pictures without which there is nothing to train and validate on, or to judge with."""
+
+
+def _reasons(left_out: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {why}" for why, count in left_out.items()) or "none"
+
+
 class LabelsResult(StepResult):
     """``pictures``: by part, what each stands for; ``population``: laptops that the policy asked about and that it released, of
     the proof and of the newest; ``left_out``: what could not be used, by reason; ``persons``: rows of counts.
@@ -112,7 +120,7 @@ class LabelsResult(StepResult):
         origins = Counter(one.origin for part in self.pictures.values() for one in part)
         told = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items()))
         parts = ", ".join(f"{len(self.pictures[part])} to {part}" for part in Part)
-        return f"pictures: {told}; {parts}; left out: {sum(self.left_out.values())}"
+        return f"pictures: {told}; {parts}; left out: {_reasons(self.left_out)}"
 
 
 class TrainedResult(StepResult):
@@ -242,10 +250,14 @@ class Improvement:
 
             pictures = labelled(visits, parts, settings.recordings, settings.topic, on_read, left_out)
             noted = write_parts(folder, pictures)
-            for part in (Part.LEARN, Part.JUDGE):
-                if not noted[part]:
-                    reasons = "; ".join(f"{count} {why}" for why, count in left_out.items())
-                    raise InvalidInput(f"no picture to {part} with: {reasons or 'nothing was recorded'}")
+            for part, least in LEAST.items():
+                if len(noted[part]) < least:
+                    counts = ", ".join(f"{len(notes)} to {other}" for other, notes in noted.items())
+                    raise InvalidInput(
+                        f"{len(noted[part])} pictures to {part} with, expected {least} or more: of {len(visits)} laptops "
+                        f"{counts}; left out: {_reasons(left_out)}; spot checked laptops only prove. Record more laptops, or "
+                        "change --newest"
+                    )
             return LabelsResult(
                 pictures={part: tuple(notes) for part, notes in noted.items()},
                 population=_populations(visits, parts, self._policy.hash),
