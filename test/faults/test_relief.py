@@ -66,9 +66,8 @@ def cell(package_bench: tuple[Bench, Path]) -> Iterator[FaultCell]:
 
 def test_relief_absent_late_of_another_place_or_flat(cell: FaultCell, sensor: Sensor) -> None:
     def is_asked(code: str) -> None:
-        for _ in range(
-            20
-        ):  # a map counts for a second, so that the question may be the one of before once more
+        # a map counts for a second, so that the question may be the one of before once more
+        for _ in range(20):
             gate = cell.until_gate(GateState.STATE_INTERVENTION)
             taken = cell.answer(ResolveIntervention.Request.SCENE_RESCAN).accepted
             if taken and code in [one.code for one in gate.details]:
