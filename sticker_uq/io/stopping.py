@@ -76,6 +76,7 @@ def _end() -> None:
     undo_unfinished()
     cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
     os.write(sys.stderr.fileno(), f"{cursor}\n{interrupted()}\n".encode())
+    _end_processes()  # that another thread has started meanwhile, such as a pool that lost its workers
     os._exit(INTERRUPTED)
 
 
