@@ -164,12 +164,14 @@ class Detector:
 
     def save_video(
         self, source: str | Path, path: str | Path, policy: Policy | None = None, topic: str | None = None
-    ) -> None:
+    ) -> list[str]:
         """Judge the images of ``source`` (and ``topic``, see :meth:`assess_all`), and write what :func:`draw` shows to ``path``.
 
         Its suffix names the format: .mp4, .avi, or .webm, which browsers show. The video is as fast as the first ten images were
-        taken; those of a folder are shown for a second each. What cannot be read is left out. Raises
-        :class:`~sticker_uq.InvalidInput` for another suffix, and for images of several sizes.
+        taken; those of a folder are shown for a second each. Returns the names of images that cannot be read, which are left out.
+        Raises :class:`~sticker_uq.InvalidInput` for another suffix, and for images of several sizes.
+
+        >>> unreadable = Detector().save_video("lids.mp4", "judged.mp4")
         """
         import cv2
 
@@ -179,8 +181,16 @@ class Detector:
         codec = {".mp4": "mp4v", ".avi": "MJPG", ".webm": "VP80"}.get(Path(path).suffix)
         if codec is None:
             raise InvalidInput(f"{path}: expected the suffix of a video: .mp4, .avi or .webm")
-        every = open_source(source, topic)
-        images = ((one.name, one.stamp_ns, one.image) for one in every if one.image is not None)
+        unreadable: list[str] = []
+
+        def readable() -> Iterator[tuple[str, int, Picture]]:
+            for one in open_source(source, topic):
+                if one.image is None:
+                    unreadable.append(one.name)
+                else:
+                    yield one.name, one.stamp_ns, one.image
+
+        images = readable()
         first = list(islice(images, 10))
         if not first:
             raise InvalidInput(f"{source}: expected an image that can be read")
@@ -200,6 +210,7 @@ class Detector:
                 video.write(self.judge(image, policy).draw())
             video.release()
             part.replace(path)
+        return unreadable
 
 
 def read_image(path: str | Path) -> Picture:

@@ -104,7 +104,7 @@ class Camera:
 
     def _distort(self, points: FloatArray) -> FloatArray:
         """``points`` (N, 2) after lens distortion, in focal lengths from the axis."""
-        if not any(self.distortion):
+        if not any(self.distortion) or not len(points):  # OpenCV returns nothing for no point
             return points
         project = cv2.fisheye.projectPoints if self.model == "equidistant" else cv2.projectPoints
         rays = np.column_stack([points, np.ones(len(points))])[:, None]

@@ -49,6 +49,13 @@ def test_a_ray_leads_back_to_its_pixel(name: str, x: float, y: float) -> None:
 
 
 @pytest.mark.parametrize("name", LENSES)
+def test_no_pixel_has_no_ray(name: str) -> None:
+    rays, slopes = camera(name).rays(np.zeros((0, 2)))
+    assert (rays.shape, slopes.shape) == ((0, 2), (0, 2, 2))
+    assert camera(name).project(np.zeros((0, 3))).shape == (0, 2)
+
+
+@pytest.mark.parametrize("name", LENSES)
 def test_the_derivative_is_that_of_the_ray(name: str) -> None:
     lens, pixel, h = camera(name), np.array([[520.0, 90.0]]), 1e-3
     _, slope = lens.rays(pixel)
