@@ -105,7 +105,7 @@ def prepare(source: LabelledSet, work: Path) -> str:
     if not data.is_dir():
         import_set(source, work / "source", data, SPLIT)
     given = ("--alpha", ALPHAS[0], "--beta", BETA, "--start", "packaged", "--epochs", EPOCHS)
-    said = _product(
+    said = product(
         "qualify", "--data", data, "--out", work / "bundle", *given, "--no-robustness", ends=(0, 1)
     )
     found = re.search(r"(NOT )?READY: .*?(?=\nreport: |$)", said, re.DOTALL)
@@ -115,10 +115,11 @@ def prepare(source: LabelledSet, work: Path) -> str:
 def import_set(source: LabelledSet, files: Path, out: Path, split: str) -> None:
     """Import the ``files`` of ``source`` into the folder ``out``, divided by ``split``; InvalidInput when that fails."""
     meanings = (f"--class={name}={meaning}" for name, meaning in source.classes.items())
-    _product("dataset", "import", files, "--split", split, "--repair", "--out", out, *meanings)
+    product("dataset", "import", files, "--split", split, "--repair", "--out", out, *meanings)
 
 
-def _product(*arguments: object, ends: Iterable[int] = (0,)) -> str:
+def product(*arguments: object, ends: Iterable[int] = (0,)) -> str:
+    """What ``sticker-uq`` with ``arguments`` prints; InvalidInput when it ends with none of ``ends``."""
     command = [sys.executable, "-m", "sticker_uq.cli", *map(str, arguments)]
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     print(done.stdout, flush=True)
@@ -192,16 +193,18 @@ def auroc(objects: Objects, removals_only: bool) -> list[dict[str, Any]]:
     ]
 
 
-def promise(records: Sequence[Record], seed: int, alpha: float, base: Policy) -> dict[str, Any]:
-    """One half of ``records``, drawn by ``seed``, calibrates a policy for ``alpha``; what it decides about the other half.
+def promise(
+    records: Sequence[Record], seed: int, alpha: float, base: Policy, share: float = 0.5, beta: float = BETA
+) -> dict[str, Any]:
+    """A ``share`` of ``records``, drawn by ``seed``, calibrates a policy for ``alpha``; what it decides about the others.
 
     As `sticker-uq calibrate` does it. "refused" says why nothing was proved; else counts of events and of how many. "score": what
     the loosest limit on the mean score alone decides that the same procedure proves.
     """
-    own, test = ([records[n] for n in half] for half in split(units_of(records), 0.5, seed))
+    own, test = ([records[n] for n in half] for half in split(units_of(records), share, seed))
     fit, proof = ([own[n] for n in part] for part in split(units_of(own), FIT_SHARE, seed))
     row: dict[str, Any] = {"seed": seed, "alpha": alpha, "refused": ""}
-    levels = Levels(alpha, BETA)
+    levels = Levels(alpha, beta)
     try:
         draft = fit_policy(fit, base, choose_kind(fit, "isotonic", MATCH_IOU).kind, level=alpha)
         if (limited := score_limit(fit, proof, test, draft, levels)) is not None:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sticker_uq.io.coco import as_id, entries_of, is_box, is_crowd, is_difficult
+from sticker_uq.io.coco import as_id, entries_of, is_box, is_crowd, is_difficult, text_of
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.reading import read_json, shown
 from sticker_uq.lab.datasets.importing.labelled_picture import (
@@ -56,7 +56,8 @@ def read_coco_files(
                     else (side(given[0], f"{where}: width"), side(given[1], f"{where}: height"))
                 )
                 picture = finder.find(str(image.get("file_name")), path)
-                found.append(NamedPicture(picture, size, tuple(objects[identity]), where))
+                laptop = text_of(identity, image, "workpiece_id", "the name of a laptop")
+                found.append(NamedPicture(picture, size, tuple(objects[identity]), where, laptop=laptop))
     return found
 
 

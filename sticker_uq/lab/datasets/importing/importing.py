@@ -62,7 +62,7 @@ def class_mapping(given: Sequence[str], ignored: Sequence[str]) -> dict[str, str
 
 
 def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str]) -> dict[str, str]:
-    """The meaning of every class name that occurs in the imported ``pictures``.
+    """The meaning of every class name that occurs in the imported ``pictures``; "logo" and "sticker" mean what they say.
 
     Raises InvalidInput listing classes without a meaning, with their numbers of objects, and names that do not occur.
     """
@@ -73,7 +73,8 @@ def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str
             "export CVAT for images or COCO"
         )
     rest = REST in mapping and mapping[REST] == IGNORE and REST not in {name.lower() for name in counts}
-    named = {name: mapping.get(name.lower(), IGNORE if rest else "") for name in counts}
+    known = {name: name for name in OWN_NAMES} | mapping
+    named = {name: known.get(name.lower(), IGNORE if rest else "") for name in counts}
     missing = [name for name, meaning in named.items() if not meaning]
     if missing:
         listed = ", ".join(f"{printable(name)!r} ({counts[name]} objects)" for name in sorted(missing)[:20])
@@ -299,7 +300,9 @@ def _upright(
             several = one.crowd and not repairs.crowd_is_object
             (crowd if several else objects).append((within, int(label)))
             repairs.counts.difficult += one.difficult
-    empty = LabelledImage(picture.path, number, *size, np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
+    empty = LabelledImage(
+        picture.path, number, *size, np.zeros((0, 4), np.float32), np.zeros(0, np.int64), picture.laptop
+    )
     item = with_objects(empty, objects, crowd)
     inside = root in picture.path.parents
     name = (picture.path.relative_to(root) if inside else Path(picture.path.name)).as_posix()
@@ -313,8 +316,8 @@ def grouped(
     consecutive: int = 0,
     changes: list[str] | None = None,
 ) -> Grouped:
-    """Imported ``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name; near duplicates are
-    of one laptop, and frames whose numbers differ by at most ``consecutive`` from the one before.
+    """Imported ``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name, without one what the
+    annotations say; near duplicates are of one laptop, and frames whose numbers differ by at most ``consecutive`` from the one before.
 
     The perceptual hashes of near duplicates differ in at most ``near`` bits; -1: near duplicates are not joined. Pictures with
     the same pixels and other objects are left out and told in ``changes``; without it InvalidInput is raised for them, as for
@@ -342,14 +345,17 @@ def grouped(
     kept = [one for pixels, one in first.items() if pixels not in contradicting]
     pairs = [(a, b) for a, b, _ in close_pairs([one.statistics for one in kept], near)] if near >= 0 else []
     pairs += consecutive_pairs([one.name for one in kept], consecutive)
-    names = [""] * len(kept)
+    names = [one.labelled.workpiece_id for one in kept]
     if pattern is not None:
         names = names_by_pattern([one.name for one in kept], pattern)
-        start: dict[str, int] = {}
-        pairs += [(start.setdefault(name, index), index) for index, name in enumerate(names)]
+    start: dict[str, int] = {}
+    pairs += [(start.setdefault(name, index), index) for index, name in enumerate(names) if name]
     groups = joined(len(kept), pairs)
+    named = {group: name for group, name in zip(groups[::-1], names[::-1], strict=True) if name}
     sizes = {group: len(numbers) for group, numbers in members(groups).items()}
-    laptops = [names[group] or (f"{LIKE}{kept[group].name}" if sizes[group] > 1 else "") for group in groups]
+    laptops = [
+        named.get(group, f"{LIKE}{kept[group].name}" if sizes[group] > 1 else "") for group in groups
+    ]
     return Grouped(tuple(kept), tuple(groups), tuple(laptops), tuple(copies))
 
 

@@ -46,7 +46,7 @@ class NamedPicture:
     """A picture with its objects, as a labelling tool describes it.
 
     ``size`` is its width and height in px as labelled, None when the annotations do not say it; ``where`` it stands in its file,
-    for messages. Boxes are in pixels, or ``fractions`` of width and height, 0..1.
+    for messages; ``laptop``: the one that it shows, "" when the annotations do not say. Boxes are in pixels, or ``fractions`` of width and height, 0..1.
     """
 
     path: Path
@@ -54,6 +54,7 @@ class NamedPicture:
     objects: tuple[NamedObject, ...]
     where: str
     fractions: bool = False
+    laptop: str = ""
 
 
 class PictureFinder:
