@@ -317,7 +317,8 @@ def grouped(
     changes: list[str] | None = None,
 ) -> Grouped:
     """Imported ``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name, without one what the
-    annotations say; near duplicates are of one laptop, and frames whose numbers differ by at most ``consecutive`` from the one before.
+    annotations say; near duplicates are of one laptop, and frames whose numbers differ by at most
+    ``consecutive`` from the one before.
 
     The perceptual hashes of near duplicates differ in at most ``near`` bits; -1: near duplicates are not joined. Pictures with
     the same pixels and other objects are left out and told in ``changes``; without it InvalidInput is raised for them, as for

@@ -46,7 +46,8 @@ class NamedPicture:
     """A picture with its objects, as a labelling tool describes it.
 
     ``size`` is its width and height in px as labelled, None when the annotations do not say it; ``where`` it stands in its file,
-    for messages; ``laptop``: the one that it shows, "" when the annotations do not say. Boxes are in pixels, or ``fractions`` of width and height, 0..1.
+    for messages; ``laptop``: the one that it shows, "" when the annotations do not say.
+    Boxes are in pixels, or ``fractions`` of width and height, 0..1.
     """
 
     path: Path
