@@ -354,9 +354,7 @@ def grouped(
     groups = joined(len(kept), pairs)
     named = {group: name for group, name in zip(groups[::-1], names[::-1], strict=True) if name}
     sizes = {group: len(numbers) for group, numbers in members(groups).items()}
-    laptops = [
-        named.get(group, f"{LIKE}{kept[group].name}" if sizes[group] > 1 else "") for group in groups
-    ]
+    laptops = [named.get(group, f"{LIKE}{kept[group].name}" if sizes[group] > 1 else "") for group in groups]
     return Grouped(tuple(kept), tuple(groups), tuple(laptops), tuple(copies))
 
 
