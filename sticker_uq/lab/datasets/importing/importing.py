@@ -73,7 +73,7 @@ def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str
             "export CVAT for images or COCO"
         )
     rest = REST in mapping and mapping[REST] == IGNORE and REST not in {name.lower() for name in counts}
-    known = {name: name for name in OWN_NAMES} | mapping
+    known = {**{name: name for name in OWN_NAMES}, **mapping}
     named = {name: known.get(name.lower(), IGNORE if rest else "") for name in counts}
     missing = [name for name, meaning in named.items() if not meaning]
     if missing:
