@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,8 @@ FIRST_SEED, WEEK_NS, START_NS = 9_000_000, 7 * 86_400 * SECOND, 1_767_571_200 * 
 SPOT_CHECKS = 0.1, 0.3
 """Shares of the released laptops that are checked: usually, and in the first week of a bundle, as the supervisor does it."""
 LEVELS = ("--alpha", "0.1", "--beta", "0.2")
+PROMOTED = ("better", "cannot tell yet")
+COUNTS = ("questions", "wrongful", "dirty")
 
 
 class Week(StepResult):
@@ -101,7 +104,7 @@ class Campaign:
             "spot checks": SPOT_CHECKS[number == self._since],
         }
         found = self._steps.run(name, inputs, Week, lambda _: self._worked(folder, number))
-        if found.verdict in ("better", "cannot tell yet") and (folder / "candidate").is_dir():
+        if found.verdict in PROMOTED and (folder / "candidate").is_dir():
             self._active, self._since = folder / "candidate", number + 1
         return found
 
@@ -185,22 +188,38 @@ def _share(rows: Sequence[dict[str, Any]], arm: str, week: int, name: str) -> fl
     return sum(row[name] for row in own) / max(sum(row["laptops"] for row in own), 1)
 
 
+PROMISE = re.compile(r"wrongful removal <= ([0-9.]+)")
+
+
+def promised(rows: Sequence[dict[str, Any]], arm: str) -> tuple[int, int]:
+    """How many weeks of an arm began with a bundle that guarantees a rate of wrongful releases, and how many exceeded it."""
+    weeks = broken = 0
+    for seed in {row["seed"] for row in rows}:
+        level = None
+        for row in sorted(
+            (r for r in rows if r["arm"] == arm and r["seed"] == seed), key=lambda r: r["week"]
+        ):
+            if level is not None:
+                weeks += 1
+                broken += row["wrongful"] > level * row["laptops"]
+            if row["verdict"] in PROMOTED:
+                found = PROMISE.search(row["guarantee"])
+                level = float(found[1]) if found else None
+    return weeks, broken
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Questions, wrongful releases and dirty laptops of a hundred by week, as Markdown."""
+    """Questions, wrongful releases and dirty laptops of a hundred by week, and broken promises, as Markdown."""
     weeks = sorted({row["week"] for row in rows})
-    lines = [
-        (
-            arm,
-            str(week),
-            *(f"{100 * _share(rows, arm, week, name):.1f}" for name in ("questions", "wrongful", "dirty")),
+    lines = []
+    for arm in (arm for arm in ARMS if any(row["arm"] == arm for row in rows)):
+        shares = (
+            [" / ".join(f"{100 * _share(rows, arm, week, name):.0f}" for name in COUNTS)] for week in weeks
         )
-        for arm in ARMS
-        for week in weeks
-        if any(row["arm"] == arm for row in rows)
-    ]
-    return as_markdown(
-        [Table(("operator and cell", "week", "questions", "wrongful", "dirty, of 100 laptops"), lines)]
-    )
+        given, broken = promised(rows, arm)
+        lines.append((arm, *(cell for row in shares for cell in row), f"{broken} of {given}"))
+    head = (f"week {week + 1}" for week in weeks)
+    return as_markdown([Table(("operator and cell", *head, "guarantee broken in"), lines)]).strip()
 
 
 def figure(rows: Sequence[dict[str, Any]]) -> str:
@@ -210,7 +229,11 @@ def figure(rows: Sequence[dict[str, Any]]) -> str:
         axes = canvas.subplots(1, 2)
         for one, name in zip(axes, ("questions", "wrongful"), strict=True):
             for arm in ARMS:
-                one.plot(weeks, [100 * _share(rows, arm, week, name) for week in weeks], label=arm)
+                one.plot(
+                    [week + 1 for week in weeks],
+                    [100 * _share(rows, arm, week, name) for week in weeks],
+                    label=arm,
+                )
             one.set(xlabel="week", ylabel=f"{name}, of 100 laptops", ylim=(0, None))
         legend_below(canvas, axes[0], columns=3)
 

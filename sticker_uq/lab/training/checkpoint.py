@@ -19,6 +19,7 @@ from sticker_uq.scene import InvalidInput
 
 STATE = "state.pt"
 METRICS = "metrics.csv"
+_PARTS = ("model", "average", "optimizer")
 
 
 @dataclass
@@ -50,20 +51,46 @@ def save_state(
         torch.save(content, stream)
 
 
+def saved_network(out: Path, input_size: int, anchor_scales: Sequence[float]) -> dict[str, Any]:
+    """Input size and default boxes of the training in ``out``, but as given where they are; {} for those of the model."""
+    saved = _content(out)["fingerprint"]
+    network = {
+        "input_size": input_size or saved.get("input_size", 0),
+        "anchor_scales": list(anchor_scales or saved.get("anchor_scales", ())),
+    }
+    return network if any(network.values()) else {}
+
+
 def load_state(
     out: Path, fingerprint: Mapping[str, Any], parts: Mapping[str, Any], device: torch.device
 ) -> Position:
     """Fill ``parts`` from the training's checkpoint in ``out`` and return its position."""
     path = out / STATE
+    content = _content(out, device)
+    found = content["fingerprint"]
+    differing = [
+        _difference(name, found.get(name), v) for name, v in fingerprint.items() if found.get(name) != v
+    ]
+    if differing:
+        raise InvalidInput(f"{path}: belongs to a training with other settings: {'; '.join(differing)}")
+    for name, part in parts.items():
+        part.load_state_dict(content[name])
+    return content["position"]
+
+
+def _content(out: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
+    path = out / STATE
     if not path.is_file():
         raise InvalidInput(f"{path}: no such file; expected the state of a training to resume")
     try:
         content = torch.load(path, map_location=device, weights_only=True)
-        found, position = content["fingerprint"], dict(content["position"])
-        states = {name: content[name] for name in parts}
+        position = dict(content["position"])
         position["history"] = [EpochResult(**row) for row in position["history"]]
         position["best"] = tuple(position["best"])
-        result = Position(**position)
+        return {
+            **{name: content[name] for name in (*_PARTS, "fingerprint")},
+            "position": Position(**position),
+        }
     except (
         RuntimeError,
         OSError,
@@ -76,14 +103,6 @@ def load_state(
         raise InvalidInput(
             f"{path}: not the complete state of a training ({type(error).__name__})"
         ) from error
-    differing = [
-        _difference(name, found.get(name), v) for name, v in fingerprint.items() if found.get(name) != v
-    ]
-    if differing:
-        raise InvalidInput(f"{path}: belongs to a training with other settings: {'; '.join(differing)}")
-    for name, part in parts.items():
-        part.load_state_dict(states[name])
-    return result
 
 
 def _difference(name: str, before: Any, now: Any) -> str:

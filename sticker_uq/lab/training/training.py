@@ -8,7 +8,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -39,7 +39,14 @@ from sticker_uq.evaluation.metrics.accuracy import average_precisions
 from sticker_uq.io.coco import LabelledImage, check_objects, dataset_digest, read_coco, read_picture
 from sticker_uq.lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
-from sticker_uq.lab.training.checkpoint import STATE, Position, load_state, save_state, write_metrics
+from sticker_uq.lab.training.checkpoint import (
+    STATE,
+    Position,
+    load_state,
+    save_state,
+    saved_network,
+    write_metrics,
+)
 from sticker_uq.lab.training.loading import Arrays, ahead, packed, unpacked
 from sticker_uq.lab.training.recipes import (
     averaging,
@@ -60,28 +67,28 @@ _TIMEOUT = 10.0  # seconds
 _BODIES = ("backbone.body.", "backbone.features.")  # of the FPN models, of the SSD models
 
 
-def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
-    """Start a training from torchvision's COCO weights in ``model`` wherever shapes agree: all but the class layers.
-
-    Returns their name. When they cannot be downloaded, the packaged weights of the model are loaded, and where there are none
-    the weights stay random ("random"); ``say`` is told.
-    """
+def published_weights(name: str, say: Callable[[str], None]) -> tuple[str, Mapping[str, Tensor]] | None:
+    """Name and tensors of torchvision's COCO weights of a model; None, and ``say`` is told, when they cannot be downloaded."""
     weights = get_model_weights(name).DEFAULT
     try:
         with _socket_timeout(_TIMEOUT):
-            state = weights.get_state_dict(progress=False, check_hash=True)
+            return str(weights), weights.get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError, RuntimeError) as error:
         reason = str(getattr(error, "reason", error)).splitlines()[0]
-        if packaged_weights(name) is None:
-            say(f"torchvision's weights cannot be downloaded ({reason}): starting from random weights")
-            return "random"
         say(f"torchvision's weights cannot be downloaded ({reason})")
-        return fill_from_package(model, name, say)
+        return None
+
+
+def fill_from_published(
+    model: nn.Module, published: tuple[str, Mapping[str, Tensor]], say: Callable[[str], None]
+) -> str:
+    """Start a training from ``published`` weights in ``model`` wherever shapes agree: all but the class layers; their name."""
+    name, state = published
     own = model.state_dict()
     fitting = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
     model.load_state_dict(fitting, strict=False)
-    say(f"starting from torchvision's {weights} ({len(fitting)} of {len(own)} tensors)")
-    return str(weights)
+    say(f"starting from torchvision's {name} ({len(fitting)} of {len(own)} tensors)")
+    return name
 
 
 def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
@@ -183,7 +190,15 @@ class Training:
                 f"{len(self.val_items)} pictures to validate on are too few to choose an epoch by: the last one is taken, not "
                 f"the best (from {ENOUGH_TO_CHOOSE} pictures on)"
             )
-        self._network = self._choose_network(self.items[:own], (lambda line: None) if resume else say)
+        start, published = settings.start, None
+        if resume:
+            self._network = saved_network(settings.out, settings.input_size, settings.anchor_scales)
+        else:
+            if start == "auto":
+                published = published_weights(settings.model, say)
+                packaged = packaged_weights(settings.model) is not None
+                start = "torchvision" if published else "packaged" if packaged else "random"
+            self._network = self._choose_network(self.items[:own], start, say)
         self.batch_size = min(settings.batch_size, len(self.items))
         self._recipe = recipe_of(settings.model)
         if self.batch_size < self._recipe.min_batch:
@@ -199,7 +214,7 @@ class Training:
         torch.manual_seed(settings.seed)
         self.model = build_model(settings.model, min_size=settings.min_size, **self._network)
         if not resume:
-            self.position.initial = self._fill(say)
+            self.position.initial = self._fill(start, published, say)
             if self.position.initial == "random":
                 prepare_random(settings.model, self.model, self._some_samples(), torch.device("cpu"))
         self.average: Any = copy.deepcopy(self.model)
@@ -322,7 +337,9 @@ class Training:
         numbers = [step * len(self.items) + index for index in indices]
         return PassDropout(rate, seed, numbers, self.device) if rate else no_dropout
 
-    def _choose_network(self, items: Sequence[LabelledImage], say: Callable[[str], None]) -> dict[str, Any]:
+    def _choose_network(
+        self, items: Sequence[LabelledImage], start: str, say: Callable[[str], None]
+    ) -> dict[str, Any]:
         """Input size and default boxes: as set, else those of the weights to start from, else what fits the labels."""
         settings, name = self.settings, self.settings.model
         if not detector_entry(name).fixed_input_size:
@@ -333,8 +350,8 @@ class Training:
             return {}
         before: dict[str, Any] = {}
         heads_are_taken = False
-        if settings.start not in ("auto", "random"):
-            path = packaged_weights(name) if settings.start == "packaged" else settings.start
+        if start not in ("torchvision", "random"):
+            path = packaged_weights(name) if start == "packaged" else start
             before = network_settings(path) if path else {}
             heads_are_taken = path is not None and load_weights(path)[1].get("model", name) == name
         size = settings.input_size or before.get("input_size", 0)
@@ -472,15 +489,20 @@ class Training:
             "torch": torch.__version__,
         }
 
-    def _fill(self, say: Callable[[str], None]) -> str:
-        start, name = self.settings.start, self.settings.model
+    def _fill(
+        self, start: str, published: tuple[str, Mapping[str, Tensor]] | None, say: Callable[[str], None]
+    ) -> str:
+        name = self.settings.model
+        if published is not None:
+            return fill_from_published(self.model, published, say)
         if start == "random":
+            say("starting from random weights")
             return start
-        if start == "auto":
-            return fill_from_torchvision(self.model, name, say)
-        if start == "packaged":
-            return fill_from_package(self.model, name, say)
-        return fill_from_file(self.model, name, start, say)
+        return (
+            fill_from_package(self.model, name, say)
+            if start == "packaged"
+            else fill_from_file(self.model, name, start, say)
+        )
 
 
 def train(

@@ -314,7 +314,7 @@ def test_augmentation_moves_boxes_with_what_they_are_around(tmp_path: Path, scen
     assert len(seen) > 20
 
 
-def test_it_goes_on_without_torchvisions_weights_and_says_so(
+def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_their_network_and_says_so(
     scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Unreachable:
@@ -323,24 +323,17 @@ def test_it_goes_on_without_torchvisions_weights_and_says_so(
 
     monkeypatch.setattr(training, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Unreachable()}))
     lines: list[str] = []
-    name = "ssd300_vgg16"
-    with torch.device("meta"):
-        assert training.fill_from_torchvision(build_model(name), name, lines.append) == "random"
-    assert lines == [
-        "torchvision's weights cannot be downloaded (no route to host): starting from random weights"
-    ]
-    model = build_model(SSDLITE)
-    made_by = training.fill_from_torchvision(model, SSDLITE, lines.append)
-    path = packaged_weights(SSDLITE)
-    assert path is not None
-    packaged, metadata = load_weights(path)
-    assert made_by.startswith(f"weights {metadata['checksum'][:16]}")
-    assert lines[1:] == [
-        "torchvision's weights cannot be downloaded (no route to host)",
-        f"starting from the packaged weights of {SSDLITE}",
-    ]
-    state = model.state_dict()
-    assert all(torch.equal(state[key], value.to(state[key].dtype)) for key, value in packaged.items())
+    found = Training(settings(scenes, tmp_path / "a", start="auto"), say=lines.append)
+    packaged = Training(settings(scenes, tmp_path / "b", start="packaged"))
+    assert found.position.initial == packaged.position.initial
+    assert found.model.state_dict().keys() == packaged.model.state_dict().keys()
+    assert all(
+        torch.equal(value, packaged.model.state_dict()[key])
+        for key, value in found.model.state_dict().items()
+    )
+    assert found._network == packaged._network != {}
+    assert "torchvision's weights cannot be downloaded (no route to host)" in lines
+    assert f"starting from the packaged weights of {SSDLITE}" in lines
 
 
 def test_a_training_starts_from_the_packaged_weights_where_there_are_some(
@@ -359,22 +352,12 @@ def test_a_training_starts_from_the_packaged_weights_where_there_are_some(
         Training(settings(scenes, tmp_path / "b", start="packaged", model="ssd300_vgg16"))
 
 
-def test_weights_of_another_class_count_fill_all_but_the_class_layers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_weights_of_another_class_count_fill_all_but_the_class_layers() -> None:
     torch.manual_seed(1)
     published = build_model(SSDLITE, num_classes=91).state_dict()
 
-    class Published:
-        def get_state_dict(self, **options: object) -> dict[str, torch.Tensor]:
-            return published
-
-        def __str__(self) -> str:
-            return "COCO"
-
-    monkeypatch.setattr(training, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Published()}))
     model = build_model(SSDLITE)
-    assert training.fill_from_torchvision(model, SSDLITE, lambda line: None) == "COCO"
+    assert training.fill_from_published(model, ("COCO", published), lambda line: None) == "COCO"
     kept = [k for k, v in model.state_dict().items() if not torch.equal(v, published[k])]
     assert kept
     assert all("classification_head" in key for key in kept)
