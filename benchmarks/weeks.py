@@ -192,7 +192,7 @@ PROMISE = re.compile(r"wrongful removal <= ([0-9.]+)")
 
 
 def promised(rows: Sequence[dict[str, Any]], arm: str) -> tuple[int, int]:
-    """How many weeks of an arm began with a bundle that guarantees a rate of wrongful releases, and how many exceeded it."""
+    """How many weeks of an arm began with a bundle that guarantees a rate of wrongful releases, and how many broke it."""
     weeks = broken = 0
     for seed in {row["seed"] for row in rows}:
         level = None
