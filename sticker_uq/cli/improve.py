@@ -81,7 +81,8 @@ def command(
     novelty_epochs: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Epochs of the novelty network; default: it is trained only if too weak as it is."
+            min=0,
+            help="Epochs of the novelty network; default: it is trained only if too weak for what the policy limits.",
         ),
     ] = None,
     glance: Annotated[
@@ -120,7 +121,7 @@ def command(
         _level(beta, promised and promised.missed_sticker, _BETA),
         delta,
     )
-    steps = Steps(work, step_line, f"--work {work}")
+    steps = Steps(work, step_line, f"--work {work}").lock()
     resumable("the same call resumes", steps.work)
     rendered = [
         work / EXPOSURE if str(folder) == PACKAGED else folder for folder in exposure or [Path(PACKAGED)]

@@ -149,7 +149,7 @@ def command(
         command=shlex.join(["sticker-uq", *sys.argv[1:]]),
     )
     settings.check()
-    steps = Steps(work, step_line, f"--work {work}")
+    steps = Steps(work, step_line, f"--work {work}").lock()
     resumable("the same call resumes", steps.work)
     with stage_bars_until_stopped() as (progress, stop):
         found = Qualification(settings, steps, progress, stop, jobs, ray_address).run()

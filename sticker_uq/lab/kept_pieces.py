@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import shutil
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,17 @@ class Steps:
         if work.is_dir() and any(work.iterdir()) and not (work / STEPS).is_dir():
             raise InvalidInput(f"{name or work}: holds no steps of an earlier call; choose another folder")
         (work / STEPS).mkdir(parents=True, exist_ok=True)
+
+    def lock(self) -> Self:
+        """Keep other processes out of the folder as long as this one lives; InvalidInput when one is in it."""
+        self._lock = (self.work / STEPS / "lock").open("wb")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InvalidInput(
+                f"{self.work}: another call works in it; wait for its end, stop it, or choose another --work"
+            ) from None
+        return self
 
     def run(
         self,

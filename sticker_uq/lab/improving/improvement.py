@@ -325,7 +325,15 @@ class Improvement:
             items = [item for part in folders for item in read_coco(part)] if seen.novelty else []
             network = read_network(start) if start else None
             return novelty_beside(
-                trained, items, seen, network, settings.novelty_epochs, settings.seed, folder, self._progress
+                trained,
+                items,
+                seen,
+                network,
+                settings.novelty_epochs,
+                settings.seed,
+                folder,
+                self._progress,
+                for_objects=self._policy.max_object_novelty < 1,
             )
 
         inputs = {

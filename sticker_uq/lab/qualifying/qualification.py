@@ -498,8 +498,12 @@ def novelty_beside(
     seed: int,
     folder: Path,
     progress: Progress,
+    for_objects: bool = True,
 ) -> NoveltyResult:
-    """Copy the weights ``trained`` to ``folder`` and put the novelty network for them beside, if there are pictures enough."""
+    """Copy the weights ``trained`` to ``folder`` and put the novelty network for them beside, if there are pictures enough.
+
+    ``epochs`` None: the network ``start`` is trained only if it is too weak for scenes or, where ``for_objects``, for these.
+    """
     shutil.copyfile(trained, folder / WEIGHTS)
     if len(items) < FEWEST:
         why = f"{len(items)} pictures to learn from, expected {FEWEST} or more"
@@ -517,7 +521,7 @@ def novelty_beside(
         epochs is None
         and start is not None
         and quality is not None
-        and (quality.weakness or quality.objects_weakness)
+        and (quality.weakness or (for_objects and quality.objects_weakness))
     ):
         network = learned(None)
         quality = network.quality

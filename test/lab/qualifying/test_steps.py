@@ -63,3 +63,13 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path: Path) ->
     with pytest.raises(InvalidInput, match="no steps of an earlier call"):
         Steps(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_two_calls_do_not_work_in_the_same_folder(tmp_path: Path) -> None:
+    first = Steps(tmp_path / "work").lock()
+    with pytest.raises(
+        InvalidInput, match="work: another call works in it; wait for its end, stop it, or choose"
+    ):
+        Steps(tmp_path / "work").lock()
+    del first  # as at the end of its process
+    Steps(tmp_path / "work").lock()
