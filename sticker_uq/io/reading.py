@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from yaml.composer import ComposerError
+from yaml.composer import Composer, ComposerError
 from yaml.constructor import ConstructorError
 
 from sticker_uq.scene import InvalidInput
@@ -173,10 +173,16 @@ def child_path(folder: Path, file_name: str, name: str) -> Path:
     return folder / file_name
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's loader of plain types, without aliases, without equal keys, and of limited depth."""
+class _Loader(Composer, yaml.CSafeLoader):
+    """PyYAML's loader of plain types, without aliases, without equal keys, and of limited depth.
 
-    _depth = 0
+    libyaml parses, a fifth of the time; what is refused is seen where Python composes.
+    """
+
+    def __init__(self, text: str) -> None:
+        Composer.__init__(self)
+        yaml.CSafeLoader.__init__(self, text)
+        self._depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()

@@ -133,6 +133,6 @@ def _change_bytes(seed: bytes, changes: Sequence[_Change], seeds: Sequence[bytes
     return bytes(data)
 
 
-class _Plain(yaml.SafeDumper):
+class _Plain(yaml.CSafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
