@@ -12,11 +12,7 @@ from test.helpers.fault_cell import FaultCell
 ASKED = (GateState.STATE_INTERVENTION, GateState.STATE_FAULT)
 
 
-@pytest.mark.parametrize(
-    "state",
-    [GateState.STATE_MONITORING, GateState.STATE_REMOVING, GateState.STATE_VERIFYING, *ASKED],
-    ids=str,
-)
+@pytest.mark.parametrize("state", [GateState.STATE_REMOVING, GateState.STATE_VERIFYING, *ASKED], ids=str)
 def test_kill_supervisor(cell: FaultCell, state: int) -> None:
     """Nobody renews the permit: it runs out. The next supervisor starts closed, and remembers that a person was asked."""
     cell.bring(state)
@@ -78,16 +74,15 @@ def test_supervisor_hangs(cell: FaultCell) -> None:
     assert gate.sequence > newest.sequence
 
 
-@pytest.mark.parametrize("state", ASKED, ids=str)
-def test_kill_detector_and_arm_while_closed(cell: FaultCell, state: int) -> None:
-    """A closed gate stays closed; a question or a fault stands until a person has answered it."""
-    cell.bring(state)
+def test_kill_detector_and_arm_while_closed(cell: FaultCell) -> None:
+    """A closed gate stays closed; a question stands until a person has answered it."""
+    cell.bring(GateState.STATE_INTERVENTION)
     killed, said = cell.arm_servers(), len(cell.gates)
     cell.kill("arm")
     cell.kill("detector")
     cell.until(lambda: len(cell.gates) >= said + 5, "more messages of the gate")
     assert not any(gate.open for gate in cell.gates[said:])
-    assert cell.gates[-1].state == state
+    assert cell.gates[-1].state == GateState.STATE_INTERVENTION
     cell.hold(True)
     cell.until(lambda: len(cell.arm_servers()) == 1 and cell.arm_servers() != killed, "the next arm alone")
     cell.quiet()
