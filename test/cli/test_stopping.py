@@ -100,7 +100,6 @@ LEVELS = "--alpha 0.5 --beta 0 --delta 0.5"
         ("train --data DATA --out out --start packaged --batch-size 2 --epochs 9", "first step of", ("out", "out/state.pt")),
         ("qualify --data DATA --out out --start packaged --batch-size 2 --epochs 9 --split 0.4,0.4,0.2", r"training\D*[1-9]\d*/",
          ("out.work", "out.work/**/*")),
-        ("dil learn --data DATA --out out --device cpu", r"learning\D*[1-9]\d*/", ()),
         ("demo --out out", "live page: http", ("out",)),
     ],
     ids=lambda value: value.split()[0] if isinstance(value, str) else "",

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq train``: what it shows, and how it ends."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -55,24 +54,6 @@ def test_packaged_exposure_is_rendered_once_and_trained_on(
     assert "rendering" not in second.output
     assert [settings.exposure for settings in trained] == [(out / "exposure", own)] * 2
     assert len(read_coco(out / "exposure")) == 2
-
-
-def test_ctrl_c_keeps_the_state_and_exits_with_130(
-    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(settings: Any, **callbacks: Any) -> bool:
-        assert not callbacks["stop"]()
-        signal.raise_signal(signal.SIGINT)
-        settings.out.mkdir()
-        (settings.out / "state.pt").touch()
-        return not callbacks["stop"]()
-
-    before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(command, "train", interrupted)
-    result = CliRunner().invoke(app, ["train", "--data", str(scenes), "--out", str(tmp_path / "out")])
-    assert result.exit_code == 130
-    assert "--resume continues" in result.output
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize(

@@ -7,34 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from builtin_interfaces.msg import Time
 
 from sticker_uq import detection
-from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.nodes.common.conversions import scene_from_msg
-from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.nodes.detector.node import DetectorNode
-from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.scene import Status
 from sticker_uq.testing.bench import Bench, overrides
-from sticker_uq_msgs.msg import SceneAssessment
 
 SETTINGS = {"passes": 5, "threads": torch.get_num_threads(), "device": "cpu"}
-
-
-def test_a_live_scene_equals_the_offline_one_byte_for_byte(bench: Bench) -> None:
-    picture = render(sample_scene(3), size=(480, 360)).image
-    scenes = bench.collect(SceneAssessment, "scene")
-    node = bench.add(DetectorNode(parameter_overrides=overrides(**SETTINGS)))
-    assert node.start(), node.last_failure
-    bench.image_publisher().publish(bgr_to_image(picture, Time(sec=8, nanosec=9), "lid_camera"))
-    bench.until(lambda: scenes, "a scene")
-    live = scene_from_msg(scenes[0])
-    offline = Perception(PerceptionSettings(**SETTINGS)).assess(picture, 8_000_000_009, "lid_camera")
-    assert live.status is Status.OK
-    assert live.objects, "a rendered laptop with stickers shows something"
-    assert live.to_bytes() == offline.to_bytes()
-    assert {"encode", "sample", "detect", "dil", "cluster", "total"} <= live.timings.keys()
 
 
 @pytest.mark.parametrize("broken", ["missing", "empty", "garbage", "another model"])
