@@ -20,7 +20,9 @@ import torch
 from benchmarks import gpu
 from benchmarks.mc_dropout import waits
 from sticker_uq.dil import saliency
+from sticker_uq.lab.rendering import render, sample_scene
 from test.detection.test_gpu import ones
+from test.helpers.models import small_weights
 from test.helpers.simulated_gpu import simulated_gpu
 
 REPEATED = ("repeats", "gradient_repeats", "nan_found", "complete_passes_equal")
@@ -124,7 +126,11 @@ def on_simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "profile", lambda **_: nullcontext(SimpleNamespace(events=list)))
 
 
-def test_the_parts_run_on_a_gpu(on_simulated_gpu: None, tmp_path: Path) -> None:
+def test_the_parts_run_on_a_gpu(
+    on_simulated_gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = str(small_weights(tmp_path)), [render(sample_scene(5), (320, 240)).image]
+    monkeypatch.setattr(gpu, "_weights", lambda model, arguments: small)
     arguments = Namespace(
         device="cuda",
         models=[SSDLITE],

@@ -59,7 +59,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Cell:
     """Forty laptops in ten days, of which half of the released ones are spot checked, in a cell that asks about many."""
     folder = tmp_path_factory.mktemp("cell") / "week"
     settings = PerceptionSettings(
-        passes=3, device="cpu", threads=1, novelty=False, weights=str(small_weights(folder.parent, 480))
+        passes=3, device="cpu", threads=1, novelty=False, weights=str(small_weights(folder.parent))
     )
     policy = folder.parent / "policy.yaml"
     packaged = (share_folder() / "config" / "policy.yaml").read_text()

@@ -19,7 +19,7 @@ from sticker_uq.io.coco import write_coco
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.qualifying import qualification
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.training import training
+from sticker_uq.lab.training import novelty_training, training
 from sticker_uq.novelty.network import read_network, save_network
 from sticker_uq.novelty.quality import Auroc
 from test.helpers.models import small_weights
@@ -73,15 +73,17 @@ class Qualified:
 @pytest.fixture(scope="module")
 def qualified(tmp_path_factory: pytest.TempPathFactory) -> Qualified:
     folder = tmp_path_factory.mktemp("qualify")
-    data, out = rendered(folder / "data", 116), folder / "bundle"
+    data, out = rendered(folder / "data", 84), folder / "bundle"
     # one epoch makes a detector that finds next to nothing: how much it releases is tested in test_verdict.py
-    options = ("--alpha", "0.3", "--beta", "0.7", "--min-removed", "0", "--split", "0.45,0.45,0.1")
+    options = ("--alpha", "0.3", "--beta", "0.7", "--min-removed", "0", "--split", "0.27,0.62,0.11")
 
     def killed(*arguments: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(qualification, "laptop_cell", lambda: specification_of(DEFOCUS, resamples=100))
+        for module in (qualification, novelty_training):
+            patch.setattr(module, "FEWEST", 20)
         with pytest.MonkeyPatch.context() as kill:
             kill.setattr(qualification, "assess_sources", killed)
             first = qualify(data, out, *options)

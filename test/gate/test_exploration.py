@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every order of three events and a third of those of four: from the start and from the middle of each phase, a witness sees
+"""Every order of three events and a sixth of those of four: from the start and from the middle of each phase, a witness sees
 each step.
 
 GATE_EXPLORATION_DEPTH explores every order up to that depth.
@@ -31,7 +31,7 @@ from test.helpers.gate import SETTINGS, K
 pytestmark = pytest.mark.timeout(900)  # hundreds of thousands of steps: a while on a busy machine
 
 DEPTH = int(os.environ.get("GATE_EXPLORATION_DEPTH", "4"))
-THINNED = 1 if "GATE_EXPLORATION_DEPTH" in os.environ else 3
+THINNED = 1 if "GATE_EXPLORATION_DEPTH" in os.environ else 6
 
 
 @pytest.fixture(scope="module")

@@ -117,18 +117,11 @@ def test_seeds_of_variants_differ_and_stay():
     assert variant_seed(0, 3, "a.png") in seeds
 
 
-@pytest.fixture(scope="module")
-def scenes(tmp_path_factory):
-    root = tmp_path_factory.mktemp("scenes")
-    made = [(seed, render(sample_scene(seed, stickers=2), (320, 240))) for seed in (1, 2)]
-    write_coco(root, (encode_scene(seed, scene, "png") for seed, scene in made))
-    return root
-
-
-def test_the_packaged_model_loses_its_objects(scenes):
+def test_the_packaged_model_loses_its_objects(tmp_path):
+    write_coco(tmp_path, [encode_scene(1, render(sample_scene(1, stickers=2), (320, 240)), "png")])
     detector = load_detector(DetectorSettings(device="cpu", score_floor=0.01))
-    items = read_coco(scenes)
-    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=15), [0, 1])
+    items = read_coco(tmp_path)
+    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=15), [0])
     left = []
     for pictures in (map(read_picture, items), (one.image for one in attacked)):
         found = [detector.detect(detector.encode(picture)) for picture in pictures]

@@ -103,7 +103,7 @@ def test_the_chance_of_a_false_holds_is_what_was_promised(images: int, allowed: 
     assert stats.binom.cdf(sum(held) - 1, images, allowed) <= 0.025
 
 
-@pytest.mark.parametrize("better", [0, 1, 5])
+@pytest.mark.parametrize("better", [0, 5])
 def test_rare_changes_in_both_directions_keep_the_level(better: int) -> None:
     """Simulated: in 100 images a share of epsilon + r loses its sticker and r gains one; neither verdict is often wrong."""
     images, allowed, trials = 100, 0.05, 100
