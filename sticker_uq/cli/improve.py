@@ -121,7 +121,7 @@ def command(
         _level(beta, promised and promised.missed_sticker, _BETA),
         delta,
     )
-    steps = Steps(work, step_line, f"--work {work}").lock()
+    steps = Steps(work, step_line, f"--work {work}")
     resumable("the same call resumes", steps.work)
     rendered = [
         work / EXPOSURE if str(folder) == PACKAGED else folder for folder in exposure or [Path(PACKAGED)]
@@ -147,7 +147,7 @@ def command(
     if work / EXPOSURE in rendered:
         all_visits(settings.audit)  # refuses a folder without a log before minutes of rendering
         render_exposure(work / EXPOSURE, typer.echo)
-    with stage_bars_until_stopped() as (progress, stop):
+    with steps.alone(), stage_bars_until_stopped() as (progress, stop):
         side = Active(perception, active.policy, active.hash)
         found = Improvement(settings, side, steps, progress, stop, jobs).run()
     comparison = found.comparison.document(active.hash)

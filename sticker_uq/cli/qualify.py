@@ -149,9 +149,9 @@ def command(
         command=shlex.join(["sticker-uq", *sys.argv[1:]]),
     )
     settings.check()
-    steps = Steps(work, step_line, f"--work {work}").lock()
+    steps = Steps(work, step_line, f"--work {work}")
     resumable("the same call resumes", steps.work)
-    with stage_bars_until_stopped() as (progress, stop):
+    with steps.alone(), stage_bars_until_stopped() as (progress, stop):
         found = Qualification(settings, steps, progress, stop, jobs, ray_address).run()
     told = _bundle(found, steps, out, supervisor, allow_uncalibrated, overwrite)
     report = work / REPORT

@@ -8,10 +8,11 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,16 +68,17 @@ class Steps:
             raise InvalidInput(f"{name or work}: holds no steps of an earlier call; choose another folder")
         (work / STEPS).mkdir(parents=True, exist_ok=True)
 
-    def lock(self) -> Self:
-        """Keep other processes out of the folder as long as this one lives; InvalidInput when one is in it."""
-        self._lock = (self.work / STEPS / "lock").open("wb")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InvalidInput(
-                f"{self.work}: another call works in it; wait for its end, stop it, or choose another --work"
-            ) from None
-        return self
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other calls out of the folder; InvalidInput when one is in it."""
+        with (self.work / STEPS / "lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InvalidInput(
+                    f"{self.work}: another call works in it; wait for its end, stop it, or choose another --work"
+                ) from None
+            yield
 
     def run(
         self,

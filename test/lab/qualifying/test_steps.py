@@ -66,10 +66,12 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path: Path) ->
 
 
 def test_two_calls_do_not_work_in_the_same_folder(tmp_path: Path) -> None:
-    first = Steps(tmp_path / "work").lock()
-    with pytest.raises(
-        InvalidInput, match="work: another call works in it; wait for its end, stop it, or choose"
+    expected = "work: another call works in it; wait for its end, stop it, or choose"
+    with (
+        Steps(tmp_path / "work").alone(),
+        pytest.raises(InvalidInput, match=expected),
+        Steps(tmp_path / "work").alone(),
     ):
-        Steps(tmp_path / "work").lock()
-    del first  # as at the end of its process
-    Steps(tmp_path / "work").lock()
+        pass
+    with Steps(tmp_path / "work").alone():
+        pass
