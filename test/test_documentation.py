@@ -7,7 +7,6 @@ import json
 import re
 import runpy
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -42,12 +41,13 @@ SETTINGS = {
 }
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    build = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
-    assert build.returncode == 0, build.stdout + build.stderr
+def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # in this process, which has loaded what the tables of results are made with
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", ["mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("mkdocs", run_name="__main__")
+    assert ended.value.code in (None, 0)
     built = {
         name: (tmp_path / "site" / name / "index.html").read_text(encoding="utf-8")
         for name in ("parameters", "reference/commands", "reference/ros", "howto/troubleshooting")

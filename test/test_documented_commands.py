@@ -19,12 +19,14 @@ from typer.testing import CliRunner
 from sticker_uq.cli import app
 from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.training import novelty_training
 from test.helpers.recordings import record
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
+FEWEST = 30
 SECRET = "a secret of twenty characters\n"
 BLOCK = re.compile(
     r"((?:^<!--[^\n]*-->\n)*)\n*(?:^```(\w*)\n(.*?)^```$|(?:(?<=\n\n))((?:^    [^\n]*\n)+))", re.M | re.S
@@ -46,8 +48,8 @@ class Supplies:
 
     @cached_property
     def learn(self) -> Path:
-        """As many as a novelty network needs."""
-        return self._laptops(50, 600)
+        """As many as a novelty network needs here."""
+        return self._laptops(FEWEST, 600)
 
     @cached_property
     def calibrate(self) -> Path:
@@ -114,6 +116,7 @@ def replaced(arguments: list[str], options: str) -> list[str]:
 def test_the_commands_of_a_page_work_in_their_order(
     page: Path, supplies: Supplies, tmp_path: Path, ros_domain: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(novelty_training, "FEWEST", FEWEST)
     monkeypatch.chdir(tmp_path)
     for name, what in SUPPOSED.get(page.stem, {}).items():
         source = getattr(supplies, what)
