@@ -2,7 +2,6 @@
 """The registry: unknown names, and a detector of another package, the example of docs/detectors.md."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,14 +62,6 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
         detector_entry("yolo")
     with pytest.raises(ValidationError, match="unknown model 'yolo'"):
         DetectorSettings(model="yolo")
-
-
-def test_settings_load_no_torch() -> None:
-    code = (
-        "import sys; from sticker_uq.perception.settings import PerceptionSettings as P; P(model='ssd300_vgg16'); "
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)

@@ -3,7 +3,6 @@
 
 import importlib
 import math
-import subprocess
 import sys
 from copy import deepcopy
 from functools import cache
@@ -223,12 +222,6 @@ def test_the_kind_of_device_is_part_of_the_hash_and_its_number_is_not():
     assert settings.hash_on("cuda") != settings.hash_on("cpu")
     tf32 = PerceptionSettings(precision="tf32")
     assert tf32.hash_on("cuda") != settings.hash_on("cuda")
-
-
-def test_settings_and_the_commands_that_replay_load_without_torch():
-    """Their help and the shell's completion would wait for it."""
-    program = "import sys, sticker_uq.perception, sticker_uq.cli.replay; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_every_nth_image_has_a_localization_whatever_came_before():
