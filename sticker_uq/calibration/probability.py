@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression, minimize_scalar
-from scipy.special import logit
+from scipy.special import expit, logit
 
 from sticker_uq.calibration.outcomes import MATCH_IOU
 from sticker_uq.calibration.records import Record, units_of
@@ -116,6 +116,32 @@ def class_observations(
             probabilities.append(float(observed.over_all_passes[label]))
             right.append(bool(overlapping(observed.box[None], boxes, match_iou)[0]))
     return np.array(probabilities, float), np.array(right, bool)
+
+
+Observations = tuple[FloatArray, NDArray[np.bool_]]
+
+
+def same_odds(limit: float, before: Observations, now: Observations) -> float:
+    """The class probability of another detector at which an object is as likely of the class as it was at ``limit`` before.
+
+    ``before``, ``now``: what two detectors say of the same pictures, as :func:`class_observations` returns it. Both are mapped by
+    logistic regression on the log odds (Platt 1999). ``limit`` itself where not both see ten right and
+    ten wrong objects, or the share of right ones does not rise with the probability.
+    """
+    from sklearn.linear_model import LogisticRegression  # takes a second to load
+
+    lines = []
+    for probabilities, right in (before, now):
+        if min(right.sum(), (~right).sum()) < _LEAST:
+            return limit
+        odds = logit(np.clip(probabilities, _EDGE, 1 - _EDGE))[:, None]
+        line = LogisticRegression(C=np.inf).fit(odds, right)
+        lines.append((float(line.coef_[0, 0]), float(line.intercept_[0])))
+    (slope, start), (own_slope, own_start) = lines
+    if min(slope, own_slope) <= 0:
+        return limit
+    odds = slope * float(logit(np.clip(limit, _EDGE, 1 - _EDGE))) + start
+    return round(float(expit((odds - own_start) / own_slope)), 3)
 
 
 def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotonic:

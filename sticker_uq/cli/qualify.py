@@ -28,8 +28,10 @@ from sticker_uq.cli.options import (
 )
 from sticker_uq.cli.terminal import step_line
 from sticker_uq.cli.train import stage_bars_until_stopped
+from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_result_folder
+from sticker_uq.io.share import share_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.datasets.checking import NEAR
 from sticker_uq.lab.datasets.importing.grouping import shares_of
@@ -181,7 +183,11 @@ def _bundle(
     policy = (
         found.policy
         if found.policy and found.ready
-        else without_guarantee(limits, steps.work / _DRAFT, found.novelty)
+        else without_guarantee(
+            Policy.load(limits or share_folder() / "config" / "policy.yaml"),
+            steps.work / _DRAFT,
+            found.novelty,
+        )
     )
     try:
         made = create_bundle(out, found.perception, policy, supervisor, overwrite=overwrite)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import expit, logit
 
 from sticker_uq.calibration.calibration_report import calibration_report, guarantee_text
 from sticker_uq.calibration.choosing import fit_risk
@@ -14,7 +15,7 @@ from sticker_uq.calibration.fitting import Levels, Trials, certify, fit_policy, 
 from sticker_uq.calibration.making import Divided, policy_text
 from sticker_uq.calibration.measuring import measure, scores
 from sticker_uq.calibration.outcomes import matching, outcomes_of
-from sticker_uq.calibration.probability import fit_isotonic, fit_temperature
+from sticker_uq.calibration.probability import fit_isotonic, fit_temperature, same_odds
 from sticker_uq.calibration.records import Assessed, Record
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.signals import SIGNALS
@@ -263,3 +264,20 @@ def test_temperature_scaling_finds_the_temperature_that_was_used() -> None:
     odds = rng.normal(0, 3, 6000)
     right = rng.random(6000) < 1 / (1 + np.exp(-odds / 2.5))
     assert fit_temperature(1 / (1 + np.exp(-odds)), right).temperature == pytest.approx(2.5, rel=0.1)
+
+
+def _seen(slope: float, start: float, of: int = 4000) -> tuple[np.ndarray, np.ndarray]:
+    """What a detector says of objects whose log odds are a line of what it says, and whether they are of the class."""
+    rng = np.random.default_rng(5)
+    said = rng.normal(0.0, 2.0, of)
+    return expit(said), rng.random(of) < expit(slope * said + start)
+
+
+def test_a_limit_moves_to_where_other_weights_mean_the_same() -> None:
+    before, now = _seen(1.0, 0.0), _seen(2.0, 1.0)
+    for limit in (0.3, 0.8, 0.93):
+        assert same_odds(limit, before, now) == pytest.approx(expit((logit(limit) - 1.0) / 2.0), abs=0.03)
+        assert same_odds(limit, now, now) == pytest.approx(limit, abs=2e-3)
+    few = tuple(part[:12] for part in now)
+    assert same_odds(0.93, before, few) == 0.93
+    assert same_odds(0.93, before, (now[0], ~now[1])) == 0.93  # the surer, the less often right

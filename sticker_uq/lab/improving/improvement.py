@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sticker_uq.calibration.biased import BiasedTrials, Population
 from sticker_uq.calibration.fitting import Levels, fit_policy
 from sticker_uq.calibration.making import Divided, assess_sources, write_policy
-from sticker_uq.calibration.probability import choose_kind
+from sticker_uq.calibration.probability import choose_kind, class_observations, same_odds
 from sticker_uq.calibration.records import Assessed, Record, units_of
 from sticker_uq.detection.weights import network_settings, packaged_weights
 from sticker_uq.evaluation.bundle_comparison import (
@@ -96,6 +96,14 @@ class ImproveSettings:
     command: str = ""
     limits: AnswerLimits = field(default_factory=AnswerLimits)
 
+
+LIMITS_ON_PROBABILITY = {
+    "min_probability": ObjectClass.STICKER,
+    "notable_probability": ObjectClass.STICKER,
+    "min_logo_probability": ObjectClass.LOGO,
+}
+LIMITS_WITHIN = 0.5, 0.99
+"""Where the limits from which an object is released or kept may be moved."""
 
 LEAST = {Part.LEARN: 2, Part.JUDGE: 1}
 """Pictures without which there is nothing to train and validate on, or to judge with."""
@@ -357,7 +365,7 @@ class Improvement:
             try:
                 return self._proved(labels, novelty, folder / POLICY)
             except InvalidInput as error:
-                without_guarantee(self.active.policy, folder / POLICY, novelty)
+                without_guarantee(self._limits_now(), folder / POLICY, novelty)
                 return CalibratedResult(refused=str(error))
 
         inputs = {
@@ -366,6 +374,33 @@ class Improvement:
             "labels": labels.model_dump(mode="json", exclude={"persons"}),
         }
         return self._steps.run("calibrate", inputs | self._identity(), CalibratedResult, make, (POLICY,))
+
+    def _limits_now(self) -> Policy:
+        """The limits of the active bundle, those on probabilities moved to where they mean the same of the candidate's.
+
+        Other weights are surer or less sure of the same objects. A policy that is calibrated keeps its limits: they, and its risk
+        score, are of the active weights, and only a proof makes new ones.
+        """
+        active = self._policy
+        if active.calibration is not None or active.risk is not None:
+            return active
+        parts = [part for part in (Part.FIT, Part.PROVE) if any(self._part(part).glob("images/*"))]
+        before, now = (
+            [
+                record
+                for part in parts
+                for record in self._assess(self._part(part), side, f"limits {name}").records
+            ]
+            for name, side in (("before", self.active.perception), ("now", self._perception))
+        )
+        moved = {}
+        for name, label in LIMITS_ON_PROBABILITY.items():
+            limit = same_odds(
+                getattr(active, name), *(class_observations(own, label) for own in (before, now))
+            )
+            low, high = LIMITS_WITHIN
+            moved[name] = min(max(limit, low), high) if name != "notable_probability" else limit
+        return active.model_copy(update=moved)
 
     def _identity(self) -> dict[str, Any]:
         files = [self._work / "novelty" / name for name in (WEIGHTS, NOVELTY)]

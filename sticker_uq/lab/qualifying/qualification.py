@@ -548,9 +548,9 @@ def base_without_novelty(base: Policy, novelty: NoveltyResult) -> Policy:
     return base.model_copy(update={"max_object_novelty": 1.0}) if novelty.objects_weakness else base
 
 
-def without_guarantee(base: Path | None, file: Path, novelty: NoveltyResult) -> Path:
-    """Write the limits of ``base`` (None: packaged), which guarantee nothing, to ``file``; returns it."""
-    limits = base_without_novelty(Policy.load(base or share_folder() / "config" / "policy.yaml"), novelty)
+def without_guarantee(base: Policy, file: Path, novelty: NoveltyResult) -> Path:
+    """Write the limits of ``base``, which guarantee nothing, to ``file``; returns it."""
+    limits = base_without_novelty(base, novelty)
     plain = limits.model_copy(
         update={"guarantee": None, "validity": None, "provenance": None, "reference": None}
     )
