@@ -83,12 +83,13 @@ class Operator:
 
 @dataclass
 class ShiftCounts:
-    """``questions``: laptops that the policy asked about; ``wrongful``, ``dirty``: laptops with a wrongful release, and those
-    called clean with a sticker, without a person's answer.
+    """``questions``: laptops that the policy asked about; ``objects`` on them that it was not sure of, at least one each;
+    ``wrongful``, ``dirty``: laptops with a wrongful release, and those called clean with a sticker, without a person's answer.
     """
 
     laptops: int = 0
     questions: int = 0
+    objects: int = 0
     checks: int = 0
     wrongful: int = 0
     dirty: int = 0
@@ -134,6 +135,7 @@ def run_shift(
             first = decision.outcome is not Outcome.WORK
             checked = not (asked and first) and rng.random() < spot_check_rate
             found.questions += asked
+            found.objects += asked and max(1, sum(v.verdict is Verdict.ASK for v in decision.verdicts))
             found.checks += checked
             if not (asked and first) and not checked:
                 counts = DecisionCounts()

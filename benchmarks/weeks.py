@@ -59,7 +59,12 @@ SPOT_CHECKS = 0.1, 0.3
 """Shares of the released laptops that are checked: usually, and in the first week of a bundle, as the supervisor does it."""
 LEVELS = ("--alpha", "0.1", "--beta", "0.2")
 PROMOTED = ("better", "cannot tell yet")
-COUNTS = ("questions", "wrongful", "dirty")
+COUNTS = {
+    "questions": "laptops asked about",
+    "objects": "objects asked about",
+    "wrongful": "laptops with a wrongful release",
+}
+"""What is drawn, and its words; the table also has laptops called clean with a sticker."""
 
 
 class Week(StepResult):
@@ -67,6 +72,7 @@ class Week(StepResult):
 
     laptops: int
     questions: int
+    objects: int
     checks: int
     wrongful: int
     dirty: int
@@ -75,7 +81,8 @@ class Week(StepResult):
     minutes: float = 0.0
 
     def __str__(self) -> str:
-        counts = f"{self.questions} of {self.laptops} asked, {self.wrongful} wrongful, {self.dirty} dirty"
+        asked = f"{self.questions} of {self.laptops} asked about {self.objects} objects"
+        counts = f"{asked}, {self.wrongful} wrongful, {self.dirty} dirty"
         return f"{counts}; {self.verdict or 'no candidate'}"
 
 
@@ -209,12 +216,13 @@ def promised(rows: Sequence[dict[str, Any]], arm: str) -> tuple[int, int]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Questions, wrongful releases and dirty laptops of a hundred by week, and broken promises, as Markdown."""
+    """Laptops and objects asked about, wrongful releases and dirty laptops, of a hundred laptops by week, and broken promises."""
     weeks = sorted({row["week"] for row in rows})
     lines = []
     for arm in (arm for arm in ARMS if any(row["arm"] == arm for row in rows)):
         shares = (
-            [" / ".join(f"{100 * _share(rows, arm, week, name):.0f}" for name in COUNTS)] for week in weeks
+            [" / ".join(f"{100 * _share(rows, arm, week, name):.0f}" for name in (*COUNTS, "dirty"))]
+            for week in weeks
         )
         given, broken = promised(rows, arm)
         lines.append((arm, *(cell for row in shares for cell in row), f"{broken} of {given}"))
@@ -226,18 +234,18 @@ def figure(rows: Sequence[dict[str, Any]]) -> str:
     weeks = sorted({row["week"] for row in rows})
 
     def draw(canvas: Any) -> None:
-        axes = canvas.subplots(1, 2)
-        for one, name in zip(axes, ("questions", "wrongful"), strict=True):
+        axes = canvas.subplots(1, 3)
+        for one, (name, words) in zip(axes, COUNTS.items(), strict=True):
             for arm in ARMS:
                 one.plot(
                     [week + 1 for week in weeks],
                     [100 * _share(rows, arm, week, name) for week in weeks],
                     label=arm,
                 )
-            one.set(xlabel="week", ylabel=f"{name}, of 100 laptops", ylim=(0, None))
+            one.set(xlabel="week", ylabel=words, ylim=(0, None))
         legend_below(canvas, axes[0], columns=3)
 
-    return f"{svg(draw, 6.5, 3.0, 'questions and wrongful releases of 100 laptops by week')}\n"
+    return f"{svg(draw, 7.5, 3.0, 'questions and wrongful releases of 100 laptops by week')}\n"
 
 
 def measure(work: Path, seeds: int, weeks: int, laptops: int, tiny: bool, jobs: int) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ def week(number: int, wrongful: int, verdict: str = "", guarantee: str = "", see
         "week": number,
         "laptops": 60,
         "questions": 30,
+        "objects": 90,
         "wrongful": wrongful,
         "dirty": 0,
         "verdict": verdict,
