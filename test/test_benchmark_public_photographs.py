@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.public_laptops import FOLDS, LABELS, SIZES, accuracy, folds
 from benchmarks.public_photographs import above_by_chance
 from benchmarks.public_photographs_measure import (
     SCORE,
@@ -21,6 +24,7 @@ from benchmarks.public_photographs_measure import (
 )
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
+from sticker_uq.io.coco import LabelledImage, parse_annotations
 from sticker_uq.scene import Detections, ObjectClass
 from sticker_uq.testing.scenes import assessment, observed
 
@@ -112,3 +116,29 @@ def test_chance_is_that_of_the_binomial_distribution() -> None:
     assert above_by_chance([[0, 1], [0, 1]], 0.1, 0.25) == pytest.approx(0.5)  # above as soon as one is bad
     assert above_by_chance([[0, 10]], 0.1, 0.1) == pytest.approx(1 - 0.9**10 - 10 * 0.1 * 0.9**9)
     assert above_by_chance([], 0.1, 0.1) == 0
+
+
+def test_no_laptop_of_the_photographs_is_learned_from_and_tested_on() -> None:
+    items = parse_annotations(LABELS, json.loads(LABELS.read_text(encoding="utf-8")))
+    parts = folds(items)
+    assert sorted(n for part in parts for n in part) == list(range(len(items)))
+    assert len(parts) == FOLDS
+    assert all(len(items) - len(part) > max(SIZES) for part in parts)
+    laptops = [{items[n].workpiece_id for n in part} for part in parts]
+    assert sum(map(len, laptops)) == len(set.union(*laptops))
+
+
+def test_recall_is_that_of_the_lowest_score_at_which_enough_are_right() -> None:
+    items = [LabelledImage(Path("a"), 1, 400, 400, np.float32([HERE, THERE]), np.array([2, 2]))]
+    elsewhere = (0, 0, 40, 40)
+
+    def found(*scored: tuple[tuple[int, ...], float]) -> list[Detections]:
+        boxes = np.array([box for box, _ in scored], np.float32)
+        return [Detections(boxes, np.array([(1 - p, 0.0, p) for _, p in scored], np.float32))]
+
+    assert (
+        accuracy(found((HERE, 0.9), (elsewhere, 0.8), (THERE, 0.7)), items)["recall"] == 1.0
+    )  # 2 of 3 are right
+    one_right = found((HERE, 0.9), (elsewhere, 0.8), ((360, 0, 400, 40), 0.7), (THERE, 0.6))
+    assert accuracy(one_right, items)["recall"] == 0.5
+    assert accuracy(found((elsewhere, 0.9)), items)["recall"] == 0.0
