@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hard_scenes import NO_MATERIAL, Case, HardScene
+from benchmarks.hard_scenes import BARE, NO_MATERIAL, NONE, Case, HardScene
 from benchmarks.result_files import result_file, result_folder
 from benchmarks.shifts import SECOND, Operator, run_shift
 from sticker_uq.cell.bundle import Bundle, create_bundle
@@ -52,8 +52,11 @@ WORLD = (
     ("residue", "medium"),
     ("printed lid", "weak"),
     ("sticker on logo", "weak"),
+    (BARE, NONE),
 )
-"""Circumstances of the laptops and their strengths, as benchmarks.hard has them."""
+"""Circumstances of the laptops and their strengths, as benchmarks.hard has them. Without laptops that have no sticker nothing could
+be proved about those called clean.
+"""
 FIRST_SEED, WEEK_NS, START_NS = 9_000_000, 7 * 86_400 * SECOND, 1_767_571_200 * SECOND
 SPOT_CHECKS = 0.1, 0.3
 """Shares of the released laptops that are checked: usually, and in the first week of a bundle, as the supervisor does it."""
