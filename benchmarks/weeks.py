@@ -54,8 +54,8 @@ WORLD = (
     ("sticker on logo", "weak"),
     (BARE, NONE),
 )
-"""Circumstances of the laptops and their strengths, as benchmarks.hard has them. Without laptops that have no sticker nothing could
-be proved about those called clean.
+"""Circumstances of the laptops and their strengths, as benchmarks.hard has them. Without laptops that have no
+sticker nothing could be proved about those called clean.
 """
 FIRST_SEED, WEEK_NS, START_NS = 9_000_000, 7 * 86_400 * SECOND, 1_767_571_200 * SECOND
 SPOT_CHECKS = 0.1, 0.3
