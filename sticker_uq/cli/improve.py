@@ -21,7 +21,7 @@ from sticker_uq.io.outputs import check_result_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.improving.improvement import Active, Improvement, ImproveSettings
 from sticker_uq.lab.improving.improvement_report import REPORT, improvement_report, lead
-from sticker_uq.lab.improving.visits import AnswerLimits, all_visits
+from sticker_uq.lab.improving.visits import AnswerLimits
 from sticker_uq.lab.kept_pieces import Steps, work_folder
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.perception import PerceptionSettings
@@ -144,12 +144,14 @@ def command(
         command=shlex.join(["sticker-uq", *sys.argv[1:]]),
     )
     checked(TrainSettings, {**training, "data": (work,), "out": work})
-    if work / EXPOSURE in rendered:
-        all_visits(settings.audit)  # refuses a folder without a log before minutes of rendering
-        render_exposure(work / EXPOSURE, typer.echo)
     with steps.alone(), stage_bars_until_stopped() as (progress, stop):
+
+        def render() -> None:
+            if work / EXPOSURE in rendered:
+                render_exposure(work / EXPOSURE, typer.echo, progress)
+
         side = Active(perception, active.policy, active.hash)
-        found = Improvement(settings, side, steps, progress, stop, jobs).run()
+        found = Improvement(settings, side, steps, progress, stop, jobs, before_training=render).run()
     comparison = found.comparison.document(active.hash)
     made = not found.calibration.refused or allow_uncalibrated
     if made:

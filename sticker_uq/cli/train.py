@@ -105,11 +105,16 @@ def command(
     console.print(f"best weights in {out / BEST}")
 
 
-def render_exposure(folder: Path, say: Callable[[str], None]) -> None:
+def render_exposure(
+    folder: Path,
+    say: Callable[[str], None],
+    progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+) -> None:
     """Render the packaged pictures of what must not be peeled to ``folder``, unless they are there."""
     if not (folder / ANNOTATIONS).exists():
         say(f"rendering {_PICTURES} pictures of what must not be peeled to {folder}")
-        write_coco(folder, map(_exposing, range(_FIRST_SEED, _FIRST_SEED + _PICTURES)))
+        seeds = range(_FIRST_SEED, _FIRST_SEED + _PICTURES)
+        write_coco(folder, map(_exposing, seeds), lambda done: progress("rendering", done, _PICTURES))
 
 
 def _exposing(seed: int) -> EncodedScene:

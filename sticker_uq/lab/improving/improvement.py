@@ -203,6 +203,7 @@ class Improvement:
         progress: Progress = lambda stage, done, total: None,
         stop: Callable[[], bool] = lambda: False,
         jobs: int = 0,
+        before_training: Callable[[], None] = lambda: None,
     ) -> None:
         if active.perception.panel:
             raise InvalidInput(
@@ -211,11 +212,13 @@ class Improvement:
             )
         self.settings, self.active, self._steps = settings, active, steps
         self._progress, self._stop, self._jobs = progress, stop, jobs
+        self._before_training = before_training
         self._work = steps.work
         self._policy = Policy.load(active.policy)
 
     def run(self) -> Improved:
         labels = self._label()
+        self._before_training()  # what takes minutes, after it is known that there are labels enough
         training = self._train(labels)
         novelty = self._measure_novelty()
         calibration = self._calibrate(labels, novelty)
