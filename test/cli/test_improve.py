@@ -8,17 +8,21 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 from benchmarks.shifts import SECOND, Operator, run_shift
+from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell import releases
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cli import app
 from sticker_uq.gate import Policy
+from sticker_uq.gate.policy.policy_schema import Calibration, Temperature
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.improving import improvement
+from sticker_uq.lab.kept_pieces import Steps
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
@@ -163,3 +167,30 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(cell: Cell, tmp_
     assert nothing.exit_code == 2
     assert "holds no audit log" in nothing.output
     assert not out.exists()
+
+
+def test_limits_move_with_what_both_weights_say_of_the_same_laptops(
+    cell: Cell, calls: tuple[Path, list[Result]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[int]] = []
+
+    def halved(limit: float, *sides: tuple[np.ndarray, np.ndarray]) -> float:
+        seen.append([len(right) for _, right in sides])
+        return limit / 2
+
+    monkeypatch.setattr(improvement, "same_odds", halved)
+    out, _ = calls
+    bundle = Bundle.load(cell.bundle)
+    active = improvement.Active(bundle.settings(PerceptionSettings(device="cpu")), bundle.policy, bundle.hash)
+    settings = improvement.ImproveSettings((), (), Levels())
+    work = Steps(out.parent / "candidate.work")
+    moved = improvement.Improvement(settings, active, work)._limits_now()
+    assert (moved.min_probability, moved.notable_probability, moved.min_logo_probability) == (0.5, 0.1, 0.5)
+    assert len(seen) == 3
+    assert all(count > 0 for counts in seen for count in counts)
+    calibrated = Temperature(temperature=1.0)
+    policy = Policy.load(bundle.policy).model_copy(
+        update={"calibration": Calibration(logo=calibrated, sticker=calibrated)}
+    )
+    monkeypatch.setattr(Policy, "load", lambda path: policy)
+    assert improvement.Improvement(settings, active, work)._limits_now() is policy

@@ -98,12 +98,11 @@ class ImproveSettings:
 
 
 LIMITS_ON_PROBABILITY = {
-    "min_probability": ObjectClass.STICKER,
-    "notable_probability": ObjectClass.STICKER,
-    "min_logo_probability": ObjectClass.LOGO,
+    "min_probability": (ObjectClass.STICKER, 0.5, 0.99),
+    "notable_probability": (ObjectClass.STICKER, 0.02, 0.5),
+    "min_logo_probability": (ObjectClass.LOGO, 0.5, 0.99),
 }
-LIMITS_WITHIN = 0.5, 0.99
-"""Where the limits from which an object is released or kept may be moved."""
+"""Limits of a policy that is not calibrated: the class that each is on, and between what they may be moved."""
 
 LEAST = {Part.LEARN: 2, Part.JUDGE: 1}
 """Pictures without which there is nothing to train and validate on, or to judge with."""
@@ -392,17 +391,17 @@ class Improvement:
             [
                 record
                 for part in parts
-                for record in self._assess(self._part(part), side, f"limits {name}").records
+                for record in self._assess(
+                    self._part(part), side, f"assessing with the {name} weights"
+                ).records
             ]
-            for name, side in (("before", self.active.perception), ("now", self._perception))
+            for name, side in (("active", self.active.perception), ("new", self._perception))
         )
         moved = {}
-        for name, label in LIMITS_ON_PROBABILITY.items():
-            limit = same_odds(
-                getattr(active, name), *(class_observations(own, label) for own in (before, now))
-            )
-            low, high = LIMITS_WITHIN
-            moved[name] = min(max(limit, low), high) if name != "notable_probability" else limit
+        for name, (label, low, high) in LIMITS_ON_PROBABILITY.items():
+            given = getattr(active, name)
+            limit = same_odds(given, *(class_observations(own, label) for own in (before, now)))
+            moved[name] = min(max(limit, low), high) if limit != given else given
         return active.model_copy(update=moved)
 
     def _identity(self) -> dict[str, Any]:
