@@ -190,6 +190,12 @@ class Training:
                 f"{len(self.val_items)} pictures to validate on are too few to choose an epoch by: the last one is taken, not "
                 f"the best (from {ENOUGH_TO_CHOOSE} pictures on)"
             )
+        if (settings.input_size or settings.anchor_scales) and not detector_entry(
+            settings.model
+        ).fixed_input_size:
+            raise InvalidInput(
+                f"--input-size and --anchor-scales are for an SSD, expected none for {settings.model}"
+            )
         start, published = settings.start, None
         if resume:
             self._network = saved_network(settings.out, settings.input_size, settings.anchor_scales)
@@ -343,10 +349,6 @@ class Training:
         """Input size and default boxes: as set, else those of the weights to start from, else what fits the labels."""
         settings, name = self.settings, self.settings.model
         if not detector_entry(name).fixed_input_size:
-            if settings.input_size or settings.anchor_scales:
-                raise InvalidInput(
-                    f"--input-size and --anchor-scales are for an SSD, expected none for {name}"
-                )
             return {}
         before: dict[str, Any] = {}
         heads_are_taken = False
