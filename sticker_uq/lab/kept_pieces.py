@@ -74,7 +74,7 @@ class Steps:
         with (self.work / STEPS / "lock").open("wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 raise InvalidInput(
                     f"{self.work}: another call works in it; wait for its end, stop it, or choose another --work"
                 ) from None
