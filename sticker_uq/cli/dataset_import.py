@@ -68,7 +68,7 @@ def command(
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(help="Class to leave out; rest: all that have no meaning. May be repeated."),
+        typer.Option(help="Class to leave out; rest: all without a meaning. May be repeated."),
     ] = None,
     images: Annotated[
         Path | None, typer.Option(help="Folder of the pictures, where they are not beside the annotations.")

@@ -433,8 +433,8 @@ def _images(path: Path, document: Mapping[str, Any], faults: Faults) -> dict[int
                 height=_length(identity, entry, "height"),
                 boxes=np.zeros((0, 4), np.float32),
                 labels=np.zeros(0, np.int64),
-                workpiece_id=text_of(identity, entry, "workpiece_id", "the name of a laptop"),
-                source_name=text_of(identity, entry, "source_name", "the name of a file"),
+                workpiece_id=text_of(f"image {identity}", entry, "workpiece_id", "the name of a laptop"),
+                source_name=text_of(f"image {identity}", entry, "source_name", "the name of a file"),
             )
     if not images and not faults.count:
         raise InvalidInput(f"{path}: expected at least one image, found none")
@@ -478,11 +478,11 @@ def _length(identity: int, entry: Mapping[str, Any], key: str) -> int:
     return value
 
 
-def text_of(identity: int, entry: Mapping[str, Any], key: str, expected: str) -> str:
-    """The text of a field of an image, "" without; InvalidInput for anything else, with what was ``expected``."""
+def text_of(where: str, entry: Mapping[str, Any], key: str, expected: str) -> str:
+    """The text of a field of the image at ``where``, "" without; InvalidInput for anything else, with what was ``expected``."""
     text = entry.get(key, "")
     if not isinstance(text, str):
-        raise InvalidInput(f"image {identity}: {key} {shown(text)}: expected {expected}")
+        raise InvalidInput(f"{where}: {key} {shown(text)}: expected {expected}")
     return text
 
 

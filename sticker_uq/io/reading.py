@@ -176,7 +176,7 @@ def child_path(folder: Path, file_name: str, name: str) -> Path:
 class _Loader(Composer, yaml.CSafeLoader):
     """PyYAML's loader of plain types, without aliases, without equal keys, and of limited depth.
 
-    libyaml parses, a fifth of the time; what is refused is seen where Python composes.
+    libyaml parses, which is faster; what is refused is seen where Python composes.
     """
 
     def __init__(self, text: str) -> None:

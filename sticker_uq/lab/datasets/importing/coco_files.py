@@ -56,7 +56,7 @@ def read_coco_files(
                     else (side(given[0], f"{where}: width"), side(given[1], f"{where}: height"))
                 )
                 picture = finder.find(str(image.get("file_name")), path)
-                laptop = text_of(identity, image, "workpiece_id", "the name of a laptop")
+                laptop = text_of(where, image, "workpiece_id", "the name of a laptop")
                 found.append(NamedPicture(picture, size, tuple(objects[identity]), where, laptop=laptop))
     return found
 
