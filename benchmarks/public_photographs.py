@@ -36,6 +36,18 @@ def read(file: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
+def write(file: Path, sets: Sequence[dict[str, Any]]) -> None:
+    """Write what was measured of ``sets`` to ``file``, with the date, the versions and the number of processors."""
+    found = {
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "processors": os.cpu_count(),
+        **{name: metadata.version(name) for name in ("sticker_uq", "torch")},
+        "sets": sets,
+    }
+    with atomic_write(file, "w") as stream:
+        stream.write(re.sub(r"\n {4,}", " ", json.dumps(found, indent=1, allow_nan=False)) + "\n")
+
+
 def table(found: dict[str, Any], name: str) -> str:
     """The table ``name`` of docs/results/public_photographs.md in Markdown, one of TABLES."""
     return as_markdown([TABLES[name](found["sets"])]).strip()
@@ -251,14 +263,7 @@ def main() -> int:
     chosen = parser.parse_args()
     try:
         if chosen.work is not None:
-            found: dict[str, Any] = {
-                "date": dt.datetime.now(dt.UTC).date().isoformat(),
-                "processors": os.cpu_count(),
-            }
-            found |= {name: metadata.version(name) for name in ("sticker_uq", "torch")}
-            found["sets"] = [measured(source, chosen.work / source.name) for source in labelled_sets()]
-            with atomic_write(chosen.out, "w") as stream:
-                stream.write(re.sub(r"\n {4,}", " ", json.dumps(found, indent=1, allow_nan=False)) + "\n")
+            write(chosen.out, [measured(source, chosen.work / source.name) for source in labelled_sets()])
         if chosen.figure is not None:
             with atomic_write(chosen.figure, "w") as stream:
                 stream.write(chart(read(chosen.out)))

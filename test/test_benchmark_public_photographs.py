@@ -136,9 +136,8 @@ def test_recall_is_that_of_the_lowest_score_at_which_enough_are_right() -> None:
         boxes = np.array([box for box, _ in scored], np.float32)
         return [Detections(boxes, np.array([(1 - p, 0.0, p) for _, p in scored], np.float32))]
 
-    assert (
-        accuracy(found((HERE, 0.9), (elsewhere, 0.8), (THERE, 0.7)), items)["recall"] == 1.0
-    )  # 2 of 3 are right
+    two_of_three_right = found((HERE, 0.9), (elsewhere, 0.8), (THERE, 0.7))
+    assert accuracy(two_of_three_right, items)["recall"] == 1.0
     one_right = found((HERE, 0.9), (elsewhere, 0.8), ((360, 0, 400, 40), 0.7), (THERE, 0.6))
     assert accuracy(one_right, items)["recall"] == 0.5
     assert accuracy(found((elsewhere, 0.9)), items)["recall"] == 0.0
