@@ -19,6 +19,7 @@ from torchvision.ops import box_iou
 from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.kernels.pixels import resized_size
 from sticker_uq.detection.registry import detector_entry
+from sticker_uq.detection.weights import network_settings, packaged_weights
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import FloatArray
 
@@ -99,9 +100,21 @@ def _share(items: Sequence[LabelledImage], model: Any, generator: Any) -> float:
     return float(torch.cat(found).float().mean()) if whole else float("nan")
 
 
+def _packaged(name: str) -> dict[str, Any]:
+    """Options of `build_model` for the packaged weights of model ``name``, which ``train`` starts from; none without them."""
+    path = packaged_weights(name)
+    return (
+        {key: tuple(v) if isinstance(v, list) else v for key, v in network_settings(path).items()}
+        if path
+        else {}
+    )
+
+
 def sides_in_view(items: Sequence[LabelledImage], model: str, min_size: int) -> FloatArray:
-    """Shorter sides (N,) px of the objects of the data set ``items`` after the resizing of ``model`` with ``min_size``."""
-    transform = _shapes(model, min_size=min_size).transform
+    """Shorter sides (N,) px of the objects of the data set ``items`` after the resizing of ``model`` with ``min_size``, of its
+    packaged weights where there are some.
+    """
+    transform = _shapes(model, min_size=min_size, **_packaged(model)).transform
     sides = []
     for item in items:
         height, width = resized_size(transform, item.height, item.width)
@@ -111,10 +124,11 @@ def sides_in_view(items: Sequence[LabelledImage], model: str, min_size: int) -> 
 
 
 def default_box_advice(items: Sequence[LabelledImage], model: str, min_size: int) -> str:
-    """What a person should know about objects of a data set that no default box of ``model`` fits, "" when half of them have
-    one.
+    """What a person should know about objects of a data set that no default box of ``model``, of its packaged weights where there
+    are some, fits; "" when half of them have one.
     """
-    share = covered_share(items, model, min_size=min_size)
+    packaged = _packaged(model)
+    share = covered_share(items, model, min_size=min_size, **packaged)
     if not share < ENOUGH:
         return ""
     fixed = detector_entry(model).fixed_input_size
@@ -124,8 +138,8 @@ def default_box_advice(items: Sequence[LabelledImage], model: str, min_size: int
     )
     remedy = "let the lid fill the picture (a nearer camera, cropped pictures)"
     if fixed:
-        said += "`train` takes smaller default boxes, which "
-        share = _with_own_boxes(items, model, 0)
+        said += f"`train{' --start torchvision' if packaged else ''}` takes smaller default boxes, which "
+        share = _with_own_boxes(items, model, packaged.get("input_size", 0))
         said += f"overlap {share:.0%}; " if share < ENOUGH else f"overlap {share:.0%}"
         if not share < ENOUGH:
             return said

@@ -191,7 +191,7 @@ def test_objects_are_measured_as_a_model_sees_them(scenes, model: str) -> None:
     item = read_coco(scenes[0])[0]
     boxes = np.array([[0, 0, 20, 40], [0, 0, 400, 400]], np.float32)
     placed = replace(item, width=1000, height=800, boxes=boxes, labels=np.array([2, 1]))
-    side = {"ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": 320}.get(model)
+    side = {"ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": 640}.get(model)  # the packaged one's
     expected = [20 * side / 1000, 400 * side / 1000] if side else [20 * 480 / 800, 400 * 480 / 800]
     np.testing.assert_allclose(sides_in_view([placed], model, 480), expected, rtol=0.01)
 
@@ -213,9 +213,15 @@ def test_default_boxes_that_fit_are_found(scenes) -> None:
     scales = fitting_scales(small, model, 640)
     assert scales[0] < 0.06
     assert covered_share(small, model, input_size=640, anchor_scales=scales) == 1.0
-    assert "--input-size" in default_box_advice(small, model, 480) or "train" in default_box_advice(
-        small, model, 480
+    assert default_box_advice(small, model, 480) == "", (
+        "the packaged weights have smaller ones than torchvision's"
     )
+    tiny = [
+        replace(item, boxes=np.array([[500, 500, 525, 525]], np.float32), labels=np.array([2]))
+        for item in small
+    ]
+    assert "train --start torchvision" in default_box_advice(tiny, model, 480)
+    assert "`train` takes smaller default boxes" in default_box_advice(small, "ssd300_vgg16", 480)
     large = [
         replace(item, boxes=np.array([[100, 100, 400, 400]], np.float32), labels=np.array([2]))
         for item in small
