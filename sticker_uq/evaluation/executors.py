@@ -113,14 +113,22 @@ def worker_pool(
 
 
 def start_worker(load: Callable[[], Any] | None = None) -> None:
-    """Prepare a worker process: Ctrl-C ends the parent, which ends this one, without leaving half a file; each computes with
-    one thread of OpenCV. Then call ``load``.
+    """Prepare a worker process: Ctrl-C ends the parent, which ends this one, without leaving half a file, and it does not outlive
+    a parent that was killed; each computes with one thread of OpenCV. Then call ``load``.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     cv2.setNumThreads(1)
     if load is not None:
         load()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:

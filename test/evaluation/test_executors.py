@@ -9,9 +9,11 @@ import operator
 import os
 import re
 import subprocess
+import sys
 import time
 from itertools import count
 
+import psutil
 import pytest
 
 from sticker_uq.evaluation.executors import executor
@@ -59,6 +61,23 @@ def test_an_interruption_does_not_wait_for_work_that_takes_hours(tmp_path):
         list(execute(subprocess.check_call, work()))
     assert time.monotonic() - begun < 300
     assert multiprocessing.active_children() == []
+
+
+def test_no_process_outlives_a_parent_that_was_killed(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, time\n"
+        "from sticker_uq.evaluation.executors import mapped\n"
+        "def work(_):\n"
+        "    os.write(1, f'{os.getpid()}\\n'.encode())\n"
+        "    time.sleep(3600)\n"
+        "if __name__ == '__main__':\n"
+        "    list(mapped(work, range(2), 2))\n"
+    )
+    with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True) as parent:
+        workers = [psutil.Process(int(parent.stdout.readline())) for _ in range(2)]
+        parent.kill()
+    assert not psutil.wait_procs(workers, timeout=60)[1]
 
 
 def test_no_cluster_there_is_said_before_any_work():
