@@ -99,13 +99,6 @@ def test_unusable_arguments_end_in_one_line(
     assert "Traceback" not in result.output
 
 
-def test_an_emptied_log_is_not_whole(folder: Path) -> None:
-    (folder / "audit-000001.jsonl").write_bytes(b"")
-    result = run("verify", folder)
-    assert result.exit_code == 1
-    assert "NOT WHOLE  audit-000001.jsonl:1: no entry" in result.output
-
-
 def test_what_is_named_like_a_file_of_the_log_must_be_one(folder: Path) -> None:
     (folder / "audit-000002.jsonl").mkdir()
     for command in ("verify", "show"):

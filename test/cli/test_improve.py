@@ -54,7 +54,7 @@ class Cell:
         }
         given = [str(own[Path(word).name]) if word.startswith("/") else word for word in shlex.split(line)]
         given += ["--exposure", str(self.folder / "exposure"), "--epochs", "1", "--newest", "2"]
-        levels = ["--alpha", "0.9", "--beta", "0", "--delta", "0.4"]
+        levels = ["--alpha", "0.9", "--beta", "0", "--delta", "0.4", "--jobs", "1"]
         return CliRunner().invoke(app, [*given, *levels, *options])
 
 

@@ -12,28 +12,35 @@ import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
+from test.helpers.models import small_weights
 from test.helpers.recordings import record
 
-OPTIONS = ("--passes", "3", "--device", "cpu", "--pictures", "none")
+OPTIONS = ("--passes", "2", "--device", "cpu", "--pictures", "none", "--no-dil", "--no-novelty")
 
 
-def run(*arguments):
-    result = CliRunner().invoke(app, ["replay", *map(str, arguments)], env={"COLUMNS": "150"})
+def run(weights, *arguments):
+    given = [*map(str, arguments), "--weights", str(weights), *OPTIONS]
+    result = CliRunner().invoke(app, ["replay", *given], env={"COLUMNS": "150"})
     assert "Traceback" not in result.output
     return result
 
 
 @pytest.fixture(scope="module")
-def recordings(tmp_path_factory) -> list[Path]:
-    """A recording of each of two cells with the same name, the second with a laptop more."""
-    root = tmp_path_factory.mktemp("cells")
-    return [record(root / "left" / "a", 2), record(root / "right" / "a", 3, seed=1)]
+def weights(tmp_path_factory) -> Path:
+    return small_weights(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture(scope="module")
-def finished(recordings, tmp_path_factory):
+def recordings(tmp_path_factory) -> list[Path]:
+    """A recording of each of two cells with the same name, the first with a laptop more."""
+    root = tmp_path_factory.mktemp("cells")
+    return [record(root / "left" / "a", 2), record(root / "right" / "a", 1, seed=1)]
+
+
+@pytest.fixture(scope="module")
+def finished(weights, recordings, tmp_path_factory):
     out = tmp_path_factory.mktemp("out") / "all"
-    result = run(*recordings, "--out", out, "--jobs", "2", *OPTIONS)
+    result = run(weights, *recordings, "--out", out, "--jobs", "2")
     assert result.exit_code == 0, result.output
     assert result.output.count("model busy") == 2
     for name, source in zip(("left", "right"), recordings, strict=True):
@@ -48,8 +55,8 @@ def test_images_know_their_cell_and_laptop(finished):
     assert left["laptop"].tolist() == ["", *["1 (laptop-1)"] * 2, *["2 (laptop-2)"] * 2]
 
 
-def test_a_recording_beside_others_says_what_it_says_alone(recordings, finished, tmp_path):
-    assert run(recordings[0], "--out", tmp_path / "alone", *OPTIONS).exit_code == 0
+def test_a_recording_beside_others_says_what_it_says_alone(weights, recordings, finished, tmp_path):
+    assert run(weights, recordings[0], "--out", tmp_path / "alone").exit_code == 0
     columns = ["image", "assessment_digest", "outcome"]
     alone, beside = (
         pd.read_parquet(f / "images.parquet")[columns] for f in (tmp_path / "alone", finished / "left/a")
@@ -57,13 +64,12 @@ def test_a_recording_beside_others_says_what_it_says_alone(recordings, finished,
     assert alone.equals(beside)
 
 
-def test_a_broken_recording_stops_no_other(recordings, finished, tmp_path):
+def test_a_broken_recording_stops_no_other(weights, recordings, finished, tmp_path):
     cell = tmp_path / "third"
     broken = cell / "b"
     broken.mkdir(parents=True)
     (broken / "metadata.yaml").write_text("broken: [")
-    options = ("--out", tmp_path / "out", "--format", "csv", *OPTIONS)
-    result = run(recordings[0], broken, "--jobs", "1", *options)
+    result = run(weights, recordings[0], broken, "--jobs", "1", "--out", tmp_path / "out", "--format", "csv")
     assert result.exit_code == 1
     assert f"failed: {broken}" in result.stderr
     whole = finished / "left/a/images.parquet"
@@ -72,8 +78,8 @@ def test_a_broken_recording_stops_no_other(recordings, finished, tmp_path):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
-def test_a_ray_cluster_says_the_same(recordings, finished, tmp_path):
-    result = run(*recordings, "--out", tmp_path / "out", "--ray-address", "local", "--jobs", "1", *OPTIONS)
+def test_a_ray_cluster_says_the_same(weights, recordings, finished, tmp_path):
+    result = run(weights, *recordings, "--out", tmp_path / "out", "--ray-address", "local", "--jobs", "1")
     assert result.exit_code == 0, result.output
     for cell in ("left", "right"):
         folders = (finished / cell / "a", tmp_path / "out" / cell / "a")

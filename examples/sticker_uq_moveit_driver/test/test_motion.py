@@ -141,24 +141,6 @@ def test_a_gate_that_closes_stops_the_arm_and_no_further_piece_begins(bench: Ben
     assert len(robot.started) == 3
 
 
-def test_a_supervisor_that_dies_stops_the_arm(bench: Bench) -> None:
-    robot = FakeRobot(quick=0)
-    with ArmBench(bench, PeelMotion(robot, SETTINGS, print)) as cell:
-        cell.gate.permit()
-        handle = cell.send(**valid_goal())
-        bench.until(lambda: robot.job is not None, "the first piece")
-        cell.gate.disappear()
-        assert cell.result(handle)[1] == Result.ERROR_PERMIT_REVOKED
-    assert robot.halts == 1
-
-
-def test_without_a_permit_nothing_moves(bench: Bench) -> None:
-    robot = FakeRobot()
-    with ArmBench(bench, PeelMotion(robot, SETTINGS, print), permit_wait_s=0.1) as cell:
-        assert cell.result(cell.send(**valid_goal()))[1] == Result.ERROR_STALE_PERMIT
-    assert (robot.prepared, robot.started) == (0, [])
-
-
 def test_what_move_group_reports_is_the_code_of_the_result(bench: Bench) -> None:
     robot = FakeRobot(quick=1)
     robot.fails_with = MotionFailed("stopped at the pendant", RemovalCode.OPERATOR_ABORT)

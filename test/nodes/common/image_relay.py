@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes for test_transport: `receive RELIABILITY` answers every image it gets, `send SIZE COUNT RELIABILITY` counts the
-answers, `flood SIZE COUNT` sends without waiting for anything and stays until it is ended.
+answers.
 
 The next image of `send` is sent when the last one was answered or after 10 s, so that the count does not depend on
 how busy the machine is.
@@ -16,8 +16,10 @@ from rclpy.task import Future
 from sensor_msgs.msg import Image
 from std_msgs.msg import UInt32
 
-CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
-RELIABILITY = {"best_effort": CAMERA, "reliable": QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)}
+RELIABILITY = {
+    "best_effort": QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT),
+    "reliable": QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE),
+}
 
 
 def receive(node: Node, reliability: str) -> None:
@@ -32,39 +34,12 @@ def receive(node: Node, reliability: str) -> None:
     rclpy.spin(node)
 
 
-def blank(size: str) -> Image:
-    """A black picture, WIDTHxHEIGHT px."""
-    width, height = map(int, size.split("x"))
-    image = Image(height=height, width=width, encoding="bgr8", step=3 * width)
-    image.data = array.array("B", bytes(image.step * image.height))
-    return image
-
-
-def flood(node: Node, size: str, count: int) -> None:
-    """Sends `count` images, 20 per second, and says so."""
-    images = node.create_publisher(Image, "image", CAMERA)
-    image = blank(size)
-    while not images.get_subscription_count():
-        rclpy.spin_once(node, timeout_sec=0.05)
-    sent = 0
-
-    def publish() -> None:
-        nonlocal sent
-        sent += 1
-        image.header.stamp.sec = sent
-        images.publish(image)
-        if sent == count:
-            timer.cancel()
-            print("sent", sent, flush=True)
-
-    timer = node.create_timer(0.05, publish)
-    rclpy.spin(node)
-
-
 def send(node: Node, size: str, count: int, reliability: str) -> int:
     """Returns how many of `count` images were answered."""
     images = node.create_publisher(Image, "image", RELIABILITY[reliability])
-    image = blank(size)
+    width, height = map(int, size.split("x"))
+    image = Image(height=height, width=width, encoding="bgr8", step=3 * width)
+    image.data = array.array("B", bytes(image.step * image.height))
     seen: set[int] = set()
     waiting: list[Future] = []
 
@@ -89,8 +64,6 @@ if __name__ == "__main__":
     relay = rclpy.create_node(f"image_relay_{sys.argv[1]}")
     if sys.argv[1] == "receive":
         receive(relay, sys.argv[2])
-    elif sys.argv[1] == "flood":
-        flood(relay, sys.argv[2], int(sys.argv[3]))
     else:
         print(send(relay, sys.argv[2], int(sys.argv[3]), sys.argv[4]))
     rclpy.shutdown()

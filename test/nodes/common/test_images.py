@@ -71,11 +71,6 @@ def test_a_map_is_sent_as_32_bit_floats() -> None:
     )
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_numpy_decodes_every_encoding(encoding: str) -> None:
-    assert images.bgr_with_numpy(raw_message(encoding)).shape == (6, 8, 3)
-
-
 @pytest.mark.skipif(
     images.cv_bridge()[0] is None, reason=f"{images.cv_bridge()[1]}: apt install ros-jazzy-cv-bridge"
 )

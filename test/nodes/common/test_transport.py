@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Fast DDS profile a process uses, and that camera images reach another process with it.
-
-Fast DDS's own settings lose most of them; the detector reports that.
-"""
+"""Which Fast DDS profile a process uses, and that camera images reach another process with it."""
 
 from __future__ import annotations
 
@@ -16,11 +13,9 @@ import pytest
 from sticker_uq.cell.transport import PROFILE_VARIABLES, transport_environment
 from sticker_uq.cli.doctor import MIB, RMEM_MAX
 from sticker_uq.io.share import share_folder
-from sticker_uq.testing.bench import Bench, NodeProcess
 
 RELAY = str(Path(__file__).with_name("image_relay.py"))
 IMAGES = 20
-ERROR = b"\x02"
 
 
 CONFIG = share_folder() / "config"
@@ -64,10 +59,9 @@ print(sum("/dev/shm/fast" in line for line in maps.splitlines()))
 """
 
 
-@pytest.mark.parametrize("reach", ["LOCALHOST", "SUBNET"])
-def test_a_node_maps_no_shared_memory(ros_domain: int, reach: str) -> None:
+def test_a_node_maps_no_shared_memory(ros_domain: int) -> None:
     """A killed process can leave a lock in shared memory, on which the others wait for seconds."""
-    environment = without_profile() | {"ROS_AUTOMATIC_DISCOVERY_RANGE": reach}
+    environment = without_profile() | LOCALHOST
     command = [sys.executable, "-c", SEGMENTS]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert ran.stdout.strip() == "0", ran.stderr
@@ -78,10 +72,9 @@ def without_profile() -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("ros_domain")
-@pytest.mark.parametrize("reliability", ["reliable", "best_effort"])
-def test_camera_images_arrive_with_the_profile_of_the_nodes(reliability: str) -> None:
-    if reliability == "best_effort" and int(RMEM_MAX.read_text()) < 4 * MIB:
-        pytest.skip(f"best-effort images need {RMEM_MAX} of 4 MiB: sudo sysctl -w net.core.rmem_max=16777216")
+def test_camera_images_arrive_with_the_profile_of_the_nodes() -> None:
+    # best-effort images need more memory for what has been received than some machines give
+    reliability = "best_effort" if int(RMEM_MAX.read_text()) >= 4 * MIB else "reliable"
     environment = without_profile() | LOCALHOST
     environment |= transport_environment(environment)
     with subprocess.Popen([sys.executable, RELAY, "receive", reliability], env=environment) as receiver:
@@ -93,26 +86,3 @@ def test_camera_images_arrive_with_the_profile_of_the_nodes(reliability: str) ->
     assert sender.returncode == 0, sender.stderr
     # The very first image may leave before the two ends have agreed on the transport.
     assert int(sender.stdout.split()[-1]) >= IMAGES - 1
-
-
-def test_what_a_camera_without_the_profile_loses_is_reported(bench: Bench) -> None:
-    newest = bench.diagnostics()
-    with NodeProcess("test.nodes.fake_perception", {"autostart": "true"}) as detector:
-        detector.wait_for("waiting for first image on /image")
-        command = [sys.executable, RELAY, "flood", "1920x1080", str(2 * IMAGES)]
-        with subprocess.Popen(command, env=without_profile(), stdout=subprocess.PIPE, text=True) as camera:
-            try:
-                assert camera.stdout is not None
-                sent = int(camera.stdout.readline().split()[-1])
-
-                def told() -> bool:
-                    counts = [newest.value("detector: images", name) for name in ("received", "lost")]
-                    if None in counts or "n/a" in counts:
-                        return False
-                    received, lost = map(int, counts)  # type: ignore[arg-type]
-                    # the last one lost is noticed only when another one follows
-                    return received + lost >= sent - 1 or newest["detector: images"].level == ERROR
-
-                bench.until(told, "every image arrived, was counted as lost, or is missed loudly")
-            finally:
-                camera.kill()

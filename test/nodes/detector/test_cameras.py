@@ -3,25 +3,17 @@
 
 from __future__ import annotations
 
-import itertools
-import signal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
-from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import Image
 
 from sticker_uq.cell.processes import CellOptions, cell_processes
-from sticker_uq.evaluation.replay.comparison import live_scenes
-from sticker_uq.io.bags import Bag
-from sticker_uq.io.messages import stamp_to_ns
-from sticker_uq.io.sources import open_source
 from sticker_uq.nodes.common.images import bgr_to_image
-from sticker_uq.testing.bench import Bench, NodeProcess, overrides
+from sticker_uq.testing.bench import Bench, overrides
 from sticker_uq_msgs.msg import SceneAssessment, StickerDetectionArray
 from test.nodes.fake_perception import Script, detector_with
 
@@ -133,44 +125,6 @@ def test_two_cameras_cannot_share_a_scene(bench: Bench, script: Script) -> None:
     assert (
         "scenes of /cell/other_image and of image would both be published on /cell/scene" in node.last_failure
     )
-
-
-def test_processes_of_two_cameras_and_their_recording(bench: Bench, tmp_path: Path) -> None:
-    scenes = {name: bench.collect(SceneAssessment, beside(name, "scene")) for name in ("", "left")}
-    newest, health = bench.diagnostics(), bench.collect(DiagnosticArray, "/diagnostics")
-    more = {"more_image_topics": "left/image"}
-    with (
-        NodeProcess("test.nodes.fake_perception", {"autostart": "true", **more}) as detector,
-        NodeProcess("sticker_uq.nodes.recorder.node", {"bag": str(tmp_path / "bag"), **more}) as recorder,
-    ):
-        detector.wait_for("waiting for first image on /left/image")
-        recorder.wait_for(", images from /")
-        cameras = {name: bench.publisher(Image, TOPICS[name]) for name in scenes}
-        for camera in cameras.values():
-            bench.until(lambda c=camera: c.get_subscription_count() == 2, "detector and recorder")
-            bench.until_heard(camera)
-        bench.until_hears("detector: images")
-        # the recorder may find the detector after the images, and one camera's scenes after the other's
-        for second in itertools.count(1):
-            for name, camera in cameras.items():
-                camera.publish(image(second, name))
-                bench.until(lambda n=name, s=second: len(scenes[n]) == s, f"scene {second} of {name!r}")
-            newest.clear()
-            if int(
-                bench.until(lambda: newest.value("recorder: recording", "recorded"), "a count")
-            ) > 3 * second + len(health):
-                break
-        assert recorder.stop(signal.SIGINT) == 0
-    assert all({m.header.frame_id for m in scenes[name]} == {name} for name in scenes)
-    bag = Bag(tmp_path / "bag")
-    recorded = {t for t, n in bag.counts.items() if n}
-    assert recorded == {"/image", "/scene", "/left/image", "/left/scene", "/diagnostics"}
-    for topic, scene in (("/image", "/scene"), ("/left/image", "/left/scene")):
-        live = live_scenes(bag, topic)
-        assert live.topic == scene
-        assert live.count
-        pictures = {item.stamp_ns for item in open_source(tmp_path / "bag", topic)}
-        assert {stamp_to_ns(item.message.header.stamp) for item in bag.messages(scene)} <= pictures
 
 
 def test_the_cell_hands_further_cameras_to_detector_and_recorder() -> None:

@@ -7,21 +7,18 @@ import itertools
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from rcl_interfaces.msg import Log
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
 
-from sticker_uq.io.images import encode_jpeg
 from sticker_uq.nodes.common import image_input
 from sticker_uq.nodes.common.diagnostics import Level
-from sticker_uq.testing.bench import Bench, NodeProcess, values_of
+from sticker_uq.testing.bench import Bench, values_of
 from sticker_uq_msgs.msg import ImageCheck, SceneAssessment
 from test.nodes.detector.detector_bench import active, detector, image, seconds
 from test.nodes.fake_perception import Script, detector_with
@@ -49,9 +46,12 @@ def test_auto_reliability_follows_the_publishers(bench: Bench, script: Script) -
 
 
 @pytest.mark.parametrize(
-    ("depth", "durability"), [(1, DurabilityPolicy.VOLATILE), (50, DurabilityPolicy.TRANSIENT_LOCAL)]
+    ("reliability", "durability", "depth"),
+    [
+        (ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE, 1),
+        (ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL, 50),
+    ],
 )
-@pytest.mark.parametrize("reliability", [ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT])
 def test_images_arrive_whatever_the_camera_offers(
     bench: Bench, script: Script, reliability: ReliabilityPolicy, durability: DurabilityPolicy, depth: int
 ) -> None:
@@ -96,17 +96,6 @@ def test_incompatible_publishers_are_named_with_both_policies(bench: Bench, scri
         "incompatible publishers of /image: /probe offers best effort, volatile but reliable, volatile is asked for",
         b"\x02",
     )
-
-
-def test_a_publisher_of_another_type_is_named(bench: Bench, script: Script, tmp_path: Path) -> None:
-    newest = bench.diagnostics()
-    active(bench, script)
-    (tmp_path / "lid.jpg").write_bytes(encode_jpeg(np.zeros((8, 8, 3), np.uint8)))
-    values = {"source": str(tmp_path), "transport": "compressed", "autostart": "true"}
-    # another process: one participant cannot have two types on a topic
-    with NodeProcess("sticker_uq.nodes.simulation.image_source", values, ["-r", "image/compressed:=image"]):
-        words = "/image_source publishes sensor_msgs/msg/CompressedImage, expected sensor_msgs/msg/Image"
-        image_report(bench, newest, words, b"\x02")
 
 
 def test_a_topic_that_holds_no_images_is_told_apart_from_another_transport(

@@ -13,34 +13,8 @@ from rclpy.parameter import Parameter
 
 from sticker_uq.testing.bench import Bench
 from sticker_uq_msgs.msg import SceneAssessment
-from test.nodes.detector.detector_bench import OTHER, active, detector, image, seconds
+from test.nodes.detector.detector_bench import OTHER, active, image, seconds
 from test.nodes.fake_perception import Script
-
-
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"weights": "/nowhere.safetensors"}, "weights file '/nowhere.safetensors': no such file"),
-        ({"passes": 0}, "parameter passes = 0: expected an integer from 1 to 200"),
-        ({"dropout_rate": 0.95}, "parameter dropout_rate = 0.95: expected a number from 0.0 to 0.9"),
-        (
-            {"model": "yolo"},
-            "parameter model = 'yolo': unknown model 'yolo', expected one of fasterrcnn_resnet50_fpn",
-        ),
-        (
-            {"image_transport": "zip"},
-            "parameter image_transport = 'zip': expected one of 'raw', 'compressed'",
-        ),
-        ({"drop_rate": 0.1}, "unknown parameter drop_rate, did you mean dropout_rate?"),
-    ],
-)
-def test_configure_fails_with_the_reason(
-    bench: Bench, script: Script, values: dict[str, object], reason: str
-) -> None:
-    node = detector(bench, script, **values)
-    assert not bench.transition("detector", "configure")
-    assert bench.state("detector") == "unconfigured"
-    assert reason in node.last_failure
 
 
 def test_a_second_life_after_cleanup(bench: Bench, script: Script) -> None:

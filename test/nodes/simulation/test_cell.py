@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sticker_uq.cell.processes import CellOptions, cell_processes, detector_process
-from sticker_uq.cell.runner import ProcessGroup, run_processes
+from sticker_uq.cell.processes import CellOptions, cell_processes
+from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.testing.bench import Bench
 from test.helpers.cell import CellWatch, write_parameters
 
@@ -31,13 +31,3 @@ def test_the_simulated_cell_comes_up_as_documented_and_ends_in_order(bench: Benc
         codes = group.stop()
     assert codes == dict.fromkeys(NODES, 0), "\n".join(lines)
     assert not any("Traceback" in line or "exception" in line.lower() for line in lines), "\n".join(lines)
-
-
-def test_a_node_that_dies_ends_the_cell_with_its_reason(ros_domain, tmp_path):
-    options = CellOptions(params_file=str(write_parameters(tmp_path, passes=0)))
-    lines: list[str] = []
-    assert run_processes([detector_process(options)], lines.append) == 1
-    output = "\n".join(lines)
-    assert "parameter passes = 0: expected an integer from 1 to 200" in output
-    assert "[runner] detector DIED with exit code 1" in output
-    assert "Traceback" not in output

@@ -28,16 +28,13 @@ def test_a_person_is_asked_and_answers(bench: Bench) -> None:
     late = bench.collect(InterventionRequest, "intervention/request", qos.LATCHED)
     bench.until(lambda: late, "the latched request")
     assert late[0].request_id == request.request_id
+    known = {"answers": [answer(ObjectAnswer.ANSWER_REMOVE)]}
     for bad, code in (
-        ({"request_id": "x"}, "request_not_open"),
-        ({"person": ""}, "person_missing"),
-        ({"scene_answer": 99}, "scene_answer_unknown"),
         ({"answers": [answer(77)]}, "answer_unknown"),
-        ({"answers": []}, "answer_empty"),
+        (known | {"scene_answer": 99}, "scene_answer_unknown"),
     ):
-        refused = cell.resolve(**{"answers": [answer(ObjectAnswer.ANSWER_REMOVE)], **bad})
-        assert not refused.accepted
-        assert codes(refused.reasons) == [code]
+        refused = cell.resolve(**bad)
+        assert (refused.accepted, codes(refused.reasons)) == (False, [code])
         assert refused.message
     assert cell.resolve(answers=[answer(ObjectAnswer.ANSWER_REMOVE)], person_checked=True).accepted
     cell.goal(1)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from std_msgs.msg import Bool, Float64, String
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.supervisor.node import SupervisorNode
-from sticker_uq.testing.bench import Bench, NodeProcess, overrides
+from sticker_uq.testing.bench import Bench, overrides
 from sticker_uq_msgs.msg import GateState
 from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Cell, Result
@@ -114,14 +113,6 @@ def test_bad_parameters_stop_configure_with_the_reason(
     assert not node.start()
     assert reason in node.last_failure
     assert node.state == "unconfigured"
-
-
-def test_the_process_starts_by_itself_says_what_it_is_and_ends_cleanly(ros_domain: int) -> None:
-    with NodeProcess("sticker_uq.nodes.supervisor.node", {"autostart": "true"}) as process:
-        process.wait_for("not a safety function")
-        process.wait_for("activate: done")
-        assert process.stop(signal.SIGINT) == 0
-        assert "Traceback" not in process.output
 
 
 def test_diagnostics_tell_the_lifecycle_apart_from_the_gate(bench: Bench, tmp_path: Path) -> None:
