@@ -36,7 +36,7 @@ from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson, upper_bound
 from sticker_uq.gate import Policy
-from sticker_uq.scene import InvalidInput
+from sticker_uq.gate.assumptions.familiarity import MIN_SCENES
 
 _CHECKED, _OTHER = 0.7, 0.15
 """Parts of delta: for r_B, of which there are the fewest laptops, and for r_A and for the weight."""
@@ -120,6 +120,29 @@ def spot_checks_needed(trial: BiasedTrial, level: float, delta: float) -> int:
     return 0
 
 
+def too_few(fitted: int, asked: int, checked: int, population: Population, level: float, delta: float) -> str:
+    """Why so many laptops cannot prove ``level`` for wrongful removals even without a bad one, "" where they could.
+
+    ``fitted``: those that limits are fitted on; ``asked``, ``checked``: answered and spot checked ones of the proof.
+    """
+    wanting = []
+    if fitted < MIN_SCENES:
+        wanting.append(f"{fitted} laptops to fit limits on, expected {MIN_SCENES} or more")
+    if (population.released and not checked) or (population.asked and not asked):
+        wanting.append(
+            f"{asked} answered and {checked} spot checked laptops to prove a policy on: expected some of each; set "
+            "spot_check_rate of the supervisor, and wait for more laptops"
+        )
+    else:
+        best = BiasedTrial(
+            1.0, asked + checked, 0, Count(0, asked), Count(0, checked), asked, checked, population
+        )
+        if best.bound(delta) > level:
+            reason = best.lacking(level, delta, "wrongful")
+            wanting.append(f"--alpha {level:g} cannot be proved even without a wrongful removal: {reason}")
+    return "; ".join(wanting)
+
+
 def _grown(trial: BiasedTrial, factor: float) -> BiasedTrial:
     def grow(number: int) -> int:
         return round(max(number, 1) * factor)
@@ -139,7 +162,6 @@ class BiasedTrials(Trials):
     were spot ``checked``, and how many laptops there were of either kind in all.
 
     A record with an unknown label has to count as the worst. ``fit``: what the draft was fitted on, any laptops but these.
-    Raises :class:`InvalidInput` without a label of one of the groups, unless no laptop belongs to it.
     """
 
     def __init__(
@@ -151,11 +173,6 @@ class BiasedTrials(Trials):
         population: Population,
         match_iou: float = MATCH_IOU,
     ) -> None:
-        if (population.released and not checked) or (population.asked and not asked):
-            raise InvalidInput(
-                f"{len(asked)} answered and {len(checked)} spot checked laptops to prove a policy on: expected some of each; set "
-                "spot_check_rate of the supervisor, and wait for more laptops"
-            )
         super().__init__(draft, fit, [*asked, *checked], match_iou)
         seen = [outcomes_of(records, draft, match_iou) for records in (asked, checked)]
         sizes = (seen[0].images, seen[1].images)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guarantees from answers that the policy chose, and measures of selective prediction."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.calibration.biased import BiasedTrial, BiasedTrials, Population, spot_checks_needed
+from sticker_uq.calibration.biased import BiasedTrial, Population, spot_checks_needed, too_few
 from sticker_uq.calibration.control import learn_then_test, p_values
 from sticker_uq.calibration.outcomes import Objects
 from sticker_uq.calibration.selective import augrc, aurc, curve
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.statistics import upper_bound
-from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.signals import SIGNALS
-from sticker_uq.scene import InvalidInput
 
 
 def objects(image: list[int], right: list[bool], truth: list[int]) -> Objects:
@@ -132,12 +131,19 @@ def test_a_limit_is_proved_exactly_when_its_bound_is_within_the_level() -> None:
     assert learn_then_test([one, replace(one, checked=Count(50, 200))], level * 1.001, DELTA).tolist() == [0]
 
 
-@pytest.mark.parametrize("group", [0, 1])
-def test_without_one_of_the_groups_nothing_is_proved(group: int) -> None:
-    records = [[], []]
-    records[group] = [object()]
-    with pytest.raises(InvalidInput, match="expected some of each"):
-        BiasedTrials(Policy(), [], *records, Population(1, 1))
+@pytest.mark.parametrize(
+    ("fitted", "asked", "checked", "told"),
+    [
+        (20, 300, 60, ""),
+        (19, 300, 60, "^19 laptops to fit limits on, expected 20 or more$"),
+        (20, 0, 60, "^0 answered and 60 spot checked laptops .* expected some of each"),
+        (20, 300, 0, "^300 answered and 0 spot checked laptops .* expected some of each"),
+        (12, 4, 13, r"^12 laptops .*; --alpha 0.1 cannot be proved even without .* about \d+ spot checks"),
+    ],
+)
+def test_what_cannot_be_proved_of_so_many_laptops_is_said_before_the_work(fitted, asked, checked, told):
+    said = too_few(fitted, asked, checked, Population(430, 170), 0.1, DELTA)
+    assert re.search(told, said) if told else not said
 
 
 def test_a_cell_that_asked_about_every_laptop_needs_no_spot_check() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.calibration.biased import BiasedTrials, Population
+from sticker_uq.calibration.biased import BiasedTrials, Population, too_few
 from sticker_uq.calibration.fitting import Levels, fit_policy
 from sticker_uq.calibration.making import Divided, assess_sources, write_policy
 from sticker_uq.calibration.probability import choose_kind, class_observations, same_odds
@@ -415,9 +415,10 @@ class Improvement:
         levels, noted = self.settings.levels, labels.pictures
         base = base_without_novelty(self._policy, novelty)
         groups = {group: [one.group is group for one in noted[Part.PROVE]] for group in Group}
-        for part in (Part.FIT, Part.PROVE):
-            if not noted[part]:
-                raise InvalidInput(f"no laptop is left to {part} limits with: wait for more laptops")
+        population = Population(*labels.population[Part.PROVE])
+        asked, checked = sum(groups[Group.ASKED]), sum(groups[Group.CHECKED])
+        if why := too_few(len(noted[Part.FIT]), asked, checked, population, levels.alpha, levels.delta):
+            raise InvalidInput(why)
         parts = [
             self._assess(self._part(part), self._perception, f"assessing the laptops to {part}")
             for part in (Part.FIT, Part.PROVE)
@@ -429,7 +430,7 @@ class Improvement:
             [record for record, own in zip(proof, groups[group], strict=True) if own]
             for group in (Group.ASKED, Group.CHECKED)
         )
-        trials = BiasedTrials(draft, fit, answered, checks, Population(*labels.population[Part.PROVE]))
+        trials = BiasedTrials(draft, fit, answered, checks, population)
         whole = Divided(tuple(parts), frozenset(range(len(fit))), tuple(fit), tuple(proof))
         policy = whole.signed(trials.policy(levels), self.settings.command)
         write_policy(policy, file)
