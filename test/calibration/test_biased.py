@@ -146,6 +146,18 @@ def test_what_cannot_be_proved_of_so_many_laptops_is_said_before_the_work(fitted
     assert re.search(told, said) if told else not said
 
 
+@pytest.mark.parametrize(("laptops", "rate"), [(500, 0.1), (350, 0.3)])  # docs/howto/improve.md
+def test_so_many_laptops_prove_ten_percent(laptops, rate):
+    population = Population(2 * laptops // 5, 3 * laptops // 5)
+
+    def proof(share):  # a fifth of the asked ones prove
+        asked, checked = population.asked // 5, round(population.released * rate)
+        return too_few(20, round(asked * share), round(checked * share), population, 0.1, DELTA)
+
+    assert not proof(1)
+    assert proof(0.7)
+
+
 def test_a_cell_that_asked_about_every_laptop_needs_no_spot_check() -> None:
     everything = trial((0, 300), (0, 0), (300, 0), (300, 0))
     assert everything.bound(DELTA) < 0.03
