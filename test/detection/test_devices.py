@@ -109,7 +109,7 @@ def test_boxes_and_vectors_are_those_of_the_processor_and_repeat(name: str, kind
         assert_matches(rows_of(deterministic.detections), rows_of(plain.detections), _PX, _PROBABILITY)
 
 
-@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn"], scope="module")
+@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large"], scope="module")
 @each_gpu
 def test_passes_of_the_reference_are_complete_passes_there_bit_for_bit(name: str, kind: str) -> None:
     """Also where a division by 255 is a multiplication: both sides of the comparison divide in the same place."""

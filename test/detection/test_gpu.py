@@ -26,12 +26,12 @@ from sticker_uq.dil import LocalizationSettings, localize, saliency
 from sticker_uq.dil.saliency import summed_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
-from test.helpers.models import FAMILIES, MIN_SIZE, picture, tiny_detector, tiny_model
+from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model, tiny_weights
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 
+SSDLITE, TWO_STAGE = "ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn"
 # the tests of one model follow each other, for which it is brought to the GPU once
-each_model = pytest.mark.parametrize("name", FAMILIES, scope="module")
-SSDLITE = "ssdlite320_mobilenet_v3_large"
+each_kind = pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn", TWO_STAGE], scope="module")
 
 
 @lru_cache(maxsize=1)
@@ -61,9 +61,14 @@ def ones(deterministic: DeterministicPass) -> list[torch.Tensor]:
     return [torch.ones_like(m) for m in deterministic.maps]
 
 
-@pytest.mark.parametrize(
-    ("name", "precision"), [(SSDLITE, "float16"), ("fasterrcnn_resnet50_fpn", "bfloat16")]
-)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Settings of a perception that loads small weights."""
+    weights = tiny_weights(SSDLITE, tmp_path_factory.mktemp("weights"))
+    return {"model": SSDLITE, "weights": str(weights), "passes": 2, "device": "cuda"}
+
+
+@pytest.mark.parametrize(("name", "precision"), [(SSDLITE, "float16"), (TWO_STAGE, "bfloat16")])
 def test_reduced_precision_runs_there(name: str, precision: str) -> None:
     with on_gpu(name, precision=precision) as detector:
         features = detector.encode(picture())
@@ -78,16 +83,15 @@ def test_reduced_precision_runs_there(name: str, precision: str) -> None:
     [("float32", "ieee", False), ("tf32", "tf32", True), ("tf32", "tf32", False), ("bfloat16", "ieee", True)],
 )
 def test_a_precision_is_what_is_computed_in_every_stage_and_in_them_alone(
-    precision: str, kind: str, inside: bool, monkeypatch: pytest.MonkeyPatch
+    precision: str, kind: str, inside: bool, small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def differentiated(deterministic: DeterministicPass) -> list[torch.Tensor]:
         assert deterministic.tf32 is (kind == "tf32")
         return ones(deterministic)
 
     monkeypatch.setattr(saliency, "objectness_gradients", differentiated)
-    settings = PerceptionSettings(model=SSDLITE, passes=2, device="cuda", precision=precision)
     with simulated_gpu() as simulation:
-        perception = Perception(settings)
+        perception = Perception(PerceptionSettings.model_validate(small | {"precision": precision}))
         assert simulation.products == set()
         if inside:
             scene = perception.assess(picture())
@@ -141,7 +145,7 @@ def test_passes_at_once_are_as_many_as_configured() -> None:
     assert tiny_detector(SSDLITE, passes=12).chunk == 20
 
 
-@pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"])
+@pytest.mark.parametrize("name", [SSDLITE, TWO_STAGE])
 def test_a_whole_assessment_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saliency, "objectness_gradients", ones)
     settings = PerceptionSettings(model=name, min_size=MIN_SIZE, passes=4)
@@ -164,11 +168,12 @@ def test_a_whole_assessment_is_the_same(name: str, monkeypatch: pytest.MonkeyPat
         assert place.objectness == pytest.approx(other.objectness, abs=1e-2)
 
 
-def test_each_detector_works_in_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_detector_works_in_a_stream_of_its_own(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(saliency, "objectness_gradients", ones)
-    settings = PerceptionSettings(model=SSDLITE, passes=3, device="cuda")
     with simulated_gpu() as simulation:
-        two = [Perception(settings), Perception(settings)]
+        two = [Perception(PerceptionSettings.model_validate(small)) for _ in range(2)]
         used = []
         for perception in two:
             simulation.streams.clear()
@@ -181,7 +186,7 @@ def test_each_detector_works_in_a_stream_of_its_own(monkeypatch: pytest.MonkeyPa
 
 def test_the_packaged_weights_and_their_novelty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saliency, "objectness_gradients", ones)
-    settings = PerceptionSettings(model=SSDLITE, passes=3)
+    settings = PerceptionSettings(model=SSDLITE, passes=2)
     plain = Perception(settings.model_copy(update={"device": "cpu"})).assess(picture())
     with simulated_gpu():
         scene = Perception(settings.model_copy(update={"device": "cuda"})).assess(picture())
@@ -191,7 +196,7 @@ def test_the_packaged_weights_and_their_novelty(monkeypatch: pytest.MonkeyPatch)
     assert scene.localization.scene_distance == pytest.approx(plain.localization.scene_distance, abs=1e-3)
 
 
-@each_model
+@each_kind
 def test_a_gpu_is_waited_for_as_often_for_two_passes_as_for_four(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +224,7 @@ def test_a_gpu_is_waited_for_as_often_for_two_passes_as_for_four(
     assert waits == [0, wanted, wanted, wanted, 1]
 
 
-@each_model
+@each_kind
 def test_what_is_not_finite_is_found_though_nobody_waits_for_it(name: str) -> None:
     with on_gpu(name) as detector:
         features = detector.encode(picture())
@@ -231,10 +236,9 @@ def test_what_is_not_finite_is_found_though_nobody_waits_for_it(name: str) -> No
             detector.deterministic_pass(broken)
 
 
-@pytest.mark.parametrize("name", ["fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2"])
-def test_proposals_of_all_passes_at_once_are_those_of_each(name: str) -> None:
+def test_proposals_of_all_passes_at_once_are_those_of_each() -> None:
     """On the same outputs of the network they are the same bits, also where a level or all of them have few."""
-    detector = tiny_detector(name)
+    detector = tiny_detector(TWO_STAGE)
     features = detector.encode(picture())
     model = frozen(detector.model)
     one_by_one, at_once = (kind(model, detector.settings) for kind in (FastFasterRcnn, BatchedFasterRcnn))

@@ -41,33 +41,32 @@ def install(folder: Path, entry_points: str) -> None:
     (information / "entry_points.txt").write_text(f"[sticker_uq.detectors]\n{entry_points}\n")
 
 
-@pytest.fixture
-def fcos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def fcos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Weights of a detector that another package registers, with the module of the documentation."""
+    tmp_path = tmp_path_factory.mktemp("fcos")
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/detectors.md").read_text(), re.DOTALL)
     (tmp_path / "fcos_detector.py").write_text(code)
     install(tmp_path, f"{FCOS} = fcos_detector:ENTRY")
-    monkeypatch.syspath_prepend(tmp_path)
-    torch.manual_seed(0)
-    model = build_model(FCOS, min_size=SIZE)
-    torch.nn.init.normal_(model.head.classification_head.cls_logits.weight, std=0.5)  # type: ignore[union-attr, arg-type]
-    path = tmp_path / "fcos.safetensors"
-    save_weights(model, path, {"model": FCOS})
-    yield path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        torch.manual_seed(0)
+        model = build_model(FCOS, min_size=SIZE)
+        torch.nn.init.normal_(model.head.classification_head.cls_logits.weight, std=0.5)  # type: ignore[union-attr, arg-type]
+        path = tmp_path / "fcos.safetensors"
+        save_weights(model, path, {"model": FCOS})
+        yield path
     sys.modules.pop("fcos_detector", None)
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+def test_every_built_in_detector_has_an_entry_and_unknown_names_are_refused_with_the_known_ones() -> None:
+    for name in MODEL_NAMES:
+        assert isinstance(detector_entry(name), DetectorEntry)
+        assert recipe_of(name).learning_rate > 0
     with pytest.raises(InvalidInput, match=f"unknown model 'yolo', expected one of {', '.join(MODEL_NAMES)}"):
         detector_entry("yolo")
     with pytest.raises(ValidationError, match="unknown model 'yolo'"):
         DetectorSettings(model="yolo")
-
-
-@pytest.mark.parametrize("name", MODEL_NAMES)
-def test_every_built_in_detector_has_an_entry(name: str) -> None:
-    assert isinstance(detector_entry(name), DetectorEntry)
-    assert recipe_of(name).learning_rate > 0
 
 
 @pytest.mark.parametrize(
@@ -87,11 +86,11 @@ def test_a_broken_entry_point_is_named(
 def test_a_registered_detector_is_stochastic_and_has_a_dil(fcos: Path) -> None:
     assert detector_names() == (*MODEL_NAMES, FCOS)
     settings = DetectorSettings(
-        model=FCOS, weights=str(fcos), min_size=SIZE, passes=3, device="cpu", threads=0
+        model=FCOS, weights=str(fcos), min_size=SIZE, passes=2, device="cpu", threads=0
     )
     detector = load_detector(settings)
     features = detector.encode(picture())
-    samples = detector.sample(features, 3, seed=1)
+    samples = detector.sample(features, 2, seed=1)
     assert len(samples)
     fewer = detector.sample(features, 1, seed=1)
     np.testing.assert_array_equal(fewer.boxes, samples.boxes[samples.pass_index == 0])
@@ -111,9 +110,8 @@ def test_a_registered_detector_is_stochastic_and_has_a_dil(fcos: Path) -> None:
 
 def test_a_registered_detector_serves_perception(fcos: Path) -> None:
     settings = PerceptionSettings(
-        model=FCOS, weights=str(fcos), min_size=SIZE, passes=3, device="cpu", threads=0, novelty=False
+        model=FCOS, weights=str(fcos), min_size=SIZE, passes=2, device="cpu", threads=0, novelty=False
     )
-    scenes = [load_perception(settings).assess(picture()) for _ in range(2)]
-    assert scenes[0].to_bytes() == scenes[1].to_bytes()
-    assert scenes[0].model == FCOS
-    assert scenes[0].objects or scenes[0].unstable
+    scene = load_perception(settings).assess(picture())
+    assert scene.model == FCOS
+    assert scene.objects or scene.unstable

@@ -18,7 +18,7 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Localization, Reason
-from test.helpers.gate import SETTINGS, STICKER, UNSURE, Cell, K, asking, codes, permitted, running
+from test.helpers.gate import SETTINGS, STICKER, UNSURE, Cell, K, asking, codes, faulted, permitted, running
 
 DRIFT = Reason.of("drift", "sharpness", count=9, rate=0.01)
 BROKEN = AssumptionBroken(DRIFT)
@@ -91,13 +91,6 @@ def test_a_reset_leaves_a_question_that_was_asked_before_the_policy_failed() -> 
 # --- reasons ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_question_says_what_it_is_about() -> None:
-    cell = asking()
-    assert cell.state.request is not None
-    assert cell.state.details == cell.state.request.reasons
-    assert cell.state.reasons == BlockReason.WAITING_FOR_OPERATOR
-
-
 def test_only_a_question_about_a_scene_with_something_unexplained_says_so() -> None:
     policy = Policy(max_unexplained_objectness=0.1, max_dil=0.9, max_dil_clean=0.9)
 
@@ -131,6 +124,8 @@ def test_the_log_tells_each_change_of_phase_with_its_reason() -> None:
     assert (opened,) in [line.reasons for line in cell.sent(Log)]
     cell.send(Hold())
     assert (closed, Reason("held")) in [line.reasons[:2] for line in cell.sent(Log)]
+    assert cell.sent(Log)[-1].severity is Severity.INFO
+    assert faulted().sent(Log)[-1].severity is Severity.ERROR
 
 
 def test_the_log_tells_other_reasons_of_a_gate_that_stays_blocked_and_only_those() -> None:

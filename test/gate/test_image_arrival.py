@@ -76,12 +76,6 @@ def test_without_a_scene_no_size_is_known_to_have_changed() -> None:
     assert not cell.state.problems
 
 
-def test_a_stamp_of_zero_is_told_as_such() -> None:
-    cell = running().scene(STICKER, stamp_ns=0)
-    assert "stamp_invalid" in cell.details
-    assert "stamp_since_start" not in cell.details
-
-
 def test_an_image_from_elsewhere_is_asked_nothing_more() -> None:
     """It may not have been decoded yet: nobody knows how bright it is."""
     cell = removing().image(image_size=(6000, 4000), exposure=None)
@@ -202,10 +196,3 @@ def test_a_clock_that_stands_still_is_named_and_not_the_stamps() -> None:
     )
     assert (cell.state.reasons & BlockReason.CLOCK, cell.details) == (BlockReason.CLOCK, ["clock_stands"])
     assert not cell.state.reasons & BlockReason.STAMP_ORDER
-    cell = running().scene(STICKER)
-    for _ in range(SETTINGS.max_silent_ticks + 1):
-        cell.send(Tick())
-    assert (cell.state.reasons & BlockReason.STALE_SCENE, cell.details) == (
-        BlockReason.STALE_SCENE,
-        ["clock_stands"],
-    )

@@ -49,275 +49,195 @@ def metrics_of(verdict: Any) -> set[str]:
     return {reason.subject or reason.code for reason in verdict.reasons}
 
 
-def test_a_sure_sticker_is_removed_and_every_limit_is_named() -> None:
-    decision = judge(assessment(observed()), POLICY)
-    assert decision.outcome is Outcome.WORK
-    verdict = only(decision)
-    assert verdict.verdict is Verdict.REMOVE
-    assert not verdict.by_operator
-    assert metrics_of(verdict) == {
-        "sticker_probability",
-        "detection_rate",
-        "logo_overlap",
-        "object_novelty",
-        *METRICS,
-    }
-    assert decision.removable() == (verdict,)
+REMOVE, KEEP, ASK = Verdict.REMOVE, Verdict.KEEP, Verdict.ASK
+WORK, CLEAN, QUESTION = Outcome.WORK, Outcome.CLEAN, Outcome.ASK
+INSIDE = (110.0, 110.0, 130.0, 130.0)
+CHECKED = OperatorAnswers().checked()
+LOGO = observed(label=ObjectClass.LOGO)
+MAYBE_LOGO = observed(INSIDE, ObjectClass.BACKGROUND, (0.7, 0.25, 0.05))
+TWICE = observed(duplicated=True)
+SELDOM = observed(detection_rate=0.65, probabilities=(0.0, 0.0, 1.0))
+EVERY_REASON = {"sticker_probability", "detection_rate", "logo_overlap", "object_novelty", *METRICS}
+
+
+def logo_of(*probabilities: float) -> ObservedObject:
+    return observed(label=ObjectClass.LOGO, probabilities=probabilities)
+
+
+def lid_of(sticker: float) -> ObservedObject:
+    return observed(label=ObjectClass.BACKGROUND, probabilities=(0.95 - sticker, 0.05, sticker))
+
+
+def rare(passes: int, **changes: Any) -> dict[str, Any]:
+    return {"unstable": [rarely_seen(passes=passes, **changes)]}
+
+
+# objects, what else the scene has; verdicts, outcome, why the first object is judged so; with which answers or policy
+OBJECTS: dict[str, tuple[list[ObservedObject], dict[str, Any], list[Verdict], Outcome, Any, Any]] = {
+    "sure": ([observed()], {}, [REMOVE], WORK, EVERY_REASON, None),
+    "improbable": ([observed(probabilities=(0.19, 0.02, 0.79))], {}, [ASK], QUESTION, {"sticker_probability"}, None),
+    "0.77 over all passes": ([observed(detection_rate=0.8)], {}, [ASK], QUESTION, {"sticker_probability"}, None),
+    "seen twice": ([TWICE], {}, [ASK], QUESTION, {"detected_twice"}, None),
+    "seen twice, allowed": ([TWICE], {}, [REMOVE], WORK, None, Policy()),
+    "seldom": ([SELDOM], {}, [ASK], QUESTION, {"detection_rate"}, Policy(min_probability=0.6, min_detection_rate=0.7)),
+    "one of two is sure": ([observed(), observed(THERE, duplicated=True)], {}, [REMOVE, ASK], WORK, None, None),
+    "novel": ([replace(observed(), novelty=0.8)], {}, [ASK], QUESTION, {"object_novelty"}, None),
+    "novel, allowed": ([replace(observed(), novelty=0.8)], {}, [REMOVE], WORK, None, Policy(max_object_novelty=0.8)),
+    # logos, and what lies on them
+    "logo": ([logo_of(0.02, 0.96, 0.02)], {}, [KEEP], CLEAN, None, None),
+    "sure enough, although it might be a sticker": ([logo_of(0.0, 0.70001, 0.29999)], {}, [KEEP], CLEAN, None, None),
+    "unsure, and it might be a sticker": ([logo_of(0.15, 0.6, 0.25)], {}, [ASK], QUESTION, None, None),
+    "unsure, but certainly no sticker": ([logo_of(0.45, 0.5, 0.05)], {}, [KEEP], CLEAN, None, None),
+    "lid": ([lid_of(0.1)], {}, [KEEP], CLEAN, None, None),
+    "lid or sticker": ([lid_of(0.3)], {}, [ASK], QUESTION, None, None),
+    "on a logo": ([observed(), observed(INSIDE, ObjectClass.LOGO)], {}, [ASK, KEEP], QUESTION, {"logo_overlap"}, None),
+    "beside a logo": ([observed(), observed(THERE, ObjectClass.LOGO)], {}, [REMOVE, KEEP], WORK, None, None),
+    "on what is rather something else": ([observed(), MAYBE_LOGO], {}, [ASK, KEEP], QUESTION, None, None),
+    "on what a person says is not there": (
+        [observed(), MAYBE_LOGO], {}, [REMOVE, KEEP], WORK, None, said(Answer.NOT_THERE, INSIDE)
+    ),
+    # what few passes saw
+    "5 passes": ([], rare(5), [ASK], QUESTION, {"few_passes"}, None),
+    "0.19 over all passes": ([], rare(4), [KEEP], CLEAN, {"few_passes"}, None),
+    "5 passes, rather lid": ([], rare(5, probabilities=(0.6, 0.0, 0.4)), [KEEP], CLEAN, {"few_passes"}, None),
+    "2 passes, logo": (
+        [], rare(2, label=ObjectClass.LOGO, probabilities=(0.1, 0.8, 0.1)), [KEEP], CLEAN, {"few_passes"}, None
+    ),
+    # what a person says
+    "remove": ([observed(shannon_entropy=1.5)], {}, [REMOVE], WORK, None, said(Answer.REMOVE)),
+    "keep": ([observed(shannon_entropy=1.5)], {}, [KEEP], CLEAN, None, said(Answer.KEEP)),
+    "not there": ([observed(shannon_entropy=1.5)], {}, [KEEP], CLEAN, None, said(Answer.NOT_THERE)),
+    "drawn": ([observed(shannon_entropy=1.5)], {}, [REMOVE], WORK, None, said(Answer.MISSED)),
+    "remove the logo": ([LOGO], {}, [REMOVE], WORK, None, said(Answer.REMOVE)),
+    "drawn on a logo": ([LOGO], {}, [ASK], QUESTION, None, said(Answer.MISSED)),
+    "remove something else": ([LOGO], {}, [KEEP], CLEAN, None, said(Answer.REMOVE, THERE)),
+    "one approval, two objects": (
+        [observed((110.0, 105.0, 190.0, 165.0), ObjectClass.LOGO), TWICE], {}, [KEEP, REMOVE], WORK, None,
+        said(Answer.REMOVE),
+    ),
+    # both answers fit the object in between, but not one another
+    "between two answers": (
+        [observed((99.0, 100.0, 177.0, 160.0))], {}, [ASK], QUESTION, None,
+        said(Answer.KEEP, (85.0, 100.0, 150.0, 160.0)).remember(
+            [OperatorAnswer(Answer.REMOVE, (120.0, 100.0, 190.0, 160.0))]
+        ),
+    ),
+    "no sticker is left": (
+        [observed(), observed(THERE, duplicated=True)], {"dil": 0.9}, [KEEP, KEEP], CLEAN, None, OperatorAnswers().clean()
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_every_object_has_its_verdict(name: str) -> None:
+    things, changes, verdicts, outcome, why, given_ = OBJECTS[name]
+    answers = given_ if isinstance(given_, OperatorAnswers) else OperatorAnswers()
+    policy = given_ if isinstance(given_, Policy) else POLICY
+    decision = judge(assessment(*things, **changes), policy, answers)
+    assert [v.verdict for v in decision.verdicts] == verdicts
+    assert decision.outcome is outcome
+    named = metrics_of(decision.verdicts[0])
+    assert why is None or named == why or (why == {"few_passes"} and why <= named)
+    assert decision.removable() == tuple(v for v in decision.verdicts if v.verdict is REMOVE)
+    by_operator = [v.by_operator for v in decision.verdicts]
+    assert any(by_operator) <= isinstance(given_, OperatorAnswers)
+    assert all(by_operator) or name not in ("remove", "keep", "not there", "drawn", "no sticker is left")
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_each_metric_above_its_limit_asks_and_names_it(metric: str) -> None:
     limit = getattr(POLICY, f"max_{metric}")
-    at_limit = judge(assessment(observed(**{metric: limit})), POLICY)
-    assert at_limit.outcome is Outcome.WORK
+    assert judge(assessment(observed(**{metric: limit})), POLICY).outcome is WORK
     above = judge(assessment(observed(**{metric: math.nextafter(limit, math.inf)})), POLICY)
-    assert above.outcome is Outcome.ASK
+    assert above.outcome is QUESTION
     (reason,) = only(above).reasons
     assert (reason.code, reason.subject, reason.limit) == ("above_limit", metric, limit)
     assert reason.value > limit
-
-
-@pytest.mark.parametrize(
-    ("changes", "metric"),
-    [
-        ({"probabilities": (0.19, 0.02, 0.79)}, "sticker_probability"),
-        ({"detection_rate": 0.8}, "sticker_probability"),  # 0.77 over all passes
-        ({"duplicated": True}, "detected_twice"),
-    ],
-)
-def test_a_doubtful_sticker_is_asked_about(changes: dict[str, Any], metric: str) -> None:
-    decision = judge(assessment(observed(**changes)), POLICY)
-    assert decision.outcome is Outcome.ASK
-    assert only(decision).verdict is Verdict.ASK
-    assert metrics_of(only(decision)) == {metric}
-
-
-def test_a_limit_on_the_detection_rate_alone_asks_too() -> None:
-    seldom = observed(detection_rate=0.65, probabilities=(0.0, 0.0, 1.0))
-    decision = judge(assessment(seldom), Policy(min_probability=0.6, min_detection_rate=0.7))
-    assert metrics_of(only(decision)) == {"detection_rate"}
-
-
-def test_what_is_released_as_a_whole_is_released_however_often_a_pass_saw_it() -> None:
-    assert judge(assessment(observed(duplicated=True)), Policy()).outcome is Outcome.WORK
-
-
-def test_without_a_promise_nothing_is_clean_until_an_operator_looked() -> None:
-    policy = Policy(clean_without_operator=False)
-    decision = judge(assessment(), policy)
-    assert (decision.outcome, decision.reasons[0].code) == (Outcome.ASK, "clean_not_promised")
-    assert judge(assessment(), policy, OperatorAnswers().checked()).outcome is Outcome.CLEAN
-
-
-@pytest.mark.parametrize(
-    ("probabilities", "verdict"),
-    [
-        ((0.02, 0.96, 0.02), Verdict.KEEP),
-        ((0.0, 0.70001, 0.29999), Verdict.KEEP),  # sure enough, although it might be a sticker
-        ((0.15, 0.6, 0.25), Verdict.ASK),  # unsure, and it might be a sticker
-        ((0.45, 0.5, 0.05), Verdict.KEEP),  # unsure, but certainly no sticker
-    ],
-)
-def test_a_logo_is_never_removed(probabilities: tuple[float, ...], verdict: Verdict) -> None:
-    assert (
-        only(judge(assessment(observed(label=ObjectClass.LOGO, probabilities=probabilities)), POLICY)).verdict
-        is verdict
-    )
-
-
-@pytest.mark.parametrize(("sticker", "verdict"), [(0.1, Verdict.KEEP), (0.3, Verdict.ASK)])
-def test_background_is_asked_about_only_if_it_may_be_a_sticker(sticker: float, verdict: Verdict) -> None:
-    thing = observed(label=ObjectClass.BACKGROUND, probabilities=(0.95 - sticker, 0.05, sticker))
-    decision = judge(assessment(thing), POLICY)
-    assert only(decision).verdict is verdict
-    assert decision.outcome is (Outcome.CLEAN if verdict is Verdict.KEEP else Outcome.ASK)
-
-
-def test_a_sticker_on_a_possible_logo_is_asked_about() -> None:
-    inside = (110.0, 110.0, 130.0, 130.0)
-    logo = observed(inside, ObjectClass.LOGO)
-    decision = judge(assessment(observed(), logo), POLICY)
-    assert [v.verdict for v in decision.verdicts] == [Verdict.ASK, Verdict.KEEP]
-    assert metrics_of(decision.verdicts[0]) == {"logo_overlap"}
-    # an object that is rather something else, but notably a logo, protects its place too
-    maybe = observed(inside, ObjectClass.BACKGROUND, (0.7, 0.25, 0.05))
-    assert judge(assessment(observed(), maybe), POLICY).verdicts[0].verdict is Verdict.ASK
-    # unless a person said that nothing is there
-    should_stop = judge(assessment(observed(), maybe), POLICY, said(Answer.NOT_THERE, inside))
-    assert should_stop.verdicts[0].verdict is Verdict.REMOVE
-    assert judge(assessment(observed(), observed(THERE, ObjectClass.LOGO)), POLICY).outcome is Outcome.WORK
-
-
-@pytest.mark.parametrize(
-    ("thing", "verdict", "outcome"),
-    [
-        (rarely_seen(passes=5), Verdict.ASK, Outcome.ASK),
-        (rarely_seen(passes=4), Verdict.KEEP, Outcome.CLEAN),  # 0.19 over all passes
-        (rarely_seen(passes=5, probabilities=(0.6, 0.0, 0.4)), Verdict.KEEP, Outcome.CLEAN),
-        (
-            rarely_seen(passes=2, label=ObjectClass.LOGO, probabilities=(0.1, 0.8, 0.1)),
-            Verdict.KEEP,
-            Outcome.CLEAN,
-        ),
-    ],
-)
-def test_what_few_passes_saw_is_never_removed(
-    thing: ObservedObject, verdict: Verdict, outcome: Outcome
-) -> None:
-    decision = judge(assessment(unstable=[thing]), POLICY)
-    assert only(decision).verdict is verdict
-    assert "few_passes" in metrics_of(only(decision))
-    assert decision.outcome is outcome
-
-
-def test_a_sure_sticker_is_removed_before_anybody_is_asked_about_another() -> None:
-    decision = judge(assessment(observed(HERE), observed(THERE, duplicated=True)), POLICY)
-    assert decision.outcome is Outcome.WORK
-    assert [v.object.id for v in decision.removable()] == [0]
-
-
-@pytest.mark.parametrize("dil", [0.61, 1.0, NAN, None])
-def test_unexplained_saliency_stops_everything(dil: float | None) -> None:
-    decision = judge(assessment(observed(), dil=dil), POLICY)
-    assert decision.outcome is Outcome.ASK
-    assert [reason.subject for reason in decision.reasons] == ["dil"] + ["scene_distance"] * (dil is None)
-    assert judge(assessment(observed(), dil=dil), POLICY, OperatorAnswers().checked()).outcome is Outcome.WORK
-    careless = Policy(max_dil=1.0, max_dil_clean=1.0, unmeasured_novelty="release")
-    assert judge(assessment(observed(), dil=dil), careless).outcome is Outcome.WORK
 
 
 def localized(scene_distance: float) -> Localization:
     return Localization(100.0, 20.0, 0.2, 0.46, None, 0.0, scene_distance=scene_distance)
 
 
-@pytest.mark.parametrize("objects", [(observed(),), ()])
-def test_nothing_is_released_in_a_scene_that_is_unlike_the_training_pictures(
-    objects: tuple[Any, ...],
+CARELESS = Policy(max_dil=1.0, max_dil_clean=1.0, unmeasured_novelty="release")
+FAR, NOWHERE = {"localization": localized(1.3)}, {"localization": localized(NAN)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "policy", "subjects"),
+    [
+        ({"dil": 0.61}, POLICY, ["dil"]),
+        ({"dil": 1.0}, POLICY, ["dil"]),
+        ({"dil": NAN}, POLICY, ["dil"]),
+        ({"dil": None}, POLICY, ["dil", "scene_distance"]),
+        ({"dil": 1.0}, CARELESS, []),
+        ({"dil": None}, CARELESS, []),
+        (FAR, Policy(max_scene_distance=1.2), ["scene_distance"]),
+        ({"localization": localized(1.1)}, Policy(max_scene_distance=1.2), []),
+        (NOWHERE, Policy(), ["scene_distance"]),
+        (NOWHERE, Policy(unmeasured_novelty="release"), []),
+    ],
+)
+def test_a_doubt_about_the_scene_stops_everything_until_a_person_looked(
+    changes: dict[str, Any], policy: Policy, subjects: list[str]
 ) -> None:
-    decision = judge(assessment(*objects, localization=localized(1.3)), Policy(max_scene_distance=1.2))
-    assert decision.outcome is Outcome.ASK
-    assert [(r.code, r.subject, r.value) for r in decision.reasons] == [
-        ("above_limit", "scene_distance", 1.3)
-    ]
-    near = judge(assessment(*objects, localization=localized(1.1)), Policy(max_scene_distance=1.2))
-    assert near.outcome is (Outcome.WORK if objects else Outcome.CLEAN)
+    for things, released in (((observed(),), WORK), ((), CLEAN)):
+        scene = assessment(*things, **changes)
+        decision = judge(scene, policy)
+        assert [reason.subject for reason in decision.reasons] == subjects
+        assert decision.outcome is (QUESTION if subjects else released)
+        assert judge(scene, policy, CHECKED).outcome is released
 
 
-def test_a_sticker_that_is_novel_itself_is_asked_about() -> None:
-    known, novel = observed(HERE), replace(observed(THERE), novelty=0.8)
-    decision = judge(assessment(known, novel), POLICY)
-    assert decision.outcome is Outcome.WORK
-    assert [v.object.id for v in decision.removable()] == [known.id]
-    asked = next(v for v in decision.verdicts if v.verdict is Verdict.ASK)
-    assert [r.subject for r in asked.reasons] == ["object_novelty"]
-    assert judge(assessment(novel), Policy(max_object_novelty=0.8)).outcome is Outcome.WORK
+def test_without_novelty_it_is_said_how_to_measure_it() -> None:
+    (reason,) = judge(assessment(**NOWHERE), Policy()).reasons
+    assert reason.code == "no_novelty_network"
+    assert "sticker-uq dil learn" in text_of(reason)
 
 
-@pytest.mark.parametrize("objects", [(replace(observed(), novelty=NAN),), ()])
-def test_without_novelty_everything_is_asked_unless_the_policy_says_so(objects: tuple[Any, ...]) -> None:
-    scene = assessment(*objects, localization=localized(NAN))
-    decision = judge(scene, Policy())
-    assert decision.outcome is Outcome.ASK
-    assert [r.code for r in decision.reasons] == ["no_novelty_network"]
-    assert "sticker-uq dil learn" in text_of(decision.reasons[0])
-    assert not decision.removable()
-    released = judge(scene, Policy(unmeasured_novelty="release")).outcome
-    assert released is (Outcome.WORK if objects else Outcome.CLEAN)
-
-
-def test_an_empty_lid_with_saliency_is_not_clean() -> None:
-    assert judge(assessment(dil=0.5), POLICY).outcome is Outcome.CLEAN
-    assert judge(assessment(dil=0.55), POLICY).outcome is Outcome.ASK
-    assert judge(assessment(dil=0.55), POLICY, OperatorAnswers().checked()).outcome is Outcome.CLEAN
+def test_what_is_not_clean_until_an_operator_looked() -> None:
+    assert judge(assessment(dil=0.5), POLICY).outcome is CLEAN
+    assert judge(assessment(dil=0.55), POLICY).outcome is QUESTION
+    decision = judge(assessment(), Policy(clean_without_operator=False))
+    assert (decision.outcome, decision.reasons[0].code) == (QUESTION, "clean_not_promised")
+    assert judge(assessment(), Policy(clean_without_operator=False), CHECKED).outcome is CLEAN
 
 
 def test_faint_saliency_is_clean_whatever_its_ratio() -> None:
     policy = Policy(max_dil=1.0, max_dil_clean=0.5, max_background_saliency=1e-3)
-    pixels = 640 * 480
     faint = assessment(dil=1.0)
     assert faint.localization is not None
-    assert 100.0 / pixels < policy.max_background_saliency
-    assert judge(faint, policy).outcome is Outcome.CLEAN
-    strong = replace(faint, localization=replace(faint.localization, background_localization=1e-2 * pixels))
-    assert judge(strong, policy).outcome is Outcome.ASK
-    unmeasured = replace(
-        faint, localization=replace(faint.localization, dil=NAN, background_localization=0.0)
-    )
-    assert judge(unmeasured, policy).outcome is Outcome.ASK
-    assert judge(faint, Policy(max_dil=1.0)).outcome is Outcome.ASK
+    assert judge(faint, policy).outcome is CLEAN
+    for changes in (
+        {"background_localization": 1e-2 * 640 * 480},
+        {"dil": NAN, "background_localization": 0.0},
+    ):
+        changed = replace(faint, localization=replace(faint.localization, **changes))
+        assert judge(changed, policy).outcome is QUESTION
+    assert judge(faint, Policy(max_dil=1.0)).outcome is QUESTION
 
 
 @pytest.mark.parametrize("status", [Status.UNKNOWN, Status.FAILED])
-def test_a_failed_scene_is_blocked_whatever_it_holds(status: Status) -> None:
-    decision = judge(
-        assessment(observed(), status=status, status_text="no image"), POLICY, said(Answer.REMOVE)
-    )
-    assert decision.outcome is Outcome.BLOCKED
-    assert decision.removable() == ()
+def test_a_failed_scene_is_blocked_whatever_it_holds_and_a_restricted_one_judged(status: Status) -> None:
+    scene = assessment(observed(), status=status, status_text="no image")
+    decision = judge(scene, POLICY, said(Answer.REMOVE))
+    assert (decision.outcome, decision.removable()) == (Outcome.BLOCKED, ())
     assert decision.reasons == (Reason.of("perception_failed", detail="no image"),)
-
-
-def test_a_restricted_scene_is_judged_and_says_so() -> None:
-    decision = judge(assessment(observed(), status=Status.DEGRADED, status_text="dim"), POLICY)
-    assert decision.outcome is Outcome.WORK
-    assert decision.reasons == (Reason.of("perception_restricted", detail="dim"),)
-
-
-def test_a_person_decides_about_uncertain_objects() -> None:
-    scene = assessment(observed(shannon_entropy=1.5))
-    assert only(judge(scene, POLICY)).verdict is Verdict.ASK
-    for answer, verdict, outcome in [
-        (Answer.REMOVE, Verdict.REMOVE, Outcome.WORK),
-        (Answer.KEEP, Verdict.KEEP, Outcome.CLEAN),
-        (Answer.NOT_THERE, Verdict.KEEP, Outcome.CLEAN),
-        (Answer.MISSED, Verdict.REMOVE, Outcome.WORK),
-    ]:
-        decision = judge(scene, POLICY, said(answer))
-        assert (only(decision).verdict, decision.outcome) == (verdict, outcome)
-        assert only(decision).by_operator
-
-
-def test_a_logo_is_removed_only_after_an_answer_about_itself() -> None:
-    scene = assessment(observed(label=ObjectClass.LOGO))
-    assert only(judge(scene, POLICY, said(Answer.REMOVE))).verdict is Verdict.REMOVE
-    assert only(judge(scene, POLICY, said(Answer.MISSED))).verdict is Verdict.ASK
-    assert only(judge(scene, POLICY, said(Answer.REMOVE, THERE))).verdict is Verdict.KEEP
-
-
-def test_one_approval_covers_one_object() -> None:
-    shifted = (110.0, 105.0, 190.0, 165.0)
-    logo = observed(shifted, ObjectClass.LOGO)
-    decision = judge(assessment(logo, observed(duplicated=True)), POLICY, said(Answer.REMOVE))
-    assert [v.verdict for v in decision.verdicts] == [Verdict.KEEP, Verdict.REMOVE]
-
-
-def test_an_object_between_two_opposite_answers_is_asked_about() -> None:
-    between = (99.0, 100.0, 177.0, 160.0)
-    # both answers fit the object in between, but not one another
-    memory = OperatorAnswers().remember([OperatorAnswer(Answer.KEEP, (85.0, 100.0, 150.0, 160.0))])
-    memory = memory.remember([OperatorAnswer(Answer.REMOVE, (120.0, 100.0, 190.0, 160.0))])
-    assert len(memory.answers) == 2
-    assert only(judge(assessment(observed(between)), POLICY, memory)).verdict is Verdict.ASK
+    restricted = judge(replace(scene, status=Status.DEGRADED, status_text="dim"), POLICY)
+    assert (restricted.outcome, restricted.reasons) == (
+        WORK,
+        (Reason.of("perception_restricted", detail="dim"),),
+    )
 
 
 def test_a_drawn_sticker_is_removed_until_the_detector_sees_it_itself() -> None:
-    decision = judge(assessment(observed(HERE, ObjectClass.LOGO)), POLICY, said(Answer.MISSED, ELSEWHERE))
-    assert decision.outcome is Outcome.WORK
+    decision = judge(assessment(LOGO), POLICY, said(Answer.MISSED, ELSEWHERE))
+    assert decision.outcome is WORK
     (drawn,) = decision.removable()
     assert drawn.by_operator
-    assert drawn.object.id == 1
-    assert drawn.object.box.tolist() == list(ELSEWHERE)
-    assert drawn.object.detections == 0
+    assert (drawn.object.id, drawn.object.box.tolist(), drawn.object.detections) == (1, list(ELSEWHERE), 0)
     seen_now = judge(assessment(observed(ELSEWHERE)), POLICY, said(Answer.MISSED, ELSEWHERE))
     assert only(seen_now).object.detections == 20
-
-
-def test_a_person_may_say_that_no_sticker_is_left() -> None:
-    decision = judge(
-        assessment(observed(), observed(THERE, duplicated=True), dil=0.9), POLICY, OperatorAnswers().clean()
-    )
-    assert decision.outcome is Outcome.CLEAN
-    assert all(v.verdict is Verdict.KEEP and v.by_operator for v in decision.verdicts)
 
 
 def test_the_decision_names_what_it_rests_on() -> None:

@@ -23,6 +23,7 @@ from sticker_uq.gate.events import (
     Escalate,
     Hold,
     PublishDecision,
+    RemovalCode,
     SceneReceived,
     SendGoal,
 )
@@ -115,16 +116,10 @@ def test_answers_about_places_do_not_outlive_the_camera_they_were_seen_with() ->
     assert cell.state.memory.answers == ()
     cell.scene(UNSURE, image_size=(1280, 960))
     assert cell.phase is Phase.INTERVENTION
-    cell = finish(removing(), finish_code()).scene(STICKER, frame_id="other")
+    cell = finish(removing(), RemovalCode.MOTION_FAILED).scene(STICKER, frame_id="other")
     assert cell.state.attempts == ()
     cell = verifying().scene(STICKER, frame_id="other")
     assert cell.state.verification is None
-
-
-def finish_code() -> Any:
-    from sticker_uq.gate.events import RemovalCode
-
-    return RemovalCode.MOTION_FAILED
 
 
 def test_that_no_sticker_is_left_holds_for_any_camera() -> None:
@@ -148,11 +143,6 @@ def test_an_answer_about_the_picture_of_another_camera_is_refused() -> None:
 
 
 # --- the clock --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_clock_that_is_corrected_a_little_is_no_jump() -> None:
-    cell = removing().tick().leap(SETTINGS.max_clock_jump_s - 0.01).tick()
-    assert cell.state.open
 
 
 def test_after_a_leap_all_waiting_goes_on_from_the_new_time() -> None:
@@ -250,11 +240,7 @@ def test_a_calibration_that_changes_is_another_camera() -> None:
 
 
 def test_an_image_may_be_stamped_ahead_by_exactly_the_skew() -> None:
-    cell = running().scene(STICKER, age=-SETTINGS.max_clock_skew_s)
-    assert not cell.state.problems
-    cell = running()
-    cell.scene(STICKER, stamp_ns=cell.now + SECOND // 10 + round(SETTINGS.max_clock_skew_s * SECOND) + 1)
-    stays_closed(cell, BlockReason.CLOCK)
+    assert not running().scene(STICKER, age=-SETTINGS.max_clock_skew_s).state.problems
 
 
 @pytest.mark.parametrize("box", [(9.0, 9.0, 9.0, 20.0), (9.0, 9.0, 20.0, NAN)])

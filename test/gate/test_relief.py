@@ -163,4 +163,4 @@ class ReliefMachine(GateMachine):
 
 
 TestRelief = ReliefMachine.TestCase
-TestRelief.settings = hypothesis_settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRelief.settings = hypothesis_settings(max_examples=30, stateful_step_count=40, deadline=None)

@@ -58,38 +58,58 @@ def test_a_chain_of_many_objects_falls_into_them() -> None:
     assert (labels == np.arange(60)[:, None]).mean() > 0.9
 
 
-def test_a_lone_object_is_one_cluster() -> None:
-    assert labels_of(seen(A, range(T), noise=2.0)) == [0] * T
+CHAIN = [*[0.0] * 9, 10.0, 70.0, *[80.0] * 9]
+NOISE = [(107, 76, 203, 167), (102, 100, 201, 181), (107, 100, 223, 195), (105, 114, 190, 182)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        (seen(A, range(T), noise=2.0), [0] * T),
+        (seen(A, range(1)), [-1]),
+        (seen(A, range(2)), [-1] * 2),
+        (seen(A, range(3), noise=1.0), [0] * 3),
+        (seen(A, range(3), noise=1.0) + seen(B, range(3), noise=1.0), [0] * 3 + [1] * 3),
+        (seen(FAR, range(3), noise=1.0) + seen(A, range(T), noise=1.0), [1] * 3 + [0] * T),
+        # Four boxes whose third neighbours are all further than epsilon, though each overlaps another by more than half:
+        # HDBSCAN calls them noise, and enough passes agree.
+        ([(t, box, STICKER) for t, box in enumerate(NOISE)], [0] * 4),
+        # Neighbours in the chain overlap by more than half, but the box in the middle has too few of them to be a core.
+        ([*[(t, shifted(A, right), STICKER) for t, right in enumerate(CHAIN)], (0, shifted(A, 40.0), STICKER)],
+         [0] * 10 + [1] * 10 + [0]),
+        (seen(A, [0] * 6, noise=1.0), [-1] * 6),  # of one pass alone
+        ([(t, (5.0, 5.0, 5.0, 9.0), LOGO) for t in range(5)], [-1] * 5),  # without area
+        # Every distance between them is 1: one tree over all boxes breaks the ties by the order of the rows and gives the far
+        # boxes to one of the clusters.
+        *(
+            (seen(FAR, range(far), noise=3.0) + seen(A, range(T), noise=3.0) + seen(B, range(T), noise=3.0),
+             [-1] * far + [0] * T + [1] * T)
+            for far in (1, 2)
+        ),
+        # a small box inside an object
+        ([*seen(A, range(T), noise=2.0), (0, (100.0, 100.0, 130.0, 125.0), LOGO)], [0] * T + [-1]),
+        # three in a row that overlap
+        ([row for n in range(3) for row in seen(shifted(A, 30.0 * n), range(T), noise=1.0, seed=n)],
+         [0] * T + [1] * T + [2] * T),
+        # an overlapping one that some passes miss
+        (seen(A, range(0, T, 2), noise=1.0, seed=1) + seen(shifted(A, 30.0), range(0, T, 3), noise=1.0, seed=2),
+         [0] * 10 + [1] * 7),
+        # The same outline once as a sticker and once as a logo: suppression works per class and keeps both.
+        (seen(A, range(T), noise=1.0, seed=1) + seen(A, range(T), noise=1.0, seed=2, probabilities=LOGO), [0] * 2 * T),
+        # two boxes in too few passes are no second object
+        (seen(A, range(T), noise=1.0) + seen(shifted(A, 25.0), range(2), noise=1.0), [0] * (T + 2)),
+        # No pass shows two: there is no evidence of a second object, only of an uncertain box.
+        (seen(A, range(10), noise=1.0) + seen(shifted(A, 25.0), range(10, T), noise=1.0), [0] * T),
+    ],
+)  # fmt: skip
+def test_which_boxes_are_one_object(rows: list[Row], labels: list[int]) -> None:
+    assert labels_of(rows) == labels
 
 
 def test_no_boxes_have_no_labels() -> None:
     labels = cluster(samples([], T))
     assert labels.shape == (0,)
     assert labels.dtype == np.int64
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_fewer_than_three_boxes_are_no_object(count: int) -> None:
-    assert labels_of(seen(A, range(count))) == [-1] * count
-
-
-def test_three_boxes_are_an_object_alone_and_in_company() -> None:
-    assert labels_of(seen(A, range(3), noise=1.0)) == [0] * 3
-    assert labels_of(seen(A, range(3), noise=1.0) + seen(B, range(3), noise=1.0)) == [0] * 3 + [1] * 3
-    assert labels_of(seen(FAR, range(3), noise=1.0) + seen(A, range(T), noise=1.0)) == [1] * 3 + [0] * T
-
-
-def test_an_object_that_hdbscan_calls_noise_is_an_object_when_enough_passes_agree() -> None:
-    # Four boxes whose third neighbours are all further than epsilon, though each overlaps another by more than half.
-    corners = [(107, 76, 203, 167), (102, 100, 201, 181), (107, 100, 223, 195), (105, 114, 190, 182)]
-    assert labels_of([(t, box, STICKER) for t, box in enumerate(corners)]) == [0] * 4
-
-
-def test_a_thin_bridge_does_not_join_two_objects() -> None:
-    # Neighbours in the chain overlap by more than half, but the box in the middle has too few of them to be a core.
-    rights = [*[0.0] * 9, 10.0, 70.0, *[80.0] * 9]
-    rows: list[Row] = [(t, shifted(A, right), STICKER) for t, right in enumerate(rights)]
-    assert labels_of([*rows, (0, shifted(A, 40.0), STICKER)])[:T] == [0] * 10 + [1] * 10
 
 
 def test_identical_boxes_are_one_object_without_a_warning() -> None:
@@ -99,27 +119,6 @@ def test_identical_boxes_are_one_object_without_a_warning() -> None:
         assert labels_of(seen(A, range(T)) + seen(B, range(T))) == [0] * T + [1] * T
         spread = seen(A, range(T)) + seen(shifted(A, 30.0), range(10)) + seen(shifted(A, 60.0), range(10))
         assert min(labels_of(spread)) >= 0
-
-
-def test_boxes_of_one_pass_alone_are_no_object() -> None:
-    assert labels_of(seen(A, [0] * 6, noise=1.0)) == [-1] * 6
-
-
-def test_boxes_without_area_are_no_object() -> None:
-    assert labels_of([(t, (5.0, 5.0, 5.0, 9.0), LOGO) for t in range(5)]) == [-1] * 5
-
-
-def test_far_boxes_never_join_somebody_else() -> None:
-    # Every distance between them is 1: one tree over all boxes breaks the ties by the order of the rows and gives the far
-    # boxes to one of the clusters.
-    for far in (1, 2):
-        rows = seen(FAR, range(far), noise=3.0) + seen(A, range(T), noise=3.0) + seen(B, range(T), noise=3.0)
-        assert labels_of(rows) == [-1] * far + [0] * T + [1] * T
-
-
-def test_a_small_box_inside_an_object_does_not_join_it() -> None:
-    inside = [(0, (100.0, 100.0, 130.0, 125.0), LOGO)]
-    assert labels_of(seen(A, range(T), noise=2.0) + inside) == [0] * T + [-1]
 
 
 @pytest.mark.parametrize("overlap", [0.3, 0.45, 0.55, 0.65])
@@ -140,36 +139,6 @@ def test_each_of_two_overlapping_objects_takes_one_box_of_every_pass(seed: int) 
     labels = np.array(labels_of(rows))
     assert set(labels) == {0, 1}
     assert (labels[:T] != labels[T:]).all()
-
-
-def test_three_objects_in_a_row_that_overlap_are_three() -> None:
-    rows: list[Row] = []
-    for index in range(3):
-        rows += seen(shifted(A, 30.0 * index), range(T), noise=1.0, seed=index)
-    assert labels_of(rows) == [0] * T + [1] * T + [2] * T
-
-
-def test_an_overlapping_object_that_some_passes_miss_stays_apart() -> None:
-    other = shifted(A, 30.0)
-    rows = seen(A, range(0, T, 2), noise=1.0, seed=1) + seen(other, range(0, T, 3), noise=1.0, seed=2)
-    assert labels_of(rows) == [0] * 10 + [1] * 7
-
-
-def test_twins_of_one_thing_stay_one_object() -> None:
-    # The same outline once as a sticker and once as a logo: suppression works per class and keeps both.
-    rows = seen(A, range(T), noise=1.0, seed=1) + seen(A, range(T), noise=1.0, seed=2, probabilities=LOGO)
-    assert labels_of(rows) == [0] * 2 * T
-
-
-def test_two_boxes_in_too_few_passes_are_no_second_object() -> None:
-    rows = seen(A, range(T), noise=1.0) + seen(shifted(A, 25.0), range(2), noise=1.0)
-    assert labels_of(rows) == [0] * (T + 2)
-
-
-def test_mutually_exclusive_boxes_stay_one_object() -> None:
-    # No pass shows two: there is no evidence of a second object, only of an uncertain box.
-    rows = seen(A, range(10), noise=1.0) + seen(shifted(A, 25.0), range(10, T), noise=1.0)
-    assert labels_of(rows) == [0] * T
 
 
 def test_cluster_size_is_counted_in_passes() -> None:

@@ -80,48 +80,30 @@ def test_a_line_torn_by_a_crash_is_kept_and_sealed(tmp_path: Path, left: int) ->
     assert (found.findings, found.seals) == ([], 1)
 
 
-def test_an_entry_that_lacks_only_its_line_feed_is_good(tmp_path: Path) -> None:
-    AuditLog(tmp_path, BIG).close()
+@pytest.mark.parametrize(
+    ("left", "newest", "found"),
+    [
+        (-1, None, (1, 2, 0)),  # the line feed alone is lost: the entry is good
+        (None, b"\0\0\0", (2, 3, 1)),  # a new file is torn in its first line
+        (None, b"", (2, 2, 0)),
+        (4, None, (1, 2, 1)),  # nothing but a piece of the very first line
+    ],
+)
+def test_a_log_that_a_crash_left_goes_on(
+    tmp_path: Path, left: int | None, newest: bytes | None, found: tuple[int, int, int]
+) -> None:
     writer = AuditLog(tmp_path, BIG)
     writer.add("gate", {})
     writer.close()
     path = tmp_path / "audit-000001.jsonl"
-    path.write_bytes(path.read_bytes()[:-1])
+    path.write_bytes(path.read_bytes()[:left])
+    if newest is not None:
+        (tmp_path / "audit-000002.jsonl").write_bytes(newest)
     again = AuditLog(tmp_path, BIG)
     again.add("gate", {})
     again.close()
-    found = verify(tmp_path)
-    assert (found.findings, found.entries, found.seals) == ([], 2, 0)
-
-
-def test_a_log_torn_in_its_very_first_line_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "audit-000001.jsonl").write_bytes(b'{"da')
-    AuditLog(tmp_path, BIG).close()
-    assert verify(tmp_path).whole
-
-
-def test_a_new_file_torn_in_its_first_line_goes_on(tmp_path: Path) -> None:
-    writer = AuditLog(tmp_path, BIG)
-    writer.add("gate", {})
-    writer.close()
-    (tmp_path / "audit-000002.jsonl").write_bytes(b"\0\0\0")
-    again = AuditLog(tmp_path, BIG)
-    again.add("gate", {})
-    again.close()
-    found = verify(tmp_path)
-    assert (found.findings, found.files, found.entries, found.seals) == ([], 2, 3, 1)
-
-
-def test_an_empty_newest_file_goes_on(tmp_path: Path) -> None:
-    writer = AuditLog(tmp_path, BIG)
-    writer.add("gate", {})
-    writer.close()
-    (tmp_path / "audit-000002.jsonl").touch()
-    again = AuditLog(tmp_path, BIG)
-    again.add("gate", {})
-    again.close()
-    assert verify(tmp_path).entries == 2
-    assert verify(tmp_path).whole
+    seen = verify(tmp_path)
+    assert (seen.findings, seen.files, seen.entries, seen.seals) == ([], *found)
 
 
 class Disk:

@@ -28,7 +28,6 @@ from sticker_uq.testing.scenes import HERE, assessment, observed
 from test.helpers.gate import Cell, K, asking, removing, running
 
 FULL = Reason.of("audit_write_failed", detail="no space left on device")
-OTHER = Reason.of("other_gate_publishers", names="b")
 
 
 class Story:
@@ -121,12 +120,7 @@ def test_who_answered_what_is_told_and_what_was_refused_too() -> None:
     ("event", "reason"),
     [
         (Hold(), BlockReason.HELD),
-        (Fault(), BlockReason.FAULT),
         (Impediment(BlockReason.AUDIT, FULL), BlockReason.AUDIT),
-        (
-            Impediment(BlockReason.SECOND_GATE_PUBLISHER, OTHER),
-            BlockReason.SECOND_GATE_PUBLISHER,
-        ),
         (WorkpieceChanged("laptop-2", 0), BlockReason.CONTRADICTED),
     ],
 )

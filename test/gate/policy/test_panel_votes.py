@@ -116,11 +116,3 @@ def test_an_objection_ends_a_permit() -> None:
     cell.scene(scored(*SCORES))
     assert cell.sent(CancelGoal)
     assert cell.phase not in (Phase.PERMITTED, Phase.REMOVING)
-
-
-def test_another_panel_closes_the_gate() -> None:
-    cell = running().scene(scored(SCORES[0]), panel_hash="p" * 64, times=K)
-    assert cell.phase is Phase.PERMITTED
-    cell.scene(scored(SCORES[0]), panel_hash="q" * 64)
-    assert cell.state.reasons & BlockReason.MODEL_CHANGED
-    assert "panel_changed" in cell.details

@@ -1,25 +1,168 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate and time at its limits, an assumption that is broken, and what is asked, tried and declared only once."""
+"""When the gate opens, for what and how long; what does not close it; time at its limits; what is asked, tried and said once."""
 
 from dataclasses import replace
 from typing import Any
 
-from sticker_uq.gate import BlockReason, Phase, SceneAnswer
+import pytest
+
+from sticker_uq.gate import BlockReason, Phase, Policy, SceneAnswer
 from sticker_uq.gate.events import (
+    ArmReady,
     AssumptionBroken,
     CancelGoal,
     DeclareDone,
     Escalate,
+    Fault,
+    GoalAccepted,
     Hold,
     Log,
     OpenIntervention,
+    PublishGate,
+    Release,
     RemovalCode,
+    SendGoal,
     Tick,
     WorkpieceChanged,
 )
-from sticker_uq.scene import Reason, Status
-from sticker_uq.testing.scenes import HERE, THERE, observed
-from test.helpers.gate import SETTINGS, STICKER, Cell, K, answer, finish, removing, running, set_to
+from sticker_uq.scene import InvalidInput, Reason, Status
+from sticker_uq.testing.scenes import HERE, SECOND, THERE, observed
+from test.helpers.gate import (
+    NEARBY,
+    SETTINGS,
+    STICKER,
+    Cell,
+    K,
+    answer,
+    finish,
+    permitted,
+    removing,
+    running,
+    set_to,
+    verifying,
+)
+
+
+def test_k_agreeing_scenes_open_for_one_object_and_send_one_goal() -> None:
+    cell = running()
+    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.NO_SCENE)
+    cell.scene(STICKER, observed(THERE), times=K - 1)
+    assert (cell.phase, cell.state.reasons) == (Phase.MONITORING, BlockReason.INCONSISTENT)
+    cell.scene(NEARBY, observed(THERE))
+    assert cell.phase is Phase.PERMITTED
+    gate, goal = cell.last[:2]
+    assert isinstance(gate, PublishGate)
+    assert isinstance(goal, SendGoal)
+    assert gate.open
+    assert gate.target == goal.target
+    assert goal.target.box == (105.0, 103.0, 185.0, 163.0)
+    assert goal.target.decision_id == cell.state.decision.decision_id  # type: ignore[union-attr]
+    assert goal.target.image_stamp_ns == cell.state.scene.stamp_ns  # type: ignore[union-attr]
+    assert gate.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
+    cell.scene(STICKER, observed(THERE), times=4)
+    assert len(cell.sent(SendGoal)) == 1
+
+
+def test_images_from_before_the_workpiece_came_do_not_count() -> None:
+    cell = running()
+    cell.send(WorkpieceChanged("laptop-2", cell.now))
+    cell.scene(STICKER, times=3, age=0.4)
+    assert cell.state.streak.count == 0
+    assert cell.state.decision is not None
+    assert cell.state.decision.workpiece_id == ""
+    cell.scene(STICKER)
+    cell.scene(STICKER, times=K)
+    assert cell.phase is Phase.PERMITTED
+    assert cell.state.decision.workpiece_id == "laptop-2"
+
+
+def test_ticks_renew_the_lease_only_while_the_scene_is_fresh() -> None:
+    cell = permitted()
+    stamp = cell.state.scene.stamp_ns  # type: ignore[union-attr]
+    for _ in range(3):
+        cell.tick()
+        gate = cell.last[0]
+        assert isinstance(gate, PublishGate)
+        assert gate.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
+    cell.send(GoalAccepted(cell.goal))
+    cell.tick(5)
+    assert cell.last[0].valid_until_ns == stamp + SECOND  # type: ignore[union-attr]
+    cell.tick(2)
+    assert cell.phase is Phase.BLOCKED
+    assert cell.state.reasons & BlockReason.STALE_SCENE
+
+
+def test_an_image_stamped_ahead_of_the_clock_is_fresh_no_longer_than_any_other() -> None:
+    cell = running().scene(STICKER, age=-0.04)
+    cell.tick(9)
+    assert not cell.state.reasons & BlockReason.STALE_SCENE
+    cell.tick()
+    assert cell.state.reasons & BlockReason.STALE_SCENE
+
+
+def test_a_removal_that_takes_too_long_is_stopped() -> None:
+    cell = removing()
+    for _ in range(49):
+        cell.scene(STICKER)
+    assert cell.phase is Phase.REMOVING
+    cell.scene(STICKER, times=2)
+    assert cell.state.reasons & BlockReason.ARM_FAILED
+
+
+def test_settings_and_policy_are_frozen_while_a_permit_is_out() -> None:
+    cell = permitted()
+    before = cell.core.policy
+    with pytest.raises(InvalidInput, match="hold the gate first"):
+        cell.core.configure(Policy(max_dil=1.0, max_dil_clean=1.0), SETTINGS)
+    assert cell.core.policy == before
+    finish(cell.tick(), RemovalCode.STALE_PERMIT)
+    cell.scene(STICKER, times=K - 1)
+    cell.core.configure(Policy(min_probability=0.9), SETTINGS)
+    cell.scene(STICKER)
+    assert cell.state.reasons & BlockReason.MODEL_CHANGED
+    cell.scene(STICKER, times=K - 1)
+    assert not cell.state.open
+    cell.scene(STICKER)
+    assert cell.phase is Phase.PERMITTED
+
+
+# --- what is said, and when -------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_change_is_neither_logged_nor_said_again() -> None:
+    cell = removing()
+    cell.scene(STICKER)
+    assert not [e for e in cell.last if isinstance(e, Log | PublishGate)]
+    cell.tick()
+    assert [type(e) for e in cell.last] == [PublishGate]
+
+
+def test_the_first_fault_is_the_one_that_is_told() -> None:
+    cell = running()
+    first = (Reason.of("internal_error", detail="first"),)
+    cell.send(Fault(first))
+    cell.send(Fault((Reason.of("internal_error", detail="second"),)))
+    assert cell.state.fault == first
+    cell = running()
+    cell.send(Fault())
+    assert cell.state.fault == (Reason("internal_error"),)
+
+
+def test_enough_agreeing_scenes_are_enough_though_the_arm_is_missing() -> None:
+    cell = running()
+    cell.send(ArmReady(False))
+    cell.scene(STICKER, times=K)
+    assert cell.state.reasons == BlockReason.ARM_FAILED
+
+
+def test_what_closes_the_gate_begins_a_verification_anew() -> None:
+    cell = verifying().scene(times=K - 1)
+    cell.send(Hold())
+    cell.send(Release())
+    cell.scene(times=K - 1)
+    assert cell.phase is Phase.VERIFYING
+    assert cell.scene().phase is Phase.MONITORING
+
 
 BROKEN = AssumptionBroken(Reason.of("drift", "sharpness", count=9, rate=0.01))
 
