@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.hard_scenes import BARE, NO_MATERIAL, NONE, Case, HardScene
@@ -32,6 +33,7 @@ from benchmarks.shifts import SECOND, Operator, run_shift
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cli.train import EXPOSURE, render_exposure
 from sticker_uq.evaluation.executors import mapped
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.evaluation.reporting.charts import legend_below, svg
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.gate import Policy
@@ -218,8 +220,13 @@ def promised(rows: Sequence[dict[str, Any]], arm: str) -> tuple[int, int]:
     return weeks, broken
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Laptops and objects asked about, wrongful releases and dirty laptops, of a hundred laptops by week, and broken promises."""
+def table(rows: Sequence[dict[str, Any]], name: str = "") -> str:
+    """Laptops and objects asked about, wrongful releases and dirty laptops, of a hundred laptops by week, and broken promises.
+
+    ``name`` "second_half": of the second half of the weeks, by seed, with intervals (95 %, Clopper and Pearson).
+    """
+    if name == "second_half":
+        return as_markdown([_second_half(rows)]).strip()
     weeks = sorted({row["week"] for row in rows})
     lines = []
     for arm in (arm for arm in ARMS if any(row["arm"] == arm for row in rows)):
@@ -228,9 +235,32 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             for week in weeks
         )
         given, broken = promised(rows, arm)
-        lines.append((arm, *(cell for row in shares for cell in row), f"{broken} of {given}"))
+        minutes = [row["minutes"] for row in rows if row["arm"] == arm and row["verdict"]]
+        spent = f"{median(minutes):.0f}" if minutes else ""
+        lines.append((arm, *(cell for row in shares for cell in row), f"{broken} of {given}", spent))
     head = (f"week {week + 1}" for week in weeks)
-    return as_markdown([Table(("operator and cell", *head, "guarantee broken in"), lines)]).strip()
+    columns = ("operator and cell", *head, "guarantee broken in", "minutes for a candidate, median")
+    return as_markdown([Table(columns, lines)]).strip()
+
+
+def _second_half(rows: Sequence[dict[str, Any]]) -> Table:
+    late = [row for row in rows if 2 * row["week"] > max(one["week"] for one in rows)]
+    lines = []
+    for arm, seed in sorted(
+        {(row["arm"], row["seed"]) for row in late}, key=lambda of: (of[1], [*ARMS].index(of[0]))
+    ):
+        own = [row for row in late if (row["arm"], row["seed"]) == (arm, seed)]
+        laptops = sum(row["laptops"] for row in own)
+        cells = []
+        for name in (*COUNTS, "dirty"):
+            count = sum(row[name] for row in own)
+            low, high = (100 * end for end in clopper_pearson(min(count, laptops), laptops, 0.95))
+            interval = "" if name == "objects" else f" ({low:.0f} to {high:.0f})"
+            cells.append(f"{100 * count / laptops:.0f}{interval}")
+        lines.append((str(seed), arm, *cells))
+    return Table(
+        ("seed", "operator and cell", *COUNTS.values(), "laptops called clean with a sticker"), lines
+    )
 
 
 def figure(rows: Sequence[dict[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from benchmarks.weeks import promised, table
@@ -22,6 +23,7 @@ def week(number: int, wrongful: int, verdict: str = "", guarantee: str = "", see
         "dirty": 0,
         "verdict": verdict,
         "guarantee": guarantee,
+        "minutes": 5.0,
     }
 
 
@@ -39,3 +41,7 @@ def test_a_promise_counts_from_the_week_after_it_was_made_until_another_bundle_i
     assert promised(rows, "improve") == (4, 2)
     assert promised(rows, "without") == (0, 0)
     assert "2 of 4" in table(rows)
+    # weeks 3 to 5 of seed 0: 34 wrongful of 180 laptops
+    assert re.search(
+        r"\| 0 +\| improve +\| 50 \(42 to 58\) +\| 150 +\| 19 \(13 to 25\)", table(rows, "second_half")
+    )
