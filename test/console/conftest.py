@@ -10,7 +10,7 @@ from test.helpers.browser import TABLET, chromium
 
 
 # Not for the session: while Playwright is open its event loop counts as running, and asyncio.run() of other tests refuses.
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with chromium() as running:
         yield running

@@ -22,7 +22,7 @@ def write_parameters(folder: Path, **detector: object) -> Path:
     path = folder / "small_cell.yaml"
     nodes = {
         "detector": {"passes": PASSES, "threads": 1, **detector},
-        "cell_sim": {"width_px": 320, "height_px": 240, "rate": 2.0},
+        "cell_sim": {"width_px": 320, "height_px": 240, "rate": 2.0, "motion_s": 0.2, "failure_rate": 0.0},
     }
     path.write_text(yaml.safe_dump({f"/**/{name}": {"ros__parameters": p} for name, p in nodes.items()}))
     return path
