@@ -17,32 +17,25 @@ from sticker_uq.nodes.common.images import bgr_to_compressed
 from sticker_uq.testing.bench import Bench, NodeProcess
 from sticker_uq_msgs.msg import (
     DistinctiveLocalization,
-    ImageCheck,
     ImageUncertainty,
     SceneAssessment,
     StickerDetectionArray,
 )
-from test.nodes.detector.detector_bench import active, image, seconds
+from test.nodes.detector.detector_bench import Watched, active, image, seconds
 from test.nodes.fake_perception import Script
 
 PROCESS = "test.nodes.fake_perception"
 
 
 def test_every_output_carries_the_header_of_the_image(bench: Bench, script: Script) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
-    parts = [
-        bench.collect(kind, topic)
-        for kind, topic in (
-            (StickerDetectionArray, "detections"),
-            (ImageUncertainty, "uncertainty"),
-            (DistinctiveLocalization, "dil"),
-        )
-    ]
-    active(bench, script)
-    camera = bench.image_publisher()
-    for second in (5, 6):
-        camera.publish(image(second, grey=10 * second))
-        bench.until(lambda s=second: seconds(scenes)[-1:] == [s], "the scene")
+    kinds = {
+        "detections": StickerDetectionArray,
+        "uncertainty": ImageUncertainty,
+        "dil": DistinctiveLocalization,
+    }
+    parts = [bench.collect(kind, topic) for topic, kind in kinds.items()]
+    detector = Watched(bench, script)
+    scenes = [detector.sees(image(second, grey=10 * second)) for second in (5, 6)]
     assert seconds(scenes) == [5, 6]
     bench.until(lambda: all(seconds(part) == [5, 6] for part in parts), "the parts")
     assert {(m.header.frame_id, m.header.stamp.nanosec) for m in (*scenes, *parts[0], *parts[2])} == {
@@ -92,56 +85,40 @@ def bad_images() -> dict[str, tuple[Image, str]]:
 
 
 def test_bad_images_become_failed_scenes_and_the_node_goes_on(bench: Bench, script: Script) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
-    newest = bench.diagnostics()
-    active(bench, script)
-    camera = bench.image_publisher()
+    detector = Watched(bench, script)
     for name, (message, reason) in bad_images().items():
-        before = len(scenes)
-        camera.publish(message)
-        bench.until(lambda n=before: len(scenes) > n, f"a scene about the {name} image")
-        assert scenes[-1].status == SceneAssessment.STATUS_FAILED
-        assert reason in scenes[-1].status_text
-        assert scenes[-1].header == message.header
-        assert not scenes[-1].objects
-    bench.until(
-        lambda: (
-            newest.value("detector: images", "unusable") == "6"
-            and newest.value("detector: perception", "failed") == "2"
-        ),
-        "the counts in /diagnostics",
-    )
+        scene = detector.sees(message)
+        assert scene.status == SceneAssessment.STATUS_FAILED, name
+        assert reason in scene.status_text
+        assert scene.header == message.header
+        assert not scene.objects
+    newest, parts = detector.newest, {"images": ("unusable", "6"), "perception": ("failed", "2")}
+    for part, (name, count) in parts.items():
+        bench.until(lambda p=f"detector: {part}", n=name, c=count: newest.value(p, n) == c, "the counts")
     assert newest["detector: perception"].level == b"\x02"
     assert "non-finite output" in newest["detector: perception"].message
-    camera.publish(image(30))
-    bench.until(lambda: scenes[-1].status == SceneAssessment.STATUS_OK, "a good scene after all that")
-    assert seconds(scenes)[-1] == 30
+    good = detector.sees(image(30))
+    assert (good.status, good.header.stamp.sec) == (SceneAssessment.STATUS_OK, 30)
 
 
 def test_bad_images_are_logged_once_not_each(bench: Bench, script: Script) -> None:
     log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
-    scenes = bench.collect(SceneAssessment, "scene")
-    active(bench, script)
-    camera = bench.image_publisher()
-    for count in range(1, 4):
-        camera.publish(bad_images()["empty"][0])
-        bench.until(lambda n=count: len(scenes) == n, "a failed scene")
+    detector = Watched(bench, script)
+    for _ in range(3):
+        detector.sees(bad_images()["empty"][0])
     bench.until(lambda: [line for line in log if "image data is empty" in line.msg], "the line of log")
-    camera.publish(image(9))
-    bench.until(lambda: len(scenes) == 4, "a scene")
+    detector.sees(image(9))
     assert len([line for line in log if "image data is empty" in line.msg]) == 1
 
 
 def test_only_the_newest_waits_and_drops_are_counted(bench: Bench, script: Script) -> None:
     script.hold = True
-    scenes = bench.collect(SceneAssessment, "scene")
-    newest = bench.diagnostics()
-    active(bench, script)
-    camera = bench.image_publisher()
-    camera.publish(image(1))
+    detector = Watched(bench, script)
+    scenes, newest = detector.scenes, detector.newest
+    detector.camera.publish(image(1))
     bench.until(script.busy.is_set, "the worker at work")
     for second in range(2, 7):
-        camera.publish(image(second))
+        detector.camera.publish(image(second))
         bench.until(
             lambda n=second: newest.value("detector: images", "received") == str(n),
             "reception while the worker is busy",
@@ -157,9 +134,8 @@ def test_what_is_known_about_an_image_does_not_wait_for_the_image_before(
     bench: Bench, script: Script
 ) -> None:
     script.hold = True
-    scenes, checks = bench.collect(SceneAssessment, "scene"), bench.collect(ImageCheck, "image_check")
-    active(bench, script)
-    camera = bench.image_publisher()
+    detector = Watched(bench, script)
+    checks, camera = detector.checks, detector.camera
     bench.until(lambda: bench.probe.count_publishers("image_check"), "the publisher of checks")
     camera.publish(image(1))
     bench.until(script.busy.is_set, "the worker at work")
@@ -167,7 +143,7 @@ def test_what_is_known_about_an_image_does_not_wait_for_the_image_before(
     for number, message in enumerate([image(2, grey=0), image(3, grey=0), unusable], start=2):
         camera.publish(message)
         bench.until(lambda n=number: len(checks) == n, "a check while the worker is busy")
-    assert not scenes
+    assert not detector.scenes
     assert [(c.image_width, c.image_height, c.repeats) for c in checks] == [
         (64, 48, 1),
         (64, 48, 1),
@@ -181,24 +157,22 @@ def test_what_is_known_about_an_image_does_not_wait_for_the_image_before(
 
 
 def test_no_age_is_told_by_a_clock_that_has_not_started(bench: Bench, script: Script) -> None:
-    newest = bench.diagnostics()
-    active(bench, script, use_sim_time=True)
-    bench.image_publisher().publish(image(5))
+    detector = Watched(bench, script, use_sim_time=True)
+    newest = detector.newest
+    detector.camera.publish(image(5))
     bench.until(lambda: newest.value("detector: images", "received") == "1", "diagnostics without a clock")
     assert newest.value("detector: images", "last_image_age_s") == "n/a"
 
 
 def test_pictures_only_for_who_looks(bench: Bench, script: Script) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
-    node = active(bench, script, annotated_rate=60.0)
-    camera = bench.image_publisher()
-    camera.publish(image(1))
-    bench.until(lambda: len(scenes) == 1, "a scene")
+    detector = Watched(bench, script, annotated_rate=60.0)
+    node = detector.node
+    detector.sees(image(1))
     annotated, saliency = bench.collect(Image, "annotated"), bench.collect(Image, "saliency")
     bench.until(
         lambda: node.count_subscribers("annotated") and node.feeds[0].outputs.saliency_wanted(), "the viewers"
     )
-    camera.publish(image(2))
+    detector.camera.publish(image(2))
     bench.until(lambda: annotated and saliency, "the pictures")
     assert script.saliency_asked == [False, True]
     assert (annotated[0].encoding, annotated[0].width, annotated[0].height) == ("bgr8", 64, 48)

@@ -20,7 +20,7 @@ from sticker_uq.nodes.common import image_input
 from sticker_uq.nodes.common.diagnostics import Level
 from sticker_uq.testing.bench import Bench, values_of
 from sticker_uq_msgs.msg import ImageCheck, SceneAssessment
-from test.nodes.detector.detector_bench import active, detector, image, seconds
+from test.nodes.detector.detector_bench import Watched, active, detector, image, seconds
 from test.nodes.fake_perception import Script, detector_with
 
 
@@ -29,11 +29,9 @@ def best_effort_camera(bench: Bench) -> Any:
 
 
 def test_auto_reliability_follows_the_publishers(bench: Bench, script: Script) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
-    node = active(bench, script)
-    reliable = bench.image_publisher()
-    reliable.publish(image(1))
-    bench.until(lambda: len(scenes) == 1, "a scene over a reliable connection")
+    detector = Watched(bench, script)
+    scenes, node = detector.scenes, detector.node
+    detector.sees(image(1))
     best_effort = best_effort_camera(bench)
     bench.until(best_effort.get_subscription_count, "the best-effort camera is matched too")
     assert node.feeds[0].input.profile.reliability == ReliabilityPolicy.BEST_EFFORT
@@ -127,10 +125,8 @@ def test_where_images_are_published_instead_is_told(bench: Bench, script: Script
 def test_a_slow_camera_is_not_taken_for_lost_images(
     bench: Bench, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checks = bench.collect(ImageCheck, "image_check")
-    node = active(bench, script)
-    source = node.feeds[0].input
-    camera = bench.image_publisher()
+    detector = Watched(bench, script)
+    checks, source, camera = detector.checks, detector.node.feeds[0].input, detector.camera
     now = time.monotonic()
     monkeypatch.setattr(image_input, "time", SimpleNamespace(monotonic=lambda: now))
     for second in (1, 2, 3):
@@ -149,12 +145,10 @@ def test_a_slow_camera_is_not_taken_for_lost_images(
 
 def test_checks_and_scenes_name_who_publishes_the_images(bench: Bench, script: Script) -> None:
     """A second camera is told with the newest check again, and with the scene that is under way."""
-    scenes, checks = bench.collect(SceneAssessment, "scene"), bench.collect(ImageCheck, "image_check")
-    newest = bench.diagnostics()
-    node = active(bench, script)
-    camera = bench.image_publisher()
-    camera.publish(image(1))
-    bench.until(lambda: scenes and checks, "a scene")
+    detector = Watched(bench, script)
+    scenes, checks, camera, newest = detector.scenes, detector.checks, detector.camera, detector.newest
+    detector.sees(image(1))
+    bench.until(lambda: checks, "its check")
     assert scenes[0].image_publishers == checks[-1].image_publishers == ["/probe"]
     script.hold = True
     script.busy.clear()
@@ -170,7 +164,7 @@ def test_checks_and_scenes_name_who_publishes_the_images(bench: Bench, script: S
     words = "/image: 2 publishers (/probe, /usb_cam); the gate opens with exactly one"
     image_report(bench, newest, words, b"\x02")
     usb_cam.destroy_publisher(other)
-    bench.until(lambda: node.feeds[0].input.publishers == ("/probe",), "one camera")
+    bench.until(lambda: detector.node.feeds[0].input.publishers == ("/probe",), "one camera")
     camera.publish(image(3))
     bench.until(lambda: len(scenes) == 3 and seconds(checks)[-1] == 3, "its check and its scene")
     assert scenes[2].image_publishers == checks[-1].image_publishers == ["/probe"]

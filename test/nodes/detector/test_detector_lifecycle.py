@@ -12,17 +12,14 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 
 from sticker_uq.testing.bench import Bench
-from sticker_uq_msgs.msg import SceneAssessment
-from test.nodes.detector.detector_bench import OTHER, active, image, seconds
+from test.nodes.detector.detector_bench import OTHER, Watched, active, image, seconds
 from test.nodes.fake_perception import Script
 
 
 def test_a_second_life_after_cleanup(bench: Bench, script: Script) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
-    active(bench, script)
-    camera = bench.image_publisher()
-    camera.publish(image(1))
-    bench.until(lambda: len(scenes) == 1, "a scene")
+    detector = Watched(bench, script)
+    scenes, camera = detector.scenes, detector.camera
+    detector.sees(image(1))
     for transition in ("deactivate", "cleanup"):
         assert bench.transition("detector", transition)
     bench.until(lambda: not camera.get_subscription_count(), "the end of the subscription")
@@ -30,8 +27,7 @@ def test_a_second_life_after_cleanup(bench: Bench, script: Script) -> None:
     for transition in ("configure", "activate"):
         assert bench.transition("detector", transition)
     bench.until_heard(camera)
-    camera.publish(image(3))
-    bench.until(lambda: len(scenes) == 2, "a scene of the second life")
+    detector.sees(image(3))
     assert seconds(scenes) == [1, 3]
     assert scenes[1].sequence == 1
     assert script.warm_ups == 2
@@ -42,9 +38,8 @@ def test_deactivation_does_not_wait_for_ever_and_drops_what_comes_late(
 ) -> None:
     monkeypatch.setattr("sticker_uq.nodes.detector.node.STOP_TIMEOUT_S", 0.2)
     script.hold = True
-    scenes = bench.collect(SceneAssessment, "scene")
-    active(bench, script)
-    camera = bench.image_publisher()
+    detector = Watched(bench, script)
+    scenes, camera = detector.scenes, detector.camera
     camera.publish(image(1))
     bench.until(script.busy.is_set, "the worker at work")
     assert bench.transition("detector", "deactivate")
@@ -65,19 +60,16 @@ def set_parameter(bench: Bench, name: str, value: object) -> Any:
 
 def test_parameters_of_perception_change_while_it_works(bench: Bench, script: Script) -> None:
     """The old perception serves until the new one is ready, is let go of then, and goes on where the new one cannot be loaded."""
-    scenes = bench.collect(SceneAssessment, "scene")
-    node = active(bench, script)
+    detector = Watched(bench, script)
+    scenes, node = detector.scenes, detector.node
     before = weakref.ref(node.models.current())
-    camera = bench.image_publisher()
     script.hold_load = True
     assert set_parameter(bench, "passes", 7).successful
     assert "while a model is being loaded" in set_parameter(bench, "passes", 11).reason
-    camera.publish(image(1))
-    bench.until(lambda: len(scenes) == 1, "a scene while the new perception is loaded")
+    detector.sees(image(1))
     script.load_go.set()
     bench.until(lambda: not node.models.busy, "the new perception")
-    camera.publish(image(2))
-    bench.until(lambda: len(scenes) == 2, "a scene of the new one")
+    detector.sees(image(2))
     assert [s.passes for s in scenes] == [20, 7]
     gc.collect()
     assert before() is None
@@ -89,9 +81,7 @@ def test_parameters_of_perception_change_while_it_works(bench: Bench, script: Sc
     assert set_parameter(bench, "passes", 9).successful
     bench.until(lambda: not node.models.busy, "the failure")
     assert node.get_parameter("passes").value == 7, "the parameter tells what serves"
-    camera.publish(image(3))
-    bench.until(lambda: len(scenes) == 3, "a scene after the failure")
-    assert scenes[2].passes == 7
+    assert detector.sees(image(3)).passes == 7
 
 
 def test_cleanup_while_a_perception_is_loaded(bench: Bench, script: Script) -> None:
