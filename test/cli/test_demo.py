@@ -95,7 +95,9 @@ def test_the_replay_of_its_recording_says_byte_for_byte_what_the_cell_said(demo)
     folder, _ = demo
     [laptop] = read_recording(Bag(folder / "out" / "bag")).laptops
     files = (folder / "out" / "bag", "--params", folder / "small_cell.yaml", "--out", folder / "replay")
-    result = CliRunner().invoke(cli.app, ["replay", "--verify", "--pictures", "none", *map(str, files)])
+    result = CliRunner().invoke(
+        cli.app, ["replay", "--verify", "--pictures", "none", "--jobs", "1", *map(str, files)]
+    )
     assert result.exit_code == 0, result.output
     assert f"{len(laptop.scenes)} of {len(laptop.scenes)}" in result.output
 

@@ -18,11 +18,18 @@ START_PATIENCE_S = 240.0
 
 
 def write_parameters(folder: Path, **detector: object) -> Path:
-    """A parameter file of a cell that needs little of the machine; ``detector`` adds to the detector's parameters."""
+    """A parameter file of a patient cell that needs little of the machine; ``detector`` adds to the detector's parameters."""
     path = folder / "small_cell.yaml"
     nodes = {
         "detector": {"passes": PASSES, "threads": 1, **detector},
         "cell_sim": {"width_px": 320, "height_px": 240, "rate": 2.0, "motion_s": 0.2, "failure_rate": 0.0},
+        # a busy machine takes seconds for an image
+        "supervisor": {
+            "max_scene_age_s": 30.0,
+            "lease_s": 5.0,
+            "accept_timeout_s": 10.0,
+            "arm_heartbeat_timeout_s": 5.0,
+        },
     }
     path.write_text(yaml.safe_dump({f"/**/{name}": {"ros__parameters": p} for name, p in nodes.items()}))
     return path
