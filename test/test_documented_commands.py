@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 from sticker_uq.cli import app
 from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.training import novelty_training, training
-from test.helpers.models import small_weights
+from sticker_uq.lab.training import novelty_training
 from test.helpers.recordings import record
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -46,11 +45,6 @@ class Supplies:
         scenes = (encode_scene(n, render(sample_scene(n, stickers=2 * (n % 2)), (320, 240))) for n in seeds)
         write_coco(self.folder / f"laptops{first}", scenes)
         return self.folder / f"laptops{first}"
-
-    @cached_property
-    def start(self) -> Path:
-        """Packaged weights with a smaller input: a fourth of the work."""
-        return small_weights(self.folder)
 
     @cached_property
     def learn(self) -> Path:
@@ -123,7 +117,6 @@ def test_the_commands_of_a_page_work_in_their_order(
     page: Path, supplies: Supplies, tmp_path: Path, ros_domain: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(novelty_training, "FEWEST", FEWEST)
-    monkeypatch.setattr(training, "packaged_weights", lambda name: supplies.start)
     monkeypatch.chdir(tmp_path)
     for name, what in SUPPOSED.get(page.stem, {}).items():
         source = getattr(supplies, what)

@@ -3,7 +3,6 @@
 
 python -m test.helpers.operator_page                              # serves all scenes, one address each
 python -m test.helpers.operator_page --screenshots docs/images    # the pictures of docs/console.md
-python -m test.helpers.operator_page --screenshots DIR --all      # every scene in three sizes, as PNG
 """
 
 from __future__ import annotations
@@ -297,26 +296,20 @@ def prepared(name: str, punctual: bool = False, **settings: Any) -> Iterator[tup
         publisher.join()
 
 
-def _screenshots(
-    folder: Path,
-    names: dict[str, Callable[[Page], None]],
-    sizes: dict[str, tuple[int, int]],
-    suffix: str,
-    language: str,
-) -> None:
+def _screenshots(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    width, height = SIZES["1024x768"]
     with chromium() as browser:
-        for (name, prepare), (size, (width, height)) in itertools.product(names.items(), sizes.items()):
+        for name, prepare in SHOWN.items():
             with prepared(name) as (address, _):
                 page = browser.new_page(
-                    viewport={"width": width, "height": height}, has_touch=True, locale=language
+                    viewport={"width": width, "height": height}, has_touch=True, locale="en"
                 )
                 page.goto(address)
                 page.wait_for_function("() => document.getElementById('picture').naturalWidth > 0")
                 prepare(page)
                 page.wait_for_timeout(300)
-                path = folder / (f"{name}-{size}.png" if suffix == "png" else f"console-{name}.jpg")
-                page.screenshot(path=path, **({} if suffix == "png" else {"type": "jpeg", "quality": 80}))
+                page.screenshot(path=folder / f"console-{name}.jpg", type="jpeg", quality=80)
                 page.close()
 
 
@@ -335,6 +328,10 @@ def _half_answered(page: Page) -> None:
     page.mouse.up()
 
 
+SHOWN = {"two-objects": _as_found, "one-object": _half_answered, "removing": _as_found, "held": _as_found}
+"""The scenes on the pages of the docs, and what is done on the page before."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -343,37 +340,18 @@ def main() -> None:
         "scenes", nargs="*", metavar="SCENE", help=f"to serve; all without one: {', '.join(SCENES)}"
     )
     parser.add_argument(
-        "--screenshots", type=Path, metavar="DIR", help="save pictures to this folder and end"
+        "--screenshots", type=Path, metavar="DIR", help="save the pictures of the docs and end"
     )
-    parser.add_argument(
-        "--all", action="store_true", help="every scene in every size, instead of the pictures of the docs"
-    )
-    parser.add_argument(
-        "--language",
-        default="en",
-        choices=("en", "da", "de"),
-        help="of the browser that the pictures are taken in",
-    )
-    parser.add_argument("--token-file", default="", metavar="FILE", help="ask for the token in it")
     options = parser.parse_args()
     if unknown := set(options.scenes) - SCENES.keys():
         parser.error(f"no scene {', '.join(sorted(unknown))}: expected {', '.join(SCENES)}")
-    if options.screenshots is None:
-        with ExitStack() as stack:
-            for name in options.scenes or SCENES:
-                scene = prepared(name, punctual=True, token_file=options.token_file)
-                print(f"{name:>16}  {stack.enter_context(scene)[0]}", flush=True)
-            threading.Event().wait()
-    elif options.all:
-        _screenshots(options.screenshots, dict.fromkeys(SCENES, _as_found), SIZES, "png", options.language)
-    else:
-        docs = {
-            "two-objects": _as_found,
-            "one-object": _half_answered,
-            "removing": _as_found,
-            "held": _as_found,
-        }
-        _screenshots(options.screenshots, docs, {"": SIZES["1024x768"]}, "jpg", options.language)
+    if options.screenshots is not None:
+        _screenshots(options.screenshots)
+        return
+    with ExitStack() as stack:
+        for name in options.scenes or SCENES:
+            print(f"{name:>16}  {stack.enter_context(prepared(name, punctual=True))[0]}", flush=True)
+        threading.Event().wait()
 
 
 if __name__ == "__main__":

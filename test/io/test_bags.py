@@ -82,13 +82,8 @@ def test_reads_folders_of_both_storages_in_order(tmp_path, storage, compression)
     }
     assert bag.counts == {"/image": 8, "/chatter": 8, "/lid": 8}
     assert stamps(bag) == list(range(8))
+    assert [len(item.message.corners) for item in bag.messages("/lid")] == list(range(8)), "a type of others"
     assert bag.damage == ""
-
-
-@STORAGES
-def test_types_of_others_are_read_with_the_definition_in_the_recording(tmp_path, storage):
-    bag = Bag(write_bag(tmp_path / "bag", storage))
-    assert [len(item.message.corners) for item in bag.messages("/lid")] == list(range(8))
 
 
 def test_a_topic_that_is_not_there_is_answered_with_those_that_are(tmp_path):
@@ -271,15 +266,6 @@ def test_a_database_that_computes_its_messages_is_refused(tmp_path, sql, alone):
         Bag(folder / "bag.db3" if alone else folder)
 
 
-def test_metadata_is_read_with_bounds_and_the_files_without_it(tmp_path):
-    folder = write_bag(tmp_path / "bag", StoragePlugin.MCAP)
-    (folder / "metadata.yaml").write_text("a: &a [1]\nb: *a\n")
-    bag = Bag(folder)
-    assert "aliases" in bag.remarks[0]
-    assert bag.damage == ""
-    assert stamps(bag) == list(range(8))
-
-
 @pytest.mark.parametrize("name", ["bag.mcap", "metadata.yaml"])
 def test_a_named_pipe_in_a_recording_is_refused(tmp_path, name):
     os.mkfifo(tmp_path / name)
@@ -446,6 +432,7 @@ def test_any_path_is_read_and_no_other_recording(tmp_path, storage, name):
         (None, "no metadata.yaml; 1 file(s) read in order of time"),
         ("{", "not a YAML file"),
         ("", "not the metadata of a recording"),
+        ("a: &a [1]\nb: *a\n", "aliases"),
         ("rosbag2_bagfile_information: {version: 5}", "not the metadata of a recording"),
         ({"storage_identifier": ""}, "storage_identifier ''"),
         ({"version": 99}, ""),

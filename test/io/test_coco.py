@@ -147,13 +147,10 @@ def test_what_is_wrong_is_named(folder, edit, message):
     ("text", "message"), [("{", "not valid JSON"), ("[]", "JSON object"), ("", "not valid")]
 )
 def test_broken_annotations_file(tmp_path, text, message):
+    with pytest.raises(InvalidInput, match=r"annotations\.json: no such file"):
+        read_coco(tmp_path)
     (tmp_path / "annotations.json").write_text(text)
     with pytest.raises(InvalidInput, match=message):
-        read_coco(tmp_path)
-
-
-def test_missing_annotations_file(tmp_path):
-    with pytest.raises(InvalidInput, match=r"annotations\.json: no such file"):
         read_coco(tmp_path)
 
 
