@@ -75,8 +75,7 @@ def test_the_centre_is_seen_in_the_middle_of_the_box(
     np.testing.assert_allclose(lens.project(pose.inverse(point)), [[x, y]], atol=1e-5)
 
 
-@pytest.mark.parametrize("tilt", [0.0, 0.6])
-def test_the_covariance_is_what_many_noisy_boxes_show(tilt: float) -> None:
+def test_the_covariance_is_what_many_noisy_boxes_show() -> None:
     random = np.random.default_rng(5)
     root = random.normal(0, 1.5, (4, 4))
     box_covariance = root @ root.T
@@ -84,7 +83,7 @@ def test_the_covariance_is_what_many_noisy_boxes_show(tilt: float) -> None:
     cell = replace(
         CELL,
         camera=lens,
-        camera_pose=Transform(rotation_of(tilt, tilt / 2, 0.3) @ DOWN.rotation, DOWN.translation),
+        camera_pose=Transform(rotation_of(0.6, 0.3, 0.3) @ DOWN.rotation, DOWN.translation),
     )
     boxes = random.multivariate_normal(BOX, box_covariance, 2000)
     points = np.array([locate(observed(box), cell).position for box in boxes])

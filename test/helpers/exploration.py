@@ -51,6 +51,7 @@ from sticker_uq.scene import (
     ObjectClass,
     Outcome,
     Reason,
+    SceneAssessment,
     SceneDecision,
     Status,
     Verdict,
@@ -82,8 +83,8 @@ Template = tuple[SceneDecision, SceneFacts]
 
 
 @cache
-def template(name: str) -> Template:
-    """One kind of scene and what the policy makes of it; the forged ones are what a broken policy would."""
+def scenes() -> dict[str, Template]:
+    """Each kind of scene and what the policy makes of it; the forged ones are what a broken policy would."""
     sticker, logo = observed(), observed(label=ObjectClass.LOGO)
     seen = {
         "sticker": assessment(sticker),
@@ -103,7 +104,11 @@ def template(name: str) -> Template:
         "logo over it": assessment(sticker, observed((160.0, 140.0, 200.0, 180.0), ObjectClass.LOGO)),
         "forged logo": assessment(logo),
         "forged rare": assessment(unstable=[rarely_seen()]),
-    }[name]
+    }
+    return {name: _judged(name, one) for name, one in seen.items()}
+
+
+def _judged(name: str, seen: SceneAssessment) -> Template:
     decision = judge(seen, POLICY, APPROVED if name == "approved logo" else OperatorAnswers())
     if name.startswith("forged"):
         verdicts = tuple(replace(v, verdict=Verdict.REMOVE) for v in decision.verdicts)
@@ -113,7 +118,7 @@ def template(name: str) -> Template:
 
 def scene(name: str, age: int = MOMENT) -> Make:
     def make(state: GateState, now: int) -> Event:
-        decision, facts = template(name)
+        decision, facts = scenes()[name]
         stamp = now - age
         return SceneReceived(
             replace(decision, stamp_ns=stamp), replace(facts, stamp_ns=stamp, image_digest=f"{stamp:032x}")
@@ -172,28 +177,7 @@ def always(event: Event) -> Make:
 
 
 ALPHABET: dict[str, tuple[Make, int]] = {
-    **{
-        f"scene: {name}": (scene(name), 2 * MOMENT)
-        for name in (
-            "sticker",
-            "logo",
-            "unsure",
-            "slightly unsure",
-            "seen twice",
-            "two in one",
-            "empty",
-            "dubious",
-            "approved logo",
-            "failed",
-            "not finite",
-            "other size",
-            "dark",
-            "of two cameras",
-            "logo over it",
-            "forged logo",
-            "forged rare",
-        )
-    },
+    **{f"scene: {name}": (scene(name), 2 * MOMENT) for name in scenes()},
     "scene: old": (scene("sticker", PAUSE), 2 * MOMENT),
     "scene: in the future": (scene("sticker", -PAUSE), 2 * MOMENT),
     "scene: again": (again, 2 * MOMENT),

@@ -41,18 +41,6 @@ _RATE = 0.2  # dropout that the tuning expects
 FAMILIES = tuple(name for name in MODEL_NAMES if not name.endswith("_v2"))
 """One model of each kind; the two others have more layers of the same kind, and test_passes.py holds them to torchvision."""
 
-__all__ = [
-    "FAMILIES",
-    "MIN_SIZE",
-    "MODEL_NAMES",
-    "forget_detectors",
-    "picture",
-    "small_weights",
-    "tiny_detector",
-    "tiny_model",
-    "tiny_weights",
-]
-
 
 def picture(seed: int = 0, width: int = 224, height: int = 168) -> NDArray[np.uint8]:
     """A BGR picture of coloured shapes on a gradient, (height, width, 3) uint8."""

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy.stats import gaussian_kde, spearmanr
 from sklearn.covariance import ledoit_wolf
 
@@ -146,9 +143,6 @@ def test_objects_can_be_joined_and_chosen(usual: Objects) -> None:
         concatenate([])
 
 
-SINGLE = ("max_softmax", "pcs", "deep_gini", "softmax_entropy")
-
-
 def score(name: str, **fields: np.ndarray) -> np.ndarray:
     first = next(iter(fields.values()))
     vectors = fields.get("probabilities", first if first.ndim == 2 else first[0])
@@ -162,18 +156,6 @@ def score(name: str, **fields: np.ndarray) -> np.ndarray:
 def test_one_vector(name: str, even: float, pair: float) -> None:
     vectors = np.array([[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0, 0], [0, 0, 1, 0]])
     assert score(name, probabilities=vectors) == pytest.approx([even, pair, 0])
-
-
-VECTORS = arrays(np.float64, (5, 4), elements=st.floats(1e-6, 1)).map(
-    lambda v: v / v.sum(axis=1, keepdims=True)
-)
-
-
-@given(VECTORS, st.permutations(range(4)), st.sampled_from(SINGLE))
-def test_the_order_of_the_classes_does_not_matter(vectors: np.ndarray, order: list[int], name: str) -> None:
-    one, other = score(name, probabilities=vectors), score(name, probabilities=vectors[:, order])
-    assert one == pytest.approx(other)
-    assert (one >= -1e-12).all()
 
 
 def test_energy() -> None:
@@ -202,16 +184,6 @@ def test_a_pass_that_did_not_see_the_object_does_not_count() -> None:
         expected = monitor.score(Objects(vectors, samples=seen))
         assert monitor.score(Objects(vectors, samples=with_blind)) == pytest.approx(expected)
         assert np.isnan(monitor.score(Objects(vectors, samples=np.full((2, 1, 2), np.nan)))).all()
-
-
-@given(arrays(np.float64, (6, 3, 4), elements=st.floats(1e-6, 1)))
-def test_mutual_information_is_part_of_the_predictive_entropy(values: np.ndarray) -> None:
-    samples = values / values.sum(axis=2, keepdims=True)
-    information, total = (
-        score(f"mc_{n}", samples=samples) for n in ("mutual_information", "predictive_entropy")
-    )
-    assert (information >= 0).all()
-    assert (information <= total + 1e-12).all()
 
 
 def test_fields_of_other_shapes_are_refused() -> None:
@@ -280,18 +252,6 @@ def test_a_class_that_nobody_predicted_is_infinitely_surprising(name: str) -> No
     rng = np.random.default_rng(3)
     fitted = monitor_named(name).fit(of(rng.normal(size=(30, 2))))
     assert fitted.score(of(np.zeros((1, 2)), 1)).tolist() == [np.inf]
-
-
-@settings(max_examples=8, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_mahalanobis_scores_do_not_depend_on_the_place(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    features, classes = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
-    offset = rng.uniform(-20, 20, 3)
-    for name in ("mdsa", "relative_mahalanobis"):
-        plain = monitor_named(name).fit(of(features, classes)).score(of(features[:9]))
-        moved = monitor_named(name).fit(of(features + offset, classes)).score(of(features[:9] + offset))
-        assert moved == pytest.approx(plain, rel=1e-5, abs=1e-6)
 
 
 def test_relative_mahalanobis_takes_the_background_off() -> None:

@@ -91,7 +91,7 @@ def record(path: Path, laptops: list[dict], before: int) -> int:
 
 
 @given(st.lists(stays, min_size=1, max_size=4), st.integers(0, 2))
-@hypothesis_settings(max_examples=15)
+@hypothesis_settings(max_examples=8)
 def test_no_clean_laptop_ends_with_work_and_no_image_is_lost_or_counted_twice(laptops, before):
     with TemporaryDirectory() as folder:
         images = record(Path(folder) / "bag", laptops, before)

@@ -90,24 +90,12 @@ def full(image, assessment, decision) -> Report:
 def test_the_page_is_whole_and_says_what_happened(full):
     page = Page(render_report(full))
     for words in (
-        "Two laptops",
-        "What happened & why.",
-        "Laptop <1>",
-        "? left to a person",
-        "2 stickers and 1 logo seen, 1 more too seldom to be measured.",
-        "Decision: a sticker may be removed.",
-        "✓ remove",
-        "#0 sticker within all limits",
-        "probability of sticker 0.3 is below the limit 0.8",
-        "The image could not be assessed: image data is truncated.",
-        "+1.5 s arm peeled #0",
-        "DiL, limit 0.6",
-        "sample 30.0 ms",
-        "not a safety function",
-        "ssdlite320_mobilenet_v3_large",
-        "123",
-        "–",
-    ):
+        "Two laptops", "What happened & why.", "Laptop <1>", "? left to a person",
+        "2 stickers and 1 logo seen, 1 more too seldom to be measured.", "Decision: a sticker may be removed.", "✓ remove",
+        "#0 sticker within all limits", "probability of sticker 0.3 is below the limit 0.8",
+        "The image could not be assessed: image data is truncated.", "+1.5 s arm peeled #0", "DiL, limit 0.6", "sample 30.0 ms",
+        "not a safety function", "ssdlite320_mobilenet_v3_large", "123", "–",
+    ):  # fmt: skip
         assert words in page.text, words
 
 

@@ -57,37 +57,31 @@ def test_the_person_is_right_whatever_the_detector_believed(answer, label):
         assert found == ({} if label is None else {HERE: (label, "person")})
 
 
-def test_what_was_not_in_question_is_labelled_as_the_policy_decided():
-    seen = decision(
-        (HERE, STICKER, Verdict.ASK), (THERE, LOGO, Verdict.KEEP), (ELSEWHERE, STICKER, Verdict.REMOVE)
-    )
-    assert labels(question((Answer.KEEP, HERE)), seen) == {
-        HERE: (LOGO, "person"), THERE: (LOGO, "policy"), ELSEWHERE: (STICKER, "policy"),
-    }  # fmt: skip
+NEAR_DRAWN = (DRAWN[0] + 2, *DRAWN[1:])
+THREE = ((HERE, STICKER, Verdict.ASK), (THERE, LOGO, Verdict.KEEP), (ELSEWHERE, STICKER, Verdict.REMOVE))
+LABELLED = {
+    "what was not in question is labelled as the policy decided": (
+        question((Answer.KEEP, HERE)), THREE,
+        {HERE: (LOGO, "person"), THERE: (LOGO, "policy"), ELSEWHERE: (STICKER, "policy")},
+    ),
+    "what was said before about the laptop still holds, and newer words win": (
+        question((Answer.NOT_THERE, HERE), before=((Answer.REMOVE, THERE), (Answer.KEEP, HERE))),
+        ((HERE, STICKER, Verdict.ASK), (THERE, LOGO, Verdict.REMOVE)),
+        {THERE: (STICKER, "person")},
+    ),
+    "a drawn sticker that the detector does not see": (question((Answer.MISSED, DRAWN)), (), {DRAWN: (STICKER, "person")}),
+    "one that it sees counts once": (
+        question((Answer.MISSED, DRAWN)), ((NEAR_DRAWN, STICKER, Verdict.ASK),), {NEAR_DRAWN: (STICKER, "person")}
+    ),
+    "background is no box": (question((Answer.REMOVE, HERE)), ((THERE, BACKGROUND, Verdict.KEEP),), {}),
+    "no sticker is left leaves logos only": (question(scene=SceneAnswer.CLEAN), THREE, {THERE: (LOGO, "policy")}),
+}  # fmt: skip
 
 
-def test_what_was_said_before_about_the_laptop_still_holds_and_newer_words_win():
-    before = ((Answer.REMOVE, THERE), (Answer.KEEP, HERE))
-    seen = decision((HERE, STICKER, Verdict.ASK), (THERE, LOGO, Verdict.REMOVE))
-    assert labels(question((Answer.NOT_THERE, HERE), before=before), seen) == {THERE: (STICKER, "person")}
-
-
-def test_a_drawn_sticker_counts_once_whether_the_detector_sees_it_or_not():
-    drawn = (Answer.MISSED, DRAWN)
-    assert labels(question(drawn), decision()) == {DRAWN: (STICKER, "person")}
-    near = (DRAWN[0] + 2, *DRAWN[1:])
-    assert labels(question(drawn), decision((near, STICKER, Verdict.ASK))) == {near: (STICKER, "person")}
-
-
-def test_background_is_no_box():
-    assert labels(question((Answer.REMOVE, HERE)), decision((THERE, BACKGROUND, Verdict.KEEP))) == {}
-
-
-def test_no_sticker_is_left_leaves_logos_only():
-    seen = decision(
-        (HERE, STICKER, Verdict.ASK), (THERE, LOGO, Verdict.KEEP), (ELSEWHERE, STICKER, Verdict.REMOVE)
-    )
-    assert labels(question(scene=SceneAnswer.CLEAN), seen) == {THERE: (LOGO, "policy")}
+@pytest.mark.parametrize("name", LABELLED)
+def test_what_is_labelled(name):
+    asked, verdicts, expected = LABELLED[name]
+    assert labels(asked, decision(*verdicts)) == expected
 
 
 def test_a_picture_on_which_something_stayed_open_is_not_used():

@@ -23,31 +23,20 @@ FIGURES = {
 }  # fmt: skip
 
 
+COVERAGE = {
+    "circumstance": "defocus", "significance": 5, "target": 0.2, "source": 0.0, "low": 0.0, "high": 0.12, "status": "missing"
+}  # fmt: skip
+
+
 def check(circumstance: str, finding: Finding, change: float, reason: str = "") -> RelationCheck:
-    return RelationCheck(
-        circumstance=circumstance,
-        metric="ap50",
-        images=40,
-        source=0.96,
-        target=0.96 + change,
-        change=change,
-        low=change - 0.03,
-        high=change + 0.03,
-        distance=0.12,
-        epsilon=0.05,
-        finding=finding,
-        reason=reason,
-    )
+    values = (40, 0.96, 0.96 + change, change, change - 0.03, change + 0.03, 0.12, 0.05)
+    return RelationCheck(circumstance, "ap50", *values, finding, reason)
 
 
 def a_set(kind: str, circumstance: str = "", **figures: float) -> SetResult:
     distances = {} if kind == "source" else {"mse": 90.0, "ssim": 0.9, "cw_ssim": 0.88}
-    return SetResult(
-        kind=kind,  # type: ignore[arg-type]
-        circumstance=circumstance,
-        figures=FIGURES | figures,
-        distances=distances,
-    )
+    given = {"kind": kind, "circumstance": circumstance, "figures": FIGURES | figures, "distances": distances}
+    return SetResult.model_validate(given)
 
 
 @pytest.fixture
@@ -75,17 +64,7 @@ def folder(tmp_path: Path) -> Path:
             check("defocus", Finding.VIOLATED, -0.26),
             check("tilt", Finding.HOLDS, NAN, "there is nothing to measure it on"),
         ),
-        coverage=(
-            CoverageRow(
-                circumstance="defocus",
-                significance=5,
-                target=0.2,
-                source=0.0,
-                low=0.0,
-                high=0.12,
-                status="missing",
-            ),
-        ),
+        coverage=(CoverageRow.model_validate(COVERAGE),),
         finding=Finding.VIOLATED,
         significance_shares={Finding.HOLDS: 0.25, Finding.VIOLATED: 0.75, Finding.UNDECIDED: 0.0},
         by_circumstance={"all": Finding.UNDECIDED, "defocus": Finding.VIOLATED, "tilt": Finding.HOLDS},
@@ -130,10 +109,5 @@ def test_the_summary_is_a_table_of_markdown(folder: Path) -> None:
 
 
 def test_figures() -> None:
-    assert [figure_text(v) for v in (NAN, 0.12345, 1.0, 90.0, math.inf)] == [
-        "–",
-        "0.123",
-        "1.000",
-        "90",
-        "inf",
-    ]
+    said = ["–", "0.123", "1.000", "90", "inf"]
+    assert [figure_text(v) for v in (NAN, 0.12345, 1.0, 90.0, math.inf)] == said

@@ -11,11 +11,9 @@ from sticker_uq.lab.studies.detectors.analysis import analyse
 from sticker_uq.lab.studies.detectors.measures import ACCURACY, BY_NAME
 from sticker_uq.lab.studies.detectors.significance import (
     ModelPair,
-    band,
     best_everywhere,
     compare_pairs,
     correlations,
-    direction,
     friedman,
     holm,
     pooled_correlation,
@@ -39,22 +37,6 @@ def test_signed_rank_edges() -> None:
     assert signed_rank(np.zeros(5)) == 1.0
     assert math.isnan(signed_rank(np.zeros(0)))
     assert signed_rank(np.arange(1.0, 11.0)) == pytest.approx(2 / 2**10)
-
-
-@pytest.mark.parametrize(
-    ("d", "expected"),
-    [([1.0, 1.0, 1.1], "greater"), ([-1.0, -1.0, -0.9], "less"), ([-1.0, 1.0, 0.2], "two-sided")],
-)
-def test_direction(d: list[float], expected: str) -> None:
-    assert direction(np.array(d)) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [(0.0, "no"), (math.nan, "no"), (-0.05, "negligible"), (0.1, "small"), (-0.3, "medium"), (0.5, "large")],
-)
-def test_bands(value: float, name: str) -> None:
-    assert band(value) == name
 
 
 def test_friedman_needs_three_models() -> None:
