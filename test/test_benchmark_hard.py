@@ -38,6 +38,7 @@ from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm
 from sticker_uq.lab.attacks.dpatch import PATCH_PIXELS
 from sticker_uq.scene import METRICS, Localization
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed
+from test.helpers.models import small_weights
 
 EMPTY = np.zeros((0, 4), np.float32)
 STICKER, LOGO = (0.0, 0.0, 1.0), (0.0, 1.0, 0.0)
@@ -259,7 +260,7 @@ def write_material(folder, detector):
 
 def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, capsys):
     write_material(tmp_path / "cache", Instrument().detector)
-    monkeypatch.setattr(hard_scenes, "_NOVELTIES", dict([*hard_scenes._NOVELTIES.items()][::3]))
+    monkeypatch.setattr(hard_scenes, "_NOVELTIES", dict([*hard_scenes._NOVELTIES.items()][3:4]))
     # a fit takes twenty laptops; it is tested with `sticker-uq calibrate`
     monkeypatch.setattr(
         hard_methods, "fit_policy", lambda records, base: base.model_copy(update={"risk": RISK})
@@ -319,12 +320,12 @@ def test_photographs_show_nothing_to_remove_and_are_divided_by_name(tmp_path):
 
     (tmp_path / "cats").mkdir()
     picture = np.random.default_rng(0).integers(0, 255, (120, 160, 3), np.uint8)
-    for number in range(4):
-        cv2.imwrite(str(tmp_path / "cats" / f"{number}.png"), picture)
-    instrument = Instrument()
+    for name in ("0", "cat"):  # one for each part
+        cv2.imwrite(str(tmp_path / "cats" / f"{name}.png"), picture)
+    instrument = Instrument(weights=str(small_weights(tmp_path)))
     parts = [measure_photographs(tmp_path, split, instrument) for split in ("development", "test")]
-    assert {s.seed for part in parts for s in part} == {0, 1, 2, 3}
-    assert all(part and not len(s.boxes) and s.case == "cats" for part in parts for s in part)
+    assert [[s.seed for s in part] for part in parts] == [[0], [1]]
+    assert all(not len(s.boxes) and s.case == "cats" for part in parts for s in part)
     assert set(parts[0][0].seen[DROPOUT].signals) == {*METRICS, "novelty"}
     method = ObjectLimit("score", SINGLE, improbability(SINGLE))
     for one in parts[0]:

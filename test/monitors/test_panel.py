@@ -23,7 +23,7 @@ from sticker_uq.monitors.task_network import TaskNetwork
 from sticker_uq.perception import Perception
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import picture, tiny_detector
-from test.helpers.panels import MODEL, NAMES, OPEN, labelled, settings, tiny_panel
+from test.helpers.panels import MODEL, NAMES, OPEN, labelled, settings
 
 scores = hnp.arrays(np.float64, (3, 40), elements=st.floats(allow_nan=True, allow_infinity=True, width=32))
 
@@ -54,9 +54,22 @@ def short_trainings() -> Iterator[None]:
         yield
 
 
+Material = tuple[Perception, list[Labelled]]
+
+
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[PanelFile, Path]:
-    return tiny_panel(tmp_path_factory.mktemp("fitted"), task=0.5)
+def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    folder = tmp_path_factory.mktemp("material")
+    perception = Perception(settings(folder))
+    return perception, labelled(folder, perception)
+
+
+@pytest.fixture(scope="module")
+def fitted(material: Material) -> tuple[PanelFile, Path]:
+    perception, pictures = material
+    weights = Path(perception.settings.weights)
+    out = weights.parent / "panel"
+    return fit_panel(perception, pictures, pictures, NAMES, out, OPEN, task=0.5), weights
 
 
 def test_what_the_file_says(fitted: tuple[PanelFile, Path]) -> None:
@@ -86,6 +99,7 @@ def test_every_object_of_a_scene_is_scored_the_same_every_time(fitted: tuple[Pan
     assert plain.settings_hash == scene.settings_hash  # the panel has a hash of its own
     assert (plain.panel_hash, [o.monitors for o in plain.objects]) == ("", [()] * len(plain.objects))
     assert [o.box.tolist() for o in plain.objects] == [o.box.tolist() for o in scene.objects]
+    assert all(math.isfinite(one.monitors[-1].score) for one in scene.objects), "the task network's"
     some = Perception(settings(folder, panel=str(folder / "panel"), monitors="mdsa, pcs")).assess(picture(1))
     assert [s.name for s in some.objects[0].monitors] == ["mdsa", "pcs"]
     assert some.panel_hash != scene.panel_hash
@@ -138,26 +152,7 @@ def test_a_panel_of_another_format_is_refused(fitted: tuple[PanelFile, Path], tm
         load_panel(tmp_path, (), tiny_detector(MODEL, passes=5))
 
 
-@pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Perception, list[Labelled]]:
-    folder = tmp_path_factory.mktemp("material")
-    perception = Perception(settings(folder))
-    return perception, labelled(folder, perception)
-
-
-def test_a_task_network_joins_the_panel(material: tuple[Perception, list[Labelled]], tmp_path: Path) -> None:
-    perception, pictures = material
-    document = fit_panel(perception, pictures, pictures, ("pcs",), tmp_path / "panel", OPEN, task=0.7)
-    assert tuple(document.monitors) == ("pcs", "task")
-    loaded = load_panel(tmp_path / "panel", (), tiny_detector(MODEL, passes=5))
-    assert {seat.name: seat.limit for seat in loaded.voters} == {
-        name: seat.limit for name, seat in document.monitors.items()
-    }
-    scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))
-    assert all(math.isfinite(one.monitors[1].score) for one in scene.objects)
-
-
-def test_too_little_to_go_by(material: tuple[Perception, list[Labelled]], tmp_path: Path) -> None:
+def test_too_little_to_go_by(material: Material, tmp_path: Path) -> None:
     perception, pictures = material
     with pytest.raises(InvalidInput, match="ensemble_mean_softmax needs an ensemble"):
         fit_panel(perception, pictures, pictures, ["ensemble_mean_softmax"], tmp_path / "panel", OPEN)

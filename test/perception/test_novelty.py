@@ -18,13 +18,27 @@ from sticker_uq.novelty.network import packaged_file, read_network, save_network
 from sticker_uq.novelty.quality import Auroc, NoveltyQuality
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.novelty import ImageNovelty
-from sticker_uq.scene import InvalidInput, Outcome, Status, Verdict
+from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment, Status, Verdict
 from sticker_uq.testing.scenes import observed
-from test.helpers.models import tiny_detector
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 GOOD = NoveltyQuality(Auroc(0.95, 0.9, 0.99), Auroc(0.99, 0.98, 1.0), 50)
 SETTINGS = PerceptionSettings(model=SSDLITE, passes=3, device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def picture() -> np.ndarray:
+    return render(sample_scene(3)).image
+
+
+@pytest.fixture(scope="module")
+def packaged() -> Perception:
+    return Perception(SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def seen(packaged: Perception, picture: np.ndarray) -> SceneAssessment:
+    return packaged.assess(picture)
 
 
 def places(cell: tuple[float, float] = (160, 120)) -> ImageNovelty:
@@ -78,17 +92,22 @@ def with_network(folder: Path, quality: NoveltyQuality | None) -> PerceptionSett
     return settings
 
 
-def test_the_packaged_network_measures_how_far_a_scene_is_and_not_its_objects() -> None:
-    seen = Perception(SETTINGS).assess(render(sample_scene(3)).image)
+def test_the_packaged_network_measures_how_far_a_scene_is_and_not_its_objects(seen: SceneAssessment) -> None:
     assert seen.status is Status.OK
     assert seen.localization is not None
     assert seen.localization.scene_distance > 0
     assert math.isnan(seen.localization.novelty)
+    assert seen.objects
+    assert all(math.isnan(o.novelty) for o in seen.objects)
+    asked, released = (judge(seen, Policy(max_object_novelty=limit)) for limit in (0.7, 1.0))
+    assert not [v for v in asked.verdicts if v.verdict is Verdict.REMOVE]
+    assert not [r for v in released.verdicts for r in v.reasons if r.subject == "object_novelty"]
 
 
-def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(tmp_path: Path) -> None:
+def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(
+    tmp_path: Path, picture: np.ndarray
+) -> None:
     perception = Perception(with_network(tmp_path, GOOD))
-    picture = render(sample_scene(3)).image
     calm, odd = perception.assess(picture), perception.assess(covered(picture))
     assert calm.localization is not None
     assert odd.localization is not None
@@ -97,25 +116,18 @@ def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(tmp
     # the place is in a predicted box, or marked as one that none explains
     boxes = [r.box for r in odd.localization.unexplained] + [o.box for o in odd.objects]
     assert any(box[0] < 430 < box[2] and box[1] < 310 < box[3] for box in boxes)
-    assert perception.assess(covered(picture)).digest == odd.digest
 
 
-def test_novelty_can_be_switched_off() -> None:
-    off = SETTINGS.model_copy(update={"novelty": False})
-    assert off.hash_on("cpu") != SETTINGS.hash_on("cpu")
-    seen = Perception(off).assess(covered(render(sample_scene(3)).image))
-    assert seen.localization is not None
-    assert math.isnan(seen.localization.novelty)
-    assert all(math.isnan(o.novelty) for o in seen.objects)
-
-
-def test_the_packaged_network_is_part_of_the_settings() -> None:
+def test_novelty_can_be_switched_off_and_the_packaged_network_is_part_of_the_settings(
+    packaged: Perception, picture: np.ndarray
+) -> None:
     """A policy that was calibrated with another one is refused."""
-    hashes = {Perception(SETTINGS.model_copy(update={"novelty": on})).settings_hash for on in (True, False)}
-    assert len(hashes) == 2
-    assert Perception(SETTINGS).settings_hash != SETTINGS.hash_on("cpu")
-    without = Perception(SETTINGS.model_copy(update={"novelty": False}))
-    assert without.settings_hash == without.settings.hash_on("cpu")
+    off = Perception(SETTINGS.model_copy(update={"novelty": False, "dil": False}))
+    assert off.settings_hash == off.settings.hash_on("cpu")
+    assert packaged.settings_hash != SETTINGS.hash_on("cpu")
+    with_dil = off.settings.model_copy(update={"dil": True})
+    assert len({packaged.settings_hash, SETTINGS.hash_on("cpu"), with_dil.hash_on("cpu")}) == 3
+    assert all(math.isnan(o.novelty) for o in off.assess(picture).objects)
 
 
 @pytest.mark.parametrize(
@@ -126,12 +138,12 @@ def test_the_packaged_network_is_part_of_the_settings() -> None:
     ],
 )
 def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(
-    tmp_path: Path, quality: NoveltyQuality | None, said: str
+    tmp_path: Path, picture: np.ndarray, quality: NoveltyQuality | None, said: str
 ) -> None:
     settings = with_network(tmp_path, quality)
     perception = Perception(settings)
     assert perception.settings_hash == settings.hash_on("cpu"), "it has no part in what is measured"
-    scene = perception.assess(render(sample_scene(3)).image)
+    scene = perception.assess(picture)
     assert scene.status is Status.DEGRADED
     assert said in scene.status_text
     assert scene.localization is not None
@@ -142,38 +154,9 @@ def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(
     assert not [v for v in decision.verdicts if v.verdict is Verdict.REMOVE]
 
 
-def test_a_network_that_tells_scenes_alone_is_used_for_these(tmp_path: Path) -> None:
-    settings = with_network(tmp_path, NoveltyQuality(Auroc(0.85, 0.79, 0.9), Auroc(1.0, 0.99, 1.0), 50))
-    perception = Perception(settings)
-    assert perception.settings_hash != settings.hash_on("cpu")
-    scene = perception.assess(render(sample_scene(3)).image)
-    assert scene.status is Status.OK
-    assert scene.localization is not None
-    assert scene.localization.scene_distance > 0
-    assert math.isnan(scene.localization.novelty)
-    assert scene.objects
-    assert all(math.isnan(o.novelty) for o in scene.objects)
-    asked, released = (judge(scene, Policy(max_object_novelty=limit)) for limit in (0.7, 1.0))
-    assert not [v for v in asked.verdicts if v.verdict is Verdict.REMOVE]
-    assert not [r for v in released.verdicts for r in v.reasons if r.subject == "object_novelty"]
-
-
-def test_what_fails_while_the_network_looks_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise RuntimeError("shapes do not fit")
-
-    monkeypatch.setattr("sticker_uq.perception.novelty.novelty_maps", broken)
-    with pytest.raises(RuntimeError, match="shapes do not fit"):
-        Perception(SETTINGS).assess(render(sample_scene(3)).image)
-
-
-def test_a_detector_with_other_weights_has_no_packaged_network() -> None:
-    perception = Perception(SETTINGS, tiny_detector(SSDLITE))
-    seen = perception.assess(render(sample_scene(3)).image)
-    assert seen.localization is None or math.isnan(seen.localization.novelty)
-
-
-def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(tmp_path: Path) -> None:
+def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(
+    tmp_path: Path, picture: np.ndarray
+) -> None:
     weights = tmp_path / "mine.safetensors"
     shutil.copy(packaged_weights(SSDLITE), weights)
     settings = SETTINGS.model_copy(update={"weights": str(weights)})
@@ -183,15 +166,11 @@ def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(tmp_
     packaged = packaged_file(SSDLITE)
     assert packaged is not None
     shutil.copy(packaged, beside)
-    image = render(sample_scene(3)).image
     taught = Perception(settings)
     assert taught.settings_hash != alone.settings_hash
-    seen = taught.assess(image).localization
+    seen = taught.assess(picture).localization
     assert seen is not None
     assert seen.scene_distance > 0
-    seen = alone.assess(image).localization
-    assert seen is not None
-    assert math.isnan(seen.scene_distance)
     beside.write_bytes(weights.read_bytes())
     with pytest.raises(InvalidInput, match="no novelty network"):
         Perception(settings)

@@ -26,7 +26,6 @@ from sticker_uq.lab.training.checkpoint import METRICS, STATE
 from sticker_uq.lab.training.recipes import CLAIMED, batch_loss, encode, input_size, match
 from sticker_uq.lab.training.training import BEST, EpochResult, Training, TrainSettings, train
 from sticker_uq.scene import InvalidInput
-from test.helpers.models import FAMILIES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -41,17 +40,34 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("few")
+    spec = [(seed, render(sample_scene(seed, stickers=3), (240, 180))) for seed in range(4)]
+    write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
+    return folder
+
+
 def settings(data: Path, out: Path, **changes: object) -> TrainSettings:
     values = {"epochs": 2, "batch_size": 4, "start": "random", "threads": 1, "seed": 3, "val_data": data}
     return TrainSettings(data=(data,), out=out, **(values | changes))  # type: ignore[arg-type]
 
 
-def test_several_folders_are_trained_on_as_one(scenes: Path, tmp_path: Path) -> None:
-    more = tmp_path / "more"
-    write_coco(more, [encode_scene(99, render(sample_scene(99, stickers=1), (240, 180)))])
-    training, validation = split_items((scenes, more), None, seed=0)
-    assert {item.path.parent.parent for item in (*training, *validation)} == {scenes, more}
-    assert len(training) + len(validation) == 9
+def test_several_folders_are_trained_on_as_one_and_exposure_is_never_validated_on(
+    scenes: Path, tmp_path: Path
+) -> None:
+    for name, seed, stickers in (("more", 99, 1), ("bare", 70, 0)):
+        write_coco(
+            tmp_path / name, [encode_scene(seed, render(sample_scene(seed, stickers=stickers), (240, 180)))]
+        )
+    bare = tmp_path / "bare"
+    both = {"data": (scenes, tmp_path / "more"), "val_data": None, "exposure": (bare,)}
+    training = Training(settings(scenes, tmp_path / "out").model_copy(update=both))
+    learned, validated = (
+        [item.path.parent.parent for item in items] for items in (training.items, training.val_items)
+    )
+    assert {*learned, *validated} == {scenes, tmp_path / "more", bare}
+    assert (len(learned) + len(validated), learned.count(bare), validated.count(bare)) == (10, 1, 0)
 
 
 def test_pictures_of_one_laptop_are_on_one_side_of_the_validation(tmp_path: Path) -> None:
@@ -79,20 +95,20 @@ def test_the_best_epoch_is_chosen_on_enough_pictures_only(
     maps = iter([0.5, 0.2])
     monkeypatch.setattr(Training, "_validate", lambda self, size: dict.fromkeys((1, 2), next(maps)))
     said: list[str] = []
-    few = {"freeze": "backbone", "batch_size": 8, "input_size": 320}
-    train(settings(scenes, tmp_path, start="packaged", **few), say=said.append)
+    quick = {"freeze": "backbone", "batch_size": 8, "input_size": 320}
+    train(settings(scenes, tmp_path, start="packaged", **quick), say=said.append)
     assert load_weights(tmp_path / BEST)[1]["epoch"] == (1 if enough else 2)
     assert any("8 pictures to validate on are too few" in line for line in said) != enough
 
 
 def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
-    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scenes: Path, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sticker_uq.lab.training.training.ENOUGH_TO_CHOOSE", 8)
+    monkeypatch.setattr("sticker_uq.lab.training.training.ENOUGH_TO_CHOOSE", 4)
     results: list[EpochResult] = []
     steps = []
     finished = train(
-        settings(scenes, tmp_path, epochs=6, threads=2),
+        settings(scenes, tmp_path, epochs=6, val_data=few),
         command="sticker-uq train --data scenes",
         on_epoch=results.append,
         on_step=steps.append,
@@ -122,20 +138,16 @@ def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
     assert [float(row["loss"]) for row in rows] == [r.loss for r in results]
 
 
-def test_a_pause_changes_nothing(tmp_path: Path) -> None:
-    few = tmp_path / "few"
-    write_coco(
-        few, (encode_scene(seed, render(sample_scene(seed, stickers=3), (240, 180))) for seed in range(4))
-    )
+def test_a_pause_changes_nothing(few: Path, tmp_path: Path) -> None:
     straight, paused = (
-        settings(few, tmp_path / name, epochs=2, batch_size=2) for name in ("straight", "paused")
+        settings(few, tmp_path / name, epochs=1, batch_size=2) for name in ("straight", "paused")
     )
     assert train(straight)
     assert not train(paused, stop=lambda: True)  # in the middle of the first epoch
     assert not (paused.out / BEST).exists()
     said: list[str] = []
     assert train(paused, resume=True, say=said.append)
-    assert said == ["resumes after epoch 0 of 2 and 1 of 2 steps of the next"]
+    assert said == ["resumes after epoch 0 of 1 and 1 of 2 steps of the next"]
     one, two = (load_weights(s.out / BEST) for s in (straight, paused))
     assert one[1] == two[1]
     assert all(torch.equal(one[0][name], two[0][name]) for name in one[0])
@@ -184,14 +196,6 @@ def test_small_objects_get_small_default_boxes(tmp_path: Path) -> None:
     assert heads_too.model.anchor_generator.scales == own, "the heads know these boxes only"
 
 
-def test_exposure_is_trained_on_and_never_validated_on(scenes: Path, tmp_path: Path) -> None:
-    bare = tmp_path / "bare"
-    write_coco(bare, [encode_scene(70, render(sample_scene(70, stickers=0), (240, 180)))])
-    training = Training(settings(scenes, tmp_path / "out", val_data=None, exposure=(bare,)))
-    assert [item.path.parent.parent for item in training.items].count(bare) == 1
-    assert bare not in {item.path.parent.parent for item in training.val_items}
-
-
 @pytest.mark.parametrize("name", ["fasterrcnn_resnet50_fpn", SSDLITE])
 def test_dropout_in_training_changes_the_loss_by_its_seed(name: str, scenes: Path) -> None:
     torch.manual_seed(0)
@@ -231,7 +235,8 @@ def test_what_is_frozen_stays_and_all_else_learns(
     assert changed == changing
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+# SSD300 is in test_unit_variance.py
+@pytest.mark.parametrize("name", ["fasterrcnn_resnet50_fpn", "retinanet_resnet50_fpn", SSDLITE])
 def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name: str, scenes: Path) -> None:
     torch.manual_seed(0)
     model = build_model(name, min_size=64).train()
@@ -334,22 +339,14 @@ def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_thei
     assert found._network == packaged._network != {}
     assert "torchvision's weights cannot be downloaded (no route to host)" in lines
     assert f"starting from the packaged weights of {SSDLITE}" in lines
-
-
-def test_a_training_starts_from_the_packaged_weights_where_there_are_some(
-    scenes: Path, tmp_path: Path
-) -> None:
-    whole = Training(settings(scenes, tmp_path / "a", start="packaged"))
-    assert "train" in whole.position.initial
-    path = packaged_weights(SSDLITE)
+    assert "train" in packaged.position.initial
+    path, state = packaged_weights(SSDLITE), packaged.model.state_dict()
     assert path is not None
-    packaged = load_weights(path)[0]
-    state = whole.model.state_dict()
-    assert all(torch.equal(state[key], value.to(state[key].dtype)) for key, value in packaged.items())
+    assert all(torch.equal(state[key], v.to(state[key].dtype)) for key, v in load_weights(path)[0].items())
     with pytest.raises(
         InvalidInput, match=f"no packaged weights of model 'ssd300_vgg16'; expected '{SSDLITE}'"
     ):
-        Training(settings(scenes, tmp_path / "b", start="packaged", model="ssd300_vgg16"))
+        Training(settings(scenes, tmp_path / "c", start="packaged", model="ssd300_vgg16"))
 
 
 def test_weights_of_another_class_count_fill_all_but_the_class_layers() -> None:

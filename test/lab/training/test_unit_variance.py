@@ -114,8 +114,9 @@ def test_a_model_with_normalisation_keeps_its_random_weights(scenes: Path) -> No
 
 
 def test_a_training_of_ssd300_begins_with_small_pictures_and_scaled_filters(
-    scenes: Path, tmp_path: Path
+    model: nn.Module, scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sticker_uq.lab.training.training.build_model", lambda *_, **__: model)
     started = Training(
         TrainSettings(
             data=(scenes,), val_data=scenes, out=tmp_path, model=SSD300, start="random", device="cpu"

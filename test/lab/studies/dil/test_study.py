@@ -2,6 +2,7 @@
 """The figures of the DiL paper's Table 3 on hand-made detections."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -144,20 +145,17 @@ def run(data, out, *more):
     return CliRunner().invoke(app, ["study", "--data", str(data), "--out", str(out), "--passes", "2", *more])
 
 
-def test_the_command_measures_once(data, tmp_path):
-    first = run(data, tmp_path)
-    assert first.exit_code == 0, first.output
-    (cache,) = tmp_path.glob(f"{MODEL}_occlusion_*.json")
-    (found,) = json.loads(cache.read_text())
+def test_the_command_measures_once(data, packaged, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(packaged, out)
+    cache, (found,) = kept(out)
     assert set(found["signals"]) == {*NAMES, NOVELTY, MISSED_STICKER_PROBABILITY}
     assert 0 <= found["signals"][PAPER_DIL] <= 1
     assert found["stickers"] >= 1
-
-    cache.write_text(
-        json.dumps([found | {"missed": found["stickers"]}])
-    )  # what is kept is read, not measured again
-    assert run(data, tmp_path).exit_code == 0
-    table = pd.read_csv(tmp_path / f"{MODEL}_effect-of-each-case.csv").set_index("case")
+    # what is kept is read, not measured again
+    cache.write_text(json.dumps([found | {"missed": found["stickers"]}]))
+    assert run(data, out).exit_code == 0
+    table = pd.read_csv(out / f"{MODEL}_effect-of-each-case.csv").set_index("case")
     assert table.loc["occlusion", "scenes with a missed sticker"] == 1
 
 
@@ -192,15 +190,19 @@ def test_a_folder_without_cases(tmp_path):
     assert "dataset abnormal" in str(result.exception)
 
 
-def measured(data, out, *more):
-    assert run(data, out, *more).exit_code == 0
+def kept(out):
+    """The file with what was measured on the scenes of a case, and its content."""
     (file,) = out.glob(f"{MODEL}_occlusion_*.json")
-    return json.loads(file.read_text())
+    return file, json.loads(file.read_text())
 
 
 @pytest.fixture(scope="module")
 def packaged(data, tmp_path_factory):
-    return measured(data, tmp_path_factory.mktemp("packaged"))
+    """The folder of a study with what is packaged."""
+    out = tmp_path_factory.mktemp("packaged")
+    done = run(data, out)
+    assert done.exit_code == 0, done.output
+    return out
 
 
 def test_a_network_of_ones_own_is_what_the_study_measures_with(data, packaged, tmp_path):
@@ -211,8 +213,8 @@ def test_a_network_of_ones_own_is_what_the_study_measures_with(data, packaged, t
         for parameter in own.parameters():
             parameter.mul_(0.9)
     save_network(own, load_detector(DetectorSettings()), network)
-    found = (packaged, measured(data, tmp_path / "own", "--network", str(network)))
-    signals = [content[0]["signals"] for content in found]
+    assert run(data, tmp_path / "own", "--network", str(network)).exit_code == 0
+    signals = [kept(folder)[1][0]["signals"] for folder in (packaged, tmp_path / "own")]
     assert signals[0]["novelty"] != signals[1]["novelty"]
     assert (tmp_path / "own" / f"{MODEL}_rates-of-novelty.csv").is_file()
 
