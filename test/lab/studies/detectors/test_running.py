@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from sticker_uq.cli.study import app
 from sticker_uq.dil import saliency
 from sticker_uq.evaluation import executors
-from sticker_uq.evaluation.executors import executor
 from sticker_uq.io.coco import write_coco
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.attacks.white_box import DagSettings
@@ -45,7 +44,7 @@ def data(tmp_path_factory) -> Path:
 def settings(data: Path, **values) -> StudySettings:
     plain = {
         "models": (ModelChoice.parse(MODEL), ModelChoice.parse(f"other:{MODEL}")),
-        "datasets": (StudyData.parse(str(data)),),
+        "datasets": (StudyData.parse(f"lids={data}"),),
         "rates": (0.1, 0.3),
         "passes": 3,
         "adversarial": 1,
@@ -72,9 +71,24 @@ class Spy:
 
 @pytest.fixture(scope="module")
 def finished(data, tmp_path_factory) -> tuple[Study, Path]:
-    folder = tmp_path_factory.mktemp("study")
-    with executor(1) as execute:
-        return run_study(settings(data), folder, execute), folder
+    """The study of the command, in two processes, which only says that it needs them: the second would only cost its start."""
+    pools, folder = [], tmp_path_factory.mktemp("study") / "out"
+
+    class Pool(ProcessPoolExecutor):
+        def __init__(self, processes, *arguments) -> None:
+            pools.append(processes)
+            super().__init__(1, *arguments)
+
+    options = (
+        f"--data lids={data} --model {MODEL} --model other:{MODEL} --rates 0.1,0.3 --passes 3 --adversarial 1"
+    )
+    options += " --iterations 2 --gamma 8 --jobs 2 --resamples 50 --device cpu"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors, "ProcessPoolExecutor", Pool)
+        done = CliRunner().invoke(app, [*options.split(), "--out", str(folder)])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert pools == [2], "attacks and cells share their processes"
+    return Study.load(folder), folder
 
 
 def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
@@ -90,36 +104,37 @@ def test_every_cell_has_its_row(finished) -> None:
     assert images["map"].between(0, 1).all()
     assert len(study.attacks) == 4
     assert (study.attacks["rms"] > 0).all()
-    assert len(list(folder.glob("adversarial/*/scenes/adv-00/*.png"))) == 4
+    assert len(list(folder.glob("adversarial/*/lids/adv-00/*.png"))) == 4
     assert (images.loc[images["clusters"] == 0, "shannon_entropy"].isna()).all()
-    same(Study.load(folder).images, images)
-
-
-def test_one_encode_serves_all_rates(finished, data) -> None:
-    images = finished[0].images
     for _, rows in images[images["variant"] == "clean"].groupby(["model", "image"]):
-        assert rows["encode_ms"].nunique() == 1
+        assert rows["encode_ms"].nunique() == 1, "one encode serves all rates"
         assert rows["dropout_rate"].tolist() == [0.1, 0.3]
 
 
 def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path) -> None:
-    first = Spy(most=7)
+    alone = settings(data, models=(ModelChoice.parse(MODEL),))
+    first = Spy(most=3)
     with pytest.raises(KeyboardInterrupt):
-        run_study(settings(data), tmp_path / "s", first)
+        run_study(alone, tmp_path / "s", first)
     second = Spy()
-    study = run_study(settings(data), tmp_path / "s", second)
-    assert len(first.tasks) == 7
-    assert len(second.tasks) == 4 + 8 - 7
-    same(study.images, finished[0].images)
-    same(study.objects, finished[0].objects)
+    study = run_study(alone, tmp_path / "s", second)
+    assert len(first.tasks) == 3
+    assert len(second.tasks) == 2 + 4 - 3
+    for found, whole in ((study.images, finished[0].images), (study.objects, finished[0].objects)):
+        same(found.reset_index(drop=True), whole[whole["model"] == MODEL].reset_index(drop=True))
     third = Spy()
-    run_study(settings(data), tmp_path / "s", third)
-    assert third.tasks == []
+    other = settings(data, models=alone.models, rates=(0.1, 0.2, 0.3))
+    grown = run_study(other, tmp_path / "s", third)
+    assert {task.rates for task in third.tasks} == {(0.2,)}, "another rate computes only that"
+    assert sorted(grown.images["dropout_rate"].unique()) == [0.1, 0.2, 0.3]
+    fourth = Spy()
+    run_study(other, tmp_path / "s", fourth)
+    assert fourth.tasks == []
 
 
 def test_a_gpu_has_the_results_of_the_processor(data, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(saliency, "objectness_gradients", lambda d: [torch.ones_like(m) for m in d.maps])
-    values = {"models": (ModelChoice.parse(MODEL),), "adversarial": 0}
+    values = {"models": (ModelChoice.parse(MODEL),), "adversarial": 0, "rates": (0.1,)}
     processor = run_study(settings(data, **values), tmp_path / "processor", Spy())
     study_tasks._detectors.cache_clear()
     with simulated_gpu():
@@ -129,15 +144,6 @@ def test_a_gpu_has_the_results_of_the_processor(data, tmp_path, monkeypatch) -> 
     np.testing.assert_allclose(found.images["map"], processor.images["map"], atol=0.02)
 
 
-def test_another_rate_computes_only_that(finished, data, tmp_path) -> None:
-    alone = (ModelChoice.parse(MODEL),)
-    run_study(settings(data, models=alone, adversarial=0), tmp_path / "s", Spy())
-    spy = Spy()
-    study = run_study(settings(data, models=alone, adversarial=0, rates=(0.1, 0.2, 0.3)), tmp_path / "s", spy)
-    assert [task.rates for task in spy.tasks] == [(0.2,), (0.2,)]
-    assert sorted(study.images["dropout_rate"].unique()) == [0.1, 0.2, 0.3]
-
-
 def test_a_study_is_reported_and_selected_from_in_any_folder(data, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(data.parent)
     assert StudyData.parse(f"lids={data.name}").folder == data
@@ -145,32 +151,8 @@ def test_a_study_is_reported_and_selected_from_in_any_folder(data, tmp_path, mon
     assert (choice.weights, choice.min_size) == (str(data.parent / "weights" / "best.safetensors"), 128)
 
 
-def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path, monkeypatch) -> None:
-    pools = []
-
-    class Pool(ProcessPoolExecutor):
-        def __init__(self, processes, *arguments) -> None:
-            pools.append(processes)
-            super().__init__(1, *arguments)  # the second process would only cost its start
-
-    monkeypatch.setattr(executors, "ProcessPoolExecutor", Pool)
-    out = tmp_path / "out"
-    options = [
-        "--data",
-        f"lids={data}",
-        "--model",
-        MODEL,
-        "--rates",
-        "0.1,0.3",
-        "--passes",
-        "3",
-        "--adversarial",
-        "1",
-    ]
-    options += ["--iterations", "2", "--gamma", "8", "--jobs", "2", "--resamples", "50", "--device", "cpu"]
-    done = CliRunner().invoke(app, [*options, "--out", str(out)])
-    assert done.exit_code == 0, (done.output, done.exception)
-    assert pools == [2], "attacks and cells share their processes"
+def test_the_report_needs_nothing_else(finished) -> None:
+    out = finished[1]
     html = (out / "report.html").read_text()
     assert len(html) < 10_000_000
     assert not re.search(r"""(src|href)=["']?http""", html)
@@ -180,8 +162,12 @@ def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path, mon
     assert "| mAP ↑ | SE, bit ↓ |" in summary
     means = pd.read_csv(out / "tables" / "means.csv")
     images = pd.read_parquet(out / "images.parquet")
-    clean = images[(images["variant"] == "clean") & (images["dropout_rate"] == 0.3)]
-    told = means[(means["measure"] == "map") & (means["dropout_rate"] == 0.3)].iloc[0]
+    clean = images[
+        (images["variant"] == "clean") & (images["dropout_rate"] == 0.3) & (images["model"] == MODEL)
+    ]
+    told = means[
+        (means["measure"] == "map") & (means["dropout_rate"] == 0.3) & (means["model"] == MODEL)
+    ].iloc[0]
     assert told["mean"] == pytest.approx(clean["map"].mean())
     assert not pd.read_csv(out / "tables" / "robustness_scores.csv").empty
 
