@@ -83,6 +83,7 @@ OBJECTS: dict[str, tuple[list[ObservedObject], dict[str, Any], list[Verdict], Ou
     "one of two is sure": ([observed(), observed(THERE, duplicated=True)], {}, [REMOVE, ASK], WORK, None, None),
     "novel": ([replace(observed(), novelty=0.8)], {}, [ASK], QUESTION, {"object_novelty"}, None),
     "novel, allowed": ([replace(observed(), novelty=0.8)], {}, [REMOVE], WORK, None, Policy(max_object_novelty=0.8)),
+    "novel, unlimited": ([replace(observed(), novelty=0.8)], {}, [REMOVE], WORK, None, Policy(max_object_novelty=1.0)),
     # logos, and what lies on them
     "logo": ([logo_of(0.02, 0.96, 0.02)], {}, [KEEP], CLEAN, None, None),
     "sure enough, although it might be a sticker": ([logo_of(0.0, 0.70001, 0.29999)], {}, [KEEP], CLEAN, None, None),
