@@ -61,9 +61,14 @@ def _check_comparison(cell: Path, candidate: Bundle) -> None:
     active = history(cell).standing[-1:] if (cell / LOG).is_dir() else ()
     present = active[0].hash if active else ""
     if compared.active != present:
+        remedy = (
+            "make it again from the active one with `sticker-uq improve`"
+            if present
+            else "`sticker-uq bundle promote` that bundle first"
+        )
         raise InvalidInput(
             f"bundle {candidate.folder} was compared with the bundle {compared.active[:12]}, active in {cell} is "
-            f"{present[:12] or 'none'}: make it again from the active one with `sticker-uq improve`"
+            f"{present[:12] or 'none'}: {remedy}"
         )
     if compared.verdict == "worse":
         raise InvalidInput(

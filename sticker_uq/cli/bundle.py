@@ -80,7 +80,14 @@ def promote(
     """Verify a bundle on this machine and make it the active one of a cell: what FOLDER/active leads to."""
     bundle = Bundle.load(candidate)
     bundle.verify(validated(PerceptionSettings, machine))
-    _tell(releases.promote(cell, bundle, person, reason), cell)
+    made = releases.promote(cell, bundle, person, reason)
+    if bundle.comparison is not None:
+        asked = -bundle.comparison.saved[0]
+        typer.echo(
+            f"compared with the bundle of before: {bundle.comparison.verdict}; it asks about {abs(asked):.0f} "
+            f"{'more' if asked > 0 else 'fewer'} of 100 laptops; {bundle.manifest.guarantee or 'no guarantee'}"
+        )
+    _tell(made, cell)
 
 
 @app.command()

@@ -113,7 +113,14 @@ class Compared:
         if worse:
             return "worse", tuple(worse)
         open_ = [] if asked.high < 0 else ["that it asks less is not shown"]
+        unknown = [] if self.guaranteed else self._unmeasured()
+        open_ += [
+            f"{name} are unknown: no answered or no spot checked one of the newest laptops"
+            for name in unknown
+        ]
         for name, one in risks.items():
+            if name.partition(", ")[0] in unknown and name.endswith("newest laptops"):
+                continue
             # what is proved need not be shown again, but must not look wrong either
             risk, how = (one.value, "is") if self.guaranteed else (one.high, "may be")
             if risk > self.tolerance:
@@ -129,12 +136,17 @@ class Compared:
 
     def more_laptops(self) -> int | None:
         """How many more laptops would tell, if they are like those so far; 0: it is told, None: none that one waits for."""
+        if not self.guaranteed and self._unmeasured():
+            return None
         factor = 1.0
         while factor <= _MOST_GROWTH:
             if self.grown(factor).verdict()[0] != "cannot tell yet":
                 return math.ceil(self.questions.of * (factor - 1.0))
             factor *= 1.1
         return None
+
+    def _unmeasured(self) -> list[str]:
+        return [name for name, one in self.risks.items() if any(map(math.isnan, one.rates()))]
 
     def grown(self, factor: float) -> Compared:
         risks = {name: pairs.grown(factor) for name, pairs in self.risks.items()}

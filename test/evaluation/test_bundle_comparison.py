@@ -52,6 +52,16 @@ def test_without_labels_of_one_kind_of_laptop_the_risk_is_unknown() -> None:
     assert unknown.low < -0.7
 
 
+def test_what_is_not_measured_is_told_and_not_waited_for() -> None:
+    unmeasured = GroupedPairs(NOTHING, Pairs(0, 0, 0, 0), (100, 300))
+    case = compared(FEWER, guaranteed=False, wrongful=unmeasured)
+    verdict, reasons = case.verdict()
+    assert verdict == "cannot tell yet"
+    assert f"{WRONGFUL} are unknown" in reasons[0]
+    assert sum(WRONGFUL in reason for reason in reasons) == 1
+    assert case.more_laptops() is None
+
+
 def test_the_interval_of_a_grouped_difference_holds_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     truth = 0.3 * 0.05 + 0.7 * (0.04 - 0.02)

@@ -59,11 +59,15 @@ def lead(comparison: BundleComparison) -> str:
     more = comparison.more_laptops
     wait = "" if not more else f" About {more} more laptops like these would tell."
     if more is None:
-        wait = " More laptops like these would not tell: the two bundles decide alike on them."
+        wait = " More laptops like these would not tell: the two bundles decide alike on them, or a risk cannot be measured."
     return (
-        f"{'; '.join(comparison.reasons)}. Of 100 laptops it saves {value:.0f} questions ({low:.0f} to {high:.0f}), judged on "
-        f"the {comparison.laptops} newest laptops.{wait}"
+        f"{'; '.join(comparison.reasons)}. It asks about {_more(-value)} of 100 laptops ({_more(-high)} to {_more(-low)}), "
+        f"judged on the {comparison.laptops} newest laptops.{wait}"
     )
+
+
+def _more(laptops: float) -> str:
+    return f"{abs(laptops):.0f} {'more' if laptops > 0 else 'fewer'}"
 
 
 def _compared(found: Improved) -> Table:

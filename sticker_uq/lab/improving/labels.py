@@ -142,15 +142,15 @@ def labelled(
                 or (part is Part.FIT and not arrival)
             ):
                 continue
-            origin = "unknown" if problem else _origin(answered)
+            origin = "unknown" if problem else _origin(visit, answered)
             yield Labelled(visit, part, decision.decision_id, picture, boxes, origin, not problem, arrival)
     left_out[NO_PICTURE] += sum(map(len, wanted.values()))
     left_out += Counter()
 
 
-def _origin(question: AnsweredQuestion | None) -> str:
+def _origin(visit: Visit, question: AnsweredQuestion | None) -> str:
     if question is None:
-        return "released"
+        return "answered" if visit.questions else "released"
     return "spot check" if question.spot_check else "answered"
 
 
@@ -162,8 +162,14 @@ def _labels(
             return (), "the question was not answered"
         if visit.complaint:
             return (), f"released, but {visit.complaint}"
-        nobody = AnsweredQuestion("", "", "", 0, "", SceneAnswer.NONE, (), OperatorAnswers())
-        return label_case(nobody, decision)
+        if problem := next((later.problem for later in visit.questions if later.problem), ""):
+            return (), problem
+        # what was in doubt beside it was asked about once it was gone, on a later picture of the same places
+        said = tuple(answer for later in visit.questions for answer in later.answers)
+        boxes, problem = label_case(
+            AnsweredQuestion("", "", "", 0, "", SceneAnswer.NONE, said, OperatorAnswers()), decision
+        )
+        return boxes, "an object was in doubt that nobody was asked about" if problem else ""
     boxes, problem = label_case(question, decision)
     seen = [as_box(verdict.object.box) for verdict in decision.verdicts]
     about = (one.box for one in question.answers if one.answer is not Answer.MISSED)

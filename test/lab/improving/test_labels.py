@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
@@ -62,6 +64,15 @@ def test_only_what_nobody_complained_of_is_labelled_as_it_was_released() -> None
         "released, but a fault",
     )
     assert _labels(visit(1), None, decided())[1] == "the question was not answered"
+
+
+def test_what_was_asked_about_after_something_was_peeled_labels_the_picture_of_before() -> None:
+    begun = visit(1, Group.RELEASED)
+    assert "nobody was asked" in _labels(begun, None, decided(Verdict.ASK))[1]
+    boxes, problem = _labels(replace(begun, questions=(answered(HERE),)), None, decided(Verdict.ASK))
+    assert ([box.label for box in boxes], problem) == ([ObjectClass.LOGO], "")
+    tired = replace(answered(HERE), problem="answered faster than one can look")
+    assert _labels(replace(begun, questions=(tired,)), None, decided())[1] == tired.problem
 
 
 def test_an_answer_about_a_place_where_nothing_is_labels_nothing() -> None:
