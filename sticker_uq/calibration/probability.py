@@ -125,8 +125,8 @@ def same_odds(limit: float, before: Observations, now: Observations) -> float:
     """The class probability of another detector at which an object is as likely of the class as it was at ``limit`` before.
 
     ``before``, ``now``: what two detectors say of the same pictures, as :func:`class_observations` returns it. Both are mapped by
-    logistic regression on the log odds (Platt 1999). ``limit`` itself where not both
-    see ten right and ten wrong objects, or the share of right ones does not rise with the probability.
+    logistic regression on the log odds (Platt 1999). ``limit`` itself where not both see ten right
+    and ten wrong objects, or the share of right ones does not rise with the probability.
     """
     from sklearn.linear_model import LogisticRegression  # takes a second to load
 

@@ -113,14 +113,10 @@ class Compared:
         if worse:
             return "worse", tuple(worse)
         open_ = [] if asked.high < 0 else ["that it asks less is not shown"]
-        unknown = [] if self.guaranteed else self._unmeasured()
-        open_ += [
-            f"{name} are unknown: no answered or no spot checked one of the newest laptops"
-            for name in unknown
-        ]
+        for name in self._unmeasured():
+            del risks[f"{name}, newest laptops"]
+            open_.append(f"{name} are unknown: no answered or no spot checked one of the newest laptops")
         for name, one in risks.items():
-            if name.partition(", ")[0] in unknown and name.endswith("newest laptops"):
-                continue
             # what is proved need not be shown again, but must not look wrong either
             risk, how = (one.value, "is") if self.guaranteed else (one.high, "may be")
             if risk > self.tolerance:
@@ -136,7 +132,7 @@ class Compared:
 
     def more_laptops(self) -> int | None:
         """How many more laptops would tell, if they are like those so far; 0: it is told, None: none that one waits for."""
-        if not self.guaranteed and self._unmeasured():
+        if self._unmeasured():
             return None
         factor = 1.0
         while factor <= _MOST_GROWTH:
@@ -146,7 +142,12 @@ class Compared:
         return None
 
     def _unmeasured(self) -> list[str]:
-        return [name for name, one in self.risks.items() if any(map(math.isnan, one.rates()))]
+        """Risks that have to be shown and that no label of one kind of laptop measures."""
+        return [
+            name
+            for name, one in ({} if self.guaranteed else self.risks).items()
+            if any(map(math.isnan, one.rates())) and one.difference().high > self.tolerance
+        ]
 
     def grown(self, factor: float) -> Compared:
         risks = {name: pairs.grown(factor) for name, pairs in self.risks.items()}

@@ -27,7 +27,7 @@ from sticker_uq.lab.datasets.from_audit import (
 )
 from sticker_uq.lab.improving.visits import Group, Visit
 from sticker_uq.lab.qualifying.parts import write_part
-from sticker_uq.scene import InvalidInput, ObjectClass, SceneDecision
+from sticker_uq.scene import InvalidInput, ObjectClass, SceneDecision, Verdict
 
 LEARN, FIT = 0.6, 0.2
 """Shares of the laptops, without spot checked and newest ones, to train on and to fit limits on; the others prove."""
@@ -164,8 +164,14 @@ def _labels(
             return (), f"released, but {visit.complaint}"
         if problem := next((later.problem for later in visit.questions if later.problem), ""):
             return (), problem
-        # what was in doubt beside it was asked about once it was gone, on a later picture of the same places
-        said = tuple(answer for later in visit.questions for answer in later.answers)
+        # what was in doubt beside it was asked about once it was gone, on a later picture; where it was, something else may show
+        peeled = [as_box(one.object.box) for one in decision.verdicts if one.verdict is Verdict.REMOVE]
+        said = tuple(
+            answer
+            for later in visit.questions
+            for answer in later.answers
+            if not any(same_place(answer.box, box) for box in peeled)
+        )
         boxes, problem = label_case(
             AnsweredQuestion("", "", "", 0, "", SceneAnswer.NONE, said, OperatorAnswers()), decision
         )

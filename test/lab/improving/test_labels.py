@@ -71,6 +71,8 @@ def test_what_was_asked_about_after_something_was_peeled_labels_the_picture_of_b
     assert "nobody was asked" in _labels(begun, None, decided(Verdict.ASK))[1]
     boxes, problem = _labels(replace(begun, questions=(answered(HERE),)), None, decided(Verdict.ASK))
     assert ([box.label for box in boxes], problem) == ([ObjectClass.LOGO], "")
+    boxes, _ = _labels(replace(begun, questions=(answered(HERE),)), None, decided(Verdict.REMOVE))
+    assert [box.label for box in boxes] == [ObjectClass.STICKER], "the answer is about what lay below it"
     tired = replace(answered(HERE), problem="answered faster than one can look")
     assert _labels(replace(begun, questions=(tired,)), None, decided())[1] == tired.problem
 
