@@ -499,9 +499,8 @@ def test_hold_release_and_reset(operator):
 def test_who_signs_in_at_the_proxy_enters_no_name(tablet, tmp_path):
     token, state, cell = tmp_path / "token", ConsoleState(), FakeCell()
     state.put("gate", gate("monitoring", "inconsistent", held=True))
-    with served(state, cell, token_file=str(token), name_header="X-Remote-User") as address:
+    with served(state, cell, proxied="Ada", token_file=str(token), name_header="X-Remote-User") as address:
         page = tablet.new_page()
-        page.set_extra_http_headers({"X-Remote-User": "Ada"})
         page.goto(address)
         page.fill("#secret", "wrong")
         page.click("#send")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sticker_uq.console.app import Accepted, Person, in_time, make_app
 from sticker_uq.console.server import ConsoleSettings, PageServer
@@ -93,9 +94,25 @@ class FakeCell:
         """Nothing follows from it here."""
 
 
+class _Proxy:
+    """Middleware that adds a header to requests and WebSockets, which browsers do not do for all of them."""
+
+    def __init__(self, app: ASGIApp, name: str) -> None:
+        self._app = app
+        self._header = (b"x-remote-user", name.encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if "headers" in scope:
+            scope = {**scope, "headers": [*scope["headers"], self._header]}
+        await self._app(scope, receive, send)
+
+
 @contextmanager
-def served(state: ConsoleState, cell: FakeCell, punctual: bool = False, **settings: Any) -> Iterator[str]:
+def served(
+    state: ConsoleState, cell: FakeCell, punctual: bool = False, proxied: str = "", **settings: Any
+) -> Iterator[str]:
     """The address of the page with ``cell`` behind it. ``punctual``: what comes too late is refused, also on a busy machine.
+    ``proxied``: whom a proxy before the page names in X-Remote-User.
 
     A gate that was put once stays in contact, however slow the machine is.
     """
@@ -103,6 +120,8 @@ def served(state: ConsoleState, cell: FakeCell, punctual: bool = False, **settin
     def patient(*arguments: Any) -> FastAPI:
         app = make_app(*arguments)
         app.dependency_overrides[in_time] = lambda: None
+        if proxied:
+            app.add_middleware(_Proxy, name=proxied)
         return app
 
     with patch("sticker_uq.console.server.make_app", make_app if punctual else patient):

@@ -204,11 +204,12 @@ class FaultCell:
         return self.until(found, f"gate in {states or 'a closed state'} for {reason!r} {code!r}")
 
     def until_moving(self) -> None:
-        """Wait until the arm moves under a permit that was given from now on or goes on."""
-        said, done = len(self.gates), len(self.steps)
+        """Wait until the arm moves under a permit that was given from now on or goes on, as gates sent from now on say."""
+        now_ns, said, done = self.now_ns(), len(self.gates), len(self.steps)
 
         def moving() -> bool:
-            fresh = {g.decision_id for g in self.gates[said:] if g.state == GateState.STATE_REMOVING}
+            sent = (gate for gate in self.gates[said:] if stamp_to_ns(gate.header.stamp) >= now_ns)
+            fresh = {gate.decision_id for gate in sent if gate.state == GateState.STATE_REMOVING}
             return sum(step.decision_id in fresh for step in self.steps[done:]) >= 2
 
         self.until(moving, "a permit and an arm that moves")
