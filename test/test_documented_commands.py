@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sticker_uq.cli import app
+from sticker_uq.cli import app, dil
 from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.training import novelty_training
+from sticker_uq.lab.training import novelty_training, training
+from test.helpers.models import small_novelty, small_weights
 from test.helpers.recordings import record
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -65,6 +66,16 @@ class Supplies:
     def recording(self) -> Path:
         """A recording of a laptop and a question."""
         return record(self.folder / "recording", 1)
+
+    @cached_property
+    def weights(self) -> Path:
+        """To start a training from, with a smaller input."""
+        return small_weights(self.folder, 480)
+
+    @cached_property
+    def novelty(self) -> Path:
+        """Its novelty network."""
+        return small_novelty(self.folder)
 
     policy = ROOT / "config" / "policy.yaml"
 
@@ -117,6 +128,8 @@ def test_the_commands_of_a_page_work_in_their_order(
     page: Path, supplies: Supplies, tmp_path: Path, ros_domain: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(novelty_training, "FEWEST", FEWEST)
+    monkeypatch.setattr(training, "packaged_weights", lambda name: supplies.weights)
+    monkeypatch.setattr(dil, "packaged_file", lambda name: supplies.novelty)
     monkeypatch.chdir(tmp_path)
     for name, what in SUPPOSED.get(page.stem, {}).items():
         source = getattr(supplies, what)

@@ -22,7 +22,7 @@ from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training import novelty_training, training
 from sticker_uq.novelty.network import read_network, save_network
 from sticker_uq.novelty.quality import Auroc
-from test.helpers.models import small_weights
+from test.helpers.models import small_novelty, small_weights
 from test.lab.robustness.conftest import specification_of
 
 PACKAGED = share_folder() / "config" / "policy.yaml"
@@ -33,10 +33,12 @@ DEFOCUS = {"name": "defocus", "transformation": "defocus", "strength": [1, 4], "
 
 @pytest.fixture(scope="module", autouse=True)
 def small_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """``--start packaged`` begins with a smaller input: a fourth of the work."""
-    weights = small_weights(tmp_path_factory.mktemp("start"))
+    """``--start packaged`` and the novelty network begin with a smaller input: a fourth of the work."""
+    folder = tmp_path_factory.mktemp("start")
+    weights, novelty = small_weights(folder), small_novelty(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "packaged_weights", lambda name: weights)
+        patch.setattr(qualification, "packaged_file", lambda name: novelty)
         yield
 
 

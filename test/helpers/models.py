@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.catalogue import build_model
-from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.detection.detector import StochasticDetector, load_detector
 from sticker_uq.detection.dropout import PassDropout
 from sticker_uq.detection.names import DEFAULT_MODEL, MODEL_NAMES
 from sticker_uq.detection.registry import detector_entry
@@ -32,6 +32,7 @@ from sticker_uq.detection.weights import (
     packaged_weights,
     save_weights,
 )
+from sticker_uq.novelty.network import packaged_file, read_network, save_network
 
 MIN_SIZE = 128
 PROPOSALS = 48
@@ -126,6 +127,17 @@ def small_weights(folder: Path, input_size: int = 320) -> Path:
     load_into(model, DEFAULT_MODEL, packaged)
     path = folder / "small.safetensors"
     save_weights(model, path, {"model": DEFAULT_MODEL, "network": network})
+    return path
+
+
+def small_novelty(folder: Path) -> Path:
+    """The packaged novelty network in ``folder``, with a quarter of the pixels."""
+    packaged = packaged_file(DEFAULT_MODEL)
+    assert packaged is not None
+    network = read_network(packaged)
+    network.size = (384, 288)
+    path = folder / "small_novelty.safetensors"
+    save_network(network, load_detector(DetectorSettings()), path)
     return path
 
 
