@@ -35,8 +35,6 @@ from benchmarks.hard_methods import (
     Goal,
     Method,
     ObjectLimit,
-    PolicyMethod,
-    SceneLimit,
     candidates,
     limit_for,
     methods,
@@ -240,7 +238,7 @@ def ranking(chosen: Sequence[Method], scenes: Sequence[MeasuredScene]) -> list[d
     for group, mask in groups_of(keys).items():
         own = [scene for scene, kept in zip(scenes, mask, strict=True) if kept]
         for method in chosen:
-            if isinstance(method, PolicyMethod):
+            if not isinstance(method, ObjectLimit):
                 continue
             doubt, wrong, seed = _ranked(method, own)
             row: dict[str, Any] = {
@@ -254,17 +252,13 @@ def ranking(chosen: Sequence[Method], scenes: Sequence[MeasuredScene]) -> list[d
     return found
 
 
-def _ranked(method: Method, scenes: Sequence[MeasuredScene]) -> tuple[FloatArray, np.ndarray, np.ndarray]:
+def _ranked(
+    method: ObjectLimit, scenes: Sequence[MeasuredScene]
+) -> tuple[FloatArray, np.ndarray, np.ndarray]:
     """Doubt, whether its removal is wrong, and laptop of every object that a limit decides about."""
     doubts, wrongs, seeds = [], [], []
     for scene in scenes:
-        if isinstance(method, ObjectLimit):
-            seen = scene.seen[method.sampler]
-            doubt = method.doubt(scene)
-        else:
-            assert isinstance(method, SceneLimit)
-            seen = scene.seen["dropout"]
-            doubt = np.full(len(seen.boxes), method.doubt(scene))
+        seen, doubt = scene.seen[method.sampler], method.doubt(scene)
         boxes = seen.boxes
         place, _ = best_overlap(boxes, scene.boxes, MATCH_IOU)
         hidden = (place < 0) & (best_overlap(boxes, scene.hidden, MATCH_IOU)[0] >= 0)

@@ -19,15 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from numpy.typing import NDArray
 
 from benchmarks import hard_scenes
-from benchmarks.augmentation import TestTimeAugmentation
 from benchmarks.hard_scenes import NO_MATERIAL, NONE, Case, HardScene, Material, material
 from benchmarks.photographs import load_photographs
 from sticker_uq.detection import Features, StochasticDetector
-from sticker_uq.detection.boxes import decoded
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.evaluation.replay.assessing import (
     assessment_from_plain,
@@ -35,20 +32,13 @@ from sticker_uq.evaluation.replay.assessing import (
     code_fingerprint,
 )
 from sticker_uq.io.files import atomic_write
-from sticker_uq.monitors.detections import pooled_layers, vectors_of
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.scene import METRICS, FloatArray, IntArray, ObservedObject, SceneAssessment, StochasticSamples
-from sticker_uq.uncertainty import iou_matrix, observe
+from sticker_uq.scene import METRICS, Detections, FloatArray, IntArray, ObservedObject, SceneAssessment
 
-SINGLE, DROPOUT, AUGMENTED = "single", "dropout", "augmented"
-"""Samplers: one pass without dropout, T stochastic passes, and views of test-time augmentation."""
-VIEWS = 5
-"""Views of test-time augmentation. Three cost as much as 20 dropout passes, which share the backbone; clustering needs more."""
-HEAD_SIGNALS = ("energy", "max_logit", "merged", "disagreement")
-"""Signals of an object that one pass of an SSD gives beside its class vector; see :func:`head_signals`."""
+SINGLE, DROPOUT = "single", "dropout"
+"""Samplers: one pass without dropout, and T stochastic passes."""
 _CHUNK = 25
-_FLOOR = 0.05  # candidates below are background
-_SAME = 0.5  # IoU from which a candidate belongs to an object
+_SIGNALS = (*METRICS, "novelty")
 _OBJECT = ("x1", "y1", "x2", "y2", "background", "logo", "sticker")
 _KEY = [
     ("split", pa.string()),
@@ -71,9 +61,7 @@ _OBJECTS = pa.schema(
         ("sampler", pa.string()),
         *((name, pa.float32()) for name in (*_OBJECT, "rate")),
         ("unstable", pa.bool_()),
-        *((name, pa.float64()) for name in (*METRICS, "novelty", *HEAD_SIGNALS)),
-        ("features", pa.binary()),
-        ("passes", pa.binary()),
+        *((name, pa.float64()) for name in _SIGNALS),
     ]
 )
 
@@ -102,8 +90,7 @@ class Seen:
     """The N objects that one sampler sees in one scene.
 
     ``boxes`` (N, 4) px; ``probabilities`` (N, 3); ``rate`` (N,): share of the passes; ``unstable`` (N,): in too few to cluster;
-    ``signals`` by name, (N,) each; ``features`` (N, F) of one pass; ``passes`` (T, N, 3): class vector of each pass, NaN where it
-    did not see the object.
+    ``signals`` by name, (N,) each.
     """
 
     boxes: FloatArray
@@ -111,8 +98,6 @@ class Seen:
     rate: FloatArray
     unstable: NDArray[np.bool_]
     signals: dict[str, FloatArray]
-    features: FloatArray | None = None
-    passes: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -133,10 +118,9 @@ class MeasuredScene:
 
 
 class _Recorder:
-    """A detector that keeps the features and the samples that it gave last, so that nothing is computed twice."""
+    """A detector that keeps the features that it gave last, so that nothing is computed twice."""
 
     features: Features
-    samples: StochasticSamples
 
     def __init__(self, detector: StochasticDetector) -> None:
         self._detector = detector
@@ -148,88 +132,41 @@ class _Recorder:
         self.features = self._detector.encode(image)
         return self.features
 
-    def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
-        self.samples = self._detector.sample(features, passes, seed)
-        return self.samples
-
 
 class Instrument:
     """Measures scenes with one SSD; ``panel``: folder of a fitted panel, or empty; ``weights``: file, or empty: the packaged."""
 
     def __init__(self, panel: str = "", weights: str = "") -> None:
         settings = PerceptionSettings(device="cpu", threads=1, panel=panel, weights=weights)
-        plain = Perception(settings.model_copy(update={"panel": ""})).detector
-        self.detector = plain
-        self._recorder = _Recorder(plain)
+        self.detector = Perception(settings.model_copy(update={"panel": ""})).detector
+        self._recorder = _Recorder(self.detector)
         self.perception = Perception(settings, self._recorder)
-        self._augmentation = TestTimeAugmentation(plain)
 
-    def scene(self, image: NDArray[np.uint8], seed: int) -> tuple[SceneAssessment, dict[str, Seen]]:
-        """What perception says about ``image`` and what every sampler sees; ``seed`` draws the views."""
+    def scene(self, image: NDArray[np.uint8]) -> tuple[SceneAssessment, dict[str, Seen]]:
+        """What perception says about ``image`` and what every sampler sees."""
         assessment = self.perception.assess(image)
-        recorder = self._recorder
-        objects = (*assessment.objects, *assessment.unstable)
-        views = self._augmentation.sample(image, VIEWS, seed)
-        clustered, rare, _ = observe(views)
+        found = self.detector.detect(self._recorder.features)
         return assessment, {
-            SINGLE: self._single(recorder.features),
-            DROPOUT: _observed(objects, recorder.samples),
-            AUGMENTED: _observed((*clustered, *rare), views),
+            SINGLE: once(found),
+            DROPOUT: observed((*assessment.objects, *assessment.unstable)),
         }
 
-    def _single(self, features: Features) -> Seen:
-        found = self.detector.detect(features)
-        ones = np.ones(len(found))
-        signals = head_signals(self.detector, features, found.boxes, found.probabilities)
-        layers = np.concatenate(pooled_layers(self.detector, features, found.boxes), axis=1)
-        return Seen(found.boxes, found.probabilities, ones, ones == 0, signals, layers)
+
+def once(found: Detections) -> Seen:
+    """What one pass saw."""
+    ones = np.ones(len(found))
+    unknown = {name: np.full(len(found), np.nan) for name in _SIGNALS}
+    return Seen(found.boxes, found.probabilities, ones, ones == 0, unknown)
 
 
-def head_signals(
-    detector: StochasticDetector, features: Features, boxes: FloatArray, probabilities: FloatArray
-) -> dict[str, FloatArray]:
-    """What the class head of an SSD says about its detections ``boxes`` (N, 4) px with ``probabilities`` (N, 3), (N,) each.
-
-    "energy": -log sum exp of the logits (Liu et al. 2020); "max_logit": minus the logit of sticker (Hendrycks et al. 2022);
-    "merged": minus the number of candidates that suppression merges into the detection (MetaDetect, Schubert et al. 2021);
-    "disagreement": mean over those, weighted by score, of 1 - IoU with it plus the total variation of the class vectors, as in
-    BayesOD (Harakeh et al. 2020), which reads them as samples.
-    """
-    maps = detector.head_maps(features)
-    with torch.no_grad():
-        logits = detector.model.head.classification_head(maps)[0]
-        deltas = detector.model.head.regression_head(maps)[0]
-        vectors = logits.softmax(dim=1)
-        chosen = torch.nonzero(vectors[:, 1:].amax(dim=1) > _FLOOR)[:, 0]
-        anchors = features.anchors(detector.model.anchor_generator, maps)[chosen]
-        places = decoded(detector.model.box_coder, deltas[chosen], anchors).numpy()
-    width, height = features.image_size
-    scale = np.array([width / features.resized[1], height / features.resized[0]] * 2, np.float32)
-    candidates = np.clip(places * scale, 0, [width, height, width, height]).astype(np.float32)
-    own, own_logits = vectors[chosen].numpy(), logits[chosen].numpy()
-    overlap = iou_matrix(np.asarray(boxes, np.float32), candidates)
-    unlike = np.abs(np.asarray(probabilities)[:, None] - own[None]).sum(axis=2) / 2
-    if not len(candidates) or not len(boxes):
-        return {name: np.full(len(boxes), np.nan) for name in HEAD_SIGNALS}
-    source = own_logits[(unlike + 1 - overlap).argmin(axis=1)]
-    weight = np.where(overlap >= _SAME, own[:, 1:].max(axis=1), 0.0)
-    return {
-        "energy": -np.logaddexp.reduce(source, axis=1).astype(float),
-        "max_logit": -source[:, 2].astype(float),
-        "merged": -(overlap >= _SAME).sum(axis=1).astype(float),
-        "disagreement": (weight * (1 - overlap + unlike)).sum(axis=1) / np.maximum(weight.sum(axis=1), 1e-9),
-    }
-
-
-def _observed(objects: Sequence[ObservedObject], samples: StochasticSamples) -> Seen:
-    boxes = np.array([o.box for o in objects], np.float32).reshape(-1, 4)
+def observed(objects: Sequence[ObservedObject]) -> Seen:
+    """What several passes saw."""
     return Seen(
-        boxes,
+        np.array([o.box for o in objects], np.float32).reshape(-1, 4),
         np.array([o.probabilities for o in objects], np.float32).reshape(-1, 3),
         np.array([o.detection_rate for o in objects], float),
         np.array([o.unstable for o in objects], bool),
-        {name: np.array([getattr(o, name) for o in objects], float) for name in (*METRICS, "novelty")},
-        passes=vectors_of(boxes, samples),
+        {name: np.array([getattr(o, name) for o in objects], float) for name in _SIGNALS},
     )
 
 
@@ -285,7 +222,7 @@ def measure_photographs(folder: Path, split: str, instrument: Instrument) -> lis
     scenes = []
     for number, (kind, name, image) in enumerate(load_photographs(folder)):
         if split == ("development", "test")[zlib.crc32(name.encode()) % 2]:
-            assessment, seen = instrument.scene(image, number)
+            assessment, seen = instrument.scene(image)
             truth = (empty, np.zeros(0, np.int64), empty, empty)
             scenes.append(MeasuredScene(split, "photographs", kind, NONE, number, *truth, assessment, seen))
     return scenes
@@ -300,7 +237,7 @@ def _rows(
     if (panel, weights) not in _instruments:
         _instruments[panel, weights] = Instrument(panel, weights)
     scene = job.case.scene(job.seed, material)
-    assessment, seen = _instruments[panel, weights].scene(scene.image, job.seed)
+    assessment, seen = _instruments[panel, weights].scene(scene.image)
     return rows_of(job.key, scene, assessment, seen)
 
 
@@ -319,10 +256,6 @@ def rows_of(
             row = key | dict(zip(_OBJECT, values, strict=True)) | {"sampler": sampler}
             row |= {"rate": float(found.rate[n]), "unstable": bool(found.unstable[n])}
             row |= {name: float(signal[n]) for name, signal in found.signals.items()}
-            for name, array in (("features", found.features), ("passes", found.passes)):
-                if array is not None:
-                    own = array[n] if name == "features" else array[:, n]
-                    row[name] = own.astype(np.float16).tobytes()
             objects.append(row)
     return key | flat | {"assessment": json.dumps(assessment_to_plain(assessment))}, objects
 
@@ -359,7 +292,7 @@ def read(folder: Path, jobs: Iterable[Job]) -> list[MeasuredScene]:
         for row in pq.read_table(file).to_pylist():
             key = tuple(row[name] for name, _ in _KEY)
             if key in wanted:
-                seen = {s: _seen(s, objects.get(key, {}).get(s, [])) for s in (SINGLE, DROPOUT, AUGMENTED)}
+                seen = {s: _seen(objects.get(key, {}).get(s, [])) for s in (SINGLE, DROPOUT)}
                 scenes[wanted[key]] = _scene(row, seen)
     return [scenes[number] for number in sorted(scenes)]
 
@@ -377,28 +310,12 @@ def _scene(row: dict[str, Any], seen: dict[str, Seen]) -> MeasuredScene:
     )
 
 
-def _seen(sampler: str, rows: Sequence[dict[str, Any]]) -> Seen:
-    names = HEAD_SIGNALS if sampler == SINGLE else (*METRICS, "novelty")
+def _seen(rows: Sequence[dict[str, Any]]) -> Seen:
     values = np.array([[row[name] for name in _OBJECT] for row in rows], np.float32).reshape(-1, 7)
-    features = passes = None
-    if sampler == SINGLE:
-        width = max((len(row["features"]) // 2 for row in rows), default=0)
-        joined = b"".join(row["features"] for row in rows)
-        features = np.frombuffer(joined, np.float16).reshape(len(rows), width).astype(float)
-    else:
-        joined = b"".join(row["passes"] for row in rows)
-        passes = (
-            np.frombuffer(joined, np.float16)
-            .reshape(len(rows), -1 if rows else 0, 3)
-            .astype(float)
-            .swapaxes(0, 1)
-        )
     return Seen(
         values[:, :4],
         values[:, 4:],
         np.array([row["rate"] for row in rows], float),
         np.array([row["unstable"] for row in rows], bool),
-        {name: np.array([row[name] for row in rows], float) for name in names},
-        features,
-        passes,
+        {name: np.array([row[name] for row in rows], float) for name in _SIGNALS},
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from benchmarks.hard_measure import AUGMENTED, DROPOUT, SINGLE, MeasuredScene, Seen
+from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
 from sticker_uq.calibration.fitting import fit_policy, with_limits
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.matching import best_overlap
@@ -21,8 +21,6 @@ from sticker_uq.gate import Policy
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.signals import object_signals
 from sticker_uq.io.share import share_folder
-from sticker_uq.monitors.objects import Objects
-from sticker_uq.monitors.registry import monitor_named
 from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneAssessment
 
 PACKAGED = Policy()
@@ -86,25 +84,6 @@ class ObjectLimit:
     def doubts(self, scene: MeasuredScene) -> FloatArray:
         values = self.doubt(scene)[candidates(scene.seen[self.sampler])]
         return values[np.isfinite(values)]
-
-
-@dataclass(frozen=True)
-class SceneLimit:
-    """Releases every object called sticker and clustered of a scene whose doubt is within the limit."""
-
-    name: str
-    doubt: Callable[[MeasuredScene], float]
-    limited: bool = field(default=True, init=False)
-
-    def decide(self, scene: MeasuredScene, limit: float) -> Decision:
-        seen = scene.seen[DROPOUT]
-        if not self.doubt(scene) <= limit:
-            return Decision(seen.boxes[:0], True)
-        return _decision(seen, candidates(seen))
-
-    def doubts(self, scene: MeasuredScene) -> FloatArray:
-        value = self.doubt(scene)
-        return np.array([value] if np.isfinite(value) else [])
 
 
 @dataclass(frozen=True)
@@ -195,60 +174,6 @@ def missed_passes(scene: MeasuredScene) -> FloatArray:
     return 1.0 - scene.seen[DROPOUT].rate
 
 
-def counted_passes(
-    scene: MeasuredScene, name: Literal["variation_ratio", "mutual_information"]
-) -> FloatArray:
-    """VR or MI of every object over all T passes, a pass without it being sure of background; NaN where no pass shows it.
-
-    The metrics of the paper read the passes that detected the object, and say nothing about the others.
-    """
-    passes = scene.seen[DROPOUT].passes
-    assert passes is not None
-    if not passes.size:
-        return np.full(passes.shape[1], np.nan)
-    vectors = np.where(np.isnan(passes), [1.0, 0.0, 0.0], passes)
-    vectors = vectors / vectors.sum(axis=2, keepdims=True)
-    objects = Objects(probabilities=vectors.mean(axis=0), samples=vectors)
-    found = monitor_named({"variation_ratio": "mc_variation_ratio"}.get(name, "mc_mutual_information")).score(
-        objects
-    )
-    return np.where(np.isnan(passes).all(axis=(0, 2)), np.nan, found)
-
-
-def _localized(name: str) -> Callable[[MeasuredScene], float]:
-    def value(scene: MeasuredScene) -> float:
-        found = scene.assessment.localization
-        return float("nan") if found is None else float(getattr(found, name))
-
-    return value
-
-
-def density(scenes: Sequence[MeasuredScene]) -> Doubt:
-    """Relative Mahalanobis distance of an object's features (Ren et al. 2021), fitted on the objects of ``scenes``."""
-    parts = [(s.seen[SINGLE], s) for s in scenes if len(s.seen[SINGLE].boxes)]
-    truths = []
-    for seen, scene in parts:
-        place, _ = best_overlap(seen.boxes, scene.boxes, MATCH_IOU)
-        truths.append(np.where(place >= 0, np.append(scene.labels, 0)[place], 0))
-    features = np.concatenate([_features(seen) for seen, _ in parts])
-    probabilities = np.concatenate([seen.probabilities for seen, _ in parts]).astype(float)
-    monitor = monitor_named("relative_mahalanobis")
-    monitor.fit(Objects(probabilities, features=features, labels=np.concatenate(truths).astype(np.int64)))
-
-    def doubt(scene: MeasuredScene) -> FloatArray:
-        seen = scene.seen[SINGLE]
-        if not len(seen.boxes):
-            return np.zeros(0)
-        return monitor.score(Objects(seen.probabilities.astype(float), features=_features(seen)))
-
-    return doubt
-
-
-def _features(seen: Seen) -> FloatArray:
-    assert seen.features is not None
-    return seen.features
-
-
 def combination(scenes: Sequence[MeasuredScene]) -> Policy:
     """The policy that `sticker-uq calibrate` fits to ``scenes``, with an open limit on its risk score.
 
@@ -273,11 +198,6 @@ def methods(fit: Sequence[MeasuredScene]) -> list[Method]:
         *found,
         PolicyMethod("calibrated combination", combination(fit)),
         ObjectLimit("score, one pass", SINGLE, improbability(SINGLE)),
-        ObjectLimit("energy, one pass", SINGLE, signal(SINGLE, "energy")),
-        ObjectLimit("max logit, one pass", SINGLE, signal(SINGLE, "max_logit")),
-        ObjectLimit("merged boxes, one pass", SINGLE, signal(SINGLE, "merged")),
-        ObjectLimit("box disagreement, one pass", SINGLE, signal(SINGLE, "disagreement")),
-        ObjectLimit("feature density, one pass", SINGLE, density(fit)),
         ObjectLimit("mean score, T passes", DROPOUT, improbability(DROPOUT)),
         ObjectLimit("detection rate", DROPOUT, missed_passes),
         ObjectLimit("variation ratio", DROPOUT, signal(DROPOUT, "variation_ratio")),
@@ -285,17 +205,7 @@ def methods(fit: Sequence[MeasuredScene]) -> list[Method]:
         ObjectLimit("mutual information", DROPOUT, signal(DROPOUT, "mutual_information")),
         ObjectLimit("total variance / area", DROPOUT, signal(DROPOUT, "relative_total_variance")),
         ObjectLimit("predictive surface / area", DROPOUT, signal(DROPOUT, "relative_predictive_surface")),
-        ObjectLimit("VR, all passes", DROPOUT, lambda s: counted_passes(s, "variation_ratio")),
-        ObjectLimit("MI, all passes", DROPOUT, lambda s: counted_passes(s, "mutual_information")),
-        ObjectLimit("test-time augmentation, mean score", AUGMENTED, improbability(AUGMENTED)),
-        ObjectLimit(
-            "test-time augmentation, TV / area", AUGMENTED, signal(AUGMENTED, "relative_total_variance")
-        ),
         ObjectLimit("novelty of the object", DROPOUT, signal(DROPOUT, "novelty")),
-        SceneLimit("novelty of the scene", _localized("novelty")),
-        SceneLimit("missed-sticker probability", _localized("missed_sticker_probability")),
-        SceneLimit("unexplained objectness", _localized("unexplained_objectness")),
-        SceneLimit("DiL", _localized("dil")),
     ]
 
 

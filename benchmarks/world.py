@@ -9,8 +9,7 @@
 ``train`` renders the pictures and trains; an interrupted run goes on. ``measure`` runs weights over laptops of seeds that train
 nothing, as rendered for the cell and as large, and over labelled photographs (``--photographs``, COCO folders). Frozen before the
 test seeds were looked at: a detection is right when it has the class of an object and overlaps it by 0.5; the threshold on the
-score is the one with the highest F1 of stickers on the validation pictures. It is the same on photographs. ``views`` does so with
-pictures as large as the cell's, whole, cropped and in tiles; each has a threshold of its own.
+score is the one with the highest F1 of stickers on the validation pictures. It is the same on photographs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torchvision.ops import batched_nms
 
 from benchmarks.result_files import result_file
 from sticker_uq.cli.train import stop_on_signal
@@ -89,18 +87,6 @@ CELL = {
 from pictures rendered by them is no longer blind on that cell.
 """
 TEST = {"study": Part(1_400_000, 400), "large": Part(1_500_000, 200, "large", size=(960, 720))}
-_FIRST, _LAST = (0.0, 0.56), (0.44, 1.0)
-_TILES = tuple((x, y, right, low) for y, low in (_FIRST, _LAST) for x, right in (_FIRST, _LAST))
-_WHOLE = ((0.0, 0.0, 1.0, 1.0),)
-VIEWS = {
-    "whole": _WHOLE,
-    "cropped": ((0.09, 0.09, 0.91, 0.91),),
-    "2 x 2 tiles": _TILES,
-    "2 x 2 tiles and whole": (*_TILES, *_WHOLE),
-}
-"""Parts of a picture that the detector sees one by one: left, upper, right and lower edge, as shares of its sides. On the cropped
-part lie the laptops of the cell; tiles overlap by a fifth.
-"""
 
 
 def _scene(seed: int, part: Part) -> EncodedScene:
@@ -199,33 +185,9 @@ class Found:
     right: NDArray[np.bool_]
 
 
-def seen(
-    detector: StochasticDetector, image: NDArray[np.uint8], view: Sequence[Sequence[float]] = _WHOLE
-) -> Detections:
-    """Detections in the parts of ``image`` that ``view`` has, without boxes that an inner edge cuts; of those that overlap in a
-    class the best.
-    """
-    size = np.array(image.shape[1::-1])
-    boxes, probabilities = [], []
-    for part in view:
-        start, end = (np.array(part).reshape(2, 2) * size).round().astype(int)
-        found = detector.detect(
-            detector.encode(np.ascontiguousarray(image[start[1] : end[1], start[0] : end[0]]))
-        )
-        cut = ((found.boxes[:, :2] < 2) & (start > 0)) | (
-            (found.boxes[:, 2:] > end - start - 2) & (end < size)
-        )
-        whole = ~cut.any(axis=1)
-        boxes.append((found.boxes + np.tile(start, 2))[whole].astype(np.float32))
-        probabilities.append(found.probabilities[whole])
-    if len(view) == 1:
-        return Detections(boxes[0], probabilities[0])
-    joined = Detections(np.concatenate(boxes), np.concatenate(probabilities))
-    kept = batched_nms(
-        *(torch.from_numpy(values) for values in (joined.boxes, joined.scores, joined.foreground_labels)),
-        detector.settings.nms_threshold,
-    ).numpy()
-    return Detections(joined.boxes[kept], joined.probabilities[kept])
+def seen(detector: StochasticDetector, image: NDArray[np.uint8]) -> Detections:
+    """What one pass without dropout detects."""
+    return detector.detect(detector.encode(image))
 
 
 def _found(detected: Detections, item: LabelledImage, smallest: float) -> Found:
@@ -427,52 +389,6 @@ def measure(options: argparse.Namespace) -> None:
             stream.write(draw_sizes(result))
 
 
-def measure_views(options: argparse.Namespace) -> None:
-    """Measure the packaged weights in all `VIEWS`; one that is in the file already is kept."""
-    result = read(options.out)
-    detector = load_detector(DetectorSettings(score_floor=0.01))
-    own = result.setdefault("views", {"checksum": detector.weights_hash, "of": {}})
-    if own["checksum"] != detector.weights_hash:
-        raise InvalidInput(f"{options.out}: has views of other weights, expected a new file")
-    torch.set_num_threads(1)
-    rendered_parts = {
-        name: (
-            read_coco(rendered(options.work, f"{name}-camera", part)),
-            _smallest(part),
-        )
-        for name, part in (
-            ("validation", replace(VALIDATION, size=(WIDTH, HEIGHT))),
-            ("test", replace(TEST["study"], size=(WIDTH, HEIGHT))),
-        )
-    }
-    photographs = [item for folder in options.photographs for item in read_coco(folder)]
-    parts = rendered_parts | {"photographs": (photographs, [1.0] * len(photographs))}
-    for name, view in VIEWS.items():
-        if name in own["of"]:
-            continue
-        found: dict[str, list[Found]] = {}
-        ms: dict[str, float] = {}
-        for part, (items, smallest) in parts.items():
-            found[part], spent = [], 0.0
-            for item, px in zip(items, smallest, strict=True):
-                picture = read_picture(item)
-                started = time.process_time()
-                detected = seen(detector, picture, view)
-                spent += time.process_time() - started
-                found[part].append(_found(detected, item, px))
-            ms[part] = 1000 * spent / max(len(items), 1)
-        threshold = best_threshold(found["validation"])
-        own["of"][name] = {
-            "threshold": threshold,
-            "ms": round(ms["test"], 1),
-            "all": _rates(_counts(found["test"], threshold, small=False)),
-            "smallest": _rates(_counts(found["test"], threshold, small=True)),
-            "photographs": _rates(_counts(found["photographs"], threshold, small=False)),
-        }
-        _write(options.out, result)
-        print(name, own["of"][name], flush=True)
-
-
 def read(file: Path) -> dict[str, Any]:
     """The result in ``file``."""
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -544,31 +460,11 @@ def _signal_table(found: dict[str, Any]) -> Table:
     return Table(("weights", "pictures", "wrong", *names), rows)
 
 
-def _view_table(found: dict[str, Any]) -> Table:
-    kinds = {
-        "all": "all",
-        "smallest": "as small as the cell's smallest",
-        "photographs": "photographs",
-    }
-    rows = [
-        (
-            name,
-            f"{own['ms']:.0f} ms",
-            f"{own['threshold']:.2f}",
-            *(_interval(own[k][r]) for k in kinds for r in RATES),
-        )
-        for name, own in found["views"]["of"].items()
-    ]
-    head = (f"{rate}, {words}" for words in kinds.values() for rate in RATES)
-    return Table(("view", "processor time, one pass", "threshold", *head), rows)
-
-
 TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     "quantiles": _quantile_table,
     "found": _found_table,
     "speed": _speed_table,
     "signals": _signal_table,
-    "views": _view_table,
 }
 RATES = ("recall", "precision")
 SIZE_NOTE = {"all": "", "smallest": ", as small as the cell's smallest"}
@@ -608,15 +504,6 @@ def main() -> None:
     )
     measuring.add_argument("--out", type=result_file, required=True)
     measuring.set_defaults(run=measure)
-    viewing = commands.add_parser("views")
-    viewing.add_argument(
-        "--work", type=Path, required=True, help="folder of `train`, for the rendered pictures"
-    )
-    viewing.add_argument("--photographs", nargs="+", type=Path, required=True, help="COCO folders")
-    viewing.add_argument(
-        "--out", type=result_file, required=True, help="file of `measure`, to which they are added"
-    )
-    viewing.set_defaults(run=measure_views)
     options = parser.parse_args()
     options.run(options)
 

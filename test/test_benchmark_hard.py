@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from benchmarks import hard, hard_methods, hard_scenes
 from benchmarks.hard import REFERENCE, SHIPPED, TABLES, cells, plan, shares, summary, table
 from benchmarks.hard_measure import (
-    AUGMENTED,
     DROPOUT,
     SINGLE,
     Instrument,
@@ -25,8 +24,6 @@ from benchmarks.hard_methods import (
     Decision,
     ObjectLimit,
     PolicyMethod,
-    SceneLimit,
-    counted_passes,
     improbability,
     limit_for,
     result,
@@ -49,7 +46,7 @@ RISK = RiskScore(
 )
 
 
-def seen(boxes, probabilities, rate=None, passes=None, **signals):
+def seen(boxes, probabilities, rate=None, **signals):
     count = len(boxes)
     return Seen(
         np.array(boxes, np.float32).reshape(-1, 4),
@@ -57,7 +54,6 @@ def seen(boxes, probabilities, rate=None, passes=None, **signals):
         np.ones(count) if rate is None else np.array(rate, float),
         np.zeros(count, bool),
         {name: np.array(values, float) for name, values in signals.items()},
-        passes=passes,
     )
 
 
@@ -74,7 +70,7 @@ def scene(found, truth=((HERE, 2),), hidden=EMPTY, things=EMPTY, seed=0, shown=N
         np.array(hidden, np.float32).reshape(-1, 4),
         np.array(things, np.float32).reshape(-1, 4),
         shown or assessment(),
-        {SINGLE: found, DROPOUT: found, AUGMENTED: found},
+        {SINGLE: found, DROPOUT: found},
     )
 
 
@@ -133,16 +129,6 @@ def test_a_limit_releases_what_is_within_it_and_asks_about_other_possible_sticke
     assert method.decide(faint, 1.0).asked
 
 
-def test_a_scene_beyond_its_limit_is_asked_about_as_a_whole():
-    localization = Localization(1.0, 0.5, 0.5, 0.5, novelty=0.7)
-    shown = scene(seen([HERE], [STICKER]), shown=assessment(localization=localization))
-    method = SceneLimit("novelty", lambda s: s.assessment.localization.novelty)
-    assert len(method.decide(shown, 0.7).released) == 1
-    assert not method.decide(shown, 0.7).asked
-    assert method.decide(shown, 0.6).asked
-    assert not len(method.decide(shown, 0.6).released)
-
-
 def test_a_policy_is_asked_again_once_the_released_objects_are_gone():
     policy = Policy(max_dil=1.0, max_dil_clean=1.0, max_novelty=0.6, unmeasured_novelty="release")
     calm = Localization(1.0, 0.1, 0.1, 0.5, novelty=0.1)
@@ -155,16 +141,6 @@ def test_a_policy_is_asked_again_once_the_released_objects_are_gone():
     decision = PolicyMethod("p", policy).decide(scene(seen([], []), shown=both), np.inf)
     assert len(decision.released) == 1
     assert decision.asked
-
-
-def test_metrics_over_all_passes_know_those_that_saw_nothing():
-    passes = np.full((4, 2, 3), np.nan)
-    passes[:2, 0] = STICKER  # seen by half of the passes, which are sure of it
-    passes[:, 1] = STICKER
-    shown = scene(seen([HERE, THERE], [STICKER, STICKER], passes=passes))
-    assert counted_passes(shown, "variation_ratio") == pytest.approx([0.5, 0.0])
-    assert counted_passes(shown, "mutual_information") == pytest.approx([1.0, 0.0])
-    assert len(counted_passes(scene(seen([], [], passes=np.zeros((0, 0, 3)))), "variation_ratio")) == 0
 
 
 laptops = st.lists(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=3), min_size=1, max_size=8)
@@ -269,13 +245,7 @@ def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, caps
     hard.main([*arguments, "--out", str(tmp_path / "one.json")])
     found = json.loads((tmp_path / "one.json").read_text())
     methods = {row["method"] for row in found["summary"]}
-    assert {
-        SHIPPED,
-        REFERENCE,
-        "mutual information",
-        "feature density, one pass",
-        "novelty of the scene",
-    } <= methods
+    assert {SHIPPED, REFERENCE, "mutual information", "novelty of the object"} <= methods
     groups = {row["group"] for row in found["summary"]}
     assert groups == {NONE, *(case.name for case in cases(["novelty"]) if case.part == "novelty")}
     assert all(row["wrong"][1] == 1 for row in found["summary"])
