@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from benchmarks.shifts import SECOND, Operator, run_shift
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell import releases
 from sticker_uq.cell.bundle import Bundle, create_bundle
@@ -28,6 +27,7 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import small_weights
+from test.helpers.shifts import SECOND, run_shift
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "improve.md"
 DAY_NS = 86_400 * SECOND
@@ -70,12 +70,10 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Cell:
     policy.write_text(packaged.replace("unmeasured_novelty: ask", "unmeasured_novelty: release"))
     bundle = create_bundle(folder.parent / "active", settings, policy)
     laptops = [(f"laptop-{seed}", rendered(seed)) for seed in range(700, 740)]
-    found = run_shift(
-        folder, laptops, load_perception(settings), Policy.load(policy), lambda number: Operator(), 0.5, 10**18,
-        gap_ns=DAY_NS // 4,
-    )  # fmt: skip
-    assert found.questions >= 5
-    assert found.checks >= 3
+    perception = load_perception(settings)
+    questions, checks = run_shift(folder, laptops, perception, Policy.load(policy), 0.5, 10**18, DAY_NS // 4)
+    assert questions >= 5
+    assert checks >= 3
     write_coco(folder / "exposure", (encode_scene(seed, rendered(seed)) for seed in range(4)))
     return Cell(folder, bundle.folder)
 

@@ -63,14 +63,16 @@ def test_arm_hangs(hasty: FaultCell) -> None:
 
 def test_supervisor_hangs(cell: FaultCell) -> None:
     """The arm stops with its lease; when the supervisor goes on, the permit is not renewed."""
+
+    def stopped_or_closed() -> bool:
+        return len(cell.stopped) > stops or not cell.gates[-1].open
+
     while True:  # a busy machine may close the gate between the arm's last step and the stop
         cell.until_moving()
         newest, stops = cell.gates[-1], len(cell.stopped)
         cell.stop("supervisor", True)
         try:
-            cell.until(
-                lambda: len(cell.stopped) > stops or not cell.gates[-1].open, "an arm that has stopped"
-            )
+            cell.until(stopped_or_closed, "an arm that has stopped")
             if cell.gates[-1].open:
                 break
         finally:

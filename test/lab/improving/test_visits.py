@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.shifts import AuditWriter
 from sticker_uq.gate.operator.answers import Answer
 from sticker_uq.lab.improving.visits import AnswerLimits, Group, all_visits, person_rows, screened, visits
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.scenes import HERE, THERE
+from test.helpers.shifts import AuditWriter
 
 SPOT_CHECK = [{"code": "spot_check"}]
 

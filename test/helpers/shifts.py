@@ -5,8 +5,7 @@ recording and the audit log that a real cell would leave.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import Image
 
-from sticker_uq.evaluation.metrics.decisions import DecisionCounts, ends_with_question, touched
+from sticker_uq.evaluation.metrics.decisions import ends_with_question, touched
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.audit import GENESIS, Entry
 from sticker_uq.gate.box_overlap import as_box
@@ -62,37 +61,18 @@ class AuditWriter:
             stream.write(entry.line())
 
 
-@dataclass(frozen=True)
-class Operator:
-    """A scripted person: ``errs`` in that share of the objects; ``always`` gives one answer; ``seconds`` for a question."""
-
-    name: str = "Ada"
-    errs: float = 0.02
-    always: Answer | None = None
-    seconds: float = 6.0
-
-    def answer(self, truth: TrueScene, box: Any, rng: np.random.Generator) -> Answer:
-        place, _ = touched(np.asarray(box, float), np.asarray(truth.boxes, float))
-        sticker = place >= 0 and truth.labels[place] == ObjectClass.STICKER
-        if rng.random() < self.errs:
-            sticker = not sticker
-        if self.always is not None:
-            return self.always
-        return Answer.REMOVE if sticker else Answer.KEEP if place >= 0 else Answer.NOT_THERE
+ERRS = 0.02
+"""Share of the objects about which the operator errs."""
+ANSWER_S = 6
+"""Time of the operator for a question."""
 
 
-@dataclass
-class ShiftCounts:
-    """``questions``: laptops that the policy asked about; ``objects`` on them that it was not sure of, at least one each;
-    ``wrongful``, ``dirty``: laptops with a wrongful release, and those called clean with a sticker, without a person's answer.
-    """
-
-    laptops: int = 0
-    questions: int = 0
-    objects: int = 0
-    checks: int = 0
-    wrongful: int = 0
-    dirty: int = 0
+def _answer(truth: TrueScene, box: Any, rng: np.random.Generator) -> Answer:
+    place, _ = touched(np.asarray(box, float), np.asarray(truth.boxes, float))
+    sticker = place >= 0 and truth.labels[place] == ObjectClass.STICKER
+    if rng.random() < ERRS:
+        sticker = not sticker
+    return Answer.REMOVE if sticker else Answer.KEEP if place >= 0 else Answer.NOT_THERE
 
 
 def run_shift(
@@ -100,15 +80,16 @@ def run_shift(
     laptops: Iterable[tuple[str, TrueScene]],
     perception: Perception,
     policy: Policy,
-    operator: Callable[[int], Operator],
     spot_check_rate: float,
     start_ns: int,
-    gap_ns: int = 600 * SECOND,
-    seed: int = 0,
-) -> ShiftCounts:
-    """Work through named ``laptops`` every ``gap_ns`` from ``start_ns`` on; writes the new folders OUT/bag and OUT/audit."""
-    rng = np.random.default_rng(seed)
-    found = ShiftCounts()
+    gap_ns: int,
+) -> tuple[int, int]:
+    """Work through named ``laptops`` every ``gap_ns`` from ``start_ns`` on; writes the new folders OUT/bag and OUT/audit.
+
+    Returns how many laptops the policy asked about, and how many were spot checked.
+    """
+    rng = np.random.default_rng(0)
+    questions = checks = 0
     log = AuditWriter(out / "audit", start_ns)
     log.add("start", policy_hash=policy.hash)
     with BagWriter(out / "bag") as bag:
@@ -130,32 +111,23 @@ def run_shift(
             ):
                 bag.write(f"/{topic}", now, serialize_message(message))
             log.add("workpiece", workpiece_id=name, stamp_ns=now)
-            found.laptops += 1
             asked = ends_with_question(decision)
             first = decision.outcome is not Outcome.WORK
             checked = not (asked and first) and rng.random() < spot_check_rate
-            found.questions += asked
-            found.objects += asked and max(1, sum(v.verdict is Verdict.ASK for v in decision.verdicts))
-            found.checks += checked
-            if not (asked and first) and not checked:
-                counts = DecisionCounts()
-                counts.add("", truth.boxes, truth.labels, decision)
-                measured = counts.measured()
-                found.wrongful += measured.wrongful.events
-                found.dirty += measured.missed.events
-                if not first:
-                    log.add("permit", goal_id=1, decision_id=decision.decision_id, policy_hash=policy.hash)
+            questions += asked
+            checks += checked
+            if not first and not checked:
+                log.add("permit", goal_id=1, decision_id=decision.decision_id, policy_hash=policy.hash)
             if asked or checked:
-                _ask(log, decision, truth, operator(number), checked, rng)
+                _ask(log, decision, truth, checked, rng)
             log.add("done", workpiece_id=name, clean=True, decision_id=decision.decision_id)
-    return found
+    return questions, checks
 
 
 def _ask(
     log: AuditWriter,
     decision: SceneDecision,
     truth: TrueScene,
-    person: Operator,
     check: bool,
     rng: np.random.Generator,
 ) -> None:
@@ -166,11 +138,11 @@ def _ask(
         if v.verdict is Verdict.ASK or (not left and v.object.label is ObjectClass.STICKER)
     ]
     boxes = [as_box(v.object.box) for v in objects]
-    told = [{"answer": person.answer(truth, box, rng).name, "box": box} for box in boxes]
+    told = [{"answer": _answer(truth, box, rng).name, "box": box} for box in boxes]
     stickers = truth.boxes[truth.labels == ObjectClass.STICKER]
     gone = [as_box(v.object.box) for v in decision.removable()] if left else []
     seen = np.array(boxes + gone, float).reshape(-1, 4)
-    drawn = [as_box(box) for box in stickers if touched(box, seen)[0] < 0] if person.always is None else []
+    drawn = [as_box(box) for box in stickers if touched(box, seen)[0] < 0]
     told += [{"answer": Answer.MISSED.name, "box": box} for box in drawn]
     request = f"r-{decision.decision_id}"
     log.add(
@@ -182,6 +154,6 @@ def _ask(
         objects=[{"verdict": v.verdict.name, "box": box} for v, box in zip(objects, boxes, strict=True)],
         reasons=[{"code": "spot_check" if check else "not_sure"}],
     )
-    log.now_ns += round(person.seconds * SECOND)
+    log.now_ns += ANSWER_S * SECOND
     clean = "NONE" if any(one["answer"] in ("REMOVE", "MISSED") for one in told) else "CLEAN"
-    log.add("answer", request_id=request, person=person.name, scene_answer=clean, answers=told, accepted=True)
+    log.add("answer", request_id=request, person="Ada", scene_answer=clean, answers=told, accepted=True)
