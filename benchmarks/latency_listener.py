@@ -22,8 +22,8 @@ from rcl_interfaces.srv import GetParameters, SetParameters
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.parameter import Parameter
 
+from sticker_uq.io.messages import scene_from_msg, stamp_to_ns
 from sticker_uq.nodes.common import qos
-from sticker_uq.nodes.common.conversions import scene_from_msg, stamp_to_ns
 from sticker_uq_msgs.msg import SceneAssessment
 
 ASK_EVERY_S = 0.1

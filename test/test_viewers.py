@@ -13,6 +13,7 @@ from sensor_msgs.msg import Image
 from sticker_uq.evaluation.reporting import annotated_images
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.images import bgr_from_msg
+from sticker_uq.nodes.common.liveliness import type_of
 from sticker_uq.nodes.detector.camera_feed import SceneOutputs
 from sticker_uq.nodes.recorder.node import TOPICS
 from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
@@ -20,7 +21,7 @@ from sticker_uq.testing.scenes import assessment
 
 VIEWERS = Path(__file__).parents[1] / "config" / "viewers"
 LAYOUT = json.loads((VIEWERS / "foxglove.json").read_text())
-KINDS = {f"/{topic.lstrip('/')}": kind for topic, (_, kind, _) in TOPICS.items()}
+KINDS = {f"/{topic.lstrip('/')}": type_of(kind) for topic, (kind, _) in TOPICS.items()}
 KINDS["/annotated/compressed"] = "sensor_msgs/msg/CompressedImage"
 
 

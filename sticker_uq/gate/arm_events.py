@@ -5,17 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sticker_uq.gate.events import (
-    ArmLost,
-    ArmReady,
-    CancelGoal,
-    Escalate,
-    GoalAccepted,
-    GoalRejected,
-    RemovalCode,
-    RemovalFinished,
-    Severity,
-)
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.state import NO_STREAK, BlockReason, Permit, Verification
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Reason
@@ -32,26 +22,26 @@ ORDERED_STOP = (
 """A removal that was stopped for these reasons, not because of the arm or the scenes, was no failed attempt."""
 
 
-def arm_ready(context: StepContext, event: ArmReady) -> None:
+def arm_ready(context: StepContext, event: ev.ArmReady) -> None:
     """The arm came, or its heartbeat stopped: counting begins anew. It may still report the end of its goal."""
     if event.ready != context.state.arm_ready:
         context.set(arm_ready=event.ready, streak=NO_STREAK)
 
 
-def arm_lost(context: StepContext, _: ArmLost) -> None:
+def arm_lost(context: StepContext, _: ev.ArmLost) -> None:
     permit = context.state.permit
     context.set(arm_ready=False, streak=NO_STREAK, permit=permit and replace(permit, lost=True))
 
 
-def goal_accepted(context: StepContext, event: GoalAccepted) -> None:
+def goal_accepted(context: StepContext, event: ev.GoalAccepted) -> None:
     permit = _awaited(context, event.goal_id)
     if permit is None or not permit.open:
-        context.emit(CancelGoal(event.goal_id))
+        context.emit(ev.CancelGoal(event.goal_id))
     if permit is not None:
         context.set(permit=replace(permit, accepted=True))
 
 
-def goal_rejected(context: StepContext, event: GoalRejected) -> None:
+def goal_rejected(context: StepContext, event: ev.GoalRejected) -> None:
     permit = _awaited(context, event.goal_id)
     if permit is None:
         return
@@ -60,26 +50,26 @@ def goal_rejected(context: StepContext, event: GoalRejected) -> None:
         context.attempt_failed(permit.target, Reason.of("goal_rejected", detail=event.detail))
 
 
-def removal_finished(context: StepContext, event: RemovalFinished) -> None:
+def removal_finished(context: StepContext, event: ev.RemovalFinished) -> None:
     """The goal has ended: the permit is used up, whatever the result. An arm that could not stop is a fault."""
     permit = _awaited(context, event.goal_id)
     if permit is None:
-        context.log(Severity.WARNING, Reason.of("goal_unknown", goal=event.goal_id))
+        context.log(ev.Severity.WARNING, Reason.of("goal_unknown", goal=event.goal_id))
         return
     context.set(permit=None, streak=NO_STREAK, counts_after_ns=context.now)
-    if event.code is RemovalCode.NOT_STOPPED:
+    if event.code is ev.RemovalCode.NOT_STOPPED:
         _demand_stop(context, Reason.of("arm_not_stopped", goal=event.goal_id, detail=event.detail))
         return
     if permit.foreign:
         return
-    if event.code is RemovalCode.NONE:
+    if event.code is ev.RemovalCode.NONE:
         context.set(
             verification=Verification(permit.target, since_ns=context.now),
             removed=(*context.state.removed, permit.target.box),
         )
         return
     reported = Reason.of("arm_reported", event.code.name.lower(), detail=event.detail)
-    if event.code is RemovalCode.OPERATOR_ABORT and permit.open:
+    if event.code is ev.RemovalCode.OPERATOR_ABORT and permit.open:
         context.ask_about(permit.target, Reason("arm_stopped"), reported)
     elif _counts(permit):
         why = (reported,) if permit.open else (Reason("removal_stopped"), *permit.revoked_for)
@@ -111,7 +101,7 @@ def watch_permit(context: StepContext) -> None:
 def _demand_stop(context: StepContext, reason: Reason) -> None:
     """The cell's own means must stop the arm, until a person has looked and resets."""
     context.set(fault=context.state.fault or (reason,), stop_demanded=True)
-    context.emit(Escalate(reason))
+    context.emit(ev.Escalate(reason))
 
 
 def _lost_ground(context: StepContext, permit: Permit) -> tuple[BlockReason, tuple[Reason, ...]]:

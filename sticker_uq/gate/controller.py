@@ -6,21 +6,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.assumptions.assumption_monitor import (
     Alarm,
     AssumptionMonitor,
     AssumptionSettings,
     assumption_monitor_of,
-)
-from sticker_uq.gate.events import (
-    AnswerGiven,
-    AssumptionBroken,
-    Effect,
-    Event,
-    Fault,
-    PublishDecision,
-    Reply,
-    SceneReceived,
 )
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.plausibility import range_problem
@@ -97,7 +88,7 @@ class GateController:
         assessment: SceneAssessment,
         now_ns: int,
         geometry: CellGeometry | Reason = NOT_CALIBRATED,
-    ) -> tuple[Effect, ...]:
+    ) -> tuple[ev.Effect, ...]:
         """Judge one assessment and step the gate; the decision is the first effect. An error while judging latches a fault.
 
         ``geometry``: the calibration of the cell at the time of the image, or the reason why there is none.
@@ -105,15 +96,15 @@ class GateController:
         try:
             decision, alarm = self._judge(assessment)
             poses = locate_all(decision, assessment.image_size, geometry)
-            event = SceneReceived(
+            event = ev.SceneReceived(
                 decision, facts_of(assessment, decision, poses.fingerprint, self._policy), poses
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the gate must close
             fault = Reason.of("scene_not_judged", detail=f"{type(error).__name__}: {error}")
-            return self.handle(Fault((fault,)), now_ns)
+            return self.handle(ev.Fault((fault,)), now_ns)
         alarmed = self._alarmed(alarm, now_ns)
         effects = self.handle(event, now_ns)
-        return (PublishDecision(decision, poses), *alarmed, *effects)
+        return (ev.PublishDecision(decision, poses), *alarmed, *effects)
 
     def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
         """Whether the clock has jumped since the last step, so that a tick must come before anything else."""
@@ -121,7 +112,7 @@ class GateController:
             self._settings.max_clock_jump_s
         )
 
-    def handle(self, event: Event, now_ns: int) -> tuple[Effect, ...]:
+    def handle(self, event: ev.Event, now_ns: int) -> tuple[ev.Effect, ...]:
         """Step the gate by any event but a scene; the effects are to be carried out in their order."""
         before = self._state
         self._state, effects = step(before, event, now_ns, self._settings)
@@ -139,7 +130,9 @@ class GateController:
         alarm = self._watch.see(assessment, decision)
         return self._watch.spot_checked(decision, state.memory), alarm
 
-    def _let_watch_know(self, event: Event, before: GateState, effects: tuple[Effect, ...]) -> Alarm | None:
+    def _let_watch_know(
+        self, event: ev.Event, before: GateState, effects: tuple[ev.Effect, ...]
+    ) -> Alarm | None:
         after = self._state
         if before.assumption and not after.assumption:
             self._watch.restart()
@@ -147,11 +140,11 @@ class GateController:
             self._watch.next_workpiece()
         if before.request is None and after.request is not None:
             self._watch.asked()
-        accepted = any(isinstance(effect, Reply) and effect.accepted for effect in effects)
-        return self._watch.answered(event) if isinstance(event, AnswerGiven) and accepted else None
+        accepted = any(isinstance(effect, ev.Reply) and effect.accepted for effect in effects)
+        return self._watch.answered(event) if isinstance(event, ev.AnswerGiven) and accepted else None
 
-    def _alarmed(self, alarm: Alarm | None, now_ns: int) -> tuple[Effect, ...]:
-        return self.handle(AssumptionBroken(alarm.reason), now_ns) if alarm is not None else ()
+    def _alarmed(self, alarm: Alarm | None, now_ns: int) -> tuple[ev.Effect, ...]:
+        return self.handle(ev.AssumptionBroken(alarm.reason), now_ns) if alarm is not None else ()
 
 
 def facts_of(

@@ -5,16 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box, iou, same_place
-from sticker_uq.gate.events import (
-    ImageArrived,
-    ReliefReceived,
-    RemovalVerified,
-    SceneReceived,
-    SceneUnreadable,
-    SendGoal,
-    Severity,
-)
 from sticker_uq.gate.permit_consistency import check_permit, left_out, surroundings
 from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, problems_of
 from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
@@ -29,7 +21,7 @@ _MISSED = (UNEXPLAINED, NOVELTY, MISSED)
 """Subjects of the reasons that say that something may have been missed."""
 
 
-def receive(context: StepContext, event: SceneReceived) -> None:
+def receive(context: StepContext, event: ev.SceneReceived) -> None:
     """Take in the newest scene and void a permit that it contradicts."""
     facts, decision, before = event.facts, event.decision, context.state
     picture = picture_of(facts, before.picture)
@@ -52,18 +44,18 @@ def receive(context: StepContext, event: SceneReceived) -> None:
         _compare(context, permit, decision)
 
 
-def receive_unreadable(context: StepContext, event: SceneUnreadable) -> None:
+def receive_unreadable(context: StepContext, event: ev.SceneUnreadable) -> None:
     context.set(problems=((BlockReason.FAILED_SCENE, event.reason),))
 
 
-def receive_image(context: StepContext, event: ImageArrived) -> None:
+def receive_image(context: StepContext, event: ev.ImageArrived) -> None:
     """Close at once for an image that cannot be what it claims, until scenes of later images have come."""
     problems = image_problems(event.check, context.state, context.now, context.settings)
     if problems:
         context.set(problems=problems, counts_after_ns=context.now)
 
 
-def receive_relief(context: StepContext, event: ReliefReceived) -> None:
+def receive_relief(context: StepContext, event: ev.ReliefReceived) -> None:
     """Keep the newest relief. Once the arm is at work it covers or has peeled what was measured."""
     context.set(relief=event.relief)
     permit = context.state.permit
@@ -212,9 +204,9 @@ def _grant(context: StepContext, target: Target, decision: SceneDecision) -> Non
         around=surroundings(decision, target.verdict),
     )
     context.set(permit=permit, goals=number, streak=NO_STREAK)
-    context.emit(SendGoal(number, target))
+    context.emit(ev.SendGoal(number, target))
     granted = Reason.of("permit_granted", goal=number, object=target.object_id, decision=target.decision_id)
-    context.log(Severity.INFO, granted)
+    context.log(ev.Severity.INFO, granted)
 
 
 def ask_about_scene(context: StepContext, decision: SceneDecision, scene_reasons: tuple[Reason, ...]) -> None:
@@ -255,10 +247,10 @@ def _verify(context: StepContext, decision: SceneDecision) -> None:
             verification=None, memory=context.state.memory.consume(check.target.box), streak=NO_STREAK
         )
         context.forget_attempts(check.target.box)
-        context.emit(RemovalVerified(check.target))
+        context.emit(ev.RemovalVerified(check.target))
         target = check.target
         gone = Reason.of("object_removed", object=target.object_id, decision=target.decision_id)
-        context.log(Severity.INFO, gone)
+        context.log(ev.Severity.INFO, gone)
     elif check.seen >= context.settings.consecutive_scenes:
         context.set(verification=None)
         context.ask_about(check.target, Reason("sticker_still_there"))

@@ -14,33 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from sticker_uq.gate import arm_events as arm
+from sticker_uq.gate import events as ev
 from sticker_uq.gate import scene_events as scenes
-from sticker_uq.gate.events import (
-    Activated,
-    AnswerGiven,
-    ArmLost,
-    ArmReady,
-    AssumptionBroken,
-    Deactivated,
-    Effect,
-    Event,
-    Fault,
-    GoalAccepted,
-    GoalRejected,
-    Hold,
-    ImageArrived,
-    Impediment,
-    PublishGate,
-    Release,
-    ReliefReceived,
-    RemovalFinished,
-    Reset,
-    SceneReceived,
-    SceneUnreadable,
-    Severity,
-    Tick,
-    WorkpieceChanged,
-)
 from sticker_uq.gate.operator import operator_events as operator
 from sticker_uq.gate.plausibility import why_stale
 from sticker_uq.gate.settings import GateSettings, nanoseconds
@@ -50,8 +25,8 @@ from sticker_uq.scene import Outcome, Reason
 
 
 def step(
-    state: GateState, event: Event, now_ns: int, settings: GateSettings
-) -> tuple[GateState, tuple[Effect, ...]]:
+    state: GateState, event: ev.Event, now_ns: int, settings: GateSettings
+) -> tuple[GateState, tuple[ev.Effect, ...]]:
     """A step of the gate: its next state after ``event`` at ``now_ns``, and the effects, in this order.
 
     Pure: the same arguments give the same result, nothing is read or written elsewhere. The gate is published first, so that
@@ -62,13 +37,17 @@ def step(
     _HANDLERS[type(event)](context, event)
     arm.watch_permit(context)
     _watch(context)
-    if isinstance(event, SceneReceived) and not context.blocking_reasons() and context.state.permit is None:
+    if (
+        isinstance(event, ev.SceneReceived)
+        and not context.blocking_reasons()
+        and context.state.permit is None
+    ):
         scenes.conclude(context)
     _describe(context)
     unrecorded = BlockReason.AUDIT & context.state.reasons & ~state.reasons
-    severity = Severity.ERROR if unrecorded else Severity.INFO
+    severity = ev.Severity.ERROR if unrecorded else ev.Severity.INFO
     if context.state.phase is not state.phase:
-        severity = Severity.ERROR if context.state.phase is Phase.FAULT else severity
+        severity = ev.Severity.ERROR if context.state.phase is Phase.FAULT else severity
         changed = Reason.of("phase_changed", before=state.phase.name, after=context.state.phase.name)
         context.log(severity, changed, *map(Reason, context.state.reasons.codes), *context.state.details)
     elif context.state.phase is Phase.BLOCKED and context.state.reasons != state.reasons:
@@ -76,7 +55,7 @@ def step(
         other = Reason("still_blocked")
         context.log(severity, other, *map(Reason, context.state.reasons.codes), *context.state.details)
     # between two permits the gate is closed, and said to be so
-    if isinstance(event, Tick) or (context.state.phase, context.state.reasons) != (
+    if isinstance(event, ev.Tick) or (context.state.phase, context.state.reasons) != (
         state.phase,
         state.reasons,
     ):
@@ -84,12 +63,12 @@ def step(
     return context.state, tuple(context.effects)
 
 
-def gate_publication(state: GateState) -> PublishGate:
+def gate_publication(state: GateState) -> ev.PublishGate:
     frame_id = state.scene.frame_id if state.scene is not None else ""
     permit = state.permit if state.open else None
     if permit is None:
-        return PublishGate(state.phase, state.reasons, state.details, frame_id)
-    return PublishGate(
+        return ev.PublishGate(state.phase, state.reasons, state.details, frame_id)
+    return ev.PublishGate(
         state.phase, state.reasons, state.details, frame_id, permit.target, permit.valid_until_ns
     )
 
@@ -112,7 +91,7 @@ def _watch(context: StepContext) -> None:
             and context.passed(request.opened_ns, settings.intervention_timeout_s)
         ):
             context.set(request=replace(request, overdue=True))
-            context.log(Severity.WARNING, Reason.of("request_overdue", request=request.request_id))
+            context.log(ev.Severity.WARNING, Reason.of("request_overdue", request=request.request_id))
     elif check is not None and context.passed(check.since_ns, settings.verify_timeout_s):
         context.set(verification=None)
         context.ask_about(check.target, Reason.of("removal_unverified", seconds=settings.verify_timeout_s))
@@ -186,23 +165,23 @@ def _details(state: GateState, reasons: BlockReason, settings: GateSettings) -> 
     return tuple(dict.fromkeys(found))
 
 
-def _activated(context: StepContext, _: Activated) -> None:
+def _activated(context: StepContext, _: ev.Activated) -> None:
     context.set(active=True, scene=None, problems=(), silent_ticks=0)
 
 
-def _deactivated(context: StepContext, _: Deactivated) -> None:
+def _deactivated(context: StepContext, _: ev.Deactivated) -> None:
     context.set(active=False)
 
 
-def _ticked(context: StepContext, _: Tick) -> None:
+def _ticked(context: StepContext, _: ev.Tick) -> None:
     context.set(silent_ticks=min(context.state.silent_ticks, context.settings.max_silent_ticks) + 1)
 
 
-def _faulted(context: StepContext, event: Fault) -> None:
+def _faulted(context: StepContext, event: ev.Fault) -> None:
     context.set(fault=context.state.fault or event.reasons or (Reason("internal_error"),))
 
 
-def _impeded(context: StepContext, event: Impediment) -> None:
+def _impeded(context: StepContext, event: ev.Impediment) -> None:
     others = [item for item in context.state.impediments if item[0] is not event.reason]
     if event.detail is not None:
         others.append((event.reason, event.detail))
@@ -211,47 +190,47 @@ def _impeded(context: StepContext, event: Impediment) -> None:
     context.set(impediments=tuple(others))
 
 
-def _assumption_broken(context: StepContext, event: AssumptionBroken) -> None:
+def _assumption_broken(context: StepContext, event: ev.AssumptionBroken) -> None:
     if not context.state.assumption:
         context.set(assumption=event.reason)
-        context.log(Severity.ERROR, Reason("assumption"), event.reason)
+        context.log(ev.Severity.ERROR, Reason("assumption"), event.reason)
 
 
 _HANDLERS: dict[type, Callable[[StepContext, Any], None]] = {
-    Activated: _activated,
-    Deactivated: _deactivated,
-    Tick: _ticked,
-    SceneReceived: scenes.receive,
-    SceneUnreadable: scenes.receive_unreadable,
-    ImageArrived: scenes.receive_image,
-    ReliefReceived: scenes.receive_relief,
-    ArmReady: arm.arm_ready,
-    ArmLost: arm.arm_lost,
-    GoalAccepted: arm.goal_accepted,
-    GoalRejected: arm.goal_rejected,
-    RemovalFinished: arm.removal_finished,
-    AnswerGiven: operator.answer_given,
-    Hold: operator.hold,
-    Release: operator.release,
-    Reset: operator.reset,
-    WorkpieceChanged: operator.workpiece_changed,
-    Fault: _faulted,
-    Impediment: _impeded,
-    AssumptionBroken: _assumption_broken,
+    ev.Activated: _activated,
+    ev.Deactivated: _deactivated,
+    ev.Tick: _ticked,
+    ev.SceneReceived: scenes.receive,
+    ev.SceneUnreadable: scenes.receive_unreadable,
+    ev.ImageArrived: scenes.receive_image,
+    ev.ReliefReceived: scenes.receive_relief,
+    ev.ArmReady: arm.arm_ready,
+    ev.ArmLost: arm.arm_lost,
+    ev.GoalAccepted: arm.goal_accepted,
+    ev.GoalRejected: arm.goal_rejected,
+    ev.RemovalFinished: arm.removal_finished,
+    ev.AnswerGiven: operator.answer_given,
+    ev.Hold: operator.hold,
+    ev.Release: operator.release,
+    ev.Reset: operator.reset,
+    ev.WorkpieceChanged: operator.workpiece_changed,
+    ev.Fault: _faulted,
+    ev.Impediment: _impeded,
+    ev.AssumptionBroken: _assumption_broken,
 }
 
 
-def keep_time(context: StepContext, event: Event) -> None:
+def keep_time(context: StepContext, event: ev.Event) -> None:
     """Take over its time. After a jump the scenes are forgotten and all waiting goes on from the new time.
 
     A clock that goes back is noticed by itself, one that leaps ahead by a steady clock that the ticks bring along.
     """
     state, now = context.state, context.now
-    jump_ns = jump_since_tick(state, now, event.steady_ns) if isinstance(event, Tick) else 0
+    jump_ns = jump_since_tick(state, now, event.steady_ns) if isinstance(event, ev.Tick) else 0
     if now < state.now_ns or abs(jump_ns) >= nanoseconds(context.settings.max_clock_jump_s):
         _start_anew(context, jump_ns or now - state.now_ns)
     context.set(now_ns=now)
-    if isinstance(event, Tick):
+    if isinstance(event, ev.Tick):
         context.set(tick_ns=now, steady_ns=event.steady_ns)
 
 
@@ -266,7 +245,7 @@ def _start_anew(context: StepContext, jump_ns: int) -> None:
     jumped = Reason.of("clock_ahead" if jump_ns > 0 else "clock_back", seconds=abs(jump_ns) / 1e9)
     context.clock_jumped = True
     context.revoke(BlockReason.CLOCK, jumped)
-    context.log(Severity.WARNING, jumped)
+    context.log(ev.Severity.WARNING, jumped)
     ahead = max(jump_ns, 0)
 
     def moved(then_ns: int) -> int:

@@ -10,16 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import Box, as_box, same_place
-from sticker_uq.gate.events import (
-    CancelGoal,
-    CloseIntervention,
-    DeclareDone,
-    Effect,
-    Log,
-    OpenIntervention,
-    Severity,
-)
 from sticker_uq.gate.operator.answers import OperatorAnswers, sticker_places
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Request, Target
@@ -33,7 +25,7 @@ class StepContext:
         self.state = state
         self.now = now_ns
         self.settings = settings
-        self.effects: list[Effect] = []
+        self.effects: list[ev.Effect] = []
         self.clock_jumped = False
 
     def set(self, **changes: Any) -> None:
@@ -44,11 +36,11 @@ class StepContext:
         vars(state).update(vars(self.state), **changes)
         self.state = state
 
-    def emit(self, effect: Effect) -> None:
+    def emit(self, effect: ev.Effect) -> None:
         self.effects.append(effect)
 
-    def log(self, severity: Severity, *reasons: Reason) -> None:
-        self.emit(Log(severity, reasons))
+    def log(self, severity: ev.Severity, *reasons: Reason) -> None:
+        self.emit(ev.Log(severity, reasons))
 
     def passed(self, since_ns: int, seconds: float) -> bool:
         return self.now - since_ns >= nanoseconds(seconds)
@@ -102,8 +94,8 @@ class StepContext:
         if permit is None or not permit.open:
             return
         self.set(permit=replace(permit, revoked_ns=self.now, revoked=reasons, revoked_for=details))
-        self.emit(CancelGoal(permit.goal_id))
-        self.log(Severity.WARNING, Reason.of("permit_revoked", goal=permit.goal_id), *details)
+        self.emit(ev.CancelGoal(permit.goal_id))
+        self.log(ev.Severity.WARNING, Reason.of("permit_revoked", goal=permit.goal_id), *details)
 
     def ask(
         self, reasons: tuple[Reason, ...], objects: tuple[ObjectVerdict, ...], whole_scene: bool = False
@@ -132,7 +124,7 @@ class StepContext:
         )
         self.set(request=request, requests=number, streak=NO_STREAK, undecided_ns=0)
         self.emit(
-            OpenIntervention(
+            ev.OpenIntervention(
                 request_id=request_id,
                 reasons=reasons,
                 stamp_ns=decision.stamp_ns,
@@ -142,7 +134,7 @@ class StepContext:
                 objects=objects,
             )
         )
-        self.log(Severity.WARNING, Reason.of("request_opened", request=request_id), *reasons)
+        self.log(ev.Severity.WARNING, Reason.of("request_opened", request=request_id), *reasons)
 
     def ask_about(self, target: Target, *reasons: Reason) -> None:
         verdict = ObjectVerdict(target.verdict.object, Verdict.ASK, (Reason("removal_incomplete"),))
@@ -150,7 +142,7 @@ class StepContext:
 
     def close_request(self) -> None:
         if self.state.request is not None:
-            self.emit(CloseIntervention(self.state.request.request_id))
+            self.emit(ev.CloseIntervention(self.state.request.request_id))
             self.set(request=None)
 
     def declare_done(self, clean: bool, reason: Reason) -> None:
@@ -159,12 +151,12 @@ class StepContext:
             return
         self.set(done=True)
         self.emit(
-            DeclareDone(
+            ev.DeclareDone(
                 state.workpiece_id, clean, reason, decision.stamp_ns, decision.frame_id, decision.decision_id
             )
         )
         self.log(
-            Severity.INFO, Reason.of("workpiece_done", workpiece=state.workpiece_id or "(unnamed)"), reason
+            ev.Severity.INFO, Reason.of("workpiece_done", workpiece=state.workpiece_id or "(unnamed)"), reason
         )
 
     def attempt_failed(self, permit_target: Target, *reasons: Reason) -> None:
@@ -178,7 +170,7 @@ class StepContext:
             self.ask_about(permit_target, *reasons, Reason.of("removal_tried", count=failures))
         else:
             attempt = Reason.of("attempt_failed", count=failures, most=self.settings.max_attempts)
-            self.log(Severity.WARNING, attempt, *reasons)
+            self.log(ev.Severity.WARNING, attempt, *reasons)
 
     def forget_attempts(self, box: Box) -> None:
         self.set(attempts=self._attempts_elsewhere(box))

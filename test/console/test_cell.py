@@ -20,7 +20,7 @@ from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cli import app
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.io.coco import read_coco
-from sticker_uq.nodes.common.conversions import box_from_msg
+from sticker_uq.io.messages import box_from_msg
 from sticker_uq.nodes.common.qos import LATCHED
 from sticker_uq.scene import ObjectClass
 from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, ObjectAnswer

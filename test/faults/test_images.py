@@ -9,7 +9,8 @@ import pytest
 from sensor_msgs.msg import Image
 
 from sticker_uq.gate import BlockReason
-from sticker_uq.nodes.common.conversions import scene_to_msg, stamp_to_ns
+from sticker_uq.io.messages import stamp_to_ns
+from sticker_uq.nodes.common.conversions import scene_to_msg
 from sticker_uq.testing.camera import RATE_HZ, ScriptedCamera
 from sticker_uq.testing.scenes import assessment
 from sticker_uq.testing.scripted_detector import STICKER, Seen

@@ -32,9 +32,9 @@ from sticker_uq.cell.processes import ProcessSpec
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.gate import BlockReason, Phase
 from sticker_uq.gate.audit import Entry, entries, verify
+from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.io.share import share_folder
 from sticker_uq.nodes.common import qos
-from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.testing.bench import PATIENCE_S, Bench
 from sticker_uq.testing.camera import ScriptedCamera
 from sticker_uq.testing.scripted_detector import HANGS, Seen

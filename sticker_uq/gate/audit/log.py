@@ -14,17 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sticker_uq.gate.audit.chain import (
-    GENESIS,
-    MOST_LINE,
-    SEAL,
-    Entry,
-    Line,
-    file_number,
-    lines_of,
-    log_files,
-    seal_of,
-)
+from sticker_uq.gate.audit import chain
 from sticker_uq.io.files import sync_folder
 from sticker_uq.scene import InvalidInput, Reason
 
@@ -176,9 +166,9 @@ class AuditLog:
     def _append(self, items: list[tuple[str, Mapping[str, Any], int]]) -> None:
         number, head, lines = self._number, self._head, b""
         for kind, data, time_ns in items:
-            entry = Entry.following(number + 1, head, kind, data, time_ns)
-            if (length := len(entry.line())) > MOST_LINE:  # no reader would take it for an entry
-                entry = Entry.following(number + 1, head, kind, {"too_long": length}, time_ns)
+            entry = chain.Entry.following(number + 1, head, kind, data, time_ns)
+            if (length := len(entry.line())) > chain.MOST_LINE:  # no reader would take it for an entry
+                entry = chain.Entry.following(number + 1, head, kind, {"too_long": length}, time_ns)
             number, head = entry.number, entry.hash
             lines += entry.line()
         if self._size and self._size + len(lines) > self._file_bytes:
@@ -204,7 +194,7 @@ class AuditLog:
         self._size += len(data)
 
     def _next_file(self) -> None:
-        path = self._folder / _name(file_number(self._path) + 1)
+        path = self._folder / _name(chain.file_number(self._path) + 1)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         sync_folder(self._folder)
         os.close(self._file)
@@ -214,7 +204,9 @@ class AuditLog:
         if not torn:
             self._write_all(b"\n")
             return
-        seal = Entry.following(self._number + 1, self._head, SEAL, seal_of(torn), time.time_ns())
+        seal = chain.Entry.following(
+            self._number + 1, self._head, chain.SEAL, chain.seal_of(torn), time.time_ns()
+        )
         self._write_all(b"\n" + seal.line())
         self._number, self._head = seal.number, seal.hash
 
@@ -233,7 +225,7 @@ def _exclusive(folder: Path) -> int:
 
 def _resume(folder: Path) -> tuple[Path, int, str, bytes | None]:
     """The file to continue, number and hash of the last good entry, and what a crash left of the next one."""
-    files = log_files(folder)
+    files = chain.log_files(folder)
     for path in reversed(files):
         last, torn = _tail(path)
         if last is not None or torn is not None:
@@ -241,25 +233,27 @@ def _resume(folder: Path) -> tuple[Path, int, str, bytes | None]:
                 last, before = _tail(files[files.index(path) - 1])
                 if before is not None or last is None:
                     raise InvalidInput(f"{path} is torn at its beginning and the file before it is damaged")
-            number, head = (last.number, last.hash) if last is not None else (-1, GENESIS)
+            number, head = (last.number, last.hash) if last is not None else (-1, chain.GENESIS)
             return files[-1] if torn is None else path, number, head, torn
-    return files[-1] if files else folder / _name(1), -1, GENESIS, None
+    return files[-1] if files else folder / _name(1), -1, chain.GENESIS, None
 
 
-def _tail(path: Path) -> tuple[Entry | None, bytes | None]:
+def _tail(path: Path) -> tuple[chain.Entry | None, bytes | None]:
     """The last good entry of a file and the bytes behind it: None when there are none, empty when it lacks its line feed.
 
     Raises :class:`InvalidInput` when something between good entries was changed.
     """
-    last: Entry | None = None
-    torn: Line | None = None
-    for line in lines_of(path):
+    last: chain.Entry | None = None
+    torn: chain.Line | None = None
+    for line in chain.lines_of(path):
         if line.entry is None:
             if torn is not None:
                 raise _damaged(torn, path)
             torn = line
             continue
-        sealed = torn is None or (line.entry.kind == SEAL and dict(line.entry.data) == seal_of(torn.raw[:-1]))
+        sealed = torn is None or (
+            line.entry.kind == chain.SEAL and dict(line.entry.data) == chain.seal_of(torn.raw[:-1])
+        )
         if not sealed or (last is not None and line.entry.previous != last.hash):
             raise _damaged(torn or line, path)
         last, torn = line.entry, None
@@ -267,12 +261,12 @@ def _tail(path: Path) -> tuple[Entry | None, bytes | None]:
         return last, None
     if torn.complete:  # no crash leaves a whole line that is none
         raise _damaged(torn, path)
-    if (entry := Entry.parse(torn.raw)) is not None and (last is None or entry.previous == last.hash):
+    if (entry := chain.Entry.parse(torn.raw)) is not None and (last is None or entry.previous == last.hash):
         return entry, b""  # only its line feed is missing
     return last, torn.raw
 
 
-def _damaged(line: Line, path: Path) -> InvalidInput:
+def _damaged(line: chain.Line, path: Path) -> InvalidInput:
     return InvalidInput(
         f"audit log {path} is damaged at line {line.number}: keep it, and give the supervisor another folder"
     )

@@ -5,17 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import is_proper, same_place
-from sticker_uq.gate.events import (
-    AnswerGiven,
-    CancelGoal,
-    Hold,
-    Release,
-    Reply,
-    Reset,
-    Severity,
-    WorkpieceChanged,
-)
 from sticker_uq.gate.operator.answers import (
     Answer,
     OperatorAnswer,
@@ -29,11 +20,11 @@ from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Reason
 
 
-def answer_given(context: StepContext, event: AnswerGiven) -> None:
+def answer_given(context: StepContext, event: ev.AnswerGiven) -> None:
     request = context.state.request
     refusal = _refusal(context.state, request, event)
     if request is None or refusal is not None:
-        context.emit(Reply(False, () if refusal is None else (refusal,)))
+        context.emit(ev.Reply(False, () if refusal is None else (refusal,)))
         return
     memory = context.state.memory.remember(event.answers)
     if event.scene_answer is SceneAnswer.CLEAN:
@@ -49,16 +40,16 @@ def answer_given(context: StepContext, event: AnswerGiven) -> None:
     answered = Reason.of(
         "request_answered", person=event.person, request=request.request_id, detail=_said(event)
     )
-    context.log(Severity.INFO, answered)
+    context.log(ev.Severity.INFO, answered)
     if event.scene_answer is SceneAnswer.SKIP_LAPTOP:
         context.set(skipped=True)
         context.declare_done(False, Reason.of("operator_left_workpiece", person=event.person))
     elif event.scene_answer is SceneAnswer.FAULT:
         context.set(fault=(Reason.of("operator_reported_fault", person=event.person),))
-    context.emit(Reply(True, (Reason("answer_taken"),)))
+    context.emit(ev.Reply(True, (Reason("answer_taken"),)))
 
 
-def _refusal(state: GateState, request: Request | None, event: AnswerGiven) -> Reason | None:
+def _refusal(state: GateState, request: Request | None, event: ev.AnswerGiven) -> Reason | None:
     if request is None or event.request_id != request.request_id:
         return Reason.of("request_not_open", request=event.request_id)
     if not event.person.strip():
@@ -93,18 +84,18 @@ def _unusable(given: OperatorAnswer, request: Request, state: GateState) -> Reas
     return None
 
 
-def _said(event: AnswerGiven) -> str:
+def _said(event: ev.AnswerGiven) -> str:
     said = [given.answer.name for given in event.answers]
     if event.scene_answer is not SceneAnswer.NONE:
         said.append(f"scene {event.scene_answer.name}")
     return ", ".join(said)
 
 
-def hold(context: StepContext, _: Hold) -> None:
+def hold(context: StepContext, _: ev.Hold) -> None:
     context.set(held=True)
 
 
-def release(context: StepContext, _: Release) -> None:
+def release(context: StepContext, _: ev.Release) -> None:
     """The operator ends a hold. Where the workpiece is not named, another one may lie in the cell now."""
     if context.state.held and not context.state.workpiece_id:
         context.forget_workpiece()
@@ -112,14 +103,14 @@ def release(context: StepContext, _: Release) -> None:
     context.set(held=False)
 
 
-def reset(context: StepContext, _: Reset) -> None:
+def reset(context: StepContext, _: ev.Reset) -> None:
     """The operator acknowledges a fault or a broken assumption.
 
     A goal whose end was never reported is cancelled and waited for again.
     """
     state = context.state
     if not state.fault and not state.assumption:
-        context.emit(Reply(False, (Reason("no_fault"),)))
+        context.emit(ev.Reply(False, (Reason("no_fault"),)))
         return
     permit = state.permit
     if state.request is not None and state.request.request_id == state.assumption_request:
@@ -132,17 +123,17 @@ def reset(context: StepContext, _: Reset) -> None:
         done.append(Reason.of("goal_given_up", goal=permit.goal_id))
     elif permit is not None:
         context.set(permit=replace(permit, revoked_ns=context.now, escalated=False))
-        context.emit(CancelGoal(permit.goal_id))
+        context.emit(ev.CancelGoal(permit.goal_id))
         done.append(Reason.of("goal_awaited", goal=permit.goal_id))
-    context.log(Severity.INFO, *done)
-    context.emit(Reply(True, tuple(done)))
+    context.log(ev.Severity.INFO, *done)
+    context.emit(ev.Reply(True, tuple(done)))
 
 
-def workpiece_changed(context: StepContext, event: WorkpieceChanged) -> None:
+def workpiece_changed(context: StepContext, event: ev.WorkpieceChanged) -> None:
     """Another workpiece lies in the cell: begin anew with images taken after the change."""
     if event.workpiece_id == context.state.workpiece_id:
         return
     context.forget_workpiece()
     changed = event.stamp_ns if 0 < event.stamp_ns <= context.now else context.now
     context.set(workpiece_id=event.workpiece_id, workpiece_ns=changed, counts_after_ns=changed)
-    context.log(Severity.INFO, Reason.of("workpiece_arrived", workpiece=event.workpiece_id or "(unnamed)"))
+    context.log(ev.Severity.INFO, Reason.of("workpiece_arrived", workpiece=event.workpiece_id or "(unnamed)"))

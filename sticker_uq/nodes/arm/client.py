@@ -29,6 +29,7 @@ from sticker_uq.nodes.common.qos import ARM_STATUS, GATE_SUBSCRIPTION
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
 
+Result = RemoveSticker.Result
 CHECK_PERIOD_S = 0.05
 """Longest interval between two checks of the permit while the arm moves (20 Hz)."""
 HANDOVER_S = 0.2
@@ -57,8 +58,8 @@ class MotionFailed(RuntimeError):
     ``code``: what the goal's result says, ``RemoveSticker.Result.ERROR_*``. Raises ValueError for ERROR_NONE.
     """
 
-    def __init__(self, message: str, code: int = RemoveSticker.Result.ERROR_MOTION_FAILED) -> None:
-        if code == RemoveSticker.Result.ERROR_NONE:
+    def __init__(self, message: str, code: int = Result.ERROR_MOTION_FAILED) -> None:
+        if code == Result.ERROR_NONE:
             raise ValueError(f"a motion that failed cannot end with ERROR_NONE: {message}")
         super().__init__(message)
         self.code = code
@@ -166,20 +167,18 @@ class ArmClient:
         self._watch.wake()
         if not self._taken.acquire(timeout=HANDOVER_S):
             handle.abort()
-            return RemoveSticker.Result(
-                error_code=RemoveSticker.Result.ERROR_UNKNOWN, error_text="the arm is busy"
-            )
+            return Result(error_code=Result.ERROR_UNKNOWN, error_text="the arm is busy")
         try:
             code, text = self._remove_or_stop(handle)
         finally:
             self._taken.release()
-        if code == RemoveSticker.Result.ERROR_NONE:
+        if code == Result.ERROR_NONE:
             handle.succeed()
         elif handle.is_cancel_requested:
             handle.canceled()
         else:
             handle.abort()
-        return RemoveSticker.Result(error_code=code, error_text=text)
+        return Result(error_code=code, error_text=text)
 
     def _remove_or_stop(self, handle: ServerGoalHandle) -> tuple[int, str]:
         """Code and text of the result; the goal ends whatever the driver raises."""
@@ -189,22 +188,20 @@ class ArmClient:
             code, text = error.code, str(error)
         except Exception as error:  # noqa: BLE001
             self._node.get_logger().error(f"the arm failed: {error!r}")
-            code, text = RemoveSticker.Result.ERROR_UNKNOWN, repr(error)
-        if code != RemoveSticker.Result.ERROR_NONE:
+            code, text = Result.ERROR_UNKNOWN, repr(error)
+        if code != Result.ERROR_NONE:
             try:
                 self._motion.stop()
             except Exception as error:  # noqa: BLE001
                 self._node.get_logger().fatal(f"the arm did not stop: {error!r}")
-                return RemoveSticker.Result.ERROR_NOT_STOPPED, f"{text}; the arm did not stop: {error!r}"
+                return Result.ERROR_NOT_STOPPED, f"{text}; the arm did not stop: {error!r}"
         return code, text
 
     def _remove(self, handle: ServerGoalHandle) -> tuple[int, str]:
         goal: RemoveSticker.Goal = handle.request
         if goal.label != ObservedObject.LABEL_STICKER or not goal.decision_id:
-            return (
-                RemoveSticker.Result.ERROR_INVALID_GOAL,
-                f"label {goal.label} of decision {goal.decision_id!r} is not a sticker",
-            )
+            text = f"label {goal.label} of decision {goal.decision_id!r} is not a sticker"
+            return Result.ERROR_INVALID_GOAL, text
         losses = self._watch.losses
         self._waits = True
         try:
@@ -217,14 +214,11 @@ class ArmClient:
         finally:
             self._waits = False
         if handle.is_cancel_requested:
-            return RemoveSticker.Result.ERROR_OPERATOR_ABORT, "cancelled"
+            return Result.ERROR_OPERATOR_ABORT, "cancelled"
         if refusal and self._newest is not handle:
-            return (
-                RemoveSticker.Result.ERROR_STALE_PERMIT,
-                f"a newer goal replaced this one while it waited: {refusal}",
-            )
+            refusal = f"a newer goal replaced this one while it waited: {refusal}"
         if refusal:
-            return RemoveSticker.Result.ERROR_STALE_PERMIT, refusal
+            return Result.ERROR_STALE_PERMIT, refusal
         started = time.monotonic()
         steps = self._motion.steps(goal)
         reason = partial(self._stop_reason, handle, goal, started, losses)
@@ -235,7 +229,7 @@ class ArmClient:
                 return stopped
             step = next(steps, None)
             if step is None:
-                return RemoveSticker.Result.ERROR_NONE, "peeled"
+                return Result.ERROR_NONE, "peeled"
             # in another thread: publishing may block when a subscriber has just died, and this thread checks the permit
             feedback = RemoveSticker.Feedback(phase=step.phase, progress=step.progress)
             self._feedback.submit(self._publish_feedback, handle, feedback)
@@ -265,7 +259,7 @@ class ArmClient:
             left = end - time.monotonic()
             if left <= 0 and step.finished is not None:
                 text = f"phase {step.phase} took more than {step.duration_s:g} s"
-                return RemoveSticker.Result.ERROR_TIMEOUT, text
+                return Result.ERROR_TIMEOUT, text
             if left <= 0:
                 return None
             self._watch.wait(min(left, CHECK_PERIOD_S))
@@ -274,18 +268,14 @@ class ArmClient:
         self, handle: ServerGoalHandle, goal: RemoveSticker.Goal, started: float, losses: int
     ) -> tuple[int, str] | None:
         if self._watch.losses != losses:
-            return RemoveSticker.Result.ERROR_PERMIT_REVOKED, "the supervisor has died or gone"
+            return Result.ERROR_PERMIT_REVOKED, "the supervisor has died or gone"
         if handle.is_cancel_requested:
-            return RemoveSticker.Result.ERROR_OPERATOR_ABORT, "cancelled"
+            return Result.ERROR_OPERATOR_ABORT, "cancelled"
         refusal = self._watch.refusal(goal.decision_id, goal.object_id)
         if refusal:
             expired = self._watch.expired(goal.decision_id, goal.object_id)
-            code = (
-                RemoveSticker.Result.ERROR_STALE_PERMIT
-                if expired
-                else RemoveSticker.Result.ERROR_PERMIT_REVOKED
-            )
+            code = Result.ERROR_STALE_PERMIT if expired else Result.ERROR_PERMIT_REVOKED
             return code, refusal
         if time.monotonic() - started > self._timeout_s:
-            return RemoveSticker.Result.ERROR_TIMEOUT, f"the motion took more than {self._timeout_s:g} s"
+            return Result.ERROR_TIMEOUT, f"the motion took more than {self._timeout_s:g} s"
         return None

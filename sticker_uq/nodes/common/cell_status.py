@@ -14,9 +14,9 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
 from sticker_uq.cell.processes import absolute_namespace
+from sticker_uq.io.messages import reason_from_msg
 from sticker_uq.messages import BLOCK_REASONS, BlockReason, gate_state, text_of
 from sticker_uq.nodes.common import qos
-from sticker_uq.nodes.common.conversions import reason_from_msg
 from sticker_uq.nodes.common.diagnostics import PERIOD_S, Level
 from sticker_uq.nodes.common.lifecycle import init_ros
 from sticker_uq_msgs.msg import GateState

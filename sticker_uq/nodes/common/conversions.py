@@ -20,40 +20,10 @@ from std_msgs.msg import Header
 
 from sticker_uq import scene as sc
 from sticker_uq.geometry import ObjectPose
-from sticker_uq.io.messages import (
-    NANOSECONDS,
-    box_from_msg,
-    decision_from_msg,
-    image_check_from_msg,
-    reason_from_msg,
-    scene_from_msg,
-    stamp_to_ns,
-)
+from sticker_uq.io.messages import NANOSECONDS
 from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs import msg as m
-
-__all__ = [
-    "box_from_msg",
-    "box_to_msg",
-    "decision_from_msg",
-    "decision_to_msg",
-    "detections_to_msg",
-    "header_of",
-    "image_check_from_msg",
-    "image_check_to_msg",
-    "localization_to_msg",
-    "ns_to_stamp",
-    "pose_to_msg",
-    "reason_from_msg",
-    "reason_to_msg",
-    "scene_from_msg",
-    "scene_to_msg",
-    "stamp_to_ns",
-    "uncertainty_to_msg",
-    "verdict_to_msg",
-]
-
 
 M = TypeVar("M")
 NOWHERE: Mapping[int, ObjectPose] = {}

@@ -16,7 +16,7 @@ from std_msgs.msg import Header
 from sticker_uq.cell.supervisor_settings import PoseSettings, numbers_of
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.geometry import Camera, CellGeometry, Plane, Transform
-from sticker_uq.nodes.common.conversions import stamp_to_ns
+from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.nodes.common.qos import LATCHED, NEWEST_IMAGE_BEST_EFFORT
 from sticker_uq.scene import InvalidInput, Reason
 
@@ -99,9 +99,9 @@ class GeometrySource:
 
 
 class _NotKnown(InvalidInput):
-    def __init__(self, code: str, subject: str = "", **values: str | float) -> None:
+    def __init__(self, code: str, **values: str | float) -> None:
         super().__init__(code)
-        self.reason = Reason.of(code, subject, **values)
+        self.reason = Reason.of(code, "", **values)
 
 
 class _TransformTree:

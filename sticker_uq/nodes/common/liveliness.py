@@ -22,6 +22,11 @@ _PREFIX = 12
 """Bytes of an endpoint's GUID that identify its participant (RTPS 2.5, 8.2.4.1), common to all endpoints of one process."""
 
 
+def type_of(message_class: type) -> str:
+    """The name of a ROS message's type, e.g. ``sensor_msgs/msg/Image``."""
+    return f"{message_class.__module__.split('.')[0]}/msg/{message_class.__name__}"
+
+
 def publisher_name(endpoint: TopicEndpointInfo, expected_type: str = "") -> str:
     """The full name of the node of any ROS ``endpoint``, with its type where that is not ``expected_type``."""
     if endpoint.node_name.startswith("_NODE_NAME_UNKNOWN"):

@@ -39,17 +39,7 @@ from sticker_uq.nodes.console.scene import (
     shown_scene,
 )
 from sticker_uq.scene import Reason
-from sticker_uq_msgs.msg import (
-    Box,
-    GateState,
-    InterventionAnswer,
-    InterventionRequest,
-    ObjectAnswer,
-    SceneAssessment,
-    SceneDecision,
-    Workpiece,
-    WorkpieceDone,
-)
+from sticker_uq_msgs import msg as m
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 
 _COMMANDS = {
@@ -74,7 +64,9 @@ class SupervisorCalls:
 
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
         answers = [
-            ObjectAnswer(answer=list(ANSWERS).index(a.answer), box=Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2))
+            m.ObjectAnswer(
+                answer=list(ANSWERS).index(a.answer), box=m.Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2)
+            )
             for a in said.answers
         ]
         request = ResolveIntervention.Request(
@@ -83,7 +75,7 @@ class SupervisorCalls:
             person_checked=person.checked,
             scene_answer=list(SCENE_ANSWERS).index(said.scene),
             answers=answers,
-            not_stickers=[Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2) for a in said.not_stickers],
+            not_stickers=[m.Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2) for a in said.not_stickers],
         )
         return await self._in_turn(self._answers, request)
 
@@ -146,7 +138,7 @@ class Console(Node):
         self._maps = Album(_heat_of, _KEPT_MAPS)
         self._shown: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._question: dict[str, Any] | None = None
-        self._scenes: OrderedDict[int, SceneAssessment] = OrderedDict()
+        self._scenes: OrderedDict[int, m.SceneAssessment] = OrderedDict()
         self._decided = -float("inf")
         self._without_picture = 0
         self._gate = ""
@@ -172,13 +164,13 @@ class Console(Node):
         super().destroy_node()
 
     def _listen(self) -> None:
-        self.create_subscription(SceneAssessment, "scene", self._on_scene, RELIABLE)
-        self.create_subscription(SceneDecision, "decision", self._on_decision, RELIABLE)
-        self.create_subscription(GateState, "gate", self._on_gate, LATCHED)
-        self.create_subscription(InterventionRequest, "intervention/request", self._on_request, LATCHED)
-        self.create_subscription(InterventionAnswer, "intervention/answer", self._on_answer, RELIABLE)
-        self.create_subscription(Workpiece, "workpiece", self._on_workpiece, LATCHED)
-        self.create_subscription(WorkpieceDone, "workpiece/done", self._on_done, LATCHED)
+        self.create_subscription(m.SceneAssessment, "scene", self._on_scene, RELIABLE)
+        self.create_subscription(m.SceneDecision, "decision", self._on_decision, RELIABLE)
+        self.create_subscription(m.GateState, "gate", self._on_gate, LATCHED)
+        self.create_subscription(m.InterventionRequest, "intervention/request", self._on_request, LATCHED)
+        self.create_subscription(m.InterventionAnswer, "intervention/answer", self._on_answer, RELIABLE)
+        self.create_subscription(m.Workpiece, "workpiece", self._on_workpiece, LATCHED)
+        self.create_subscription(m.WorkpieceDone, "workpiece/done", self._on_done, LATCHED)
         self.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, DIAGNOSTICS)
         self._images = ImageInput(self, self._settings.image_transport, "auto", self._on_image)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -196,7 +188,7 @@ class Console(Node):
     def _on_image(self, message: Any) -> None:
         self._album.add(stamp_to_ns(message.header.stamp), message)
 
-    def _on_scene(self, message: SceneAssessment) -> None:
+    def _on_scene(self, message: m.SceneAssessment) -> None:
         self._metrics.stages({timing.stage: timing.ms for timing in message.timings})
         if time.monotonic() - self._decided > _UNDECIDED_S:
             self._show(message, None)
@@ -205,13 +197,13 @@ class Console(Node):
         while len(self._scenes) > _WAITING_SCENES:
             self._scenes.popitem(last=False)
 
-    def _on_decision(self, message: SceneDecision) -> None:
+    def _on_decision(self, message: m.SceneDecision) -> None:
         self._decided = time.monotonic()
         scene = self._scenes.pop(stamp_to_ns(message.header.stamp), None)
         if scene is not None:
             self._show(scene, message)
 
-    def _show(self, scene: SceneAssessment, decision: SceneDecision | None) -> None:
+    def _show(self, scene: m.SceneAssessment, decision: m.SceneDecision | None) -> None:
         stamp_ns = stamp_to_ns(scene.header.stamp)
         shown = shown_scene(scene, decision)
         shown["picture"] = self._album.pin("live", stamp_ns)
@@ -222,7 +214,7 @@ class Console(Node):
             self._shown.popitem(last=False)
         self._complete_question(stamp_ns)
 
-    def _on_gate(self, message: GateState) -> None:
+    def _on_gate(self, message: m.GateState) -> None:
         gate = shown_gate(message)
         self.state.put("gate", gate)
         self._metrics.gate(gate["state"], [reason["code"] for reason in gate["closed"]])
@@ -231,12 +223,12 @@ class Console(Node):
             why = [*gate["closed"], *gate["details"]]
             self.state.happened(stamp_to_ns(message.header.stamp), f"gate_{self._gate}", why)
 
-    def _on_workpiece(self, message: Workpiece) -> None:
+    def _on_workpiece(self, message: m.Workpiece) -> None:
         self.state.put("workpiece", message.id)
         self.state.happened(stamp_to_ns(message.header.stamp), "arrived", name=message.id)
 
-    def _on_done(self, message: WorkpieceDone) -> None:
-        kind = "done_clean" if message.result == WorkpieceDone.RESULT_CLEAN else "done_left"
+    def _on_done(self, message: m.WorkpieceDone) -> None:
+        kind = "done_clean" if message.result == m.WorkpieceDone.RESULT_CLEAN else "done_left"
         self.state.happened(
             stamp_to_ns(message.header.stamp),
             kind,
@@ -244,7 +236,7 @@ class Console(Node):
             name=message.workpiece_id,
         )
 
-    def _on_request(self, message: InterventionRequest) -> None:
+    def _on_request(self, message: m.InterventionRequest) -> None:
         self._question = shown_request(message)
         if self._question is None:
             self._album.unpin("question")
@@ -268,7 +260,7 @@ class Console(Node):
         }
         self.state.put("request", self._question)
 
-    def _on_answer(self, message: InterventionAnswer) -> None:
+    def _on_answer(self, message: m.InterventionAnswer) -> None:
         answer = shown_answer(message)
         self.state.put("answered", answer)
         said = [*answer["answers"], *([] if answer["scene"] == "none" else [answer["scene"]])]

@@ -11,19 +11,10 @@ from sticker_uq.gate.state import BlockReason
 from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
 from sticker_uq.messages import ANSWERS, OUTCOMES, SCENE_ANSWERS, VERDICTS, gate_state, text_of
 from sticker_uq.scene import Reason
-from sticker_uq_msgs.msg import (
-    Box,
-    GateState,
-    InterventionAnswer,
-    InterventionRequest,
-    ObservedObject,
-    SceneAssessment,
-    SceneDecision,
-    Verdict,
-)
+from sticker_uq_msgs import msg as m
 
 
-def shown_scene(scene: SceneAssessment, decision: SceneDecision | None) -> dict[str, Any]:
+def shown_scene(scene: m.SceneAssessment, decision: m.SceneDecision | None) -> dict[str, Any]:
     """One scene's messages and its decision as the operator's page shows them. Stamps are text: JavaScript has no integers of
     64 bits.
     """
@@ -48,7 +39,7 @@ def shown_scene(scene: SceneAssessment, decision: SceneDecision | None) -> dict[
     }
 
 
-def shown_request(message: InterventionRequest) -> dict[str, Any] | None:
+def shown_request(message: m.InterventionRequest) -> dict[str, Any] | None:
     """The message of an open question as the operator's page shows it; None when the message says that none is open."""
     if not message.request_id:
         return None
@@ -68,7 +59,7 @@ def shown_request(message: InterventionRequest) -> dict[str, Any] | None:
     }
 
 
-def shown_gate(message: GateState) -> dict[str, Any]:
+def shown_gate(message: m.GateState) -> dict[str, Any]:
     """The gate's state message as the operator's page shows it: ``closed`` are the reasons of its bits, ``details`` more about
     them.
     """
@@ -103,7 +94,7 @@ def shown_reasons(messages: Iterable[Any]) -> list[dict[str, Any]]:
     return [shown_reason(reason_from_msg(message), message.text) for message in messages]
 
 
-def shown_answer(message: InterventionAnswer) -> dict[str, Any]:
+def shown_answer(message: m.InterventionAnswer) -> dict[str, Any]:
     return {
         "request_id": message.request_id,
         "person": message.person,
@@ -112,7 +103,7 @@ def shown_answer(message: InterventionAnswer) -> dict[str, Any]:
     }
 
 
-def _shown_object(seen: ObservedObject | None, verdict: Verdict | None) -> dict[str, Any]:
+def _shown_object(seen: m.ObservedObject | None, verdict: m.Verdict | None) -> dict[str, Any]:
     """An object and what was decided about it; what an operator drew is not ``seen``."""
     known: Any = verdict if seen is None else seen
     hulls = () if seen is None else seen.corner_hulls
@@ -130,7 +121,7 @@ def _shown_object(seen: ObservedObject | None, verdict: Verdict | None) -> dict[
     }
 
 
-def _box(box: Box) -> dict[str, float]:
+def _box(box: m.Box) -> dict[str, float]:
     return {side: _number(getattr(box, side)) or 0.0 for side in ("x1", "y1", "x2", "y2")}
 
 

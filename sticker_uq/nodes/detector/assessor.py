@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rclpy.node import Node
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 LOG_PERIOD_S = 5.0
 
 
+@dataclass(eq=False, repr=False)
 class Worker(threading.Thread):
     """The detector node's worker: takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
 
@@ -35,28 +37,20 @@ class Worker(threading.Thread):
     ``give_up`` ends the process, to be started again.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        mailbox: Mailbox[Arrival],
-        serving: Callable[[], Perception],
-        computing: threading.Lock,
-        counters: Counters,
-        options: Callable[[], DetectorNodeSettings],
-        give_up: Callable[[], None],
-    ) -> None:
+    node: Node
+    mailbox: Mailbox[Arrival]
+    serving: Callable[[], Perception]
+    computing: threading.Lock
+    counters: Counters
+    options: Callable[[], DetectorNodeSettings]
+    give_up: Callable[[], None]
+
+    def __post_init__(self) -> None:
         super().__init__(name="worker", daemon=True)
-        self._node = node
-        self._mailbox = mailbox
-        self._serving = serving
-        self._computing = computing
-        self._counters = counters
-        self._options = options
-        self._give_up = give_up
 
     def run(self) -> None:
-        while (arrival := self._mailbox.take()) is not None:
-            with self._computing:
+        while (arrival := self.mailbox.take()) is not None:
+            with self.computing:
                 try:
                     self._process(arrival)
                 except Exception as error:  # noqa: BLE001 - the worker goes on with the next image
@@ -65,7 +59,7 @@ class Worker(threading.Thread):
     def _process(self, arrival: Arrival) -> None:
         feed, check, image = arrival
         stamp_ns, frame_id = check.stamp_ns, check.frame_id
-        perception, counters = self._serving(), self._counters
+        perception, counters = self.serving(), self.counters
         device_failed = False
         started = time.perf_counter()
         try:
@@ -77,7 +71,7 @@ class Worker(threading.Thread):
         except InvalidInput as error:
             feed.counters.unusable += 1
             counters.last_error = f"unusable image: {error}"
-            self._node.get_logger().warning(counters.last_error, throttle_duration_sec=LOG_PERIOD_S)
+            self.node.get_logger().warning(counters.last_error, throttle_duration_sec=LOG_PERIOD_S)
             scene = perception.failed_assessment(stamp_ns, frame_id, str(error))
         except DeviceFailed as error:
             device_failed = True
@@ -91,26 +85,26 @@ class Worker(threading.Thread):
             counters.assessed += 1
             if scene.status is Status.FAILED:
                 self._count_failure(f"perception failed: {scene.status_text}")
-        if self._mailbox.closed:
+        if self.mailbox.closed:
             return
         feed.publish(scene, check.image_publishers)
         if device_failed:
-            self._node.get_logger().fatal(
+            self.node.get_logger().fatal(
                 f"giving up: {scene.status_text}; every further image would fail in this process, a new one can use the device "
                 "again (respawn)"
             )
-            self._give_up()
+            self.give_up()
             return
         counters.finished(scene, (time.perf_counter() - started) * 1e3)
         if image is not None:
-            feed.outputs.publish_pictures(scene, image, self._options().annotated_rate)
+            feed.outputs.publish_pictures(scene, image, self.options().annotated_rate)
 
     def _check_stamp(self, stamp_ns: int) -> None:
         if stamp_ns == 0:
             raise InvalidInput("the stamp of the image is zero: the camera driver must set header.stamp")
 
     def _count_failure(self, reason: str) -> None:
-        self._counters.failed += 1
-        self._counters.last_error = reason
-        self._node.get_logger().debug(traceback.format_exc())
-        self._node.get_logger().error(reason, throttle_duration_sec=LOG_PERIOD_S)
+        self.counters.failed += 1
+        self.counters.last_error = reason
+        self.node.get_logger().debug(traceback.format_exc())
+        self.node.get_logger().error(reason, throttle_duration_sec=LOG_PERIOD_S)

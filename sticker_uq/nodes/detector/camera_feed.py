@@ -20,9 +20,9 @@ from sensor_msgs.msg import CompressedImage, Image
 from sticker_uq.cell.mailbox import Mailbox
 from sticker_uq.cell.node_settings import DetectorNodeSettings
 from sticker_uq.io.images import Picture, lost_colours
+from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.io.topics import folder_of
 from sticker_uq.nodes.common import conversions, qos
-from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.image_input import ImageInput
 from sticker_uq.nodes.common.images import bgr_from_msg, bgr_to_compressed, bgr_to_image, map_to_image
@@ -171,18 +171,16 @@ class Receiver(threading.Thread):
 
 
 CHECK_PERIOD_S = 1.0
-_KEYS = (
-    "topic",
-    "publishers",
-    "reliability",
-    "rate_hz",
-    "received",
-    "lost",
-    "skipped",
-    "dropped",
-    "unusable",
-    "last_image_age_s",
-)
+_OF_INPUT: dict[str, Callable[[ImageInput], object]] = {
+    "topic": lambda source: source.topic,
+    "publishers": ImageInput.publisher_count,
+    "reliability": lambda source: source.profile.reliability.name.lower(),
+    "rate_hz": ImageInput.rate,
+    "received": lambda source: source.received,
+    "lost": lambda source: source.lost,
+    "skipped": lambda source: source.skipped,
+}
+_KEYS = (*_OF_INPUT, "dropped", "unusable", "last_image_age_s")
 #: The report of a camera before activation.
 NOT_CONFIGURED = PartReport(Level.WARN, "not active", dict.fromkeys(_KEYS))
 
@@ -289,14 +287,8 @@ class CameraFeed:
         scene = self.counters.last_scene
         stamp_ns = scene.stamp_ns if scene else 0
         now_ns = self._node.get_clock().now().nanoseconds
-        values = {
-            "topic": source.topic if source else None,
-            "publishers": source.publisher_count() if source else None,
-            "reliability": source.profile.reliability.name.lower() if source else None,
-            "rate_hz": source.rate() if source else None,
-            "received": source.received if source else None,
-            "lost": source.lost if source else None,
-            "skipped": source.skipped if source else None,
+        values = {name: value(source) if source else None for name, value in _OF_INPUT.items()}
+        values |= {
             "dropped": self._dropped(),
             "unusable": self.counters.unusable,
             "last_image_age_s": (now_ns - stamp_ns) * 1e-9 if now_ns and stamp_ns else None,

@@ -31,19 +31,12 @@ from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.image_input import TRANSPORTS
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
+from sticker_uq.nodes.common.liveliness import type_of
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
 from sticker_uq.nodes.detector.vision_mirror import VISION_MSGS
 from sticker_uq.nodes.supervisor.markers import VISUALIZATION_MSGS
 from sticker_uq.scene import InvalidInput
-from sticker_uq_msgs.msg import (
-    GateState,
-    InterventionAnswer,
-    InterventionRequest,
-    SceneAssessment,
-    SceneDecision,
-    Workpiece,
-    WorkpieceDone,
-)
+from sticker_uq_msgs import msg as m
 
 
 class RecordedImages:
@@ -57,13 +50,13 @@ class RecordedImages:
         node: Node,
         topic: str,
         transport: Transport,
-        writing: Callable[[str, str], Callable[[bytes], None]],
+        writing: Callable[[str, type], Callable[[bytes], None]],
     ) -> None:
         self._node = node
-        self._class, suffix, type_name = TRANSPORTS[transport]
+        self._class, suffix, _ = TRANSPORTS[transport]
         self._topic = topic + suffix
         self.name = node.resolve_topic_name(self._topic)
-        self._write = writing(self._topic, type_name)
+        self._write = writing(self._topic, self._class)
         # a subscription must not be replaced in its own event callback
         self._refused = node.create_guard_condition(self._take_best_effort)
         self._best_effort = False
@@ -95,26 +88,22 @@ RETRY_S = 5.0
 
 REMEDY = "free space on the disk, and the recording goes on in a new folder"
 
-TOPICS: dict[str, tuple[Any, str, QoSProfile]] = {
-    "scene": (SceneAssessment, "sticker_uq_msgs/msg/SceneAssessment", qos.RELIABLE),
-    "decision": (SceneDecision, "sticker_uq_msgs/msg/SceneDecision", qos.RELIABLE),
-    "gate": (GateState, "sticker_uq_msgs/msg/GateState", qos.LATCHED),
-    "intervention/request": (InterventionRequest, "sticker_uq_msgs/msg/InterventionRequest", qos.LATCHED),
-    "intervention/answer": (InterventionAnswer, "sticker_uq_msgs/msg/InterventionAnswer", qos.RELIABLE),
-    "workpiece": (Workpiece, "sticker_uq_msgs/msg/Workpiece", qos.LATCHED),
-    "workpiece/done": (WorkpieceDone, "sticker_uq_msgs/msg/WorkpieceDone", qos.LATCHED),
+TOPICS: dict[str, tuple[Any, QoSProfile]] = {
+    "scene": (m.SceneAssessment, qos.RELIABLE),
+    "decision": (m.SceneDecision, qos.RELIABLE),
+    "gate": (m.GateState, qos.LATCHED),
+    "intervention/request": (m.InterventionRequest, qos.LATCHED),
+    "intervention/answer": (m.InterventionAnswer, qos.RELIABLE),
+    "workpiece": (m.Workpiece, qos.LATCHED),
+    "workpiece/done": (m.WorkpieceDone, qos.LATCHED),
     # for viewers; a best effort subscription hears every camera
-    "camera_info": (CameraInfo, "sensor_msgs/msg/CameraInfo", qos.NEWEST_IMAGE_BEST_EFFORT),
-    "/diagnostics": (DiagnosticArray, "diagnostic_msgs/msg/DiagnosticArray", qos.DIAGNOSTICS),
+    "camera_info": (CameraInfo, qos.NEWEST_IMAGE_BEST_EFFORT),
+    "/diagnostics": (DiagnosticArray, qos.DIAGNOSTICS),
 }
 if VISION_MSGS is not None:
-    TOPICS["detections_2d"] = (
-        VISION_MSGS.Detection2DArray, "vision_msgs/msg/Detection2DArray", qos.RELIABLE,
-    )  # fmt: skip
+    TOPICS["detections_2d"] = (VISION_MSGS.Detection2DArray, qos.RELIABLE)
 if VISUALIZATION_MSGS is not None:
-    TOPICS["markers"] = (
-        VISUALIZATION_MSGS.MarkerArray, "visualization_msgs/msg/MarkerArray", qos.RELIABLE,
-    )  # fmt: skip
+    TOPICS["markers"] = (VISUALIZATION_MSGS.MarkerArray, qos.RELIABLE)
 
 
 class Recorder(Node):
@@ -137,8 +126,8 @@ class Recorder(Node):
         self._bag = SplitBag(
             Path(settings.bag), settings.number_if_exists, int(settings.split_mb * 1e6), settings.keep
         )
-        for topic, (message_class, type_name, profile) in TOPICS.items():
-            write = self._writing(topic, type_name, latched=profile is qos.LATCHED)
+        for topic, (message_class, profile) in TOPICS.items():
+            write = self._writing(topic, message_class, latched=profile is qos.LATCHED)
             self.create_subscription(message_class, topic, write, profile, raw=True)
         self._transport = settings.image_transport
         # cameras without an image so far, by their scene topic
@@ -146,10 +135,9 @@ class Recorder(Node):
         for topic in ("image", *more_topics(settings.more_image_topics)):
             scene = f"{folder_of(topic)}scene"
             if scene not in TOPICS:
-                message_class, type_name, profile = TOPICS["scene"]
-                self.create_subscription(
-                    message_class, scene, self._writing(scene, type_name), profile, raw=True
-                )
+                message_class, profile = TOPICS["scene"]
+                write = self._writing(scene, message_class)
+                self.create_subscription(message_class, scene, write, profile, raw=True)
             images = RecordedImages(self, topic, settings.image_transport, self._writing)
             self._unseen[self.resolve_topic_name(scene)] = images
         listed = ", ".join(images.name for images in self._unseen.values())
@@ -179,10 +167,10 @@ class Recorder(Node):
             self.get_logger().error(f"{self.lost} messages were not recorded")
         super().destroy_node()
 
-    def _writing(self, topic: str, type_name: str, latched: bool = False) -> partial[None]:
+    def _writing(self, topic: str, message_class: type, latched: bool = False) -> partial[None]:
         """Registers ``topic`` in the recording; returns the callback that writes its messages."""
         name = self.resolve_topic_name(topic)
-        self._bag.add_topic(name, type_name, latched)
+        self._bag.add_topic(name, type_of(message_class), latched)
         return partial(self._write, name)
 
     def _write(self, topic: str, data: bytes) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
 from sticker_uq.geometry.simulated_cell import ARM_FRAME, project_to_image, sim_camera
+from sticker_uq.io.messages import box_from_msg
 from sticker_uq.nodes.arm.client import ArmClient, MotionFailed, MotionStep
 from sticker_uq.nodes.arm.executor import ArmExecutor
-from sticker_uq.nodes.common.conversions import box_from_msg
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image, map_to_image
@@ -41,48 +42,28 @@ _PHASES = (
 )
 
 
-class RecordKeeper:
-    """Keeps the simulated cell's record file up to date; a write error does not stop the cell."""
-
-    def __init__(self, node: Node, cell: SimulatedCell) -> None:
-        self._node = node
-        self._cell = cell
-        self._failing = False
-
-    def write(self) -> None:
-        """Write the simulated cell's records, under its lock; logs the first of several failures in a row."""
-        try:
-            self._cell.write_record()
-        except OSError as error:
-            if not self._failing:
-                self._node.get_logger().error(f"the record of the laptops cannot be written: {error}")
-            self._failing = True
-        else:
-            self._failing = False
-
-
+@dataclass
 class SimulatedMotion:
     """The simulated arm's motion; peels at the end of the peeling phase. Implements ``Motion``."""
 
-    def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock, keeper: RecordKeeper) -> None:
-        self._node = node
-        self._cell = cell
-        self._lock = lock
-        self._keeper = keeper
+    node: Node
+    cell: SimulatedCell
+    lock: threading.Lock
+    unwritten: bool = False
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
         """The simulated arm's four phases; the sticker is removed from the image between peeling and retreat."""
         self.check_pose(goal)
-        with self._lock:
-            fails = self._cell.motion_fails()
+        with self.lock:
+            fails = self.cell.motion_fails()
         for phase, share, progress in _PHASES:
             if phase == RemoveSticker.Feedback.PHASE_RETREAT:
                 if fails:
-                    with self._lock:
-                        self._cell.record.motions_failed += 1
+                    with self.lock:
+                        self.cell.record.motions_failed += 1
                     raise MotionFailed("the blade slipped off the sticker (simulated)")
                 self._peel(goal)
-            yield MotionStep(phase, share * self._cell.settings.motion_s, progress)
+            yield MotionStep(phase, share * self.cell.settings.motion_s, progress)
 
     def stop(self) -> None:
         """Does nothing: the simulated arm's blade leaves the lid at once."""
@@ -91,7 +72,7 @@ class SimulatedMotion:
         """Raise :class:`MotionFailed` when the pose of the goal of the simulated cell's arm does not project into its box."""
         if not goal.pose_valid:
             return
-        settings, where = self._cell.settings, goal.pose.pose.position
+        settings, where = self.cell.settings, goal.pose.pose.position
         if goal.frame_id != ARM_FRAME:
             raise MotionFailed(f"the pose is in frame {goal.frame_id!r}, expected {ARM_FRAME!r}")
         camera = sim_camera(settings.width_px, settings.height_px)
@@ -102,12 +83,22 @@ class SimulatedMotion:
                 f"the pose projects to {x:.0f}, {y:.0f} px, outside the box of the goal (simulated)"
             )
 
+    def write_record(self) -> None:
+        """Write the cell's records, under its lock. An error does not stop the cell; one of several in a row is told."""
+        told, self.unwritten = self.unwritten, False
+        try:
+            self.cell.write_record()
+        except OSError as error:
+            self.unwritten = True
+            if not told:
+                self.node.get_logger().error(f"the record of the laptops cannot be written: {error}")
+
     def _peel(self, goal: RemoveSticker.Goal) -> None:
-        with self._lock:
-            touched = self._cell.peel(box_from_msg(goal.box))
-            self._keeper.write()
+        with self.lock:
+            touched = self.cell.peel(box_from_msg(goal.box))
+            self.write_record()
         if touched is not Touch.STICKER:
-            self._node.get_logger().error(
+            self.node.get_logger().error(
                 f"object {goal.object_id}: the blade touched the {touched.value}, not a sticker"
             )
 
@@ -129,8 +120,8 @@ class CellSim(Node):
         self._done_subscription = self.create_subscription(
             WorkpieceDone, "workpiece/done", self._on_done, LATCHED
         )
-        self._keeper = RecordKeeper(self, self._cell)
-        self._arm = ArmClient(self, SimulatedMotion(self, self._cell, self._lock, self._keeper))
+        self._motion = SimulatedMotion(self, self._cell, self._lock)
+        self._arm = ArmClient(self, self._motion)
         self._person = (
             SimulatedOperator(self, self._cell, self._lock)
             if self._settings.person == "ground_truth"
@@ -193,7 +184,7 @@ class CellSim(Node):
             if message.workpiece_id != record.workpiece_id or self._cell.finished:
                 return
             more = self._cell.hand_over()
-            self._keeper.write()
+            self._motion.write_record()
         self.get_logger().info(
             f"{record.workpiece_id} leaves: {message.reason.text}; {record.removed} removed, {record.left} left, "
             f"{record.wrong} wrongly touched"

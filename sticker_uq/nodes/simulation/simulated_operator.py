@@ -15,7 +15,8 @@ from rclpy.node import Node
 from rclpy.task import Future
 from rclpy.timer import Timer
 
-from sticker_uq.nodes.common.conversions import box_from_msg, box_to_msg
+from sticker_uq.io.messages import box_from_msg
+from sticker_uq.nodes.common.conversions import box_to_msg
 from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
 from sticker_uq.scene import FloatArray
 from sticker_uq.simulation.simulated_cell import SimulatedCell, Touch
@@ -35,11 +36,10 @@ class SimulatedOperator:
         self._node = node
         self._cell = cell
         self._lock = lock
-        self._group = MutuallyExclusiveCallbackGroup()
+        self._group = group = MutuallyExclusiveCallbackGroup()
         self._detected: OrderedDict[str, list[FloatArray]] = OrderedDict()
         self._request_id = ""
         self._thinking: Timer | None = None
-        group = self._group
         node.create_subscription(SceneDecision, "decision", self._on_decision, RELIABLE, callback_group=group)
         node.create_subscription(
             InterventionRequest, "intervention/request", self._on_request, LATCHED, callback_group=group

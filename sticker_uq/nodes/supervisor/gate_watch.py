@@ -14,7 +14,7 @@ from rclpy.subscription import Subscription
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.gate.presence import GatePublishers
-from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name
+from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name, type_of
 from sticker_uq.nodes.common.qos import GATE_WATCH
 from sticker_uq.scene import Reason
 from sticker_uq_msgs.msg import GateState
@@ -93,8 +93,7 @@ def publishers_of(node: Node, subscription: Subscription) -> list[str]:
     """The nodes that publish what the supervisor's ``subscription`` is to, sorted, one for each publisher, with a type that
     differs.
     """
-    kind = cast(type, subscription.msg_type)
-    expected = kind.__module__.split(".")[0] + f"/msg/{kind.__name__}"
+    expected = type_of(cast(type, subscription.msg_type))
     found = node.get_publishers_info_by_topic(subscription.topic_name)
     names = [publisher_name(one, expected) for one in found]
     return sorted(names + [UNNAMED] * (subscription.get_publisher_count() - len(names)))

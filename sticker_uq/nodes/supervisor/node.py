@@ -30,10 +30,10 @@ from sticker_uq.gate.audit import FORMAT
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.gate.state import GateState as State
+from sticker_uq.io.messages import image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.io.whereabouts import whereabouts
 from sticker_uq.messages import log_line, text_of
 from sticker_uq.nodes.arm.cell_stop import CellStop
-from sticker_uq.nodes.common.conversions import image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.nodes.common.diagnostics import PartReport
 from sticker_uq.nodes.common.geometry_source import GeometrySource
 from sticker_uq.nodes.common.images import relief_from_msg

@@ -13,8 +13,9 @@ from sticker_uq.gate import Answer, OperatorAnswer, SceneAnswer
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.state import GateState as State
+from sticker_uq.io.messages import box_from_msg
 from sticker_uq.messages import log_line, texts_of
-from sticker_uq.nodes.common.conversions import box_from_msg, reason_to_msg
+from sticker_uq.nodes.common.conversions import reason_to_msg
 from sticker_uq.scene import Reason
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 

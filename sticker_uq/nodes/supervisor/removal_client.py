@@ -14,15 +14,7 @@ from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
 
-from sticker_uq.gate.events import (
-    ArmLost,
-    ArmReady,
-    Event,
-    GoalAccepted,
-    GoalRejected,
-    RemovalCode,
-    RemovalFinished,
-)
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.presence import Heartbeat
 from sticker_uq.gate.state import Target
 from sticker_uq.nodes.common.conversions import box_to_msg, ns_to_stamp, pose_to_msg
@@ -44,7 +36,7 @@ class RemovalClient:
     which one moves.
     """
 
-    def __init__(self, node: Node, happened: Callable[[Event], object], silence_s: float) -> None:
+    def __init__(self, node: Node, happened: Callable[[ev.Event], object], silence_s: float) -> None:
         self._client = ActionClient(node, RemoveSticker, "remove_sticker")
         self._happened = happened
         self._handles: dict[int, ClientGoalHandle] = {}
@@ -92,11 +84,11 @@ class RemovalClient:
         ready = self._served and self._heartbeat.alone
         if ready != self._told:
             self._told = ready
-            self._happened(ArmReady(ready))
+            self._happened(ev.ArmReady(ready))
 
     def _lose(self) -> None:
         self._told = False
-        self._happened(ArmLost())
+        self._happened(ev.ArmLost())
 
     def send(self, goal_id: int, target: Target) -> None:
         """Ask the arm to remove ``target`` for the supervisor. Whatever its label: it is a sticker,
@@ -125,22 +117,22 @@ class RemovalClient:
     def _on_response(self, goal_id: int, future: Future) -> None:
         handle = future.result()
         if not handle.accepted:
-            self._happened(GoalRejected(goal_id))
+            self._happened(ev.GoalRejected(goal_id))
             return
         self._handles[goal_id] = handle
         handle.get_result_async().add_done_callback(lambda result: self._on_result(goal_id, result))
-        self._happened(GoalAccepted(goal_id))
+        self._happened(ev.GoalAccepted(goal_id))
 
     def _on_result(self, goal_id: int, future: Future) -> None:
         self._handles.pop(goal_id, None)
         response = future.result()
         code = removal_code(response.status, response.result.error_code)
-        self._happened(RemovalFinished(goal_id, code, response.result.error_text))
+        self._happened(ev.RemovalFinished(goal_id, code, response.result.error_text))
 
 
-def removal_code(status: int, error_code: int) -> RemovalCode:
+def removal_code(status: int, error_code: int) -> ev.RemovalCode:
     """How the supervisor's removal goal ended. A result that nobody filled has code 0: only with the status it means success."""
-    code = RemovalCode(error_code) if error_code in set(RemovalCode) else RemovalCode.UNKNOWN
-    if status == GoalStatus.STATUS_SUCCEEDED or code is not RemovalCode.NONE:
+    code = ev.RemovalCode(error_code) if error_code in set(ev.RemovalCode) else ev.RemovalCode.UNKNOWN
+    if status == GoalStatus.STATUS_SUCCEEDED or code is not ev.RemovalCode.NONE:
         return code
-    return RemovalCode.OPERATOR_ABORT if status == GoalStatus.STATUS_CANCELED else RemovalCode.UNKNOWN
+    return ev.RemovalCode.OPERATOR_ABORT if status == GoalStatus.STATUS_CANCELED else ev.RemovalCode.UNKNOWN

@@ -13,14 +13,6 @@ from sticker_uq.nodes.common.diagnostics import Level, PartReport
 
 COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests")
 """What is counted from configuration on."""
-
-_WATCH_KEYS = ("assumption", "drift", "watched_workpieces", "spot_checks")
-_KEYS = (
-    *("phase", "reasons", "image_age_ms", "workpiece", "arm_ready", "stop"),
-    "policy_hash",
-    *_WATCH_KEYS,
-    *COUNTS,
-)
 _LEVELS = {Phase.FAULT: Level.ERROR, Phase.BLOCKED: Level.WARN, Phase.INTERVENTION: Level.WARN}
 
 
@@ -71,7 +63,8 @@ def policy_report(policy: Policy) -> PartReport:
 
 
 def unconfigured_report() -> PartReport:
-    return PartReport(Level.WARN, "not configured", dict.fromkeys(_KEYS))
+    configured = gate_report(GateController(Policy()), StopState.NOT_DEMANDED, dict.fromkeys(COUNTS, 0))
+    return PartReport(Level.WARN, "not configured", dict.fromkeys(configured.values))
 
 
 def policy_line(policy: Policy) -> str:

@@ -12,8 +12,8 @@ from rclpy.action import GoalResponse
 from rclpy.action.server import ServerGoalHandle
 
 from sticker_uq.gate.permit import Lease
+from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.nodes.arm.client import MotionFailed, MotionStep
-from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.testing.arm import (
     APPROACH,
     DECISION,

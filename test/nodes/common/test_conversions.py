@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from rclpy.serialization import deserialize_message, serialize_message
 
 from sticker_uq import scene as sc
+from sticker_uq.io.messages import decision_from_msg, image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.nodes.common import conversions as cv
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs import msg as m
@@ -113,7 +114,7 @@ def test_a_scene_survives_the_wire_byte_for_byte(scene: sc.SceneAssessment, sequ
     wire = serialize_message(cv.scene_to_msg(scene, sequence))
     message = deserialize_message(wire, m.SceneAssessment)
     assert message.sequence == sequence
-    back = cv.scene_from_msg(message)
+    back = scene_from_msg(message)
     assert back.to_bytes() == scene.to_bytes()
     assert back.panel_hash == scene.panel_hash
     for sent, received in zip(message.objects, back.objects, strict=True):
@@ -137,7 +138,7 @@ def test_a_scene_survives_the_wire_byte_for_byte(scene: sc.SceneAssessment, sequ
 )
 def test_what_is_known_about_an_image_survives_the_wire(check: sc.ImageCheck) -> None:
     message = deserialize_message(serialize_message(cv.image_check_to_msg(check)), m.ImageCheck)
-    assert cv.image_check_from_msg(message) == check
+    assert image_check_from_msg(message) == check
 
 
 @given(scene=scenes())
@@ -151,7 +152,7 @@ def test_every_part_carries_the_header_of_the_image(scene: sc.SceneAssessment) -
         whole.uncertainty,
         whole.dil,
     ):
-        assert cv.stamp_to_ns(part.header.stamp) == scene.stamp_ns
+        assert stamp_to_ns(part.header.stamp) == scene.stamp_ns
         assert part.header.frame_id == scene.frame_id
 
 
@@ -184,7 +185,7 @@ def test_a_recording_from_before_a_field_has_nan_for_it() -> None:
         exposure=sc.Exposure(90.0, 0.1, 0.2, 1.0, 2.0),
         localization=localized,
     )
-    old = cv.scene_from_msg(Before(cv.scene_to_msg(scene)))
+    old = scene_from_msg(Before(cv.scene_to_msg(scene)))
     assert old.exposure is not None
     assert old.localization is not None
     assert (old.exposure.mean_level, old.exposure.saturated_share) == (90.0, 0.2)
@@ -204,13 +205,13 @@ def test_values_that_are_not_known_block() -> None:
     message = cv.scene_to_msg(scene_with(one_object()))
     message.status = 77
     message.objects[0].label = 9
-    scene = cv.scene_from_msg(message)
+    scene = scene_from_msg(message)
     assert scene.status is sc.Status.UNKNOWN
     assert scene.objects[0].label is sc.ObjectClass.BACKGROUND
 
 
 def test_a_message_that_nobody_filled_has_unknown_status_and_no_dil() -> None:
-    scene = cv.scene_from_msg(m.SceneAssessment())
+    scene = scene_from_msg(m.SceneAssessment())
     assert scene.status is sc.Status.UNKNOWN
     assert scene.localization is None
 
@@ -226,19 +227,19 @@ def test_arrays_of_the_wrong_length_are_refused(field: str, value: list[float], 
     message = cv.scene_to_msg(scene_with(one_object(5)))
     setattr(message.objects[0], field, value)
     with pytest.raises(InvalidInput, match=f"object 5 .*{complaint}"):
-        cv.scene_from_msg(message)
+        scene_from_msg(message)
 
 
 def test_a_hull_with_unequal_coordinates_is_refused() -> None:
     message = cv.scene_to_msg(scene_with(one_object()))
     message.objects[0].corner_hulls[0].x = [1.0]
     with pytest.raises(InvalidInput, match="corner hull"):
-        cv.scene_from_msg(message)
+        scene_from_msg(message)
 
 
 @given(stamp_ns=stamps)
 def test_stamps_survive(stamp_ns: int) -> None:
-    assert cv.stamp_to_ns(cv.ns_to_stamp(stamp_ns)) == stamp_ns
+    assert stamp_to_ns(cv.ns_to_stamp(stamp_ns)) == stamp_ns
 
 
 @pytest.mark.parametrize("stamp_ns", [2**31 * 10**9, -(2**31) * 10**9 - 1])
@@ -275,7 +276,7 @@ def test_a_decision_survives_together_with_its_scene() -> None:
     scene = scene_with(*(one_object(i) for i in range(4)))
     decision = decision_about(scene)
     wire = serialize_message(cv.decision_to_msg(decision))
-    back = cv.decision_from_msg(deserialize_message(wire, m.SceneDecision), scene)
+    back = decision_from_msg(deserialize_message(wire, m.SceneDecision), scene)
     assert str(sc.to_plain(back)) == str(sc.to_plain(decision))
 
 
@@ -284,7 +285,7 @@ def test_unknown_verdict_and_outcome_block() -> None:
     message = cv.decision_to_msg(decision_about(scene))
     message.outcome = 200
     message.verdicts[0].verdict = 200
-    back = cv.decision_from_msg(message, scene)
+    back = decision_from_msg(message, scene)
     assert back.outcome is sc.Outcome.UNKNOWN
     assert back.verdicts[0].verdict is sc.Verdict.UNKNOWN
 
@@ -293,6 +294,6 @@ def test_a_decision_about_another_scene_is_refused() -> None:
     scene = scene_with(one_object(1))
     message = cv.decision_to_msg(decision_about(scene))
     with pytest.raises(InvalidInput, match="names objects \\[1\\]"):
-        cv.decision_from_msg(message, scene_with(one_object(2)))
+        decision_from_msg(message, scene_with(one_object(2)))
     with pytest.raises(InvalidInput, match="is about the image at 3000000007 ns"):
-        cv.decision_from_msg(message, scene_with(one_object(1), stamp_ns=4))
+        decision_from_msg(message, scene_with(one_object(1), stamp_ns=4))

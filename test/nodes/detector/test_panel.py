@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from sticker_uq.cli import app
 from sticker_uq.gate import BlockReason
 from sticker_uq.io.bag_writer import BagWriter
-from sticker_uq.nodes.common.conversions import scene_from_msg
+from sticker_uq.io.messages import scene_from_msg
 from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.scene import MonitorScore

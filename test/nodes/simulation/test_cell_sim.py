@@ -18,7 +18,7 @@ from sticker_uq.geometry.simulated_cell import ARM_FRAME, CAMERA_POSE, LID_PLANE
 from sticker_uq.nodes.arm.client import MotionFailed
 from sticker_uq.nodes.common.conversions import box_to_msg, pose_to_msg
 from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
-from sticker_uq.nodes.simulation.cell_sim import RecordKeeper, SimulatedMotion
+from sticker_uq.nodes.simulation.cell_sim import SimulatedMotion
 from sticker_uq.nodes.simulation.simulated_operator import SimulatedOperator
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings
 from sticker_uq.testing.bench import Bench
@@ -39,7 +39,7 @@ def test_a_full_disk_does_not_fail_the_removal(
     stickers = cell.missed([])
     assert len(stickers) >= 3
     node = bench.add(rclpy.create_node("cell_sim", enable_rosout=False))
-    motion = SimulatedMotion(node, cell, threading.Lock(), RecordKeeper(node, cell))
+    motion = SimulatedMotion(node, cell, threading.Lock())
 
     def peel(number: int) -> None:
         phases = [step.phase for step in motion.steps(RemoveSticker.Goal(box=box_to_msg(stickers[number])))]
@@ -94,7 +94,7 @@ def test_the_simulated_arm_goes_nowhere_else_than_its_box(bench: Bench) -> None:
     settings = SimulationSettings(seed=2, width_px=320, height_px=240, failure_rate=0.0)
     cell = SimulatedCell(settings)
     node = bench.add(rclpy.create_node("cell_sim", enable_rosout=False))
-    motion = SimulatedMotion(node, cell, threading.Lock(), RecordKeeper(node, cell))
+    motion = SimulatedMotion(node, cell, threading.Lock())
     geometry = CellGeometry(
         ARM_FRAME,
         sim_camera(320, 240),

@@ -12,7 +12,7 @@ from std_msgs.msg import Header
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.geometry.simulated_cell import sim_camera
-from sticker_uq.nodes.common.conversions import stamp_to_ns
+from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq.testing.bench import Bench
 from sticker_uq.testing.scenes import THERE, observed
