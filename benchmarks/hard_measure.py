@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from benchmarks import hard_scenes
-from benchmarks.hard_scenes import NO_MATERIAL, NONE, Case, HardScene, Material, material
+from benchmarks.hard_scenes import NONE, Case, HardScene
 from benchmarks.photographs import load_photographs
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.evaluation.executors import mapped
@@ -174,9 +174,7 @@ def table_key(instrument: Instrument, profile: str) -> str:
     """Names the measurements of this code, these networks, this panel and laptops of this ``profile``, 16 hex digits."""
     perception = instrument.perception
     parts = [profile, perception.model_hash, perception.settings_hash, perception.panel_hash]
-    parts.append(
-        code_fingerprint("lab/rendering", "lab/corruptions", "lab/datasets/abnormal.py", "lab/attacks")
-    )
+    parts.append(code_fingerprint("lab/rendering", "lab/corruptions", "lab/datasets/abnormal.py"))
     parts += [Path(str(file)).read_text(encoding="utf-8") for file in (hard_scenes.__file__, __file__)]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
@@ -192,8 +190,6 @@ def measure(
 
     Every finished chunk is kept, so that an interrupted run continues.
     """
-    novelties = any(job.case.part == "novelty" for job in jobs)
-    made = material(folder, instrument.detector) if novelties else NO_MATERIAL
     (profile,) = {job.case.profile for job in jobs}
     tables = folder / table_key(instrument, profile)
     tables.mkdir(parents=True, exist_ok=True)
@@ -201,7 +197,7 @@ def measure(
     missing = [job for job in jobs if tuple(job.key.values()) not in known]
     progress(len(jobs) - len(missing))
     settings = instrument.perception.settings
-    task = partial(_rows, material=made, panel=settings.panel, weights=settings.weights)
+    task = partial(_rows, panel=settings.panel, weights=settings.weights)
     with closing(mapped(task, missing, processes, chunksize=4)) as rows:
         chunk: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
         for number, row in enumerate(rows, 1):
@@ -231,12 +227,10 @@ def measure_photographs(folder: Path, split: str, instrument: Instrument) -> lis
 _instruments: dict[tuple[str, str], Instrument] = {}
 
 
-def _rows(
-    job: Job, material: Material, panel: str, weights: str
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _rows(job: Job, panel: str, weights: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     if (panel, weights) not in _instruments:
         _instruments[panel, weights] = Instrument(panel, weights)
-    scene = job.case.scene(job.seed, material)
+    scene = job.case.scene(job.seed)
     assessment, seen = _instruments[panel, weights].scene(scene.image)
     return rows_of(job.key, scene, assessment, seen)
 

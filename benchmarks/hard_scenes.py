@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of benchmarks.hard: laptops in graded circumstances, with foreign, ambiguous and attacked objects.
+"""The pictures of benchmarks.hard: laptops in graded circumstances, and with foreign objects.
 
 The laptop of a seed is the same in every case, so that cases compare laptop by laptop. Nothing of the splits overlaps.
 """
@@ -7,28 +7,18 @@ The laptop of a seed is the same in every case, so that cases compare laptop by 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import get_args
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.detection import StochasticDetector
-from sticker_uq.io.coco import LabelledImage
-from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.attacks.dpatch import ATTACKED, PatchMode, craft_patch
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
-from sticker_uq.lab.datasets.abnormal import AbnormalScene, add_foreign_objects, patched
+from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.rendering.render import RenderedScene
 from sticker_uq.lab.rendering.scene_sampling import Profile, sticker_on_logo, torn, with_prints
 from sticker_uq.lab.rendering.scene_spec import SceneSpec
-from sticker_uq.lab.studies.ambiguity.pasting import paste
-from sticker_uq.lab.studies.ambiguity.raae import generate, train_raaes
-from sticker_uq.lab.studies.monitors.material import PAIRS, RAAE, crops_of
 from sticker_uq.scene import FloatArray
 
 Size = tuple[int, int]
@@ -44,17 +34,12 @@ SPLITS = {
 
 The packaged networks were trained and chosen on seeds below 10,000,000.
 """
-MATERIAL = range(230_000_000, 230_010_000)
-"""Seeds of the laptops that ambiguous objects and adversarial patches are made of."""
 STRENGTHS = ("weak", "medium", "strong")
 NONE = "none"
 """Circumstance and strength of a laptop as it is sampled."""
 BARE = "bare"
 """Circumstance of a laptop without a sticker."""
 _STEPS = (1, 3, 5)  # weak, medium and strong among the strengths that a transformation names
-_PATCH_STEPS, _PATCH_SCENES = 250, 60
-_CROP_SCENES, _AMBIGUOUS = 120, 400
-_EACH = 2  # ambiguous objects per laptop
 
 
 @dataclass(frozen=True)
@@ -74,18 +59,6 @@ class HardScene:
 
 
 @dataclass(frozen=True)
-class Material:
-    """What cases are made of: ``ambiguous`` (N, 3, s, s) crops 0..1 and adversarial ``patches`` by mode."""
-
-    ambiguous: FloatArray
-    patches: dict[str, NDArray[np.uint8]]
-
-
-NO_MATERIAL = Material(np.zeros((0, 3, 1, 1), np.float32), {})
-"""Of cases that shift only."""
-
-
-@dataclass(frozen=True)
 class Case:
     """One kind of difficulty. ``part``: shift or novelty; ``name``; ``strength``: one of STRENGTHS, or NONE where it has none;
     ``profile``: of the laptops.
@@ -96,12 +69,12 @@ class Case:
     strength: str
     profile: Profile = "large"
 
-    def scene(self, seed: int, material: Material) -> HardScene:
+    def scene(self, seed: int) -> HardScene:
         """The laptop of ``seed`` in this case."""
         stickers, size = 0 if self.name == BARE else None, SIZES[self.profile]
         spec = sample_scene(seed, stickers=stickers, profile=self.profile)
         if self.part == "novelty":
-            return _NOVELTIES[self.name](spec, material, size)
+            return _NOVELTIES[self.name](spec, size)
         if self.name in (NONE, BARE):
             return _of_render(render(spec, size))
         return _SHIFTS[self.name](spec, STRENGTHS.index(self.strength), size)
@@ -115,41 +88,6 @@ def cases(parts: Sequence[str] = ("shift", "novelty"), profile: Profile = "large
     if "novelty" in parts:
         found += [("novelty", name, NONE) for name in _NOVELTIES]
     return [Case(*one, profile) for one in found]
-
-
-def material(folder: Path, detector: StochasticDetector) -> Material:
-    """Ambiguous objects and a patch of every mode against ``detector``; made once and kept in ``folder``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"material-{detector.weights_hash[:16]}.npz"
-    if not file.is_file():
-        scenes = [
-            _item(seed, render(sample_scene(seed), SIZES["large"]), folder)
-            for seed in MATERIAL[:_PATCH_SCENES]
-        ]
-        patches = {
-            mode: craft_patch(detector, scenes, steps=_PATCH_STEPS, seed=0, mode=mode)
-            for mode in get_args(PatchMode)
-        }
-        for item in scenes:
-            item.path.unlink()
-        with atomic_write(file) as stream:
-            np.savez_compressed(stream, **{"ambiguous": ambiguous_crops(), **patches})  # type: ignore[arg-type]
-    with np.load(file) as kept:
-        return Material(kept["ambiguous"], {mode: kept[mode] for mode in get_args(PatchMode)})
-
-
-def _item(seed: int, scene: RenderedScene, folder: Path) -> LabelledImage:
-    path = folder / f"{seed}.png"
-    cv2.imwrite(str(path), scene.image)
-    return LabelledImage(path, seed, *SIZES["large"], scene.boxes, scene.labels)
-
-
-def ambiguous_crops() -> FloatArray:
-    """Crops (N, 3, s, s) between logo and sticker and between lid and sticker, in random order."""
-    scenes = (render(sample_scene(seed), SIZES["large"]) for seed in MATERIAL[-_CROP_SCENES:])
-    crops, labels = crops_of(((s.image, s.boxes, s.labels, None) for s in scenes), 0)
-    drawn = generate(train_raaes(crops, labels, PAIRS, RAAE, 0), _AMBIGUOUS, seed=0).images
-    return drawn[np.random.default_rng(0).permutation(len(drawn))]
 
 
 def _of_render(scene: RenderedScene, things: FloatArray | None = None) -> HardScene:
@@ -176,31 +114,13 @@ def _printed(spec: SceneSpec, step: int, size: Size) -> HardScene:
     return _of_render(scene, original.boxes[np.isin(original.ids, printed)])
 
 
-def _added(spec: SceneSpec, _: Material, size: Size, stickers: bool) -> HardScene:
+def _added(spec: SceneSpec, size: Size, stickers: bool) -> HardScene:
     scene = render(spec, size)
     rng = np.random.default_rng(spec.seed)
     found = add_foreign_objects(scene.image, scene.boxes, scene.labels, rng, stickers=stickers)
     # a sticker of an unknown kind is a sticker, and to be removed
     things = found.added[:0] if stickers else found.added
-    return _of_abnormal(found, things)
-
-
-def _attacked(spec: SceneSpec, made: Material, size: Size, mode: PatchMode) -> HardScene:
-    scene = render(spec, size)
-    rng = np.random.default_rng(spec.seed)
-    found = patched(scene.image, scene.boxes, scene.labels, rng, made.patches[mode], ATTACKED[mode])
-    return _of_abnormal(found, found.added[:0])
-
-
-def _of_abnormal(scene: AbnormalScene, things: FloatArray) -> HardScene:
-    return HardScene(scene.image, scene.boxes, scene.labels, scene.lost, things.reshape(-1, 4))
-
-
-def _with_ambiguous(spec: SceneSpec, made: Material, size: Size) -> HardScene:
-    scene = render(spec, size)
-    chosen = (_EACH * spec.seed + np.arange(_EACH)) % len(made.ambiguous)
-    found = paste(scene.image, scene.boxes, made.ambiguous, chosen, np.random.default_rng(spec.seed))
-    return replace(_of_render(scene, found.boxes), image=found.image)
+    return HardScene(found.image, found.boxes, found.labels, found.lost, things.reshape(-1, 4))
 
 
 _SHIFTS: dict[str, Callable[[SceneSpec, int, Size], HardScene]] = {
@@ -222,11 +142,7 @@ _SHIFTS: dict[str, Callable[[SceneSpec, int, Size], HardScene]] = {
     ),
     "printed lid": _printed,
 }
-_NOVELTIES: dict[str, Callable[[SceneSpec, Material, Size], HardScene]] = {
+_NOVELTIES: dict[str, Callable[[SceneSpec, Size], HardScene]] = {
     "foreign object": partial(_added, stickers=False),
     "unknown sticker": partial(_added, stickers=True),
-    "ambiguous object": _with_ambiguous,
-    "patch: vanish": partial(_attacked, mode="vanish"),
-    "patch: swap": partial(_attacked, mode="swap"),
-    "patch: forge": partial(_attacked, mode="forge"),
 }

@@ -28,7 +28,7 @@ import torch
 
 from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
 from benchmarks.hard_methods import ObjectLimit, improbability, limit_for, result
-from benchmarks.hard_scenes import NO_MATERIAL, Case
+from benchmarks.hard_scenes import Case
 from benchmarks.result_files import result_file
 from benchmarks.world import EXPOSURE_CASES, Part, exposed, rendered
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
@@ -157,7 +157,7 @@ def laptop(seed: int, detectors: dict[str, dict[float, StochasticDetector]]) -> 
     """Of every case of the laptop of ``seed``: what is true, and what each of ``detectors`` sees, by name of the variant."""
     found = []
     for case in CASES:
-        scene = case.scene(seed, NO_MATERIAL)
+        scene = case.scene(seed)
         seen: dict[str, Seen] = {}
         singles: dict[str, Detections] = {}
         for name, by_rate in detectors.items():
