@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sticker_uq.io.setting_fields import Share
+
 Technique = Literal["layercam", "gradcam", "gradcam++"]
 ThresholdRule = Literal["fixed", "paper", "regional"]
 
@@ -26,15 +28,10 @@ class LocalizationSettings(BaseModel):
         le=0.99,
         description="score from which a detection without dropout counts as predicted (FDT)",
     )
-    alpha: float = Field(
-        0.2,
-        ge=0.0,
-        le=1.0,
-        description="how far a DiL of 1 lowers the dynamic decision threshold (degradation factor)",
+    alpha: Share = Field(
+        0.2, description="how far a DiL of 1 lowers the dynamic decision threshold (degradation factor)"
     )
-    region_objectness: float = Field(
+    region_objectness: Share = Field(
         0.05,
-        ge=0.0,
-        le=1.0,
         description="objectness that no predicted box explains from which a place is reported as an unexplained region",
     )

@@ -84,10 +84,7 @@ class GateController:
         self._state = replace(self._state, streak=NO_STREAK, undecided_ns=0)
 
     def on_scene(
-        self,
-        assessment: SceneAssessment,
-        now_ns: int,
-        geometry: CellGeometry | Reason = NOT_CALIBRATED,
+        self, assessment: SceneAssessment, now_ns: int, geometry: CellGeometry | Reason = NOT_CALIBRATED
     ) -> tuple[ev.Effect, ...]:
         """Judge one assessment and step the gate; the decision is the first effect. An error while judging latches a fault.
 
@@ -148,10 +145,7 @@ class GateController:
 
 
 def facts_of(
-    assessment: SceneAssessment,
-    decision: SceneDecision,
-    calibration: str = "",
-    policy: Policy | None = None,
+    assessment: SceneAssessment, decision: SceneDecision, calibration: str = "", policy: Policy | None = None
 ) -> SceneFacts:
     """What the gate's plausibility checks need of ``assessment``; ``calibration`` tells one camera calibration from another.
 

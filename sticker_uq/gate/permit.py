@@ -95,11 +95,7 @@ class PermitWatch:
         return named and self.refusal(decision_id, object_id) != ""
 
     def wait_until_allowed(
-        self,
-        decision_id: str,
-        object_id: int,
-        timeout_s: float,
-        given_up: Callable[[], bool] = lambda: False,
+        self, decision_id: str, object_id: int, timeout_s: float, given_up: Callable[[], bool] = lambda: False
     ) -> str:
         """Wait until the gate allows that object; the refusal that stands after ``timeout_s`` seconds, empty
         when allowed.

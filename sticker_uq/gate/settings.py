@@ -8,6 +8,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sticker_uq.io.setting_fields import Share
+
 SECOND = 1_000_000_000
 """Nanoseconds."""
 MOST_RELIEF_MM = 3.0
@@ -62,14 +64,11 @@ class GateSettings(BaseModel):
         le=255.0,
         description="Mean grey level above which an image is too bright, 0..255; 255: none is",
     )
-    max_dark_share: float = Field(
-        0.9, ge=0.0, le=1.0, description="Share of dark pixels above which an image is too dark; 1: none is"
+    max_dark_share: Share = Field(
+        0.9, description="Share of dark pixels above which an image is too dark; 1: none is"
     )
-    max_saturated_share: float = Field(
-        0.5,
-        ge=0.0,
-        le=1.0,
-        description="Share of saturated pixels above which an image is too bright; 1: none is",
+    max_saturated_share: Share = Field(
+        0.5, description="Share of saturated pixels above which an image is too bright; 1: none is"
     )
     require_pose: bool = Field(
         False, description="Whether nothing is removed whose place in the arm's frame is not known"
@@ -90,17 +89,13 @@ class GateSettings(BaseModel):
     match_iou: float = Field(
         0.5, ge=0.1, le=0.95, description="Overlap (IoU) at which an object of the next scene is the same one"
     )
-    doubt_margin: float = Field(
+    doubt_margin: Share = Field(
         0.5,
-        ge=0.0,
-        le=1.0,
         description="Share of a limit by which a permitted object may exceed it for fewer than consecutive_scenes "
         "scenes in a row: the noise of the passes; 0: not at all",
     )
-    max_intrusion: float = Field(
+    max_intrusion: Share = Field(
         0.2,
-        ge=0.0,
-        le=1.0,
         description="Share of the smaller box up to which an object that was not there when the permit was given may "
         "overlap the permitted one",
     )

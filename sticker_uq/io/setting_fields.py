@@ -6,14 +6,16 @@ from __future__ import annotations
 import copy
 import difflib
 import re
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from sticker_uq.scene import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+"""A setting from 0 to 1."""
 _SHORTER = {
     "greater than or equal to": "at least",
     "less than or equal to": "at most",

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.setting_fields import Share
 from sticker_uq.lab.datasets.abnormal import AbnormalScene, add_foreign_objects
 from sticker_uq.lab.rendering import RenderedScene, SceneSpec, render, sample_scene
 from sticker_uq.lab.rendering.scene_sampling import sticker_on_logo, with_prints
@@ -71,7 +72,7 @@ class SimulationSettings(BaseModel):
     jpeg_quality: int = Field(92, ge=10, le=100, description="JPEG quality of the compressed images")
     frame_id: str = Field("simulated_camera", min_length=1, description="frame_id of the images")
     motion_s: float = Field(1.6, gt=0.0, le=60.0, description="Duration of one removal, s")
-    failure_rate: float = Field(0.05, ge=0.0, le=1.0, description="Share of the removals whose motion fails")
+    failure_rate: Share = Field(0.05, description="Share of the removals whose motion fails")
     person: Literal["none", "ground_truth"] = Field(
         "none", description="Who answers interventions: none, or ground_truth (the simulation itself)"
     )
@@ -89,8 +90,8 @@ class SimulationSettings(BaseModel):
         le=10.0,
         description="Standard deviation of a measured height, the same for about 60 px, mm",
     )
-    relief_failure_rate: float = Field(
-        0.0, ge=0.0, le=1.0, description="Share of the measurements of relief that find nothing (NaN)"
+    relief_failure_rate: Share = Field(
+        0.0, description="Share of the measurements of relief that find nothing (NaN)"
     )
 
 

@@ -56,8 +56,6 @@ def assessment_from_plain(plain: Mapping[str, Any]) -> SceneAssessment:
 
 
 T = TypeVar("T")
-
-
 _END: Any = object()
 
 
@@ -194,18 +192,17 @@ def _assess(
         return perception.failed_assessment(item.stamp_ns, item.frame_id, str(error))
 
 
-_load: Callable[[], Perception] | None = None
-_perception: Perception | None = None
+_loads: list[Callable[[], Perception]] = []
 
 
 def _keep(load: Callable[[], Perception]) -> None:
-    global _load
-    _load = load
+    _loads[:] = [load]
+
+
+@cache
+def _own_perception() -> Perception:
+    return _loads[0]()
 
 
 def _assess_in_process(item: SourceImage) -> SceneAssessment:
-    global _perception
-    if _perception is None:
-        assert _load is not None
-        _perception = _load()
-    return _assess(item, _perception)
+    return _assess(item, _own_perception())

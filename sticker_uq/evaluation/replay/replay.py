@@ -21,6 +21,8 @@ from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
 
+_MADE_BY = ("model", "model_hash", "settings_hash", "panel_hash", "device", "precision")
+
 
 @dataclass(frozen=True)
 class ReplaySummary:
@@ -144,23 +146,14 @@ def replay(
     summary = ReplaySummary(
         source=source_name,
         topic=source.topic,
-        images=tally.images,
-        failed=tally.failed,
-        objects=tally.objects,
-        unstable=tally.unstable,
-        removable=tally.removable,
+        **{name: getattr(tally, name) for name in ("images", "failed", "objects", "unstable", "removable")},
         outcomes=dict(sorted(tally.outcomes.items())),
         objections=dict(sorted(tally.objections.items())),
         seconds=end - start,
         processes=processes,
         model_busy=tally.model_busy(end, processes),
         timings_ms=tally.medians(),
-        model=first[1].model,
-        model_hash=first[1].model_hash,
-        settings_hash=first[1].settings_hash,
-        panel_hash=first[1].panel_hash,
-        device=first[1].device,
-        precision=first[1].precision,
+        **{name: getattr(first[1], name) for name in _MADE_BY},
         policy_hash=policy.hash,
         files=(
             f"images.{table_format}",

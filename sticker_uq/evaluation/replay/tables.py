@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,68 +20,93 @@ import pyarrow.parquet as pq
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import recorded_workpieces
 from sticker_uq.messages import texts_of
-from sticker_uq.scene import METRICS, Exposure, ObjectVerdict, Outcome, SceneAssessment, SceneDecision
+from sticker_uq.scene import (
+    METRICS,
+    Exposure,
+    ObjectClass,
+    ObjectVerdict,
+    ObservedObject,
+    Outcome,
+    SceneAssessment,
+    SceneDecision,
+)
 
 TableFormat = Literal["parquet", "csv"]
 Row = dict[str, Any]
 _ROW_GROUP = 1000  # rows that are written at once
 
-SCENE_SIGNALS = ("unexplained_objectness", "novelty", "missed_sticker_probability")
 EXPOSURE = tuple(one.name for one in fields(Exposure))
-IMAGE_SCHEMA = pa.schema(
-    [
-        ("image", pa.string()),
-        ("cell", pa.string()),
-        ("laptop", pa.string()),
-        ("stamp_ns", pa.int64()),
-        ("frame_id", pa.string()),
-        ("status", pa.string()),
-        ("status_text", pa.string()),
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-        ("objects", pa.int32()),
-        ("unstable", pa.int32()),
-        *[(name, pa.float64()) for name in METRICS],
-        ("complete_localization", pa.float64()),
-        ("background_localization", pa.float64()),
-        ("dil", pa.float64()),
-        ("decision_threshold", pa.float64()),
-        *[(name, pa.float64()) for name in SCENE_SIGNALS],
-        *[(name, pa.float64()) for name in EXPOSURE],
-        ("outcome", pa.string()),
-        ("reasons", pa.string()),
-        ("removable", pa.int32()),
-        ("decision_id", pa.string()),
-        ("image_digest", pa.string()),
-        ("assessment_digest", pa.string()),
-        ("timings_ms", pa.map_(pa.string(), pa.float64())),
-    ]
+_TEXT, _COUNT, _NUMBER, _SMALL = pa.string(), pa.int32(), pa.float64(), pa.float32()
+_LOCALIZATION = (
+    *("complete_localization", "background_localization", "dil", "decision_threshold"),
+    *("unexplained_objectness", "novelty", "missed_sticker_probability"),
 )
+
+
+def _part(scene: SceneAssessment, _: SceneDecision, part: str, name: str) -> Any:
+    return getattr(getattr(scene, part), name, math.nan)
+
+
+def _of(part: str, names: Iterable[str]) -> dict[str, _ImageColumn]:
+    """The columns ``names`` of a ``part`` of an assessment; NaN where there is no such part."""
+    return {name: (_NUMBER, partial(_part, part=part, name=name)) for name in names}
+
+
+_ImageColumn = tuple[pa.DataType, Callable[[SceneAssessment, SceneDecision], Any]]
+_IMAGE: dict[str, _ImageColumn] = {
+    "stamp_ns": (pa.int64(), lambda scene, _: scene.stamp_ns),
+    "frame_id": (_TEXT, lambda scene, _: scene.frame_id),
+    "status": (_TEXT, lambda scene, _: scene.status.name),
+    "status_text": (_TEXT, lambda scene, _: scene.status_text),
+    "width": (_COUNT, lambda scene, _: scene.image_size[0]),
+    "height": (_COUNT, lambda scene, _: scene.image_size[1]),
+    "objects": (_COUNT, lambda scene, _: len(scene.objects)),
+    "unstable": (_COUNT, lambda scene, _: len(scene.unstable)),
+    **_of("uncertainty", METRICS),
+    **_of("localization", _LOCALIZATION),
+    **_of("exposure", EXPOSURE),
+    "outcome": (_TEXT, lambda _, decision: decision.outcome.name),
+    "reasons": (_TEXT, lambda _, decision: texts_of(decision.reasons)),
+    "removable": (_COUNT, lambda _, said: len(said.removable()) if said.outcome is Outcome.WORK else 0),
+    "decision_id": (_TEXT, lambda _, decision: decision.decision_id),
+    "image_digest": (_TEXT, lambda scene, _: scene.image_digest),
+    "assessment_digest": (_TEXT, lambda scene, _: scene.digest),
+    "timings_ms": (pa.map_(_TEXT, _NUMBER), lambda scene, _: dict(scene.timings)),
+}
+_NAMES = ("image", "cell", "laptop")
+IMAGE_SCHEMA = pa.schema([*((n, _TEXT) for n in _NAMES), *((n, kind) for n, (kind, _) in _IMAGE.items())])
 """One row per image. ``cell``: the folder of the recording; ``laptop``: the one that it announced, "" for none. Metrics are means
 over its clustered objects; units as in ``sticker_uq.scene``."""
 
+
+def _number(seen: ObservedObject, _: ObjectVerdict | None, field: str, i: int) -> float:
+    return float(getattr(seen, field)[i])
+
+
+def _column(name: str) -> _ObjectColumn:
+    return _NUMBER, lambda seen, _: getattr(seen, name)
+
+
+_ObjectColumn = tuple[pa.DataType, Callable[[ObservedObject, ObjectVerdict | None], Any]]
+_OBJECT: dict[str, _ObjectColumn] = {
+    "object": (_COUNT, lambda seen, _: seen.id),
+    "label": (_TEXT, lambda seen, _: seen.label.name.lower()),
+    **{name: (_SMALL, partial(_number, field="box", i=i)) for i, name in enumerate(("x1", "y1", "x2", "y2"))},
+    **{f"p_{c.name.lower()}": (_SMALL, partial(_number, field="probabilities", i=c)) for c in ObjectClass},
+    "detections": (_COUNT, lambda seen, _: seen.detections),
+    "passes": (_COUNT, lambda seen, _: seen.passes),
+    "detection_rate": _column("detection_rate"),
+    "duplicated": (pa.bool_(), lambda seen, _: seen.duplicated),
+    "unstable": (pa.bool_(), lambda seen, _: seen.unstable),
+    **{name: _column(name) for name in (*METRICS, "novelty", "single_pass")},
+    "box_covariance": (pa.list_(_NUMBER, 16), lambda seen, _: seen.box_covariance.ravel().tolist()),
+    "monitors": (pa.map_(_TEXT, _NUMBER), lambda seen, _: {one.name: one.score for one in seen.monitors}),
+    "objectors": (_TEXT, lambda _, verdict: ", ".join(verdict.objectors) if verdict else ""),
+    "verdict": (_TEXT, lambda _, verdict: verdict.verdict.name if verdict else ""),
+    "reasons": (_TEXT, lambda _, verdict: texts_of(verdict.reasons) if verdict else ""),
+}
 OBJECT_SCHEMA = pa.schema(
-    [
-        ("image", pa.string()),
-        ("stamp_ns", pa.int64()),
-        ("object", pa.int32()),
-        ("label", pa.string()),
-        *[(name, pa.float32()) for name in ("x1", "y1", "x2", "y2")],
-        *[(f"p_{name}", pa.float32()) for name in ("background", "logo", "sticker")],
-        ("detections", pa.int32()),
-        ("passes", pa.int32()),
-        ("detection_rate", pa.float64()),
-        ("duplicated", pa.bool_()),
-        ("unstable", pa.bool_()),
-        *[(name, pa.float64()) for name in METRICS],
-        ("novelty", pa.float64()),
-        ("single_pass", pa.float64()),
-        ("box_covariance", pa.list_(pa.float64(), 16)),
-        ("monitors", pa.map_(pa.string(), pa.float64())),
-        ("objectors", pa.string()),
-        ("verdict", pa.string()),
-        ("reasons", pa.string()),
-    ]
+    [("image", _TEXT), ("stamp_ns", pa.int64()), *((n, kind) for n, (kind, _) in _OBJECT.items())]
 )
 """One row per object, the unstable ones included. ``box_covariance``: 4 x 4, row by row, px^2; ``monitors``: the score of each
 of the panel; ``objectors``: whose objection counted.
@@ -87,71 +114,18 @@ of the panel; ``objectors``: whose objection counted.
 
 
 def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -> Row:
-    localization = assessment.localization
-    located = (
-        "complete_localization",
-        "background_localization",
-        "dil",
-        "decision_threshold",
-        *SCENE_SIGNALS,
-    )
-    return {
-        "image": name,
-        "cell": "",
-        "laptop": "",
-        "stamp_ns": assessment.stamp_ns,
-        "frame_id": assessment.frame_id,
-        "status": assessment.status.name,
-        "status_text": assessment.status_text,
-        "width": assessment.image_size[0],
-        "height": assessment.image_size[1],
-        "objects": len(assessment.objects),
-        "unstable": len(assessment.unstable),
-        **{metric: getattr(assessment.uncertainty, metric) for metric in METRICS},
-        **{part: float("nan") if localization is None else getattr(localization, part) for part in located},
-        **{name: getattr(assessment.exposure, name, float("nan")) for name in EXPOSURE},
-        "outcome": decision.outcome.name,
-        "reasons": texts_of(decision.reasons),
-        "removable": len(decision.removable()) if decision.outcome is Outcome.WORK else 0,
-        "decision_id": decision.decision_id,
-        "image_digest": assessment.image_digest,
-        "assessment_digest": assessment.digest,
-        "timings_ms": dict(assessment.timings),
-    }
+    values = {column: value(assessment, decision) for column, (_, value) in _IMAGE.items()}
+    return {"image": name, "cell": "", "laptop": "", **values}
 
 
 def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision) -> list[Row]:
     """The rows of one replayed image in the table of objects. Of a blocked scene no object has a verdict."""
     verdicts = {verdict.object.id: verdict for verdict in decision.verdicts}
-    rows = []
-    for observed in (*assessment.objects, *assessment.unstable):
-        verdict: ObjectVerdict | None = verdicts.get(observed.id)
-        rows.append(
-            {
-                "image": name,
-                "stamp_ns": assessment.stamp_ns,
-                "object": observed.id,
-                "label": observed.label.name.lower(),
-                **dict(zip(("x1", "y1", "x2", "y2"), observed.box.tolist(), strict=True)),
-                **dict(
-                    zip(("p_background", "p_logo", "p_sticker"), observed.probabilities.tolist(), strict=True)
-                ),
-                "detections": observed.detections,
-                "passes": observed.passes,
-                "detection_rate": observed.detection_rate,
-                "duplicated": observed.duplicated,
-                "unstable": observed.unstable,
-                **{metric: getattr(observed, metric) for metric in METRICS},
-                "novelty": observed.novelty,
-                "single_pass": observed.single_pass,
-                "box_covariance": observed.box_covariance.ravel().tolist(),
-                "monitors": {one.name: one.score for one in observed.monitors},
-                "objectors": ", ".join(verdict.objectors) if verdict else "",
-                "verdict": verdict.verdict.name if verdict else "",
-                "reasons": texts_of(verdict.reasons) if verdict else "",
-            }
-        )
-    return rows
+    place = {"image": name, "stamp_ns": assessment.stamp_ns}
+    return [
+        place | {column: value(seen, verdicts.get(seen.id)) for column, (_, value) in _OBJECT.items()}
+        for seen in (*assessment.objects, *assessment.unstable)
+    ]
 
 
 @contextmanager

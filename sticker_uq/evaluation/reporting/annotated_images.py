@@ -39,23 +39,11 @@ Rect = tuple[int, int, int, int]
 
 # Okabe and Ito's palette (Color Universal Design, 2008), red green blue: told apart with any kind of colour vision.
 GREEN, BLUE, ORANGE, SKY, RED = (0, 158, 115), (0, 114, 178), (230, 159, 0), (86, 180, 233), (213, 94, 0)
-VERDICT_COLOURS: dict[Verdict, Colour] = {
-    Verdict.REMOVE: GREEN,
-    Verdict.KEEP: SKY,
-    Verdict.ASK: ORANGE,
-    Verdict.UNKNOWN: ORANGE,
-}
-CLASS_COLOURS: dict[ObjectClass, Colour] = {
-    ObjectClass.STICKER: GREEN,
-    ObjectClass.LOGO: SKY,
-    ObjectClass.BACKGROUND: ORANGE,
-}
-OUTCOME_COLOURS: dict[Outcome, Colour] = {
-    Outcome.WORK: GREEN,
-    Outcome.CLEAN: SKY,
-    Outcome.ASK: ORANGE,
-    Outcome.BLOCKED: RED,
-    Outcome.UNKNOWN: ORANGE,
+VERDICT_COLOURS = {Verdict.REMOVE: GREEN, Verdict.KEEP: SKY, Verdict.ASK: ORANGE, Verdict.UNKNOWN: ORANGE}
+CLASS_COLOURS = {ObjectClass.STICKER: GREEN, ObjectClass.LOGO: SKY, ObjectClass.BACKGROUND: ORANGE}
+OUTCOME_COLOURS = {
+    **{Outcome.WORK: GREEN, Outcome.CLEAN: SKY, Outcome.ASK: ORANGE},
+    **{Outcome.BLOCKED: RED, Outcome.UNKNOWN: ORANGE},
 }
 _PAPER = (18, 20, 24, 225)
 _INK = (245, 245, 245)

@@ -46,15 +46,15 @@ SHOWN_METRICS = (
     *(
         ShownMetric(
             name,
-            metric.short,
-            metric.words,
-            metric.unit,
-            _TOP_OF_UNBOUNDED if math.isinf(metric.highest) else metric.highest,
+            one.short,
+            one.words,
+            one.unit,
+            _TOP_OF_UNBOUNDED if math.isinf(one.highest) else one.highest,
             True,
-            metric.meaning,
+            one.meaning,
         )
-        for name, metric in METRICS.items()
-        if not metric.relative
+        for name, one in METRICS.items()
+        if not one.relative
     ),
 )
 """What is shown of every object, in this order; of the metrics those that compare between objects of any size."""

@@ -21,6 +21,7 @@ from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.gate.events import AnswerGiven
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswers, SceneAnswer
 from sticker_uq.gate.policy.policy import Policy
+from sticker_uq.io.setting_fields import Share
 from sticker_uq.scene import Outcome, Reason, SceneAssessment, SceneDecision
 
 WRONG_REMOVAL = "wrong_removal"
@@ -42,10 +43,8 @@ class AssumptionSettings(BaseModel):
         le=0.5,
         description="Highest probability that the watch ever raises an alarm while nothing has changed",
     )
-    spot_check_rate: float = Field(
+    spot_check_rate: Share = Field(
         0.0,
-        ge=0.0,
-        le=1.0,
         description="Share of the workpieces, drawn at random, that a person checks before the first removal and before CLEAN",
     )
     spot_check_factor: float = Field(

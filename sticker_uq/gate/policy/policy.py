@@ -22,7 +22,7 @@ from sticker_uq.gate.policy.policy_schema import (
     Validity,
 )
 from sticker_uq.io.reading import read_yaml, shown
-from sticker_uq.io.setting_fields import words
+from sticker_uq.io.setting_fields import Share, words
 from sticker_uq.scene import METRICS, FloatArray, InvalidInput, ObservedObject, Reason, SceneAssessment
 
 NO_LIMIT = 100.0
@@ -43,14 +43,12 @@ class Policy(BaseModel):
     min_probability: float = Field(
         0.8, ge=0.34, le=1.0, description="Lowest mean probability of sticker at which a sticker is removed"
     )
-    min_detection_rate: float = Field(
+    min_detection_rate: Share = Field(
         0.0,
-        ge=0.0,
-        le=1.0,
         description="Lowest share of the passes that must see a sticker (K of T) to remove it; 0 switches the limit off",
     )
-    max_variation_ratio: float = Field(
-        0.2, ge=0.0, le=1.0, description="Highest variation ratio (VR, 0..2/3) of a sticker that is removed"
+    max_variation_ratio: Share = Field(
+        0.2, description="Highest variation ratio (VR, 0..2/3) of a sticker that is removed"
     )
     max_shannon_entropy: float = Field(
         0.9, ge=0.0, le=1.6, description="Highest Shannon entropy (SE, bits) of a sticker that is removed"
@@ -70,11 +68,8 @@ class Policy(BaseModel):
         le=NO_LIMIT,
         description="Highest predictive surface over box area (PS/area) of a sticker that is removed; 100 switches the limit off",
     )
-    max_logo_overlap: float = Field(
-        0.1,
-        ge=0.0,
-        le=1.0,
-        description="Highest share of the smaller box that a sticker and a possible logo may share",
+    max_logo_overlap: Share = Field(
+        0.1, description="Highest share of the smaller box that a sticker and a possible logo may share"
     )
     ask_duplicated: bool = Field(
         False, description="Whether a sticker that one pass saw twice is asked about: it may be two things"
@@ -82,40 +77,24 @@ class Policy(BaseModel):
     min_logo_probability: float = Field(
         0.7, ge=0.34, le=1.0, description="Mean probability of logo from which a logo is kept without asking"
     )
-    notable_probability: float = Field(
-        0.2,
-        ge=0.0,
-        le=1.0,
-        description="Mean probability from which an object counts as a possible sticker or logo",
+    notable_probability: Share = Field(
+        0.2, description="Mean probability from which an object counts as a possible sticker or logo"
     )
-    max_dil: float = Field(
-        0.6,
-        ge=0.0,
-        le=1.0,
-        description="Highest DiL of a scene in which anything is removed; 1 switches the limit off",
+    max_dil: Share = Field(
+        0.6, description="Highest DiL of a scene in which anything is removed; 1 switches the limit off"
     )
-    max_dil_clean: float = Field(
-        0.5,
-        ge=0.0,
-        le=1.0,
-        description="Highest DiL of a scene that counts as clean; 1 switches the limit off",
+    max_dil_clean: Share = Field(
+        0.5, description="Highest DiL of a scene that counts as clean; 1 switches the limit off"
     )
-    max_unexplained_objectness: float = Field(
+    max_unexplained_objectness: Share = Field(
         1.0,
-        ge=0.0,
-        le=1.0,
         description="Highest objectness that no box explains in a scene that counts as clean; 1 switches the limit off",
     )
-    max_novelty: float = Field(
-        1.0,
-        ge=0.0,
-        le=1.0,
-        description="Highest novelty of a scene that counts as clean; 1 switches the limit off",
+    max_novelty: Share = Field(
+        1.0, description="Highest novelty of a scene that counts as clean; 1 switches the limit off"
     )
-    max_missed_sticker_probability: float = Field(
+    max_missed_sticker_probability: Share = Field(
         1.0,
-        ge=0.0,
-        le=1.0,
         description="Highest probability of a sticker that no box shows in a scene called clean; 1 switches the limit off",
     )
     max_background_saliency: float = Field(
@@ -124,10 +103,8 @@ class Policy(BaseModel):
         le=1e6,
         description="Mean saliency per pixel outside the boxes up to which a scene is clean whatever its DiL; 0: never",
     )
-    max_left_probability: float = Field(
+    max_left_probability: Share = Field(
         1.0,
-        ge=0.0,
-        le=1.0,
         description="Highest probability of sticker of anything that is left alone in a scene that counts as clean",
     )
     clean_without_operator: bool = Field(
@@ -141,8 +118,8 @@ class Policy(BaseModel):
         description="Highest distance of a scene from the training pictures, 1: as far as an unusual one of them; above it "
         "nothing is removed or called clean",
     )
-    max_object_novelty: float = Field(
-        0.7, ge=0.0, le=1.0, description="Highest novelty of a sticker that is removed; 1: no limit"
+    max_object_novelty: Share = Field(
+        0.7, description="Highest novelty of a sticker that is removed; 1: no limit"
     )
     unmeasured_novelty: Literal["ask", "release"] = Field(
         "ask",

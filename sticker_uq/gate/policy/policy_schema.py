@@ -12,9 +12,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, Signals
+from sticker_uq.io.setting_fields import Share
 from sticker_uq.scene import CLASS_COUNT, MONITOR_SIGNAL, FloatArray, ObjectClass, Reason, SceneAssessment
 
-Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 _NS = 1_000_000_000
 _DAY_S = 86_400
 
@@ -42,8 +42,8 @@ class Isotonic(Section):
     """Isotonic calibration in a policy file: a non-decreasing map, lines between the points (x, y), level outside."""
 
     kind: Literal["isotonic"] = Field("isotonic", description="This kind of map")
-    x: tuple[Probability, ...] = Field(min_length=1, description="Probabilities of the detector, ascending")
-    y: tuple[Probability, ...] = Field(min_length=1, description="Shares that were right, non-decreasing")
+    x: tuple[Share, ...] = Field(min_length=1, description="Probabilities of the detector, ascending")
+    y: tuple[Share, ...] = Field(min_length=1, description="Shares that were right, non-decreasing")
 
     @model_validator(mode="after")
     def _monotone(self) -> Self:
@@ -119,7 +119,7 @@ class RiskScore(Section):
 
     intercept: float = Field(ge=-100.0, le=100.0, description="Log odds where no term adds anything")
     terms: tuple[RiskTerm, ...] = Field(description="What each signal adds")
-    max_removal: Probability = Field(description="Highest risk of a sticker that is removed")
+    max_removal: Share = Field(description="Highest risk of a sticker that is removed")
 
     def __call__(self, signals: Signals) -> float:
         """The risk of removing an object with ``signals``, 0..1; NaN if one that it needs was not measured."""
@@ -159,13 +159,13 @@ class Proof(Section):
     bad; ``expected_limit``: the limit that conformal risk control allows for the rate on average.
     """
 
-    level: Probability
-    confidence: Probability
+    level: Share
+    confidence: Share
     method: str
     images: int = Field(ge=1)
     events: int = Field(ge=0)
-    bound: Probability
-    smallest_level: Probability
+    bound: Share
+    smallest_level: Share
     limit: float
     expected_limit: float | None = None
 
@@ -173,7 +173,7 @@ class Proof(Section):
 class Guarantee(Section):
     """The two promises of a policy; see :class:`Proof`."""
 
-    match_iou: Probability = Field(description="Overlap from which an object counts as a labelled one")
+    match_iou: Share = Field(description="Overlap from which an object counts as a labelled one")
     wrongful_removal: Proof | None = Field(
         None, description="Of all images: one in which something but a sticker may be removed"
     )

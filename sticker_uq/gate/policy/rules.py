@@ -11,12 +11,7 @@ import numpy as np
 from sticker_uq.gate.box_overlap import as_box, cover, is_proper
 from sticker_uq.gate.policy.policy import LIMITED_METRICS, NO_LIMIT, Policy
 from sticker_uq.gate.policy.signals import OBJECT_NOVELTY, Signals
-from sticker_uq.scene import (
-    ObjectClass,
-    ObservedObject,
-    Reason,
-    Verdict,
-)
+from sticker_uq.scene import ObjectClass, ObservedObject, Reason, Verdict
 
 Finding = tuple[Verdict, tuple[Reason, ...]]
 
