@@ -10,8 +10,8 @@ import numpy as np
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
+from sticker_uq.calibration.measuring import curve
 from sticker_uq.calibration.outcomes import Objects
-from sticker_uq.calibration.selective import curve
 from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm
 from sticker_uq.gate.policy.signals import SignalName
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from sticker_uq.cli.options import output_file, output_folder
 from sticker_uq.cli.terminal import counting, output
-from sticker_uq.io.categories import IGNORE
+from sticker_uq.io.coco import IGNORE
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from sticker_uq.io.categories import category_names
-from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, load_annotations
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, category_names, load_annotations
 from sticker_uq.io.reading import shown
 from sticker_uq.scene import CLASS_COUNT, FloatArray, InvalidInput, ObjectClass
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""COCO folders of labelled pictures: `annotations.json` beside a folder `images/`."""
+"""COCO folders of labelled pictures: `annotations.json` beside a folder `images/`, and ``categories.yaml``, which maps the
+category names of a data set to logo, sticker or ignore.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,52 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from sticker_uq.io.categories import CATEGORIES, OWN_NAMES, category_names, check_used
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import atomic_write, undone_unless_finished
 from sticker_uq.io.images import picture_files, read_image_file
 from sticker_uq.io.outputs import check_output_folder
-from sticker_uq.io.reading import child_path, read_json, shown
+from sticker_uq.io.reading import child_path, read_json, read_yaml, shown
+from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput, ObjectClass
+
+CATEGORIES = "categories.yaml"
+IGNORE = "ignore"
+OWN_NAMES = {label.name.lower(): label for label in (ObjectClass.LOGO, ObjectClass.STICKER)}
+_TARGETS = ", ".join((*OWN_NAMES, IGNORE))
+
+
+def category_names(folder: Path) -> dict[str, ObjectClass | None]:
+    """Maps names of annotation categories in the COCO ``folder``, in lower case, to their class; None: such objects are left out.
+
+    ``logo`` and ``sticker`` are always known; ``categories.yaml``, if it exists, adds lines NAME: logo, sticker or ignore. Raises
+    InvalidInput, naming the line, for a file that is not such a table.
+    """
+    names: dict[str, ObjectClass | None] = dict(OWN_NAMES)
+    path = folder / CATEGORIES
+    if not path.exists():
+        return names
+    content = read_yaml(path)
+    if not isinstance(content, dict) or not content:
+        raise InvalidInput(f"{path}: expected lines NAME: one of {_TARGETS}")
+    for name, target in content.items():
+        word = str(target).strip().lower()
+        if word not in (*OWN_NAMES, IGNORE):
+            raise InvalidInput(
+                f"{path}: {printable(str(name))[:80]}: {shown(target)}: expected one of {_TARGETS}"
+            )
+        names[str(name).strip().lower()] = OWN_NAMES.get(word)
+    return names
+
+
+def check_used(folder: Path, known: set[str]) -> None:
+    """Raise InvalidInput for a line of ``categories.yaml`` whose name is none of ``known``, the categories of the annotations."""
+    unknown = set(category_names(folder)) - set(OWN_NAMES) - known
+    if unknown:
+        raise InvalidInput(
+            f"{folder / CATEGORIES}: {min(unknown)!r} is not a category of the annotations; expected one of "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )
+
 
 ANNOTATIONS = "annotations.json"
 IMAGE_FORMATS = ("jpg", "png")
@@ -190,7 +231,7 @@ def read_coco(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[La
     """The labelled pictures of a COCO folder with their annotations, in the order of the file.
 
     Categories are matched by name ("logo", "sticker", any case, or as `categories.yaml` beside the annotations says, see
-    :mod:`sticker_uq.io.categories`), whatever their ids; objects of an ignored category are not looked at. A file name is looked
+    :mod:`sticker_uq.io.coco`), whatever their ids; objects of an ignored category are not looked at. A file name is looked
     up in the folder itself and in its `images/`. InvalidInput names the file and all entries that are wrong: no or
     broken annotations.json, a category that is neither, a box outside its image or without area, an id used
     twice, an image that is not in the file or not on the disk.

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,3 +102,12 @@ def _refuse(error: OSError) -> None:
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.lower() in _HIDDEN
+
+
+def whereabouts() -> dict[str, Any]:
+    """Which process writes files here: host, user and number."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = str(os.getuid())
+    return {"host": socket.gethostname(), "user": user, "pid": os.getpid()}

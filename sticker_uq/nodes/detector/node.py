@@ -7,22 +7,207 @@ image of a camera, and serves the cameras round-robin. Torch is loaded by config
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import Any
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import psutil
+from rclpy.exceptions import InvalidHandle
+from rclpy.node import Node
 
 from sticker_uq.cell.mailbox import Mailbox
 from sticker_uq.cell.node_settings import LOCKED, LOCKED_SINCE_CONFIGURE, DetectorNodeSettings
 from sticker_uq.io.topics import folder_of, more_topics
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, request_exit, run_node
-from sticker_uq.nodes.detector.assessor import Worker
 from sticker_uq.nodes.detector.camera_feed import NOT_CONFIGURED, Arrival, CameraFeed, Counters
-from sticker_uq.nodes.detector.model_exchange import Factory, ModelExchange
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
-from sticker_uq.scene import InvalidInput, Status
+from sticker_uq.scene import DeviceFailed, InvalidInput, Status
+
+if TYPE_CHECKING:
+    from sticker_uq.perception.pipeline import Perception
+
+
+#: Shortest interval between two log lines of one kind, s.
+LOG_PERIOD_S = 5.0
+
+
+@dataclass(eq=False, repr=False)
+class Worker(threading.Thread):
+    """The detector node's worker: takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
+
+    ``serving`` returns the perception for each image, so that the model can be replaced; the lock ``computing`` keeps a worker
+    that did not stop in time and its successor from computing at once; ``counters`` are those of all cameras;
+    ``give_up`` ends the process, to be started again.
+    """
+
+    node: Node
+    mailbox: Mailbox[Arrival]
+    serving: Callable[[], Perception]
+    computing: threading.Lock
+    counters: Counters
+    options: Callable[[], DetectorNodeSettings]
+    give_up: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        super().__init__(name="worker", daemon=True)
+
+    def run(self) -> None:
+        while (arrival := self.mailbox.take()) is not None:
+            with self.computing:
+                try:
+                    self._process(arrival)
+                except Exception as error:  # noqa: BLE001 - the worker goes on with the next image
+                    self._count_failure(f"the scene could not be published: {type(error).__name__}: {error}")
+
+    def _process(self, arrival: Arrival) -> None:
+        feed, check, image = arrival
+        stamp_ns, frame_id = check.stamp_ns, check.frame_id
+        perception, counters = self.serving(), self.counters
+        device_failed = False
+        started = time.perf_counter()
+        try:
+            self._check_stamp(stamp_ns)
+            if image is None:
+                raise InvalidInput(check.problem)
+            # the check on arrival measured only brightness, a replay measures all: both must give the same scene
+            scene = perception.assess(image, stamp_ns, frame_id, feed.outputs.saliency_wanted())
+        except InvalidInput as error:
+            feed.counters.unusable += 1
+            counters.last_error = f"unusable image: {error}"
+            self.node.get_logger().warning(counters.last_error, throttle_duration_sec=LOG_PERIOD_S)
+            scene = perception.failed_assessment(stamp_ns, frame_id, str(error))
+        except DeviceFailed as error:
+            device_failed = True
+            self._count_failure(str(error))
+            scene = perception.failed_assessment(stamp_ns, frame_id, str(error))
+        except Exception as error:  # noqa: BLE001 - one image must not end the node
+            reason = f"{type(error).__name__}: {error}"
+            self._count_failure(f"perception failed: {reason}")
+            scene = perception.failed_assessment(stamp_ns, frame_id, reason)
+        else:
+            counters.assessed += 1
+            if scene.status is Status.FAILED:
+                self._count_failure(f"perception failed: {scene.status_text}")
+        if self.mailbox.closed:
+            return
+        feed.publish(scene, check.image_publishers)
+        if device_failed:
+            self.node.get_logger().fatal(
+                f"giving up: {scene.status_text}; every further image would fail in this process, a new one can use the device "
+                "again (respawn)"
+            )
+            self.give_up()
+            return
+        counters.finished(scene, (time.perf_counter() - started) * 1e3)
+        if image is not None:
+            feed.outputs.publish_pictures(scene, image, self.options().annotated_rate)
+
+    def _check_stamp(self, stamp_ns: int) -> None:
+        if stamp_ns == 0:
+            raise InvalidInput("the stamp of the image is zero: the camera driver must set header.stamp")
+
+    def _count_failure(self, reason: str) -> None:
+        self.counters.failed += 1
+        self.counters.last_error = reason
+        self.node.get_logger().debug(traceback.format_exc())
+        self.node.get_logger().error(reason, throttle_duration_sec=LOG_PERIOD_S)
+
+
+Factory = Callable[[PerceptionSettings], "Perception"]
+
+
+class ModelExchange:
+    """Holds the detector node's current perception, and loads another in a thread while it serves.
+
+    ``factory`` makes perception from its settings; ``served`` is called with the current settings after every exchange,
+    successful or not. Call all methods but :meth:`current` from the executor's thread.
+    """
+
+    def __init__(self, node: Node, factory: Factory, served: Callable[[PerceptionSettings], None]) -> None:
+        self._node = node
+        self._factory = factory
+        self._served = served
+        self.serving: Perception | None = None
+        self._guard = node.create_guard_condition(self._finish)
+        self._thread: threading.Thread | None = None
+        self._result: Perception | str = ""
+
+    @property
+    def busy(self) -> bool:
+        return self._thread is not None
+
+    def current(self) -> Perception:
+        serving = self.serving
+        if serving is None:
+            raise RuntimeError("no model is loaded")
+        return serving
+
+    def fallback(self) -> str:
+        """That device "auto" found no GPU, in words; "" if it did, or a device was named."""
+        serving = self.serving
+        if serving is None or serving.settings.device != "auto" or serving.device != "cpu":
+            return ""
+        return "device is auto and no usable GPU was found: computing on the processor (sticker-uq doctor says why)"
+
+    def load(self, settings: PerceptionSettings) -> None:
+        self.serving = self._loaded(settings)
+        if fallback := self.fallback():
+            self._node.get_logger().warning(f"{fallback}; set device to cpu if that is meant")
+
+    def clear(self) -> None:
+        self.serving = None
+
+    def exchange(self, wanted: PerceptionSettings) -> None:
+        """Load the model ``wanted`` in the background; it serves once it is ready, and the old one where it cannot be loaded."""
+        if self.busy:
+            raise RuntimeError("a model is being loaded")
+        self._thread = threading.Thread(target=self._run, args=(wanted,), name="background", daemon=True)
+        self._thread.start()
+
+    def _run(self, wanted: PerceptionSettings) -> None:
+        try:
+            self._result = self._loaded(wanted)
+        except InvalidInput as error:
+            self._result = f"{wanted.model} could not be loaded: {error}"
+        except Exception as error:  # noqa: BLE001 - the old model goes on
+            self._result = f"{wanted.model} could not be loaded: {type(error).__name__}: {error}"
+            self._node.get_logger().debug(traceback.format_exc())
+        with contextlib.suppress(InvalidHandle):  # the node was destroyed meanwhile
+            self._guard.trigger()
+
+    def _finish(self) -> None:
+        if self._thread is None:
+            return
+        self._thread.join()
+        self._thread = None
+        result, self._result = self._result, ""
+        if self.serving is None:  # cleaned up meanwhile
+            return
+        if isinstance(result, str):
+            self._node.get_logger().error(f"{result}; the model before it goes on")
+        else:
+            self.serving = result
+        self._served(self.serving.settings)
+
+    def _loaded(self, settings: PerceptionSettings) -> Perception:
+        logger = self._node.get_logger()
+        logger.info(f"loading {settings.model} ({settings.weights or 'packaged weights'})")
+        start = time.perf_counter()
+        perception = self._factory(settings)
+        perception.warm_up()
+        elapsed_ms = (time.perf_counter() - start) * 1e3
+        logger.info(
+            f"{settings.model} (weights {perception.model_hash[:12]}) ready on {perception.device} in {settings.precision} after "
+            f"{elapsed_ms:.0f} ms, T={settings.passes}, dropout rate {settings.dropout_rate:g}"
+        )
+        return perception
+
 
 #: Longest wait of deactivation for the current assessment, s; shorter than the timeout of a lifecycle manager.
 STOP_TIMEOUT_S = 5.0

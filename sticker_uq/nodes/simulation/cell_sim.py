@@ -2,12 +2,13 @@
 """Node ``cell_sim``: simulated camera, arm and laptops, so that the whole cell runs without hardware.
 
 Publishes images of a rendered laptop, peels what the supervisor permits, removes it from the image, and presents the
-next laptop when this one is done.
+next laptop when this one is done. For unattended demos and tests a simulated operator answers from ground truth.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
+from rclpy.task import Future
+from rclpy.timer import Timer
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
@@ -22,16 +25,103 @@ from sticker_uq.geometry.simulated_cell import ARM_FRAME, project_to_image, sim_
 from sticker_uq.io.messages import box_from_msg
 from sticker_uq.nodes.arm.client import ArmClient, MotionFailed, MotionStep
 from sticker_uq.nodes.arm.executor import ArmExecutor
+from sticker_uq.nodes.common.conversions import box_to_msg
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image, map_to_image
 from sticker_uq.nodes.common.lifecycle import exit_process, request_exit, run_node
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
-from sticker_uq.nodes.common.qos import IMAGES, LATCHED
-from sticker_uq.nodes.simulation.simulated_operator import SimulatedOperator
+from sticker_uq.nodes.common.qos import IMAGES, LATCHED, RELIABLE
+from sticker_uq.scene import FloatArray
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings, Touch
 from sticker_uq_msgs.action import RemoveSticker
-from sticker_uq_msgs.msg import Workpiece, WorkpieceDone
+from sticker_uq_msgs.msg import InterventionRequest, ObjectAnswer, SceneDecision, Workpiece, WorkpieceDone
+from sticker_uq_msgs.srv import ResolveIntervention
+
+REMEMBERED_DECISIONS = 200
+NAME = "simulated person (ground truth)"
+_ANSWERS = {Touch.STICKER: ObjectAnswer.ANSWER_REMOVE, Touch.LID: ObjectAnswer.ANSWER_NOT_THERE}
+"""Anything else is there, and to be kept."""
+
+
+class SimulatedOperator:
+    """A simulated operator: gets ``intervention/request`` and ``decision`` on ``node``, answers with ``intervention/resolve``."""
+
+    def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock) -> None:
+        self._node = node
+        self._cell = cell
+        self._lock = lock
+        self._group = group = MutuallyExclusiveCallbackGroup()
+        self._detected: OrderedDict[str, list[FloatArray]] = OrderedDict()
+        self._request_id = ""
+        self._thinking: Timer | None = None
+        node.create_subscription(SceneDecision, "decision", self._on_decision, RELIABLE, callback_group=group)
+        node.create_subscription(
+            InterventionRequest, "intervention/request", self._on_request, LATCHED, callback_group=group
+        )
+        self._client = node.create_client(ResolveIntervention, "intervention/resolve", callback_group=group)
+
+    def _on_decision(self, message: SceneDecision) -> None:
+        self._detected[message.decision_id] = [box_from_msg(verdict.box) for verdict in message.verdicts]
+        while len(self._detected) > REMEMBERED_DECISIONS:
+            self._detected.popitem(last=False)
+
+    def _on_request(self, message: InterventionRequest) -> None:
+        self._stop_thinking()
+        self._request_id = message.request_id
+        if message.request_id:
+            delay = max(self._cell.settings.person_delay_s, 1e-3)
+            self._thinking = self._node.create_timer(
+                delay, lambda: self._answer(message), callback_group=self._group
+            )
+
+    def _stop_thinking(self) -> None:
+        if self._thinking is not None:
+            self._node.destroy_timer(self._thinking)
+            self._thinking = None
+
+    def _answer(self, message: InterventionRequest) -> None:
+        self._stop_thinking()
+        if not self._client.service_is_ready():
+            self._node.get_logger().warning("intervention/resolve is not available: the request stays open")
+            return
+        asked = [box_from_msg(verdict.box) for verdict in message.objects]
+        known = asked + self._detected.get(message.decision_id, [])
+        newest = next(reversed(self._detected.values()), [])
+        with self._lock:
+            if message.workpiece_id not in ("", self._cell.record.workpiece_id):
+                return
+            answers = [self._cell.touched_by(box)[0] for box in asked]
+            missed = self._cell.missed(known)
+            left = self._cell.record.left
+            self._cell.record.answers += 1
+        request = ResolveIntervention.Request(request_id=message.request_id, person=NAME)
+        for box, kind in zip(asked, answers, strict=True):
+            answer = _ANSWERS.get(kind, ObjectAnswer.ANSWER_KEEP)
+            request.answers.append(ObjectAnswer(answer=answer, box=box_to_msg(box)))
+        for box in missed:
+            request.answers.append(
+                ObjectAnswer(answer=ObjectAnswer.ANSWER_MISSED, box=box_to_msg(np.asarray(box)))
+            )
+        if left == 0:
+            request.scene_answer = ResolveIntervention.Request.SCENE_CLEAN
+            request.not_stickers = [box_to_msg(box) for box in known + newest]
+        elif not request.answers:
+            request.scene_answer = ResolveIntervention.Request.SCENE_RESCAN
+        said = ", ".join(kind.value for kind in answers) or "nothing was asked about an object"
+        self._node.get_logger().info(
+            f"answering {message.request_id} from the simulation's ground truth: {said}; {len(missed)} missed, {left} left"
+        )
+        self._client.call_async(request).add_done_callback(lambda future: self._on_answered(future, message))
+
+    def _on_answered(self, future: Future, message: InterventionRequest) -> None:
+        response = future.result()
+        if response is None or response.accepted:
+            return
+        self._node.get_logger().warning(f"the answer was not accepted: {response.message}")
+        if self._request_id == message.request_id:
+            self._on_request(message)  # the scene has changed meanwhile
+
 
 # share of a motion's duration that each phase takes, and the progress after it
 _PHASES = (

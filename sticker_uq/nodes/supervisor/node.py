@@ -30,8 +30,8 @@ from sticker_uq.gate.audit import FORMAT
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.gate.state import GateState as State
+from sticker_uq.io.files import whereabouts
 from sticker_uq.io.messages import image_check_from_msg, scene_from_msg, stamp_to_ns
-from sticker_uq.io.whereabouts import whereabouts
 from sticker_uq.messages import log_line, text_of
 from sticker_uq.nodes.arm.cell_stop import CellStop
 from sticker_uq.nodes.common.diagnostics import PartReport
@@ -43,15 +43,15 @@ from sticker_uq.nodes.common.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_IMAG
 from sticker_uq.nodes.supervisor.audit_trail import AuditTrail
 from sticker_uq.nodes.supervisor.gate_watch import GateWatch, several_detectors
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
-from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
-from sticker_uq.nodes.supervisor.removal_client import RemovalClient
-from sticker_uq.nodes.supervisor.status_report import (
+from sticker_uq.nodes.supervisor.outputs import (
     COUNTS,
+    SupervisorOutputs,
     gate_report,
     policy_line,
     policy_report,
     unconfigured_report,
 )
+from sticker_uq.nodes.supervisor.removal_client import RemovalClient
 from sticker_uq.scene import InvalidInput, Reason
 from sticker_uq_msgs.msg import ImageCheck, SceneAssessment, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention

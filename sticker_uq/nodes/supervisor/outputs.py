@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the supervisor publishes: the gate, decisions, questions to the operator, and plain mirrors of them for monitors."""
+"""What the supervisor publishes: the gate, decisions, questions to the operator, plain mirrors of them for monitors, markers for
+RViz and Foxglove (off where visualization_msgs is not installed), and its status in the words of /diagnostics and the log.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,23 +16,76 @@ from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
 from std_msgs.msg import Bool, Float64, Header, String
 
+from sticker_uq.gate import GateController, Phase, Policy
 from sticker_uq.gate.events import DeclareDone, OpenIntervention, PublishGate
 from sticker_uq.geometry import ObjectPose
-from sticker_uq.messages import gate_text, texts_of
+from sticker_uq.geometry.transforms import quaternion
+from sticker_uq.messages import gate_text, text_of, texts_of
+from sticker_uq.nodes.arm.cell_stop import StopState
 from sticker_uq.nodes.common.conversions import (
     box_to_msg,
     decision_to_msg,
     header_of,
     ns_to_stamp,
+    pose_to_msg,
     reason_to_msg,
     verdict_to_msg,
 )
+from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.qos import GATE, LATCHED, RELIABLE
-from sticker_uq.nodes.supervisor.markers import VISUALIZATION_MSGS, markers_to_msg
-from sticker_uq.scene import SceneAssessment, SceneDecision
+from sticker_uq.scene import SceneAssessment, SceneDecision, Verdict
 from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, WorkpieceDone
 from sticker_uq_msgs.msg import SceneDecision as SceneDecisionMsg
 from sticker_uq_msgs.srv import ResolveIntervention
+
+try:
+    from visualization_msgs import msg as _visualization
+except ImportError:
+    _visualization = None
+
+#: ``visualization_msgs.msg``, or None where it is not installed.
+VISUALIZATION_MSGS: ModuleType | None = _visualization
+DEVIATIONS = 2.0
+"""Half axes of the ellipsoid about a centre, in standard deviations."""
+_THICKNESS_M = 0.001
+# green, sky, orange of Okabe and Ito's palette, as on the annotated picture
+_COLOURS = {Verdict.REMOVE: (0.0, 0.62, 0.45), Verdict.KEEP: (0.34, 0.71, 0.91)}
+_OTHERWISE = (0.90, 0.62, 0.0)
+
+
+def markers_to_msg(
+    decision: SceneDecision, poses: Mapping[int, ObjectPose], visualization: ModuleType
+) -> object:
+    """A ``MarkerArray`` that replaces the one before it: for each object with a pose its area on the lid, coloured by verdict,
+    and where its centre may be, an ellipsoid of :data:`DEVIATIONS` standard deviations.
+    """
+    found = [visualization.Marker(action=visualization.Marker.DELETEALL)]
+    for verdict in decision.verdicts:
+        pose = poses.get(verdict.object.id)
+        if pose is None:
+            continue
+        area = visualization.Marker(ns="object", id=verdict.object.id, type=visualization.Marker.CUBE)
+        area.header = header_of(decision.stamp_ns, pose.frame_id)
+        area.pose = pose_to_msg(pose).pose
+        area.scale.x, area.scale.y, area.scale.z = (*pose.size, _THICKNESS_M)
+        area.color.r, area.color.g, area.color.b = _COLOURS.get(verdict.verdict, _OTHERWISE)
+        area.color.a = 0.5
+        found.append(area)
+        covariance = np.reshape(pose.covariance, (6, 6))[:3, :3]
+        if not np.isfinite(covariance).all():
+            continue
+        variances, axes = np.linalg.eigh(covariance)
+        axes[:, 2] = np.cross(axes[:, 0], axes[:, 1])  # a rotation, no reflection
+        centre = visualization.Marker(ns="centre", id=verdict.object.id, type=visualization.Marker.SPHERE)
+        centre.header = area.header
+        centre.pose.position = area.pose.position
+        orientation = centre.pose.orientation
+        orientation.x, orientation.y, orientation.z, orientation.w = quaternion(axes)
+        half = DEVIATIONS * np.sqrt(np.maximum(variances, 0.0))
+        centre.scale.x, centre.scale.y, centre.scale.z = np.maximum(2 * half, _THICKNESS_M).tolist()
+        centre.color.r, centre.color.g, centre.color.b, centre.color.a = 1.0, 1.0, 1.0, 0.8
+        found.append(centre)
+    return visualization.MarkerArray(markers=found)
 
 
 class SupervisorOutputs:
@@ -153,3 +210,67 @@ class SupervisorOutputs:
                 decision_id=done.decision_id,
             )
         )
+
+
+COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests")
+"""What is counted from configuration on."""
+_LEVELS = {Phase.FAULT: Level.ERROR, Phase.BLOCKED: Level.WARN, Phase.INTERVENTION: Level.WARN}
+
+
+def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]) -> PartReport:
+    """Diagnostics of a configured supervisor: phase, policy, its monitoring and ``counts``."""
+    state, policy, watch = core.state, core.policy, core.watch
+    age_ms = (state.now_ns - state.scene.stamp_ns) / 1e6 if state.scene is not None else None
+    values = {
+        "phase": state.phase.name,
+        "reasons": int(state.reasons),
+        "image_age_ms": age_ms,
+        "workpiece": state.workpiece_id or None,
+        "arm_ready": state.arm_ready,
+        "stop": stop.value,
+        "policy_hash": policy.hash[:12],
+        "assumption": text_of(state.assumption)
+        if state.assumption
+        else "holds so far"
+        if watch.active
+        else "not watched",
+        "drift": None if math.isnan(watch.evidence) else watch.evidence,
+        "watched_workpieces": watch.workpieces,
+        "spot_checks": watch.spot_checks,
+        **counts,
+    }
+    text = gate_text(state.reasons.codes, state.details)
+    return PartReport(_LEVELS.get(state.phase, Level.OK), text or state.phase.name, values)
+
+
+def policy_report(policy: Policy) -> PartReport:
+    """Diagnostics of the supervisor's policy: what it promises, and what it was made for; a warning where it promises nothing."""
+    made_for = policy.validity
+    values = {
+        "hash": policy.hash[:12],
+        "guarantee": str(policy.guarantee or "") or None,
+        "model_hash": made_for.model_hash[:12] or None if made_for else None,
+        "valid_until": made_for.until if made_for else None,
+    }
+    if policy.guarantee is None:
+        return PartReport(Level.WARN, "the policy has no guarantee: `sticker-uq calibrate` makes one", values)
+    if policy.unmeasured_novelty == "release":
+        return PartReport(
+            Level.WARN,
+            f"{policy.guarantee}; also releases in unfamiliar scenes: novelty is not measured",
+            values,
+        )
+    return PartReport(Level.OK, str(policy.guarantee), values)
+
+
+def unconfigured_report() -> PartReport:
+    configured = gate_report(GateController(Policy()), StopState.NOT_DEMANDED, dict.fromkeys(COUNTS, 0))
+    return PartReport(Level.WARN, "not configured", dict.fromkeys(configured.values))
+
+
+def policy_line(policy: Policy) -> str:
+    parts = [policy.hash[:12], str(policy.guarantee or "no guarantee")]
+    if policy.validity is not None:
+        parts.append(f"for weights {policy.validity.model_hash[:12] or 'of any kind'}")
+        parts += [f"valid until {policy.validity.until}"] if policy.validity.until else []
+    return ", ".join(parts)

@@ -18,8 +18,7 @@ from sticker_uq.geometry.simulated_cell import ARM_FRAME, CAMERA_POSE, LID_PLANE
 from sticker_uq.nodes.arm.client import MotionFailed
 from sticker_uq.nodes.common.conversions import box_to_msg, pose_to_msg
 from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
-from sticker_uq.nodes.simulation.cell_sim import SimulatedMotion
-from sticker_uq.nodes.simulation.simulated_operator import SimulatedOperator
+from sticker_uq.nodes.simulation.cell_sim import SimulatedMotion, SimulatedOperator
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings
 from sticker_uq.testing.bench import Bench
 from sticker_uq.testing.scenes import observed

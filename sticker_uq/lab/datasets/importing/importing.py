@@ -15,8 +15,9 @@ import yaml
 from numpy.typing import NDArray
 from PIL import Image
 
-from sticker_uq.io.categories import IGNORE, OWN_NAMES
 from sticker_uq.io.coco import (
+    IGNORE,
+    OWN_NAMES,
     EncodedScene,
     LabelledImage,
     box_fault,

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from sticker_uq.calibration.selective import augrc
+from sticker_uq.calibration.measuring import augrc
 from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, clopper_pearson
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
