@@ -3,9 +3,12 @@
 
     scripts/rendered_policy out/rendered
     python -m benchmarks.trade out/rendered --out benchmarks/results/trade.csv --figure docs/images/trade.svg
+    python -m benchmarks.trade out/rendered --old 0.2.safetensors --out benchmarks/results/trade.csv \\
+        --figure docs/images/trade.svg
 
 Policies of all signals and of one score alone are fitted to the same laptops of scripts/rendered_policy, with the base of
-config/policy_rendered.yaml, and their limit moves over test laptops of both profiles. The shipped policy is measured beside them.
+config/policy_rendered.yaml, and their limit moves over test laptops of both profiles. The shipped policy is measured beside them;
+``--old`` adds the score of one pass of other weights to the file.
 """
 
 from __future__ import annotations
@@ -55,11 +58,14 @@ COLUMNS = (
 )
 
 
-def records(folders: Sequence[Path], jobs: int) -> list[Record]:
+OLD = "score of one pass, weights of 0.2"
+
+
+def records(folders: Sequence[Path], jobs: int, weights: str) -> list[Record]:
     """The assessed pictures of COCO ``folders``."""
     done = assess_sources(
         [LabelledSource(folder) for folder in folders],
-        PerceptionSettings(device="cpu"),
+        PerceptionSettings(device="cpu", weights=weights),
         Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite",
         lambda: None,
         jobs,
@@ -79,14 +85,16 @@ def row(laptops: str, way: str, limit: float, policy: Policy, test: Sequence[Rec
     return [laptops, way, limit, found.images, *counts]
 
 
-def table(folder: Path, laptops: int, jobs: int) -> list[list[Any]]:
-    """The rows of all ways, limits and profiles."""
-    shipped = Policy.load(folder / "policy.yaml")
-    base = Policy.load(folder / "base.yaml")
-    known = records([folder / name for name in FIT], jobs)
+def table(folder: Path, laptops: int, jobs: int, old: str = "") -> list[list[Any]]:
+    """The rows of all ways, limits and profiles; those of ``OLD`` for ``old`` weights."""
+    base, ways = Policy.load(folder / "base.yaml"), WAYS
+    if old:  # these have no novelty network: what they release, they release without
+        base = base.model_copy(update={"unmeasured_novelty": "release"})
+        ways = {OLD: WAYS["score of one pass"]}
+    known = records([folder / name for name in FIT], jobs, old)
     part, _ = split(units_of(known), 0.4, 0)
     fitted = [known[number] for number in part]
-    policies = {way: fit_policy(fitted, base, signals=signals) for way, signals in WAYS.items()}
+    policies = {way: fit_policy(fitted, base, signals=signals) for way, signals in ways.items()}
     rows = []
     for profile, (seed, size) in TEST.items():
         test = folder / f"test-{profile}"
@@ -95,9 +103,11 @@ def table(folder: Path, laptops: int, jobs: int) -> list[list[Any]]:
                 (n, render(sample_scene(n, profile=profile), size)) for n in range(seed, seed + laptops)
             )
             write_coco(test, (encode_scene(*scene) for scene in scenes))
-        seen = records([test], jobs)
-        assert shipped.risk is not None
-        rows.append(row(profile, "policy_rendered.yaml", shipped.risk.max_removal, shipped, seen))
+        seen = records([test], jobs, old)
+        if not old:
+            shipped = Policy.load(folder / "policy.yaml")
+            assert shipped.risk is not None
+            rows.append(row(profile, "policy_rendered.yaml", shipped.risk.max_removal, shipped, seen))
         for way, policy in policies.items():
             for limit in LIMITS:
                 moved = with_limits(policy, limit, policy.max_left_probability)
@@ -135,10 +145,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder that scripts/rendered_policy filled")
     parser.add_argument("--laptops", type=int, default=400, help="test laptops of each profile")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--old", default="", help="weights whose score of one pass is added to --out")
     parser.add_argument("--out", type=result_file, required=True, help="CSV file to write")
     parser.add_argument("--figure", type=result_file, required=True, help="SVG file to draw")
     options = parser.parse_args()
-    rows = table(options.folder, options.laptops, options.jobs)
+    rows = table(options.folder, options.laptops, options.jobs, options.old)
+    if options.old:
+        with options.out.open(encoding="utf-8") as stream:
+            rows = [one for one in list(csv.reader(stream))[1:] if one[1] != OLD] + rows
     with atomic_write(options.out, "w") as stream:
         csv.writer(stream, lineterminator="\n").writerows([COLUMNS, *rows])
     with atomic_write(options.figure, "w") as stream:
