@@ -57,12 +57,7 @@ class Evidence:
         return np.asarray(self.objects.predicted == self.objects.labels)
 
 
-def examine(
-    perception: Perception,
-    pictures: Iterable[Labelled],
-    policy: Policy,
-    seed: int,
-) -> Evidence:
+def examine(perception: Perception, pictures: Iterable[Labelled], policy: Policy, seed: int) -> Evidence:
     """What ``perception`` sees on ``pictures``, and what ``policy`` would remove, to fit a panel of monitors.
 
     An object is what the labelled box is that it overlaps most, from IoU 0.3 on. Raises InvalidInput for a picture that cannot be
@@ -91,11 +86,7 @@ def examine(
             f"nothing is detected on {len(parts)} pictures, expected objects to fit monitors on"
         )
     return Evidence(
-        everything,
-        np.concatenate(crops),
-        np.concatenate(fractions),
-        np.array(removable, bool),
-        len(parts),
+        everything, np.concatenate(crops), np.concatenate(fractions), np.array(removable, bool), len(parts)
     )
 
 

@@ -61,8 +61,7 @@ def command(
         ),
     ] = "isotonic",
     saliency: Annotated[
-        SaliencyName,
-        typer.Option(help="Signal of a scene whose percentile on clean laptops is a limit."),
+        SaliencyName, typer.Option(help="Signal of a scene whose percentile on clean laptops is a limit.")
     ] = "background_saliency",
     percentile: Annotated[
         float, typer.Option(min=0, max=100, help="Share of the clean laptops that stay below it, %.")

@@ -21,13 +21,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes, check_parameter_file
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cell.transport import free_domain, taken
 from sticker_uq.cli.options import Overwrite, output_folder
-from sticker_uq.cli.terminal import output
+from sticker_uq.cli.terminal import figures, output
 from sticker_uq.evaluation.replay.recording import RecordedLaptop, read_recording
 from sticker_uq.evaluation.reporting.annotated_images import write_animation
 from sticker_uq.evaluation.reporting.cell_report import cell_report
@@ -197,8 +196,7 @@ def command(
     laptops: Annotated[int, typer.Option(min=1, max=1000, help="Number of laptops.")] = 6,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the laptops.")] = 7,
     out: Annotated[
-        Path,
-        output_folder("Folder for the recording, the pictures and the report, new or empty."),
+        Path, output_folder("Folder for the recording, the pictures and the report, new or empty.")
     ] = Path("out/demo"),
     overwrite: Overwrite = False,
     person: Annotated[
@@ -236,8 +234,7 @@ def command(
         Path | None, typer.Option(help="ROS parameter file instead of the packaged one.")
     ] = None,
     policy: Annotated[
-        Path | None,
-        typer.Option(help="Policy file; default: one that is calibrated on rendered laptops."),
+        Path | None, typer.Option(help="Policy file; default: one that is calibrated on rendered laptops.")
     ] = None,
     timeout: Annotated[
         float | None,
@@ -410,12 +407,7 @@ def _told(record: LaptopRecord) -> str:
 
 
 def _print_table(comparison: Comparison, console: Console) -> None:
-    table = Table(box=SIMPLE_HEAD, padding=0)
-    for number, column in enumerate(comparison.columns):
-        table.add_column(column, justify="right" if number else "left")
-    for row in comparison.rows:
-        table.add_row(*row)
-    console.print(table)
+    console.print(figures(comparison.columns, comparison.rows, box=SIMPLE_HEAD, padding=0))
     console.print(comparison.headline)
 
 

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from sticker_uq.cli.options import checked, field_options, output_file
-from sticker_uq.cli.terminal import counting, output
+from sticker_uq.cli.terminal import counting, figures, output
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.accuracy import (
@@ -45,8 +45,7 @@ def command(
     data: Annotated[Path, typer.Option(help="COCO folder: annotations.json and images/.")],
     detector_values: dict[str, Any],
     passes: Annotated[
-        int,
-        typer.Option(help="Also measure the clusters of this many stochastic passes; 0: do not."),
+        int, typer.Option(help="Also measure the clusters of this many stochastic passes; 0: do not.")
     ] = 0,
     json_file: Annotated[
         Path | None, output_file("Also write the results to this JSON file.", "--json")
@@ -90,10 +89,7 @@ def _table(accuracy: Accuracy, measured: StochasticAccuracy | None) -> Table:
         columns[f"clusters of {measured.passes} passes, dropout {measured.dropout_rate:g}"] = (
             measured.accuracy
         )
-    table = Table()
-    table.add_column("")
-    for name in columns:
-        table.add_column(name, justify="right")
+    table = figures(("", *columns), ())
     table.add_row("mAP@0.5", *(_figure(a.map50) for a in columns.values()), end_section=True)
     for label, row in accuracy.classes.items():
         name = label.name.lower()
@@ -114,14 +110,10 @@ def _table(accuracy: Accuracy, measured: StochasticAccuracy | None) -> Table:
 
 
 def _uncertainty(measured: StochasticAccuracy) -> Table:
-    table = Table(title="mean over the pictures")
-    table.add_column("")
-    table.add_column("value", justify="right")
-    table.add_row("objects", f"{measured.objects_per_image:.2f}")
-    table.add_row("unstable objects", f"{measured.unstable_per_image:.2f}")
-    for name, value in measured.uncertainty.items():
-        table.add_row(name.replace("_", " "), f"{value:.4g}")
-    return table
+    rows = [("objects", f"{measured.objects_per_image:.2f}")]
+    rows += [("unstable objects", f"{measured.unstable_per_image:.2f}")]
+    rows += [(name.replace("_", " "), f"{value:.4g}") for name, value in measured.uncertainty.items()]
+    return figures(("", "value"), rows, title="mean over the pictures")
 
 
 def _figure(value: float) -> str:

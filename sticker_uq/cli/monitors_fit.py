@@ -47,8 +47,7 @@ def command(
         ),
     ] = None,
     alarms: Annotated[
-        float,
-        typer.Option(help="Share of the policy's correct removals that the whole panel may reject."),
+        float, typer.Option(help="Share of the policy's correct removals that the whole panel may reject.")
     ] = 0.05,
     policy: Annotated[
         Path | None, typer.Option(help="Policy that the panel is combined with; default: the packaged one.")

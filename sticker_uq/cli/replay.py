@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
@@ -29,14 +28,9 @@ from sticker_uq.cli.options import (
     settings_options,
     supervisor_parameters,
 )
-from sticker_uq.cli.terminal import counting, output, tell_of_source
+from sticker_uq.cli.terminal import counting, figures, output, tell_of_source
 from sticker_uq.evaluation.executors import executor
-from sticker_uq.evaluation.replay.assessing import (
-    Assessed,
-    one_by_one,
-    process_count,
-    side_by_side,
-)
+from sticker_uq.evaluation.replay.assessing import Assessed, one_by_one, process_count, side_by_side
 from sticker_uq.evaluation.replay.comparison import Candidate, Comparison, Differences, Judgement, live_scenes
 from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
 from sticker_uq.evaluation.replay.tables import TableFormat, cell_of, laptops_of
@@ -208,12 +202,8 @@ def _environment(settings: PerceptionSettings) -> dict[str, str]:
         "Python": platform.python_version(),
         "machine": platform.platform(),
         **{name: version for name, version in versions.items() if version},
-        **_settings(settings),
+        **{f"setting {name}": str(value) for name, value in settings.model_dump().items()},
     }
-
-
-def _settings(settings: PerceptionSettings) -> dict[str, str]:
-    return {f"setting {name}": str(value) for name, value in settings.model_dump().items()}
 
 
 def _installed(distribution: str) -> str:
@@ -409,9 +399,6 @@ def _pictures(text: str) -> int | None:
 
 
 def _print_summary(summary: ReplaySummary, out: Path) -> None:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right")
     rows: dict[str, object] = {
         "images": summary.images,
         **({} if summary.declared is None else {"images that the recording declares": summary.declared}),
@@ -430,7 +417,5 @@ def _print_summary(summary: ReplaySummary, out: Path) -> None:
             else {"model busy": f"{summary.model_busy:.1%} of the time, {summary.processes} process(es)"}
         ),
     }
-    for name, value in rows.items():
-        table.add_row(name, str(value))
-    output().print(table)
+    output().print(figures(("", ""), rows.items(), show_header=False, box=None, pad_edge=False))
     typer.echo(f"report: {out / 'report.html'}")

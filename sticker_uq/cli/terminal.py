@@ -7,8 +7,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -23,6 +24,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
 from sticker_uq.messages import printable
 
@@ -36,6 +38,16 @@ def output() -> Console:
     """A console on standard output. ``COLUMNS`` sets its width, as for rich."""
     redirected = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(width=_WIDTH if redirected else None)
+
+
+def figures(head: Sequence[str], rows: Iterable[Sequence[object]], **style: Any) -> Table:
+    """A table of which the first column holds names and the others what is counted or measured."""
+    table = Table(**style)
+    for number, name in enumerate(head):
+        table.add_column(name, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*map(str, row))
+    return table
 
 
 def tell_of_source(name: object, remarks: Iterable[str], lost: str) -> bool:

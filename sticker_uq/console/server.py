@@ -38,9 +38,7 @@ class ConsoleSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field(
-        "127.0.0.1",
-        min_length=1,
-        description="Address to listen on; other than loopback needs token_file",
+        "127.0.0.1", min_length=1, description="Address to listen on; other than loopback needs token_file"
     )
     port: int = Field(8780, ge=0, le=65535, description="TCP port; 0: any free one")
     origins: str = Field(

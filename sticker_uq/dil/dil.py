@@ -14,8 +14,8 @@ from torch import Tensor
 from torchvision.ops import clip_boxes_to_image, nms
 
 from sticker_uq.detection import DeterministicPass, Features, NonFiniteOutput
+from sticker_uq.detection.kernels.devices import to_device, to_host
 from sticker_uq.detection.selection import top_ranked
-from sticker_uq.detection.transfer import to_device, to_host
 from sticker_uq.dil.saliency import activation_maps, cell_sums, enlarge
 from sticker_uq.dil.score import dynamic_threshold, pixel_edges
 from sticker_uq.dil.settings import LocalizationSettings

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from sticker_uq.detection import DeterministicPass, Features
-from sticker_uq.detection.kernels.devices import float32_products
-from sticker_uq.detection.transfer import to_device
+from sticker_uq.detection.kernels.devices import float32_products, to_device
 from sticker_uq.dil.settings import Technique
 from sticker_uq.scene import FloatArray, IntArray
 

@@ -22,11 +22,7 @@ PAPER: tuple[type[Monitor], ...] = (
     surprise.MahalanobisSurprise,
 )
 """The sixteen of Weiss et al. 2022."""
-MODERN: tuple[type[Monitor], ...] = (
-    modern.RelativeMahalanobis,
-    ENERGY,
-    modern.NearestNeighbours,
-)
+MODERN: tuple[type[Monitor], ...] = (modern.RelativeMahalanobis, ENERGY, modern.NearestNeighbours)
 """Later ones on the same inputs."""
 MONITORS: dict[str, type[Monitor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}
 TASK = TaskNetwork.name

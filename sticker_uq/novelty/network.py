@@ -27,11 +27,38 @@ from torchvision.models import mobilenet_v3_large
 from torchvision.ops import nms
 
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.detection.transfer import to_device
+from sticker_uq.detection.kernels.devices import to_device
 from sticker_uq.detection.weights import COUNTERS, load_weights, save_weights
 from sticker_uq.novelty.quality import NoveltyQuality
-from sticker_uq.novelty.reference import SceneReference
 from sticker_uq.scene import FloatArray, InvalidInput
+
+
+class SceneReference(nn.Module):
+    """Novelty of a scene: a Gaussian over the mean activations of the training pictures (Lee et al. 2018).
+
+    Distances are Mahalanobis distances relative to that of an unusual picture of the same kind: 1 is the farthest that such
+    pictures are expected to lie. Until :meth:`set` all distances are NaN, and a file cannot be written.
+    """
+
+    mean: Tensor
+    root: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.full((channels,), torch.nan))
+        self.register_buffer("root", torch.full((channels, channels), torch.nan))
+
+    def set(self, mean: Tensor, root: Tensor) -> None:
+        """Set the novelty reference: ``mean`` (C,), and ``root`` (C, C) of the inverse covariance over the distance that
+        counts as 1.
+        """
+        self.mean.copy_(mean)
+        self.root.copy_(root)
+
+    def distance(self, activations: Tensor) -> float:
+        """Distance of a scene with mean ``activations`` (C,) from the novelty reference."""
+        return float(torch.linalg.vector_norm(self.root @ (activations - self.mean)))
+
 
 NETWORK_ROLE = "novelty network"
 STRIDE = 8

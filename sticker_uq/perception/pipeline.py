@@ -54,19 +54,19 @@ class Perception:
         Raises :class:`InvalidInput` when weights or device cannot be used, or when the panel was fitted for another detector.
         """
         self.settings = settings
-        self._detector = load_detector(settings) if detector is None else detector
-        self._novelty = NoveltyEstimator(settings, self._detector)
+        self.detector = load_detector(settings) if detector is None else detector
+        self._novelty = NoveltyEstimator(settings, self.detector)
         if settings.monitors and not settings.panel:
             raise InvalidInput(
                 f"monitors is {settings.monitors!r}, expected the folder that they are in as panel"
             )
-        self._panel = load_panel(settings.panel, settings.votes, self._detector) if settings.panel else None
-        self._chunk = self._detector.chunk
+        self._panel = load_panel(settings.panel, settings.votes, self.detector) if settings.panel else None
+        self._chunk = self.detector.chunk
         self._beside = ThreadPoolExecutor(1, "measuring")
 
     @property
     def model_hash(self) -> str:
-        return self._detector.weights_hash
+        return self.detector.weights_hash
 
     @property
     def settings_hash(self) -> str:
@@ -89,20 +89,18 @@ class Perception:
 
     @property
     def device(self) -> str:
-        return self._detector.device_name
+        return self.detector.device_name
 
     @property
     def shortage(self) -> str:
         """What the device's memory did not suffice for in perception, in words; "" where it did."""
-        now = self._detector.chunk
+        now = self.detector.chunk
         if now >= self._chunk:
             return ""
         passes = "pass" if now == 1 else "passes"
-        return f"the memory of {self._detector.device} suffices for {now} {passes} at once, not for {self._chunk}"
-
-    @property
-    def detector(self) -> StochasticDetector:
-        return self._detector
+        return (
+            f"the memory of {self.detector.device} suffices for {now} {passes} at once, not for {self._chunk}"
+        )
 
     def warm_up(self) -> SceneAssessment:
         """Let perception assess an empty image, so that the first real one is not slower than the others."""
@@ -126,7 +124,7 @@ class Perception:
         cannot be used any more by this process.
         """
         check_picture(image)
-        settings, detector, localization = self.settings, self._detector, None
+        settings, detector, localization = self.settings, self.detector, None
         features: Features | None = None
         plain: DeterministicPass | None = None
         scene = self.failed_assessment(stamp_ns, frame_id, "")
@@ -185,10 +183,8 @@ class Perception:
         What a panel is fitted on; raises as :meth:`assess` does, and NonFiniteOutput.
         """
         digest = image_digest(image)
-        features = self._detector.encode(image)
-        samples = self._detector.sample(
-            features, self.settings.passes, image_seed(digest, self.settings.seed)
-        )
+        features = self.detector.encode(image)
+        samples = self.detector.sample(features, self.settings.passes, image_seed(digest, self.settings.seed))
         objects, unstable, uncertainty = observe(samples, self.settings.cluster)
         status, text = _status(None, "")
         scene = replace(
@@ -200,7 +196,7 @@ class Perception:
             unstable=unstable,
             uncertainty=uncertainty,
         )
-        return scene, observe_objects(self._detector, image, features, samples, objects)
+        return scene, observe_objects(self.detector, image, features, samples, objects)
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """Perception's SceneAssessment of an image that failed: status FAILED with ``reason``; it closes the gate."""
@@ -211,7 +207,7 @@ class Perception:
             status_text=reason,
             image_size=(0, 0),
             image_digest="",
-            model=self._detector.name,
+            model=self.detector.name,
             model_hash=self.model_hash,
             settings_hash=self.settings_hash,
             passes=self.settings.passes,

@@ -15,10 +15,9 @@ from torch import Tensor
 from torchvision.models.detection._utils import BoxCoder
 from torchvision.ops import nms
 
-from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.kernels import batched_faster_rcnn as batched_nms
 from sticker_uq.detection.kernels.batched_faster_rcnn import ROUNDS, greedy_nms
-from sticker_uq.detection.selection import top_ranked
+from sticker_uq.detection.selection import decoded, top_ranked
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 
 CORNERS = st.one_of(st.integers(0, 8).map(float), st.floats(-4, 12, width=32))

@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.ops import clip_boxes_to_image, nms
 
-from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.features import Features
+from sticker_uq.detection.kernels.devices import to_device
 from sticker_uq.detection.models.faster_rcnn import FasterRcnn
+from sticker_uq.detection.selection import decoded
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.detection.transfer import to_device
 
 
 # RoIAlign as weighted sums of table rows: on a processor torchvision computes them in one thread, on a GPU level by level.

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.selection import Rows, all_finite, strongest
+from sticker_uq.detection.selection import Rows, all_finite, decoded, strongest
 
 
 class Family(Protocol):
@@ -57,11 +56,12 @@ def anchor_candidates(
     score_floor: float,
 ) -> Rows:
     """Candidates of a one-stage detector: class distributions (n, A, 3) and box deltas (n, A, 4) of its anchors."""
-    finite = all_finite(probabilities, deltas)
-    anchors = anchors_of(model, features, maps)
-    passes, chosen = strongest(probabilities, score_floor)
-    boxes = decoded(model.box_coder, deltas[passes, chosen].to(torch.float32), anchors[chosen])
-    return Rows(boxes, probabilities[passes, chosen], passes, finite)
+    anchors, finite = anchors_of(model, features, maps), all_finite(probabilities, deltas)
+
+    def of(number: int | Tensor, rows: Tensor) -> Tensor:
+        return deltas[number, rows].to(torch.float32)
+
+    return anchor_outputs(model, (), anchors, probabilities, of, finite, score_floor).rows
 
 
 def anchor_outputs(

@@ -10,12 +10,11 @@ from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.rpn import concat_box_prediction_layers
 
-from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.models.family import HeadOutputs
 from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
-from sticker_uq.detection.selection import Rows, check_finite, softmax_distribution, strongest
+from sticker_uq.detection.selection import Rows, check_finite, decoded, softmax_distribution, strongest
 from sticker_uq.detection.settings import DetectorSettings
 
 

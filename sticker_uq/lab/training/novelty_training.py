@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.detection.transfer import to_device
+from sticker_uq.detection.kernels.devices import to_device
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
 from sticker_uq.gate.assumptions.familiarity import tail_limit
 from sticker_uq.io.coco import LabelledImage, read_picture
@@ -27,13 +27,13 @@ from sticker_uq.novelty.network import (
     FARTHEST,
     SIZE,
     NoveltyNetwork,
+    SceneReference,
     input_size,
     network_input,
     ready,
     scene_activations,
 )
 from sticker_uq.novelty.quality import Auroc, NoveltyQuality
-from sticker_uq.novelty.reference import SceneReference
 from sticker_uq.perception.novelty import ImageNovelty, novelty_from_network
 from sticker_uq.scene import FloatArray, InvalidInput
 

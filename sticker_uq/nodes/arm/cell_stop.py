@@ -42,7 +42,7 @@ class CellStop:
     def __init__(self, node: Node, settings: StopSettings) -> None:
         self._node = node
         self._type: Any = Trigger if settings.stop_service_type == "trigger" else SetBool
-        self._state = StopState.NOT_DEMANDED
+        self.state = StopState.NOT_DEMANDED
         self._answer: Future | None = None
         self._asked = 0.0
         self._client: Client | None = None
@@ -56,10 +56,6 @@ class CellStop:
             self.destroy()
             raise InvalidInput(f"stop_service or stop_topic is not a valid ROS name: {error}") from None
 
-    @property
-    def state(self) -> StopState:
-        return self._state
-
     def destroy(self) -> None:
         if self._client is not None:
             self._node.destroy_client(self._client)
@@ -68,15 +64,15 @@ class CellStop:
 
     def tick(self, demanded: bool) -> None:
         if not demanded:
-            self._state = StopState.NOT_DEMANDED
+            self.state = StopState.NOT_DEMANDED
             self._drop_call()
-        elif self._state is StopState.NOT_DEMANDED:
+        elif self.state is StopState.NOT_DEMANDED:
             nothing = self._client is None and self._publisher is None
-            self._state = StopState.NO_MEANS if nothing else StopState.DEMANDED
+            self.state = StopState.NO_MEANS if nothing else StopState.DEMANDED
             self._asked = float("-inf")
         if self._publisher is not None:
             self._publisher.publish(Bool(data=demanded))
-        if self._client is not None and self._state is StopState.DEMANDED:
+        if self._client is not None and self.state is StopState.DEMANDED:
             self._call(self._client)
 
     def _call(self, client: Client) -> None:
@@ -100,7 +96,7 @@ class CellStop:
         assert self._client is not None
         response = answer.result()
         if response.success:
-            self._state = StopState.CONFIRMED
+            self.state = StopState.CONFIRMED
             self._node.get_logger().warning(f"{self._client.srv_name} stopped the arm: {response.message}")
         else:
             self._node.get_logger().error(f"{self._client.srv_name} did not stop the arm: {response.message}")

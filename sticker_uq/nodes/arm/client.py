@@ -104,7 +104,7 @@ class ArmClient:
             "gate",
             self._on_gate,
             GATE_SUBSCRIPTION,
-            self._on_supervisor_lost,
+            self._watch.lose,
             callback_group=self._group,
         )
         self._server = ActionServer(
@@ -147,9 +147,6 @@ class ArmClient:
             self._watch.update(permit, message.supervisor, active)
         else:
             self._watch.update(None, message.supervisor, active)
-
-    def _on_supervisor_lost(self) -> None:
-        self._watch.lose()
 
     def _on_goal(self, goal: RemoveSticker.Goal) -> GoalResponse:
         # checked here but acquired in _execute: rclpy drops an accepted goal whose client has disconnected meanwhile

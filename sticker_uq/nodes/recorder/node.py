@@ -63,13 +63,10 @@ class RecordedImages:
         self._subscription = self._subscribe(qos.RECORDED_IMAGE_RELIABLE)
 
     def _subscribe(self, profile: QoSProfile) -> Subscription:
-        events = SubscriptionEventCallbacks(incompatible_qos=self._on_incompatible)
+        events = SubscriptionEventCallbacks(incompatible_qos=lambda _: self._refused.trigger())
         return self._node.create_subscription(
             self._class, self._topic, self._write, profile, event_callbacks=events, raw=True
         )
-
-    def _on_incompatible(self, _: Any) -> None:
-        self._refused.trigger()
 
     def _take_best_effort(self) -> None:
         """Switch to best effort, because a publisher does not offer reliable delivery."""
