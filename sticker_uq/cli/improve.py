@@ -32,10 +32,12 @@ _LEARNING_RATE = 5e-4
 
 
 @field_options("machine", PerceptionSettings, "device", "threads")
+@field_options("asked", ImproveSettings, "newest", "old_test", "tolerance", "novelty_epochs", "seed")
 @field_options("training", TrainSettings, "epochs", "batch_size", "learning_rate", "freeze")
 def command(
     machine: dict[str, Any],
     training: dict[str, Any],
+    asked: dict[str, Any],
     bundle: Annotated[Path, typer.Option(help="The bundle that is active in the cell.")],
     audit: Annotated[list[Path], typer.Option(help="Folder of the supervisor's audit log; may be repeated.")],
     recordings: Annotated[list[Path], typer.Option(help="Recording of the same time; may be repeated.")],
@@ -44,9 +46,6 @@ def command(
     work: Annotated[
         Path | None, output_folder("Folder of intermediate results and of the report; default: OUT.work.")
     ] = None,
-    newest: Annotated[
-        float, typer.Option(min=0, help="Days whose laptops judge the candidate and never train it.")
-    ] = 7.0,
     data: Annotated[
         list[Path] | None,
         typer.Option(help="COCO folder of earlier labels to train on beside; may be repeated."),
@@ -57,9 +56,6 @@ def command(
             help="COCO folder to train on beside, so that nothing is forgotten; may be repeated. Default: packaged, for rendered "
             "laptops in WORK/exposure."
         ),
-    ] = None,
-    old_test: Annotated[
-        Path | None, typer.Option(help="COCO folder on which the candidate must not be worse either.")
     ] = None,
     alpha: Annotated[
         float | None,
@@ -74,17 +70,6 @@ def command(
         ),
     ] = None,
     delta: Delta = _DELTA,
-    tolerance: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="Rise of a risk that a candidate may have and still be better."),
-    ] = 0.02,
-    novelty_epochs: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Epochs of the novelty network; default: it is trained only if too weak for what the policy limits.",
-        ),
-    ] = None,
     glance: Annotated[
         float,
         typer.Option(
@@ -94,7 +79,6 @@ def command(
     ] = AnswerLimits.glance_s,
     names: Annotated[bool, typer.Option("--names", help="Name the operators in the report.")] = False,
     topic: Topic = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
     jobs: Jobs = 0,
     allow_uncalibrated: Annotated[
         bool,
@@ -126,22 +110,21 @@ def command(
     rendered = [
         work / EXPOSURE if str(folder) == PACKAGED else folder for folder in exposure or [Path(PACKAGED)]
     ]
-    settings = ImproveSettings(
-        audit=tuple(audit),
-        recordings=tuple(recordings),
-        levels=levels,
-        newest_days=newest,
-        topic=topic,
-        training=training,
-        data=tuple(data or ()),
-        exposure=tuple(rendered),
-        old_test=old_test,
-        novelty_epochs=novelty_epochs,
-        tolerance=tolerance,
-        names=names,
-        limits=AnswerLimits(glance_s=glance, object_s=AnswerLimits.object_s if glance else 0.0),
-        seed=seed,
-        command=shlex.join(["sticker-uq", *sys.argv[1:]]),
+    settings = checked(
+        ImproveSettings,
+        {
+            **asked,
+            "audit": tuple(audit),
+            "recordings": tuple(recordings),
+            "levels": levels,
+            "topic": topic,
+            "training": training,
+            "data": tuple(data or ()),
+            "exposure": tuple(rendered),
+            "names": names,
+            "limits": AnswerLimits(glance_s=glance, object_s=AnswerLimits.object_s if glance else 0.0),
+            "command": shlex.join(["sticker-uq", *sys.argv[1:]]),
+        },
     )
     checked(TrainSettings, {**training, "data": (work,), "out": work})
     with steps.alone(), stage_bars_until_stopped() as (progress, stop):

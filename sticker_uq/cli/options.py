@@ -23,7 +23,7 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.io.outputs import check_output_file, check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.reading import shown
-from sticker_uq.io.setting_fields import expectation, kind_of, refusal, words
+from sticker_uq.io.setting_fields import expectation, kind_of, refusal, without_none, words
 from sticker_uq.scene import InvalidInput
 
 _BUNDLE_HELP = "Bundle of `sticker-uq bundle create`: its weights, settings and policy."
@@ -238,14 +238,15 @@ def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
 
 def _option(name: str, info: FieldInfo, other_help: str | None = None) -> inspect.Parameter:
     """The option of one field. The model checks ranges and choices, as for parameter files."""
-    kind = kind_of(info)
+    info = without_none(info)
+    kind = info.annotation if info.annotation is Path else kind_of(info)
     choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
     listed = "|".join(choices)
     short = bool(listed) and len(listed) <= _WIDEST_METAVAR
     dashed = name.replace("_", "-")
     switch = f"--{dashed}/--no-{dashed}" if kind is bool else f"--{dashed}"
     facts = [expectation(info)] if kind in (int, float) or (choices and not short) else []
-    facts += [f"default {info.default}"] if info.default != "" else []
+    facts += [f"default {info.default}"] if info.default not in ("", None) else []
     details = f"({', '.join(facts)})" if facts else ""
     option = typer.Option(
         switch,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -33,23 +33,17 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import check_result_folder
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.stopping import resumable
-from sticker_uq.lab.datasets.checking import NEAR
 from sticker_uq.lab.datasets.importing.grouping import shares_of
 from sticker_uq.lab.kept_pieces import Steps, work_folder
-from sticker_uq.lab.qualifying.qualification import (
-    REFUSED,
-    SHARES,
-    Found,
-    Qualification,
-    QualifySettings,
-    without_guarantee,
-)
+from sticker_uq.lab.qualifying.candidate import without_guarantee
+from sticker_uq.lab.qualifying.qualification import REFUSED, SHARES, Qualification, QualifySettings
 from sticker_uq.lab.qualifying.qualification_report import REPORT, lead, qualification_report
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 _TRAINING = ("epochs", "batch_size", "learning_rate", "start", "freeze")
+_ASKED = ("min_removed", "near", "base", "novelty_start", "novelty_epochs", "robustness_images")
 _DRAFT = "uncalibrated.yaml"
 
 
@@ -61,10 +55,12 @@ _DRAFT = "uncalibrated.yaml"
     other_help={name: f"refused, also in --params: {why}" for name, why in REFUSED.items()},
 )
 @field_options("training", TrainSettings, *_TRAINING)
+@field_options("asked", QualifySettings, *_ASKED)
 def command(
     perception: PerceptionSettings,
     params: Path | None,
     training: dict[str, Any],
+    asked: dict[str, Any],
     data: Annotated[
         Path,
         typer.Option(
@@ -80,40 +76,9 @@ def command(
     alpha: Alpha = 0.01,
     beta: Beta = 0.05,
     delta: Delta = 0.1,
-    min_removed: Annotated[
-        float,
-        typer.Option(help="Least share of the stickers of the test part that is released without a person."),
-    ] = 0.5,
     split: Annotated[
         str, typer.Option(help="Shares of learn, calibrate and test, where --data is one COCO folder.")
     ] = ",".join(map(str, SHARES)),
-    near: Annotated[
-        int,
-        typer.Option(
-            min=-1,
-            max=32,
-            help="Highest Hamming distance of the 64-bit hashes of near duplicates, which count as one laptop; -1: none do.",
-        ),
-    ] = NEAR,
-    base: Annotated[
-        Path | None, typer.Option(help="Policy whose other limits are kept; default: the packaged one.")
-    ] = None,
-    novelty_start: Annotated[
-        Literal["packaged", "weights"],
-        typer.Option(
-            help="What the novelty network starts from: the packaged network, or the backbone of the weights."
-        ),
-    ] = "packaged",
-    novelty_epochs: Annotated[
-        int | None,
-        typer.Option(
-            help="Epochs of the novelty network; 0: only measure the packaged one. Default: 3, more with few pictures, 400 steps "
-            "at least."
-        ),
-    ] = None,
-    robustness_images: Annotated[
-        int, typer.Option(help="Test pictures that are put into each circumstance.")
-    ] = 20,
     no_robustness: Annotated[bool, typer.Option("--no-robustness", help="Do not assess robustness.")] = False,
     jobs: Jobs = 0,
     ray_address: RayAddress = "",
@@ -135,22 +100,20 @@ def command(
     work = work_folder(work, out, "bundle")
     checked(TrainSettings, {**training, "data": (data,), "out": work})
     supervisor = supervisor_parameters(params)
-    settings = QualifySettings(
-        data=data,
-        levels=Levels(alpha, beta, delta),
-        training=training,
-        perception=perception,
-        novelty_start=novelty_start,
-        novelty_epochs=novelty_epochs,
-        base=base,
-        robustness_images=0 if no_robustness else robustness_images,
-        min_removed=min_removed,
-        near=near,
-        shares=shares_of(split),
-        seed=perception.seed,
-        command=shlex.join(["sticker-uq", *sys.argv[1:]]),
+    settings = checked(
+        QualifySettings,
+        asked
+        | ({"robustness_images": 0} if no_robustness else {})
+        | {
+            "data": data,
+            "levels": Levels(alpha, beta, delta),
+            "training": training,
+            "perception": perception,
+            "shares": shares_of(split),
+            "seed": perception.seed,
+            "command": shlex.join(["sticker-uq", *sys.argv[1:]]),
+        },
     )
-    settings.check()
     steps = Steps(work, step_line, f"--work {work}")
     resumable("the same call resumes", steps.work)
     with steps.alone(), stage_bars_until_stopped() as (progress, stop):
@@ -167,7 +130,7 @@ def command(
 
 
 def _bundle(
-    found: Found,
+    found: Qualification,
     steps: Steps,
     out: Path,
     supervisor: dict[str, Any],

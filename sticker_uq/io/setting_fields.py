@@ -30,6 +30,16 @@ def same_field(model: type[BaseModel], name: str) -> Any:
     return copy.copy(model.model_fields[name])
 
 
+def without_none(info: FieldInfo) -> FieldInfo:
+    """A settings field that may be left out, as one that may not be."""
+    kinds = [kind for kind in get_args(info.annotation) if kind is not type(None)]
+    if len(kinds) != 1 or len(get_args(info.annotation)) != 2 or get_origin(info.annotation) is Literal:
+        return info
+    given = copy.copy(info)
+    given.annotation = kinds[0]
+    return given
+
+
 def kind_of(info: FieldInfo) -> type:
     """The type of a settings field's values; a choice is a string. Raises TypeError for one that no ROS parameter can have."""
     annotation: Any = info.annotation
@@ -76,7 +86,9 @@ def expectation(info: FieldInfo) -> str:
 
 def refusal(info: FieldInfo, problem: Any) -> str:
     """Why pydantic refused a value of a settings field, ``problem`` of its errors: the field's own rule, or what it expects."""
-    own_rule = problem["type"] == "value_error"
+    info = without_none(info)
+    simple = info.annotation in (bool, int, float, str) or get_origin(info.annotation) is Literal
+    own_rule = problem["type"] == "value_error" or not simple
     return words(problem) if own_rule else f"expected {expectation(info)}"
 
 

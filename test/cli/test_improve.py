@@ -87,7 +87,7 @@ def calls(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, l
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(improvement.Improvement, "_calibrate", killed)
+        patch.setattr(improvement.Improvement, "calibration", property(killed))
         first = cell.improve(out, "--old-test", str(cell.folder / "exposure"))
     return out, [
         first,
@@ -180,7 +180,7 @@ def test_limits_move_with_what_both_weights_say_of_the_same_laptops(
     out, _ = calls
     bundle = Bundle.load(cell.bundle)
     active = improvement.Active(bundle.settings(PerceptionSettings(device="cpu")), bundle.policy, bundle.hash)
-    settings = improvement.ImproveSettings((), (), Levels())
+    settings = improvement.ImproveSettings(audit=(), recordings=(), levels=Levels())
     work = Steps(out.parent / "candidate.work")
     moved = improvement.Improvement(settings, active, work)._limits_now()
     assert (moved.min_probability, moved.notable_probability, moved.min_logo_probability) == (0.5, 0.1, 0.5)

@@ -17,7 +17,7 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import write_coco
 from sticker_uq.io.share import share_folder
-from sticker_uq.lab.qualifying import qualification
+from sticker_uq.lab.qualifying import candidate, qualification
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training import novelty_training, training
 from sticker_uq.novelty.network import read_network, save_network
@@ -84,10 +84,10 @@ def qualified(tmp_path_factory: pytest.TempPathFactory) -> Qualified:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(qualification, "laptop_cell", lambda: specification_of(DEFOCUS, resamples=100))
-        for module in (qualification, novelty_training):
+        for module in (candidate, novelty_training):
             patch.setattr(module, "FEWEST", 20)
         with pytest.MonkeyPatch.context() as kill:
-            kill.setattr(qualification, "assess_sources", killed)
+            kill.setattr(candidate, "assess_sources", killed)
             first = qualify(data, out, *options)
         return Qualified(
             data,
@@ -161,10 +161,10 @@ def test_few_pictures_leave_weights_and_what_they_can_prove(
 ) -> None:
     data = rendered(tmp_path / "data", 16, seed=900)
     options = ("--epochs", "2", "--batch-size", "4", "--allow-uncalibrated")
-    train = qualification.train
+    train = candidate.train
     with monkeypatch.context() as patch:  # Ctrl-C in the first epoch
         patch.setattr(
-            qualification, "train", lambda *given, **named: train(*given, **{**named, "stop": lambda: True})
+            candidate, "train", lambda *given, **named: train(*given, **{**named, "stop": lambda: True})
         )
         assert qualify(data, tmp_path / "bundle", *options).exit_code == 130
     found = qualify(data, tmp_path / "bundle", *options)
@@ -226,10 +226,10 @@ def test_a_novelty_network_that_is_too_weak_ends_nothing(qualified: Qualified, t
         (["--split", "1,0,0"], "expected a share above 0 for each part"),
         (["--split", "a"], "expected the shares of learn, calibrate, test"),
         (["--alpha", "0"], "alpha = 0.0: expected a number between 0 and 1"),
-        (["--min-removed", "2"], "--min-removed 2: expected a share from 0 to 1"),
+        (["--min-removed", "2"], "--min-removed 2.0: expected a number from 0 to 1"),
         (["--epochs", "0"], "--epochs 0:"),
         (["--novelty-start", "weights"], "--novelty-epochs 0: expected 1 or more"),
-        (["--robustness-images", "-1"], "--robustness-images -1: expected 0 or more"),
+        (["--robustness-images", "-1"], "--robustness-images -1: expected an integer of at least 0"),
     ],
 )
 def test_bad_options_end_before_any_work(tmp_path: Path, options: list[str], said: str) -> None:

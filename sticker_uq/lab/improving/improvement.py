@@ -6,18 +6,20 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
 from sticker_uq.calibration.biased import BiasedTrials, Population, too_few
 from sticker_uq.calibration.fitting import Levels, fit_policy
-from sticker_uq.calibration.making import Divided, assess_sources, write_policy
+from sticker_uq.calibration.making import Divided, write_policy
 from sticker_uq.calibration.probability import choose_kind, class_observations, same_odds
-from sticker_uq.calibration.records import Assessed, Record, units_of
+from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.detection.weights import network_settings, packaged_weights
 from sticker_uq.evaluation.bundle_comparison import (
     DIRTY,
@@ -32,34 +34,27 @@ from sticker_uq.evaluation.bundle_comparison import (
 from sticker_uq.evaluation.metrics.decisions import DecisionCounts, ends_with_question
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.audit import verify
-from sticker_uq.io.coco import read_coco
-from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.lab.datasets.default_boxes import own_scales
 from sticker_uq.lab.improving.labels import Noted, Part, divided, labelled, write_parts
 from sticker_uq.lab.improving.visits import AnswerLimits, Group, Visit, all_visits, person_rows, screened
 from sticker_uq.lab.kept_pieces import StepResult, Steps, file_digest
-from sticker_uq.lab.qualifying.parts import fingerprint
-from sticker_uq.lab.qualifying.qualification import (
+from sticker_uq.lab.qualifying.candidate import (
     NOVELTY,
     POLICY,
-    WEIGHTS,
+    Candidate,
+    Progress,
     base_without_novelty,
-    counting,
-    novelty_beside,
-    train_on,
+    packaged_novelty,
     without_guarantee,
 )
+from sticker_uq.lab.qualifying.parts import fingerprint
 from sticker_uq.lab.qualifying.results import NoveltyResult
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.lab.training.training import BEST
-from sticker_uq.novelty.network import packaged_file, read_network
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, ObjectClass, Outcome
 
-_NOVELTY_MODEL = "ssdlite320_mobilenet_v3_large"
-
-
-Progress = Callable[[str, int, int], None]
 Happened = NDArray[np.bool_]
 
 
@@ -74,27 +69,36 @@ class Active:
     hash: str
 
 
-@dataclass(frozen=True)
-class ImproveSettings:
-    """What is asked for. ``exposure``: pictures trained on beside, so that nothing is forgotten; ``old_test``: labelled pictures
-    that the active bundle was tested on; ``tolerance``: see :class:`Compared`. Others as the command has them.
+class ImproveSettings(BaseModel):
+    """What is asked for. ``exposure``: pictures trained on beside, so that nothing is forgotten; ``limits``: from when on answers
+    teach nothing; ``names``: whether the report names the operators.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     audit: tuple[Path, ...]
     recordings: tuple[Path, ...]
     levels: Levels
-    newest_days: float = 7.0
+    newest: float = Field(7.0, ge=0, description="days whose laptops judge the candidate and never train it")
     topic: str | None = None
-    training: Mapping[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = {}
     data: tuple[Path, ...] = ()
     exposure: tuple[Path, ...] = ()
-    old_test: Path | None = None
-    novelty_epochs: int | None = None
-    tolerance: float = 0.02
+    old_test: Path | None = Field(
+        None, description="COCO folder on which the candidate must not be worse either"
+    )
+    novelty_epochs: int | None = Field(
+        None,
+        ge=0,
+        description="epochs of the novelty network; default: it is trained only if too weak for what the policy limits",
+    )
+    tolerance: float = Field(
+        0.02, ge=0, le=1, description="rise of a risk that a candidate may have and still be better"
+    )
     names: bool = False
-    seed: int = 0
+    seed: int = Field(0, ge=0, description="seed of the training")
     command: str = ""
-    limits: AnswerLimits = field(default_factory=AnswerLimits)
+    limits: AnswerLimits = AnswerLimits()
 
 
 LIMITS_ON_PROBABILITY = {
@@ -176,23 +180,11 @@ class ComparedResult(StepResult):
         return f"{verdict}: {'; '.join(reasons)}"
 
 
-@dataclass(frozen=True)
-class Improved:
-    """All that was found. ``perception``, ``policy``: the candidate, with its weights and its policy file."""
+class Improvement(Candidate):
+    """The steps of an improvement in the folder of ``steps``, and what each found; a step is done when it is asked for.
 
-    settings: ImproveSettings
-    active: Active
-    labels: LabelsResult
-    training: TrainedResult
-    novelty: NoveltyResult
-    calibration: CalibratedResult
-    comparison: ComparedResult
-    perception: PerceptionSettings
-    policy: Path
-
-
-class Improvement:
-    """The steps in the folder of ``steps``, each of them done once for the same inputs."""
+    ``before_training`` is called before the training; ``stop`` and ``jobs`` are as of :class:`Candidate`.
+    """
 
     def __init__(
         self,
@@ -209,41 +201,29 @@ class Improvement:
                 "the active bundle has a panel, which is fitted to its weights: expected none; fit one to the candidate's "
                 "weights, and calibrate by hand"
             )
-        self.settings, self.active, self._steps = settings, active, steps
-        self._progress, self._stop, self._jobs = progress, stop, jobs
+        super().__init__(active.perception, settings.command, settings.seed, steps, progress, stop, jobs)
+        self.settings, self.active = settings, active
         self._before_training = before_training
-        self._work = steps.work
         self._policy = Policy.load(active.policy)
 
-    def run(self) -> Improved:
-        labels = self._label()
-        self._before_training()  # what takes minutes, after it is known that there are labels enough
-        training = self._train(labels)
-        novelty = self._measure_novelty()
-        calibration = self._calibrate(labels, novelty)
-        policy = self._work / "calibrate" / POLICY
-        comparison = self._compare(labels, policy)
-        return Improved(
-            self.settings,
-            self.active,
-            labels,
-            training,
-            novelty,
-            calibration,
-            comparison,
-            self._perception,
-            policy,
-        )
+    def run(self) -> Self:
+        """All steps in their order."""
+        if self.labels:
+            self._before_training()  # what takes minutes, after it is known that there are labels enough
+        for step in ("training", "novelty", "calibration", "comparison"):
+            getattr(self, step)
+        return self
 
     @property
-    def _perception(self) -> PerceptionSettings:
-        weights = str(self._work / "novelty" / WEIGHTS)
-        return self.active.perception.model_copy(update={"weights": weights})
+    def policy(self) -> Path:
+        """The policy file of the candidate."""
+        return self._policy_file
 
     def _part(self, part: Part) -> Path:
         return self._work / "labels" / part
 
-    def _label(self) -> LabelsResult:
+    @cached_property
+    def labels(self) -> LabelsResult:
         settings = self.settings
         found = all_visits(settings.audit)
 
@@ -251,7 +231,7 @@ class Improvement:
             for old in folder.iterdir():
                 shutil.rmtree(old)
             visits, persons = screened(found, settings.limits)
-            parts = divided(visits, self._policy.hash, settings.newest_days)
+            parts = divided(visits, self._policy.hash, settings.newest)
             left_out: Counter[str] = Counter()
             lost: list[str] = []
 
@@ -280,7 +260,7 @@ class Improvement:
             "audit": [verify(folder).head for folder in settings.audit],
             "recordings": [_listing(path) for path in settings.recordings],
             "policy": self._policy.hash,
-            "newest": settings.newest_days,
+            "newest": settings.newest,
             "limits": asdict(settings.limits),
             "names": settings.names,
             "topic": settings.topic,
@@ -288,92 +268,64 @@ class Improvement:
         files = [f"{part}/annotations.json" for part in (Part.LEARN, Part.JUDGE)]
         return self._steps.run("labels", inputs, LabelsResult, make, files)
 
-    def _train(self, labels: LabelsResult) -> TrainedResult:
+    @cached_property
+    def training(self) -> TrainedResult:
         settings, seen = self.settings, self.active.perception
-        learn = self._part(Part.LEARN)
         weights = Path(seen.weights) if seen.weights else packaged_weights(seen.model)
+        folders = (self._part(Part.LEARN), *settings.data)
+        given = seen.model_dump(include={"model", "min_size", "device", "threads"}) | {
+            "seed": settings.seed,
+            "start": seen.weights or "packaged",
+            # others that fit the labels better would make the head forget what it knows
+            "anchor_scales": own_scales(seen.model, network_settings(weights) if weights else {}),
+            **settings.training,
+        }
 
         def chosen(out: Path) -> TrainSettings:
-            given = {
-                "model": seen.model,
-                "min_size": seen.min_size,
-                "device": seen.device,
-                "threads": seen.threads,
-                "seed": settings.seed,
-                "start": seen.weights or "packaged",
-                # others that fit the labels better would make the head forget what it knows
-                "anchor_scales": own_scales(seen.model, network_settings(weights) if weights else {}),
-            }
-            return TrainSettings(
-                data=(learn, *settings.data),
-                exposure=settings.exposure,
-                out=out,
-                **(given | dict(settings.training)),
-            )
+            return TrainSettings(data=folders, exposure=settings.exposure, out=out, **given)
 
         def make(folder: Path) -> TrainedResult:
-            best = train_on(chosen(folder), settings.command, self._steps, self._progress, self._stop)
-            return TrainedResult(pictures=len(labels.pictures[Part.LEARN]), map50=best["map50"])
+            best = self._train_on(chosen(folder))
+            return TrainedResult(pictures=len(self.labels.pictures[Part.LEARN]), map50=best["map50"])
 
-        asked = chosen(Path()).model_dump(mode="json", exclude={"out", "threads", "data", "exposure"})
-        folders = (learn, *settings.data, *settings.exposure)
         inputs = {
-            "settings": asked,
-            "data": [fingerprint(read_coco(folder)) for folder in folders],
+            "settings": chosen(Path()).model_dump(
+                mode="json", exclude={"out", "threads", "data", "exposure"}
+            ),
+            "data": [fingerprint(read_coco(folder)) for folder in (*folders, *settings.exposure)],
             "start": file_digest(Path(seen.weights)) if seen.weights else "packaged",
         }
         return self._steps.run("train", inputs, TrainedResult, make, (BEST,))
 
-    def _measure_novelty(self) -> NoveltyResult:
+    @cached_property
+    def novelty(self) -> NoveltyResult:
         settings, seen = self.settings, self.active.perception
-        trained = self._work / "train" / BEST
         beside = Path(seen.weights).with_name(NOVELTY) if seen.weights else None
-        start = beside if beside is not None and beside.is_file() else packaged_file(_NOVELTY_MODEL)
+        start = beside if beside is not None and beside.is_file() else packaged_novelty()
 
-        def make(folder: Path) -> NoveltyResult:
+        def items() -> list[LabelledImage]:
             folders = (self._part(Part.LEARN), *settings.data, *settings.exposure)
-            items = [item for part in folders for item in read_coco(part)] if seen.novelty else []
-            network = read_network(start) if start else None
-            return novelty_beside(
-                trained,
-                items,
-                seen,
-                network,
-                settings.novelty_epochs,
-                settings.seed,
-                folder,
-                self._progress,
-                for_objects=self._policy.max_object_novelty < 1,
-            )
+            return [item for part in folders for item in read_coco(part)] if seen.novelty else []
 
-        inputs = {
-            "weights": file_digest(trained),
-            "start": file_digest(start) if start else "",
-            "epochs": settings.novelty_epochs,
-            "novelty": seen.novelty,
-        }
-        return self._steps.run("novelty", inputs, NoveltyResult, make, (WEIGHTS,))
+        inputs = {"start": file_digest(start) if start else "", "novelty": seen.novelty}
+        for_objects = self._policy.max_object_novelty < 1
+        return self._learn_novelty(items, start, settings.novelty_epochs, inputs, for_objects)
 
-    def _assess(self, folder: Path, perception: PerceptionSettings, stage: str) -> Assessed:
-        source = LabelledSource(folder)
-        advance = counting(stage, len(source), self._progress)
-        cache = self._work / "assessments.sqlite"
-        return assess_sources([source], perception, cache, advance, self._jobs)[0]
-
-    def _calibrate(self, labels: LabelsResult, novelty: NoveltyResult) -> CalibratedResult:
+    @cached_property
+    def calibration(self) -> CalibratedResult:
         levels = self.settings.levels
 
         def make(folder: Path) -> CalibratedResult:
             try:
-                return self._proved(labels, novelty, folder / POLICY)
+                return self._proved(folder / POLICY)
             except InvalidInput as error:
-                without_guarantee(self._limits_now(), folder / POLICY, novelty)
+                without_guarantee(self._limits_now(), folder / POLICY, self.novelty)
                 return CalibratedResult(refused=str(error))
 
         inputs = {
             "levels": [levels.alpha, levels.beta, levels.delta],
             "base": file_digest(self.active.policy),
-            "labels": labels.model_dump(mode="json", exclude={"persons"}),
+            "labels": self.labels.model_dump(mode="json", exclude={"persons"}),
         }
         return self._steps.run("calibrate", inputs | self._identity(), CalibratedResult, make, (POLICY,))
 
@@ -392,10 +344,10 @@ class Improvement:
                 record
                 for part in parts
                 for record in self._assess(
-                    self._part(part), side, f"assessing with the {name} weights"
+                    self._part(part), f"assessing with the {name} weights", side
                 ).records
             ]
-            for name, side in (("active", self.active.perception), ("new", self._perception))
+            for name, side in (("active", self.active.perception), ("new", self.perception))
         )
         moved = {}
         for name, (label, low, high) in LIMITS_ON_PROBABILITY.items():
@@ -404,23 +356,16 @@ class Improvement:
             moved[name] = min(max(limit, low), high) if limit != given else given
         return active.model_copy(update=moved)
 
-    def _identity(self) -> dict[str, Any]:
-        files = [self._work / "novelty" / name for name in (WEIGHTS, NOVELTY)]
-        return {
-            "weights": [file_digest(path) for path in files if path.is_file()],
-            "perception": self.active.perception.model_dump(mode="json", exclude={"threads", "weights"}),
-        }
-
-    def _proved(self, labels: LabelsResult, novelty: NoveltyResult, file: Path) -> CalibratedResult:
-        levels, noted = self.settings.levels, labels.pictures
-        base = base_without_novelty(self._policy, novelty)
+    def _proved(self, file: Path) -> CalibratedResult:
+        levels, noted = self.settings.levels, self.labels.pictures
+        base = base_without_novelty(self._policy, self.novelty)
         groups = {group: [one.group is group for one in noted[Part.PROVE]] for group in Group}
-        population = Population(*labels.population[Part.PROVE])
+        population = Population(*self.labels.population[Part.PROVE])
         asked, checked = sum(groups[Group.ASKED]), sum(groups[Group.CHECKED])
         if why := too_few(len(noted[Part.FIT]), asked, checked, population, levels.alpha, levels.delta):
             raise InvalidInput(why)
         parts = [
-            self._assess(self._part(part), self._perception, f"assessing the laptops to {part}")
+            self._assess(self._part(part), f"assessing the laptops to {part}")
             for part in (Part.FIT, Part.PROVE)
         ]
         fit, proof = parts[0].records, parts[1].records
@@ -436,12 +381,13 @@ class Improvement:
         write_policy(policy, file)
         return CalibratedResult(refused="", promise=str(policy.guarantee))
 
-    def _compare(self, labels: LabelsResult, policy_file: Path) -> ComparedResult:
-        settings = self.settings
-        policy = Policy.load(policy_file)
+    @cached_property
+    def comparison(self) -> ComparedResult:
+        settings, labels = self.settings, self.labels
+        policy = Policy.load(self.policy)
 
         def make(folder: Path) -> ComparedResult:
-            sides = ((self._perception, policy), (self.active.perception, self._policy))
+            sides = ((self.perception, policy), (self.active.perception, self._policy))
             folders = (
                 (self._part(Part.JUDGE), "the newest laptops"),
                 (settings.old_test, "the old test set"),
@@ -487,7 +433,7 @@ class Improvement:
         self, folder: Path, perception: PerceptionSettings, policy: Policy, stage: str
     ) -> tuple[dict[str, Happened], tuple[Record, ...]]:
         """What happens with every laptop of the COCO ``folder``: by kind of event (L,) bool, and the records."""
-        records = self._assess(folder, perception, stage).records
+        records = self._assess(folder, stage, perception).records
         units = units_of(records)
         happened = {name: np.zeros(units.max() + 1, bool) for name in (QUESTIONS, *RISKS)}
         free = policy.model_copy(update={"validity": None})

@@ -9,7 +9,7 @@ from collections import Counter
 from sticker_uq.evaluation.bundle_comparison import QUESTIONS, RISKS, BundleComparison, Pairs
 from sticker_uq.evaluation.metrics.statistics import Interval
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html
-from sticker_uq.lab.improving.improvement import Improved
+from sticker_uq.lab.improving.improvement import Improvement
 from sticker_uq.lab.improving.labels import Part
 from sticker_uq.lab.qualifying.results import percent
 
@@ -22,7 +22,7 @@ _USES = {
 }
 
 
-def improvement_report(found: Improved, comparison: BundleComparison, told: str) -> str:
+def improvement_report(found: Improvement, comparison: BundleComparison, told: str) -> str:
     """The report of an improvement as one HTML page; ``told``: what became of the candidate, a sentence."""
     blocks: list[Block] = [
         f"# {comparison.verdict.capitalize()}",
@@ -70,7 +70,7 @@ def _more(laptops: float) -> str:
     return f"{abs(laptops):.0f} {'more' if laptops > 0 else 'fewer'}"
 
 
-def _compared(found: Improved) -> Table:
+def _compared(found: Improvement) -> Table:
     compared = found.comparison.compared
     rows = [_row("questions per laptop, newest", compared.questions)]
     for name in RISKS:
@@ -99,7 +99,7 @@ def _interval(one: Interval) -> str:
     return f"{100 * one.value:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f}) of 100"
 
 
-def _labels(found: Improved) -> Table:
+def _labels(found: Improvement) -> Table:
     rows = []
     for part, use in _USES.items():
         noted = found.labels.pictures.get(part, ())
@@ -109,7 +109,7 @@ def _labels(found: Improved) -> Table:
     return Table(("use", "laptops", "pictures", "origin"), rows)
 
 
-def _left_out(found: Improved) -> Block:
+def _left_out(found: Improvement) -> Block:
     left = found.labels.left_out
     if not left:
         return "Every answer could be used."

@@ -48,7 +48,7 @@ class Part(StrEnum):
 @dataclass(frozen=True)
 class Labelled:
     """A picture (H, W, 3) BGR with its boxes and their ``origin``. ``known``: whether they are labels, and not an unknown that
-    counts as the worst; ``arrival``: whether it is the first of its laptop.
+    counts as the worst.
     """
 
     visit: Visit
@@ -58,7 +58,6 @@ class Labelled:
     boxes: tuple[LabelledBox, ...]
     origin: str
     known: bool
-    arrival: bool
 
 
 class Noted(BaseModel):
@@ -143,7 +142,7 @@ def labelled(
             ):
                 continue
             origin = "unknown" if problem else _origin(visit, answered)
-            yield Labelled(visit, part, decision.decision_id, picture, boxes, origin, not problem, arrival)
+            yield Labelled(visit, part, decision.decision_id, picture, boxes, origin, not problem)
     left_out[NO_PICTURE] += sum(map(len, wanted.values()))
     left_out += Counter()
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html
-from sticker_uq.lab.qualifying.qualification import Found
+from sticker_uq.lab.qualifying.qualification import Qualification
 from sticker_uq.lab.qualifying.results import percent
 from sticker_uq.lab.qualifying.verdict import MORE, NOT_MEASURED
 
@@ -13,7 +13,7 @@ _MOST_SHOWN = 30
 _MET = {True: "met", False: "NOT MET", None: ""}
 
 
-def qualification_report(found: Found, bundle: str) -> str:
+def qualification_report(found: Qualification, bundle: str) -> str:
     """The report of a qualification as one HTML page; ``bundle``: what became of the bundle, a sentence."""
     verdict = "Ready" if found.ready else "Not ready"
     blocks: list[Block] = [
@@ -35,7 +35,7 @@ def qualification_report(found: Found, bundle: str) -> str:
     return as_html(f"Qualification: {verdict.lower()}", blocks)
 
 
-def lead(found: Found) -> str:
+def lead(found: Qualification) -> str:
     if found.ready:
         return (
             f"Every requirement is met. On laptops like those of the calibrate part at most "
@@ -50,7 +50,7 @@ def lead(found: Found) -> str:
     return f"{text}. What to do: {'; '.join(advice)}.{_caution(found)}"
 
 
-def _caution(found: Found) -> str:
+def _caution(found: Qualification) -> str:
     """What the levels do not prove when others were tried on the same pictures before."""
     if not found.tried:
         return ""
@@ -61,7 +61,7 @@ def _caution(found: Found) -> str:
     )
 
 
-def _required(found: Found) -> Table:
+def _required(found: Qualification) -> Table:
     return Table(
         ("requirement", "found", "limit", "", "what to do"),
         [
@@ -71,7 +71,7 @@ def _required(found: Found) -> Table:
     )
 
 
-def _provable(found: Found) -> list[Block]:
+def _provable(found: Qualification) -> list[Block]:
     alpha, beta = found.provable.levels
     units, delta = found.provable.proof, found.provable.delta
     text = (
@@ -94,7 +94,7 @@ def _provable(found: Found) -> list[Block]:
     return blocks
 
 
-def _next_labels(found: Found) -> list[Block]:
+def _next_labels(found: Qualification) -> list[Block]:
     now, then = found.provable, found.provable.after(MORE)
     rows = [
         (
@@ -118,7 +118,7 @@ def _next_labels(found: Found) -> list[Block]:
     return blocks
 
 
-def _accuracy(found: Found) -> list[Block]:
+def _accuracy(found: Qualification) -> list[Block]:
     seen = found.accuracy
     rows = [(name, *(percent(value) for value in values)) for name, *values in seen.rows]
     return [
@@ -130,13 +130,13 @@ def _accuracy(found: Found) -> list[Block]:
     ]
 
 
-def _tested(found: Found) -> list[Block]:
+def _tested(found: Qualification) -> list[Block]:
     if found.tested is None:
         return []
     return ["## The policy on the test part", f"{found.tested}."]
 
 
-def _robustness(found: Found) -> list[Block]:
+def _robustness(found: Qualification) -> list[Block]:
     seen = found.robustness
     if seen is None:
         return [
@@ -152,7 +152,7 @@ def _robustness(found: Found) -> list[Block]:
     ]
 
 
-def _data(found: Found) -> list[Block]:
+def _data(found: Qualification) -> list[Block]:
     rows = [
         (name, str(one.pictures), str(one.laptops), str(one.logos), str(one.stickers), str(one.clean))
         for name, one in found.check.parts.items()

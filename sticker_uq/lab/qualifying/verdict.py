@@ -137,39 +137,32 @@ def _cleans(proof: ProofResult) -> str:
 def _test_requirements(
     levels: Levels, min_removed: float, tested: PolicyTestResult | None
 ) -> list[Requirement]:
-    names = (
-        "stickers of the test part released",
-        "test part: wrongful removals",
-        "test part: missed stickers",
-    )
-    limits = [
-        f"at least {percent(min_removed)}",
-        *(f"at most {percent(level)}" for level in (levels.alpha, levels.beta)),
-    ]
+    limits = {
+        "stickers of the test part released": f"at least {percent(min_removed)}",
+        "test part: wrongful removals": f"at most {percent(levels.alpha)}",
+        "test part: missed stickers": f"at most {percent(levels.beta)}",
+    }
     if tested is None:
         why = "there is no policy with a guarantee"
-        return [
-            Requirement(n, NOT_MEASURED, limit, False, why) for n, limit in zip(names, limits, strict=True)
-        ]
+        return [Requirement(name, NOT_MEASURED, limit, False, why) for name, limit in limits.items()]
     events, of = tested.removed
+    looser = (
+        "the limits ask a person about too many; more labels to learn from make the detector surer, a higher --alpha "
+        "or more labels to calibrate on make the limits looser"
+    )
+    found = [(f"{events} of {of}", of > 0 and events >= min_removed * of, looser)]
     clean = f"called clean, {tested.clean[0]} of {tested.clean[1]} laptops without a sticker among them"
-    found = [
-        Requirement(
-            names[0],
-            f"{events} of {of}",
-            limits[0],
-            of > 0 and events >= min_removed * of,
-            "the limits ask a person about too many; more labels to learn from make the detector surer, a higher --alpha "
-            "or more labels to calibrate on make the limits looser",
-        )
-    ]
-    rates = ((tested.wrongful, levels.alpha), (tested.missed, levels.beta))
-    whats = ("laptops", clean)
-    for name, limit, ((events, of), level), what in zip(names[1:], limits[1:], rates, whats, strict=True):
+    contradicted = (
+        "the test part contradicts the guarantee: its laptops are not like those of the calibrate part"
+    )
+    for (events, of), level, what in (
+        (tested.wrongful, levels.alpha, "laptops"),
+        (tested.missed, levels.beta, clean),
+    ):
         low = clopper_pearson(events, of)[0] if of else 0.0
-        advice = (
-            "the test part contradicts the guarantee: its laptops are not like those of the calibrate part"
-        )
         value = f"{events} of {of} {what}, 95 % interval from {percent(low)}"
-        found.append(Requirement(name, value, limit, low <= level, advice))
-    return found
+        found.append((value, low <= level, contradicted))
+    return [
+        Requirement(name, value, limit, met, advice)
+        for (name, limit), (value, met, advice) in zip(limits.items(), found, strict=True)
+    ]
