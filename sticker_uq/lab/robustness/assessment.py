@@ -24,8 +24,6 @@ from sticker_uq.lab.robustness.distances import (
     pair_distances,
 )
 from sticker_uq.lab.robustness.followups import (
-    CaseSet,
-    DraftSet,
     FollowUpCase,
     check_transformations,
     circumstance_set,
@@ -60,10 +58,12 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """``chosen``: the source images that are assessed; ``sets`` of follow-up cases of them."""
+    """``chosen``: the source images that are assessed; ``sets`` of follow-up cases of them, by circumstance, "" for all together
+    in the specification's proportions.
+    """
 
     chosen: SourceSet
-    sets: tuple[CaseSet, ...]
+    sets: Mapping[str, tuple[FollowUpCase, ...]]
 
 
 class _Value(BaseModel):
@@ -115,11 +115,11 @@ def prepare(
         raise InvalidInput(f"{images} images and {target} cases: expected at least one of each")
     order = np.random.default_rng(spec.seed).permutation(len(source))[:images]
     chosen = SourceSet(source.folder, tuple(source.images[n] for n in sorted(order)), source.tagged)
-    sets: list[DraftSet] = [target_set(spec, len(chosen), target)]
-    sets += [circumstance_set(spec, one, range(len(chosen))) for one in with_transformation(spec)]
+    sets = {"": target_set(spec, len(chosen), target)}
+    sets |= {one.name: circumstance_set(spec, one, range(len(chosen))) for one in with_transformation(spec)}
     folder.mkdir(parents=True, exist_ok=True)
     made = make_cases(chosen, sets, folder / CASES, jobs, lambda done, total: progress("cases", done, total))
-    return Prepared(chosen, tuple(made))
+    return Prepared(chosen, made)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,8 @@ class AnsweredSet:
     ``sources``.
     """
 
-    cases: CaseSet
+    circumstance: str
+    cases: tuple[FollowUpCase, ...]
     replies: tuple[Reply, ...]
     sources: tuple[LabelledImage, ...]
     source_replies: tuple[Reply, ...]
@@ -185,7 +186,7 @@ class AnsweredSet:
         source = [Judged(item, r.answer) for item, r in zip(self.sources, self.source_replies, strict=True)]
         target = [
             Judged(case.truth, reply.answer, hides_sticker(case))
-            for case, reply in zip(self.cases.cases, self.replies, strict=True)
+            for case, reply in zip(self.cases, self.replies, strict=True)
         ]
         measured = spec.match_iou, spec.decision_score
         return Paired(
@@ -209,7 +210,8 @@ class AnsweredSet:
             )
         source, target, pairs, known = features
         if name not in PAIR_FEATURE_DISTANCES:
-            return np.array([feature_distances(source, target, pairs).distance(name)])
+            found = feature_distances(source, target, pairs)
+            return np.array([found["linkage_centroid" if name == "linkage" else name]])
         values = pair_distances(source, target, pairs)[name]
         result = np.full(len(self.replies), values.mean())
         result[known] = values
@@ -224,11 +226,7 @@ class AnsweredSet:
         mse = result["mse"]
         result["psnr"] = float(10 * np.log10(255**2 / mse)) if mse else float("inf")
         features = self._features()
-        if features is not None:
-            one = feature_distances(*features[:3])
-            result |= {name: getattr(one, name) for name in ("fid", *PAIR_FEATURE_DISTANCES)}
-            result |= {f"linkage_{kind}": value for kind, value in one.linkage.items()}
-        return result
+        return result if features is None else result | feature_distances(*features[:3])
 
     def _features(
         self,
@@ -270,7 +268,7 @@ def assess(
     ``load`` makes the system, in each process its own (for ``jobs`` > 1, picklable). The result does not depend on ``jobs``.
     """
     items = [image.item for image in prepared.chosen.images]
-    cases = {case.case_id: case for one in prepared.sets for case in one.cases}
+    cases = {case.case_id: case for one in prepared.sets.values() for case in one}
     ordered = sorted(cases.values(), key=lambda case: case.source_id)
     questions = [*((item, None) for item in items), *((case.truth, case.source) for case in ordered)]
     system, replies = load(), []
@@ -279,7 +277,7 @@ def assess(
         progress("answers", len(replies), len(questions))
     of_source = {item.image_id: reply for item, reply in zip(items, replies, strict=False)}
     of_case = {case.case_id: reply for case, reply in zip(ordered, replies[len(items) :], strict=True)}
-    sets = [_answered(one, of_case, of_source) for one in prepared.sets]
+    sets = [_answered(name, one, of_case, of_source) for name, one in prepared.sets.items()]
     judged = [Judged(item, of_source[item.image_id].answer) for item in items]
     whole = Performance(judged, spec.match_iou, spec.decision_score).figures()
     results, checks = [SetResult(kind="source", circumstance="", figures=whole, distances={})], []
@@ -287,7 +285,6 @@ def assess(
         results.append(result)
         checks += found
         progress("verdicts", done, len(sets))
-    verdict = overall_verdict(checks, {c.name: c.significance for c in spec.circumstances})
     assessment = Assessment(
         specification=spec,
         system=system.name,
@@ -295,9 +292,7 @@ def assess(
         sets=tuple(results),
         checks=tuple(checks),
         coverage=tuple(coverage),
-        finding=verdict.finding,
-        significance_shares=dict(verdict.weights),
-        by_circumstance=dict(verdict.by_circumstance),
+        **overall_verdict(checks, {c.name: c.significance for c in spec.circumstances}),
         environment=dict(environment or {}),
     )
     with atomic_write(folder / RESULT, "w") as stream:
@@ -305,21 +300,27 @@ def assess(
     return assessment
 
 
-def _answered(one: CaseSet, of_case: Mapping[str, Reply], of_source: Mapping[int, Reply]) -> AnsweredSet:
-    sources = {case.source_id: case.source for case in one.cases}
+def _answered(
+    circumstance: str,
+    cases: tuple[FollowUpCase, ...],
+    of_case: Mapping[str, Reply],
+    of_source: Mapping[int, Reply],
+) -> AnsweredSet:
+    sources = {case.source_id: case.source for case in cases}
     place = {identity: number for number, identity in enumerate(sources)}
     return AnsweredSet(
-        one,
-        tuple(of_case[case.case_id] for case in one.cases),
+        circumstance,
+        cases,
+        tuple(of_case[case.case_id] for case in cases),
         tuple(sources.values()),
         tuple(of_source[identity] for identity in sources),
-        np.array([place[case.source_id] for case in one.cases]),
+        np.array([place[case.source_id] for case in cases]),
     )
 
 
 def _evaluated(spec: Specification, one: AnsweredSet) -> tuple[SetResult, list[RelationCheck]]:
     """Performance, distances and checks of a set."""
-    paired, name = one.paired(spec), one.cases.circumstance
+    paired, name = one.paired(spec), one.circumstance
     significance = spec.circumstance(name).significance if name else mean_significance(spec)
     weights = resampled_weights(len(paired.source.images), spec.resamples, spec.seed)
     before = bootstrap(paired.source, list(spec.relations), weights)

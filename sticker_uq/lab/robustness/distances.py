@@ -224,30 +224,13 @@ def _brightness(image: Picture) -> NDArray[np.float32]:
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class FeatureDistances:
-    """Distances of two sets of features, of source and follow-up pictures.
+def feature_distances(source: FloatArray, target: FloatArray, pairs: NDArray[np.intp]) -> dict[str, float]:
+    """Distances between features ``source`` (n, D) and follow-ups ``target`` (m, D) by name; ``pairs`` (m,): the source of each
+    target row.
 
     ``fid``: Fréchet distance, inflated as it always is with few pictures. ``euclidean``, ``cosine``: means over pairs of source
-    and follow-up, 0 where nothing changed. ``linkage``: by kind, between the two sets as clusters. Euclidean and linkage
-    distances are in units of the mean distance between two source pictures: 1 is as different as another laptop.
-    """
-
-    fid: float
-    euclidean: float
-    cosine: float
-    linkage: dict[str, float]
-
-    def distance(self, name: str) -> float:
-        """The distance of source and follow-up features that epsilon(d) depends on; of the linkages the centroid's, 0 between
-        equal sets.
-        """
-        return self.linkage["centroid"] if name == "linkage" else float(getattr(self, name))
-
-
-def feature_distances(source: FloatArray, target: FloatArray, pairs: NDArray[np.intp]) -> FeatureDistances:
-    """Distances between features ``source`` (n, D) and follow-ups ``target`` (m, D); ``pairs`` (m,): the source of each target
-    row.
+    and follow-up, 0 where nothing changed. ``linkage_...``: between the two sets as clusters. Euclidean and linkage distances are
+    in units of the mean distance between two source pictures: 1 is as different as another laptop.
     """
     one, other = _checked(source, target)
     if pairs.shape != (len(other),):
@@ -256,12 +239,11 @@ def feature_distances(source: FloatArray, target: FloatArray, pairs: NDArray[np.
         )
     unit = float(pdist(one).mean()) or 1.0
     moved = pair_distances(source, target, pairs)
-    return FeatureDistances(
-        frechet_distance(one, other),
-        float(moved["euclidean"].mean()),
-        float(moved["cosine"].mean()),
-        {kind: value / unit for kind, value in linkages(one, other).items()},
-    )
+    return {
+        "fid": frechet_distance(one, other),
+        **{name: float(values.mean()) for name, values in moved.items()},
+        **{f"linkage_{kind}": value / unit for kind, value in linkages(one, other).items()},
+    }
 
 
 def pair_distances(

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -82,27 +82,11 @@ class FollowUpCase:
 
 
 @dataclass(frozen=True)
-class CaseSet:
-    """Follow-up cases that are judged together: in one ``circumstance``, or "" in all in the specification's proportions."""
-
-    circumstance: str
-    cases: tuple[FollowUpCase, ...]
-
-
-@dataclass(frozen=True)
 class Draft:
     """One follow-up case to be made: number of the source image, and what is done to it, in order."""
 
     image: int
     applied: tuple[Application, ...]
-
-
-@dataclass(frozen=True)
-class DraftSet:
-    """Drafts of a :class:`CaseSet`."""
-
-    circumstance: str
-    drafts: tuple[Draft, ...]
 
 
 def check_transformations(spec: Specification) -> None:
@@ -124,7 +108,7 @@ def with_transformation(spec: Specification) -> tuple[Circumstance, ...]:
     return tuple(sorted(able, key=lambda c: (-c.significance, c.name)))
 
 
-def target_set(spec: Specification, images: int, count: int) -> DraftSet:
+def target_set(spec: Specification, images: int, count: int) -> tuple[Draft, ...]:
     """`count` follow-up cases in the target proportions, over `images` source images that are used equally often.
 
     Circumstances of one exclusive group never meet in one case; all others are independent of each other, so cases with several
@@ -140,19 +124,19 @@ def target_set(spec: Specification, images: int, count: int) -> DraftSet:
     rng = np.random.default_rng(_seed(spec.seed, "target"))
     chosen = _combined(spec, able, count, rng) if spec.combinations else _one_each(able, count, rng)
     order = np.concatenate([rng.permutation(images) for _ in range(math.ceil(count / images))])[:count]
-    drafts = [
+    return tuple(
         Draft(int(image), tuple(_application(spec, c, int(image), f"target {number}") for c in several))
         for number, (image, several) in enumerate(zip(order, chosen, strict=True))
-    ]
-    return DraftSet("", tuple(drafts))
+    )
 
 
-def circumstance_set(spec: Specification, circumstance: Circumstance, images: Sequence[int]) -> DraftSet:
+def circumstance_set(
+    spec: Specification, circumstance: Circumstance, images: Sequence[int]
+) -> tuple[Draft, ...]:
     """Each of `images` (numbers) in `circumstance`, at strengths spread evenly over its range."""
-    drafts = tuple(
+    return tuple(
         Draft(image, (_application(spec, circumstance, image, circumstance.name),)) for image in images
     )
-    return DraftSet(circumstance.name, drafts)
 
 
 def _application(spec: Specification, circumstance: Circumstance, image: int, role: str) -> Application:
@@ -239,11 +223,11 @@ def applied_to(picture: LabelledPicture, applied: Sequence[Application]) -> Labe
 
 def make_cases(
     source: SourceSet,
-    sets: Sequence[DraftSet],
+    sets: Mapping[str, Sequence[Draft]],
     folder: str | Path,
     jobs: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[CaseSet]:
+) -> dict[str, tuple[FollowUpCase, ...]]:
     """Make the follow-up cases of `sets` in `folder` and return them; what is there already is not made again.
 
     The folder becomes a COCO data set of all cases (`annotations.json` appears last): any detector can be run on it. Equal cases
@@ -258,7 +242,7 @@ def make_cases(
         hashlib.blake2b(read_bytes(image.item.path, MOST_PICTURE), digest_size=8).hexdigest()
         for image in source.images
     ]
-    names = {draft: _case_id(draft, source, digests) for one in sets for draft in one.drafts}
+    names = {draft: _case_id(draft, source, digests) for one in sets.values() for draft in one}
     unique = {identity: draft for draft, identity in names.items()}
     wanted: dict[int, list[tuple[str, Draft]]] = {}
     for identity, draft in unique.items():
@@ -275,7 +259,7 @@ def make_cases(
         for number, (identity, draft) in enumerate(sorted(unique.items()), 1)
     }
     _write_annotations(root, source, list(cases.values()))
-    return [CaseSet(one.circumstance, tuple(cases[names[d]] for d in one.drafts)) for one in sets]
+    return {name: tuple(cases[names[draft]] for draft in one) for name, one in sets.items()}
 
 
 def _case_id(draft: Draft, source: SourceSet, digests: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,35 +161,28 @@ def bootstrap(performance: Performance, metrics: Sequence[str], weights: Samples
     return dict(zip(metrics, table.T, strict=True))
 
 
-@dataclass(frozen=True)
-class OverallVerdict:
-    """What all checks say together.
+def overall_verdict(checks: Sequence[RelationCheck], significance: Mapping[str, int]) -> dict[str, Any]:
+    """What all ``checks`` say together: ``finding``, ``by_circumstance``, and ``significance_shares``, the share of the
+    ``significance`` of each finding; circumstances without significance (the whole target set) carry no weight.
 
     The relation is meant for every pair of circumstances (Wozniak et al., section 5.8): it is violated overall as soon as it is
-    violated somewhere, and holds only if it holds everywhere. ``weights`` maps each finding to its share of the significance.
+    violated somewhere, and holds only if it holds everywhere.
     """
-
-    finding: Finding
-    weights: Mapping[Finding, float]
-    by_circumstance: Mapping[str, Finding]
-
-
-def overall_verdict(checks: Sequence[RelationCheck], significance: Mapping[str, int]) -> OverallVerdict:
-    """Verdict over ``checks``; those without ``significance`` (the whole target set) carry no weight."""
     if not checks:
         raise InvalidInput("no relation was checked")
     grouped: dict[str, list[Finding]] = {}
     for check in checks:
         grouped.setdefault(check.circumstance, []).append(check.finding)
     by_circumstance = {name: _together(findings) for name, findings in grouped.items()}
-    total = sum(significance.get(name, 0) for name in by_circumstance)
-    weights = {
-        finding: sum(significance.get(name, 0) for name, f in by_circumstance.items() if f is finding) / total
-        if total
-        else 0.0
-        for finding in Finding
+    amounts = dict.fromkeys(Finding, 0)
+    for name, finding in by_circumstance.items():
+        amounts[finding] += significance.get(name, 0)
+    total = sum(amounts.values()) or 1
+    return {
+        "finding": _together(list(by_circumstance.values())),
+        "significance_shares": {finding: amount / total for finding, amount in amounts.items()},
+        "by_circumstance": by_circumstance,
     }
-    return OverallVerdict(_together(list(by_circumstance.values())), weights, by_circumstance)
 
 
 def _together(findings: Sequence[Finding]) -> Finding:

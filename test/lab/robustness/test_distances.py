@@ -125,12 +125,12 @@ def test_frechet_distance_is_the_formula_on_shrunk_covariances(count: int, dimen
 def test_feature_distances_of_unchanged_pictures_are_zero() -> None:
     features = np.random.default_rng(1).normal(size=(30, 40))
     same = feature_distances(features, features.copy(), np.arange(30))
-    assert [same.distance(name) for name in ("fid", "euclidean", "cosine", "linkage")] == pytest.approx(
+    assert [same[name] for name in ("fid", "euclidean", "cosine", "linkage_centroid")] == pytest.approx(
         [0] * 4, abs=1e-8
     )
     moved = feature_distances(features, features + 3.0, np.arange(30))
-    assert moved.fid == pytest.approx(9 * 40, rel=0.01)
-    assert moved.euclidean == pytest.approx(3 * np.sqrt(40) / np.sqrt(2 * 40), rel=0.1)
+    assert moved["fid"] == pytest.approx(9 * 40, rel=0.01)
+    assert moved["euclidean"] == pytest.approx(3 * np.sqrt(40) / np.sqrt(2 * 40), rel=0.1)
 
 
 def test_linkages_are_their_definitions() -> None:

@@ -52,14 +52,14 @@ def spec(**more: Any) -> Specification:
 
 def test_target_cases_come_in_the_target_proportions() -> None:
     drawn = target_set(spec(), 50, 2000)
-    seen = Counter(one.circumstance for d in drawn.drafts for one in d.applied)
+    seen = Counter(one.circumstance for d in drawn for one in d.applied)
     anything = 1 - 0.7 * 0.4 * 0.75
     for name, probability in (("noise", 0.3), ("dark", 0.4), ("bright", 0.2), ("turned", 0.25)):
         assert seen[name] / 2000 == pytest.approx(probability / anything, abs=0.005)
-    together = sum({"noise", "turned"} <= {one.circumstance for one in d.applied} for d in drawn.drafts)
+    together = sum({"noise", "turned"} <= {one.circumstance for one in d.applied} for d in drawn)
     assert together / 2000 == pytest.approx(0.3 * 0.25 / anything, abs=0.02)
     assert "power-cut" not in seen
-    used = Counter(d.image for d in drawn.drafts)
+    used = Counter(d.image for d in drawn)
     assert set(used.values()) == {40}
 
 
@@ -79,8 +79,8 @@ def test_exclusive_circumstances_never_meet(
     ]
     free = [{"name": f"a{i}", "probability": s, **noise} for i, s in enumerate(alone)]
     drawn = target_set(specification_of(*group, *free, seed=seed), 7, count)
-    assert len(drawn.drafts) == count
-    for draft in drawn.drafts:
+    assert len(drawn) == count
+    for draft in drawn:
         names = [one.circumstance for one in draft.applied]
         assert names
         assert len(set(names)) == len(names)
@@ -89,22 +89,21 @@ def test_exclusive_circumstances_never_meet(
 
 def test_one_circumstance_each_when_combinations_are_forbidden() -> None:
     drawn = target_set(spec(combinations=False), 10, 115)
-    assert {len(d.applied) for d in drawn.drafts} == {1}
-    seen = Counter(d.applied[0].circumstance for d in drawn.drafts)
+    assert {len(d.applied) for d in drawn} == {1}
+    seen = Counter(d.applied[0].circumstance for d in drawn)
     assert seen == {"noise": 30, "dark": 40, "bright": 20, "turned": 25}
 
 
 def test_several_circumstances_are_applied_as_light_meets_them() -> None:
     stages = {"turned": 1, "dark": 3, "bright": 3, "noise": 5}
-    for draft in target_set(spec(), 5, 200).drafts:
+    for draft in target_set(spec(), 5, 200):
         order = [stages[one.circumstance] for one in draft.applied]
         assert order == sorted(order)
 
 
 def test_strengths_are_spread_over_the_range() -> None:
     strengths = [
-        d.applied[0].strength
-        for d in circumstance_set(spec(), spec().circumstance("turned"), range(40)).drafts
+        d.applied[0].strength for d in circumstance_set(spec(), spec().circumstance("turned"), range(40))
     ]
     assert 5 <= min(strengths) < 8
     assert 17 < max(strengths) <= 20
@@ -139,38 +138,41 @@ def test_nothing_to_draw_is_bad_input() -> None:
 
 def test_cases_are_a_data_set_of_their_own_and_are_made_once(source: SourceSet, tmp_path: Path) -> None:
     one = spec()
-    sets = [target_set(one, len(source), 6), circumstance_set(one, one.circumstance("turned"), range(4))]
+    sets = {
+        "": target_set(one, len(source), 6),
+        "turned": circumstance_set(one, one.circumstance("turned"), range(4)),
+    }
     told: list[tuple[int, int]] = []
     made = make_cases(source, sets, tmp_path, progress=lambda *now: told.append(now))
     assert told[0] == (0, 10)
     assert told[-1] == (10, 10)
-    assert [s.circumstance for s in made] == ["", "turned"]
+    assert list(made) == ["", "turned"]
     items = {item.image_id: item for item in read_coco(tmp_path)}
-    for case in (case for s in made for case in s.cases):
+    for case in (case for s in made.values() for case in s):
         assert np.array_equal(items[case.image_id].boxes, case.boxes)
         assert items[case.image_id].path == case.path
         assert len(case.origin) + len(case.hidden) == len(case.source.boxes)
         assert case.source.labels[case.origin].tolist() == case.labels.tolist()
-    turned = made[1].cases[1]
+    turned = made["turned"][1]
     assert turned.circumstances == ("turned",)
     assert not np.array_equal(turned.boxes, turned.source.boxes)
     entries = json.loads((tmp_path / "annotations.json").read_text())["images"]
     assert {tuple(e["tags"]) for e in entries} >= {("turned",)}
 
     (tmp_path / "annotations.json").unlink()
-    lost = made[1].cases[0]
+    lost = made["turned"][0]
     (tmp_path / "cases" / f"{lost.case_id}.json").unlink()
     before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "images").iterdir()}
     again = make_cases(source, sets, tmp_path)
     after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "images").iterdir()}
     assert {name for name in before if before[name] != after[name]} == {lost.path.name}
-    assert np.array_equal(cv2.imread(str(lost.path)), cv2.imread(str(again[1].cases[0].path)))
-    assert [c.case_id for s in again for c in s.cases] == [c.case_id for s in made for c in s.cases]
+    assert np.array_equal(cv2.imread(str(lost.path)), cv2.imread(str(again["turned"][0].path)))
+    assert [c.case_id for s in again.values() for c in s] == [c.case_id for s in made.values() for c in s]
 
 
 def test_another_data_set_is_not_touched(source: SourceSet, scenes: Path) -> None:
     with pytest.raises(InvalidInput, match="another data set"):
-        make_cases(source, [target_set(spec(), len(source), 1)], scenes)
+        make_cases(source, {"": target_set(spec(), len(source), 1)}, scenes)
 
 
 def test_a_rendered_image_knows_its_scene_and_a_foreign_one_does_not(source: SourceSet) -> None:

@@ -156,12 +156,16 @@ def check(name: str, finding: Finding) -> RelationCheck:
 def test_overall_is_the_worst_and_says_how_much_significance_each_finding_has() -> None:
     checks = [check("a", Finding.HOLDS), check("b", Finding.UNDECIDED), check("b", Finding.HOLDS)]
     verdict = overall_verdict(checks, {"a": 30, "b": 10})
-    assert verdict.finding is Finding.UNDECIDED
-    assert verdict.weights == {Finding.HOLDS: 0.75, Finding.VIOLATED: 0.0, Finding.UNDECIDED: 0.25}
+    assert verdict["finding"] is Finding.UNDECIDED
+    assert verdict["significance_shares"] == {
+        Finding.HOLDS: 0.75,
+        Finding.VIOLATED: 0.0,
+        Finding.UNDECIDED: 0.25,
+    }
     worse = overall_verdict([*checks, check("all", Finding.VIOLATED)], {"a": 30, "b": 10})
-    assert worse.finding is Finding.VIOLATED
-    assert worse.weights == verdict.weights
-    assert overall_verdict([check("a", Finding.HOLDS)], {"a": 1}).finding is Finding.HOLDS
+    assert worse["finding"] is Finding.VIOLATED
+    assert worse["significance_shares"] == verdict["significance_shares"]
+    assert overall_verdict([check("a", Finding.HOLDS)], {"a": 1})["finding"] is Finding.HOLDS
 
 
 def test_performance_is_that_of_the_images() -> None:
