@@ -213,13 +213,13 @@ def frames(
     workpieces = recorded_workpieces(recording) if source.topic else ()
     read = unreadable = written = 0
     with whole_folder(out) as folder:
-        for frame in chosen_frames(source, every, min_motion):
-            read, unreadable = frame.read, frame.unreadable
-            if frame.picture is None:
+        for picture, chosen in chosen_frames(source, every, min_motion):
+            read += 1
+            unreadable += picture.image is None
+            if picture.image is None or not chosen:
                 continue
-            with atomic_write(folder / file_name(frame.picture, workpieces, image_format)) as stream:
-                assert frame.picture.image is not None
-                stream.write(encode_picture(frame.picture.image, image_format))
+            with atomic_write(folder / file_name(picture, workpieces, image_format)) as stream:
+                stream.write(encode_picture(picture.image, image_format))
             written += 1
             if written == count:
                 break

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from sticker_uq.cli.options import checked, field_options, output_file
-from sticker_uq.cli.terminal import counting, output
+from sticker_uq.cli.terminal import counting, list_lines, output
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import LabelledImage, label_counts, load_annotations, read_coco
 from sticker_uq.io.files import atomic_write
@@ -159,11 +159,8 @@ def _tell_frames(
 
 
 def _list(title: str, findings: Sequence[LabelFinding], names: Mapping[Path, str]) -> None:
-    typer.echo(f"{title}: {len(findings)}")
-    for one in findings[:_SHOWN]:
-        typer.echo(f"  {one.kind}: {', '.join(names[path] for path in one.pictures)}: {one.text}")
-    if len(findings) > _SHOWN:
-        typer.echo(f"  and {len(findings) - _SHOWN} more")
+    lines = [f"{one.kind}: {', '.join(names[path] for path in one.pictures)}: {one.text}" for one in findings]
+    list_lines(title, lines, _SHOWN)
 
 
 def _drift(rows: Sequence[Drift]) -> Table:

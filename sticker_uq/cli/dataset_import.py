@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 
 from sticker_uq.cli.options import output_file, output_folder
-from sticker_uq.cli.terminal import counting, output
+from sticker_uq.cli.terminal import counting, list_lines, output
 from sticker_uq.io.coco import IGNORE
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import atomic_write
@@ -217,8 +217,10 @@ def _tell(
     counts = Counter(one.name for picture in pictures for one in picture.objects)
     listed = ", ".join(f"{printable(name)} = {meaning} ({counts[name]})" for name, meaning in named.items())
     typer.echo(f"{len(pictures)} pictures of format {kind}; {listed}")
-    _list("repaired", list(changes))
-    _list("left out as copies", [f"{copy} has the pixels of {kept}" for copy, kept in data.copies])
+    copies = [f"{copy} has the pixels of {kept}" for copy, kept in data.copies]
+    for title, lines in (("repaired", changes), ("left out as copies", copies)):
+        if lines:
+            list_lines(title, lines, _SHOWN)
     turned = sum(one.turned for one in data.pictures)
     if turned:
         typer.echo(f"{turned} pictures were turned upright by their EXIF orientation; look at some of them")
@@ -230,16 +232,6 @@ def _tell(
             "or a lower --near or --consecutive",
             err=True,
         )
-
-
-def _list(title: str, lines: Sequence[str]) -> None:
-    if not lines:
-        return
-    typer.echo(f"{title}: {len(lines)}")
-    for line in lines[:_SHOWN]:
-        typer.echo(f"  {printable(line)}")
-    if len(lines) > _SHOWN:
-        typer.echo(f"  and {len(lines) - _SHOWN} more")
 
 
 def _table(out: Path, data: Grouped, parts: Mapping[str, Sequence[int]]) -> Table:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.markdown import Markdown
 
 from sticker_uq.cli import monitors_fit
-from sticker_uq.cli.options import output_folder
+from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.cli.terminal import output
 from sticker_uq.io.coco import check_new_dataset, read_coco, write_coco
 from sticker_uq.io.files import atomic_write
@@ -39,7 +39,7 @@ from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command(name="fit")(monitors_fit.command)
-_DEFAULT = MonitorStudySettings()
+_FIELDS = ("seeds", "members", "passes", "ambiguous", "delta_max", "alarms")
 _MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_material}
 
 
@@ -49,7 +49,9 @@ def _about() -> None:
 
 
 @app.command()
+@field_options("values", MonitorStudySettings, *_FIELDS)
 def study(
+    values: dict[str, Any],
     out: Annotated[Path, output_folder("Folder for the tables, and for what was measured.")],
     data: Annotated[
         str,
@@ -69,36 +71,16 @@ def study(
             help="Kind of classifier, can be repeated: the paper averages over all four.",
         ),
     ] = [CONVOLUTIONAL],  # noqa: B006
-    seeds: Annotated[int, typer.Option(help="Number of classifiers to train and monitor.")] = _DEFAULT.seeds,
-    members: Annotated[int, typer.Option(help="Members of each classifier's ensemble.")] = _DEFAULT.members,
-    passes: Annotated[int, typer.Option(help="Stochastic passes per crop.")] = _DEFAULT.passes,
-    ambiguous: Annotated[
-        int, typer.Option(help="Ambiguous crops for training; half as many for testing.")
-    ] = _DEFAULT.ambiguous,
-    delta_max: Annotated[
-        float, typer.Option(help="Highest difference of the two probabilities of a test crop.")
-    ] = _DEFAULT.delta_max,
-    alarms: Annotated[
-        float, typer.Option(help="Share of nominal crops that a threshold may reject.")
-    ] = _DEFAULT.alarms,
 ) -> None:
     """Print and write Tables I and II of Weiss et al. 2022: detection of ambiguous, adversarial, corrupted, invalid crops.
 
     Measurements are kept in --out, from which the same study resumes.
     """
-    settings = MonitorStudySettings(
-        *(seeds, members, passes, ambiguous, delta_max, alarms),
-        architectures=tuple(dict.fromkeys(architecture)),
-    )
+    settings = checked(MonitorStudySettings, {**values, "architectures": tuple(dict.fromkeys(architecture))})
     material = study_material() if data == "cell" else _material(data, invalid)
     out.mkdir(parents=True, exist_ok=True)
     resumable("the same call resumes", out)
-    result = run_study(
-        material,
-        settings,
-        out,
-        lambda stage: typer.echo(stage, err=True),
-    )
+    result = run_study(material, settings, out, lambda stage: typer.echo(stage, err=True))
     text = classifier_report(result)
     with atomic_write(out / "monitors.md", "w") as stream:
         stream.write(text)

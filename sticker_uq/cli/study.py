@@ -8,17 +8,22 @@ from typing import Annotated, Any
 
 import pandas as pd
 import typer
-from pydantic import ValidationError
 from rich.markdown import Markdown
 
 from sticker_uq.cli.options import RayAddress, checked, field_options, output_folder
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.reporting.document import Block, as_markdown
-from sticker_uq.io.setting_fields import words
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
-from sticker_uq.lab.studies.detectors.measures import check_profile, figures_table, label, read_results
+from sticker_uq.lab.studies.detectors.measures import Profile, figures_table, label, read_results
+from sticker_uq.lab.studies.detectors.study_plan import (
+    RATES,
+    DagSettings,
+    ModelChoice,
+    StudyData,
+    StudySettings,
+)
 from sticker_uq.lab.table_files import write_tables
 from sticker_uq.scene import InvalidInput
 
@@ -28,11 +33,7 @@ def statistics(
         Path, typer.Option(help="Per-image results, .csv or .parquet: image, model, measures.")
     ],
     profile: Annotated[
-        str,
-        typer.Option(
-            metavar="paper|simula_rp",
-            help="Definitions of the measures: correct, or those of the published code.",
-        ),
+        Profile, typer.Option(help="Definitions of the measures: correct, or those of the published code.")
     ] = "paper",
     out: Annotated[Path | None, output_folder("Folder to write every table to as CSV.")] = None,
     resamples: Annotated[
@@ -41,8 +42,7 @@ def statistics(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
 ) -> None:
     """Friedman and Wilcoxon tests, effect sizes, tiers, best models and correlations of per-image results."""
-    chosen = check_profile(profile)
-    analysis = analyse(read_results(results), chosen, resamples, seed)
+    analysis = analyse(read_results(results), profile, resamples, seed)
     blocks: list[Block] = []
     for title, table in _shown(analysis).items():
         if not table.empty:
@@ -73,23 +73,18 @@ def _shown(analysis: Analysis) -> dict[str, pd.DataFrame]:
 
 
 app = typer.Typer(add_completion=False)
+_FIELDS = ("adversarial", "images", "profile", "passes", "score_floor", "device", "precision", "seed")
 _MODELS = "[LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE]"
 _QUICK_MODELS = (DetectorSettings().model, f"dropout-out:{DetectorSettings().model}/out")
 
 
 @app.callback(invoke_without_command=True)
-@field_options(
-    "detector_values",
-    DetectorSettings,
-    "passes",
-    "score_floor",
-    "device",
-    "precision",
-    "seed",
-)
+@field_options("given", StudySettings, *_FIELDS)
+@field_options("attack", DagSettings, "iterations", "gamma", "mode")
 def run(
     context: typer.Context,
-    detector_values: dict[str, Any],
+    given: dict[str, Any],
+    attack: dict[str, Any],
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,22 +105,6 @@ def run(
     rates: Annotated[
         str, typer.Option(help="Dropout rates, separated by commas. Default: 0 and 0.1 to 0.5 by 0.05.")
     ] = "",
-    adversarial: Annotated[int, typer.Option(help="Attacked variants of each image and model.")] = 10,
-    iterations: Annotated[int, typer.Option(help="Highest number of iterations of an attack.")] = 150,
-    gamma: Annotated[
-        float, typer.Option(help="Highest change of a pixel in one iteration of an attack, grey levels.")
-    ] = 0.5,
-    mode: Annotated[
-        str, typer.Option(metavar="swap|vanish|random", help="Target classes of an attack.")
-    ] = "swap",
-    images: Annotated[int, typer.Option(help="Images of each data set; 0: all.")] = 0,
-    profile: Annotated[
-        str,
-        typer.Option(
-            metavar="paper|simula_rp",
-            help="Definitions of the measures: correct, or those of the published code.",
-        ),
-    ] = "paper",
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes, also of a local Ray cluster.")] = 1,
     ray_address: RayAddress = "",
     resamples: Annotated[int, typer.Option(min=0, help="Of the bootstrap intervals.")] = 1000,
@@ -137,18 +116,10 @@ def run(
     if context.invoked_subcommand is not None:
         return
     from sticker_uq.evaluation.executors import executor
-    from sticker_uq.lab.attacks.white_box import DagSettings
-    from sticker_uq.lab.studies.detectors.study_plan import RATES, ModelChoice, StudyData
     from sticker_uq.lab.studies.detectors.study_report import write_report
     from sticker_uq.lab.studies.detectors.study_run import run_study
 
-    values: dict[str, Any] = {
-        "rates": _rates(rates) or RATES,
-        "adversarial": adversarial,
-        "images": images,
-    }
-    attack = {"iterations": iterations, "gamma": gamma, "mode": mode}
-    values |= detector_values
+    values: dict[str, Any] = {"rates": _rates(rates) or RATES, **given}
     if quick:
         values |= {"rates": (0.1, 0.3), "passes": 5, "adversarial": 2, "images": 12}
         attack |= {"iterations": 3, "gamma": 4.0}
@@ -160,9 +131,8 @@ def run(
         "models": tuple(map(ModelChoice.parse, model or _QUICK_MODELS[:1])),
         "datasets": tuple(map(StudyData.parse, data)),
         "attack": checked(DagSettings, attack),
-        "profile": profile,
     }
-    settings = _settings(values)
+    settings = checked(StudySettings, values)
     resumable("the same call resumes", out)
     with stage_bars() as advance, executor(jobs, ray_address) as execute:
         study = run_study(settings, out, execute, advance)
@@ -173,19 +143,6 @@ def run(
 
 
 app.command()(statistics)
-
-
-def _settings(values: dict[str, Any]) -> Any:
-    from sticker_uq.lab.studies.detectors.study_plan import StudySettings
-
-    try:
-        return StudySettings.model_validate(values)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        if not problem["loc"]:
-            raise InvalidInput(words(problem)) from None
-        option = str(problem["loc"][0]).replace("_", "-")
-        raise InvalidInput(f"--{option} {problem['input']!r}: {words(problem)}") from None
 
 
 def _rates(text: str) -> tuple[float, ...]:

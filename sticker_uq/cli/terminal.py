@@ -59,6 +59,15 @@ def tell_of_source(name: object, remarks: Iterable[str], lost: str) -> bool:
     return bool(lost)
 
 
+def list_lines(title: str, lines: Sequence[str], most: int) -> None:
+    """Print how many ``lines`` there are, and the first ``most`` of them."""
+    typer.echo(f"{title}: {len(lines)}")
+    for line in lines[:most]:
+        typer.echo(f"  {printable(line)}")
+    if len(lines) > most:
+        typer.echo(f"  and {len(lines) - most} more")
+
+
 def counting(transient: bool = False, console: Console | None = None) -> Progress:
     """A bar for each task, by default on standard error: its description, how many of how many and per second, time and time
     left.

@@ -118,6 +118,18 @@ def bca_mean_interval(values: FloatArray, resamples: int, seed: int = 0) -> Inte
     return Interval(mean, float(found.low), float(found.high))
 
 
+def holm(p: FloatArray) -> FloatArray:
+    """Holm-Bonferroni adjusted ``p`` (N,) of several tests; an undefined one stays NaN but counts in the family, ranked last."""
+    values = np.asarray(p, np.float64)
+    order = np.argsort(values, kind="stable")  # NaN last
+    factors = len(values) - np.arange(len(values))
+    adjusted = np.fmax.accumulate(values[order] * factors)
+    result = np.empty_like(values)
+    result[order] = np.minimum(adjusted, 1.0)
+    result[np.isnan(values)] = np.nan
+    return result
+
+
 def area_under_roc(negative: FloatArray, positive: FloatArray) -> float:
     """Probability that a ``positive`` (M,) is above a ``negative`` (N,), ties counting half; NaN when one is empty.
 

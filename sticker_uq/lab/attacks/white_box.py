@@ -12,56 +12,20 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.lab.attacks.settings import DagSettings, Mode
 from sticker_uq.lab.attacks.targets import find_targets, target_outputs
 from sticker_uq.scene import InvalidInput, ObjectClass
 
-Mode = Literal["swap", "vanish", "random"]
 _OTHERS = {ObjectClass.LOGO: (0, 2), ObjectClass.STICKER: (0, 1)}
-
-
-class DagSettings(BaseModel):
-    """Settings of an attack. An invalid value raises pydantic's ``ValidationError``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    method: Literal["dag"] = "dag"
-    mode: Mode = Field(
-        "swap",
-        description="target class: swap (logo for sticker and sticker for logo), vanish (background), random "
-        "(for each object one of these two)",
-    )
-    iterations: int = Field(150, ge=1, le=10_000, description="highest number of iterations per picture")
-    gamma: float = Field(
-        0.5, gt=0.0, le=16.0, description="highest change of a pixel in one iteration, grey levels"
-    )
-    confidence: float = Field(
-        0.0,
-        ge=0.0,
-        lt=1.0,
-        description="a target is attacked until its new class has this probability; 0: until its old class is no longer the "
-        "most probable",
-    )
-    start: float = Field(
-        1.0, ge=0.0, le=16.0, description="highest random change of each pixel at the start, grey levels"
-    )
-
-    def __str__(self) -> str:
-        until = f", until the new class has {self.confidence:g}" if self.confidence else ""
-        return (
-            f"Dense Adversary Generation, DAG; mode {self.mode}, at most {self.gamma:g} grey levels per iteration, at most "
-            f"{self.iterations} iterations{until}"
-        )
 
 
 @dataclass(frozen=True)

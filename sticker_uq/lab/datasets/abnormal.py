@@ -6,11 +6,10 @@ from __future__ import annotations
 import math
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -27,7 +26,6 @@ from sticker_uq.io.coco import (
 )
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
 from sticker_uq.lab.rendering.painting import Image, TurnedPen, draw_over, lay
-from sticker_uq.lab.rendering.render import MIN_VISIBLE
 from sticker_uq.lab.rendering.things import OBJECTS, OCCLUDERS, UNKNOWN_STICKERS
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
 
@@ -47,28 +45,46 @@ _BISECTIONS = 6
 
 @dataclass(frozen=True)
 class AbnormalScene:
-    """An abnormal scene: picture, its visible objects, and the changes made to it.
+    """An abnormal scene: ``picture`` with what is visible of its objects, and the changes made to it.
 
-    ``image`` (H, W, 3) uint8 BGR. ``boxes`` (N, 4) float32 px of the visible parts of the objects and ``labels`` (N,) int64 their
-    classes; ``visible`` (N,) the visible share of each box, 1 without occlusion; ``whole`` (N, 4) their boxes before. Objects of
-    which less than a quarter is visible are in none of these but in ``lost`` (M, 4). ``added`` (K, 4): boxes of the added
-    objects, and ``kinds`` their kinds. A sticker of an unknown kind is a sticker and therefore also in ``boxes``.
+    ``before`` (N, 4): boxes px of all objects before. ``added`` (K, 4): boxes of the added objects, and ``kinds`` their kinds. A
+    sticker of an unknown kind is a sticker and therefore also one of the objects.
     """
 
-    image: Image
-    boxes: FloatArray
-    labels: npt.NDArray[np.int64]
-    visible: FloatArray
-    whole: FloatArray
-    lost: FloatArray
+    picture: LabelledPicture
+    before: FloatArray
     added: FloatArray
     kinds: tuple[str, ...]
 
+    @property
+    def image(self) -> Image:
+        return self.picture.image
+
+    @property
+    def boxes(self) -> FloatArray:
+        return self.picture.boxes
+
+    @property
+    def labels(self) -> npt.NDArray[np.int64]:
+        return self.picture.labels
+
+    @property
+    def visible(self) -> FloatArray:
+        return self.picture.visible
+
+    @property
+    def whole(self) -> FloatArray:
+        """Boxes of the visible objects before."""
+        return self.before[self.picture.origin]
+
+    @property
+    def lost(self) -> FloatArray:
+        """Boxes of the objects of which less than a quarter is visible."""
+        return self.before[self.picture.hidden]
+
 
 def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) -> AbnormalScene:
-    none = np.zeros((0, 4), np.float32)
-    visible = np.ones(len(boxes), np.float32)
-    return AbnormalScene(image, boxes, labels, visible, boxes, none, none, ())
+    return AbnormalScene(LabelledPicture.of(image, boxes, labels), boxes, np.zeros((0, 4), np.float32), ())
 
 
 def occluded(
@@ -128,7 +144,7 @@ def add_foreign_objects(
         )
         height = 0.06 * unit if not stickers else 0.015 * unit
         lay(scene.image, colours, mask, rng, height=height, realistic=True)
-        scene = _added(scene, mask, str(kind), is_sticker=stickers)
+        scene = (_with_sticker if stickers else _with_thing)(scene, mask, str(kind))
     return scene
 
 
@@ -227,51 +243,27 @@ def _covered(mask: Image, boxes: FloatArray) -> FloatArray:
 
 
 def _hidden(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
-    height, width = mask.shape
-    kept, boxes, visible, lost = [], [], [], [scene.lost]
-    for index, (x1, y1, x2, y2) in enumerate(np.rint(scene.boxes).astype(int)):
-        window = (mask[max(0, y1) : y2, max(0, x1) : x2] <= 127).astype(np.uint8)
-        left = float(window.mean()) if window.size else 1.0
-        if left == 1.0:
-            kept.append(index)
-            boxes.append(scene.boxes[index])
-            visible.append(float(scene.visible[index]))
-            continue
-        if left * scene.visible[index] < MIN_VISIBLE:
-            lost.append(scene.whole[[index]])
-            continue
-        x, y, w, h = cv2.boundingRect(window)
-        corner = np.array([max(0, x1) + x, max(0, y1) + y], np.float32)
-        kept.append(index)
-        boxes.append(np.concatenate((corner, corner + np.array([w, h], np.float32))))
-        visible.append(left * float(scene.visible[index]))
-    x, y, w, h = cv2.boundingRect(mask)
-    added = np.array([[x, y, min(width, x + w), min(height, y + h)]], np.float32)
-    return replace(
-        scene,
-        boxes=np.asarray(boxes, np.float32).reshape(-1, 4),
-        labels=scene.labels[kept],
-        visible=np.asarray(visible, np.float32),
-        whole=scene.whole[kept],
-        lost=np.concatenate(lost),
-        added=np.concatenate((scene.added, added)),
-        kinds=(*scene.kinds, kind),
-    )
+    picture = scene.picture.covered((mask > 127).astype(np.uint8), scene.image)
+    return _with_thing(replace(scene, picture=picture), mask, kind)
 
 
-def _added(scene: AbnormalScene, mask: Image, kind: str, is_sticker: bool) -> AbnormalScene:
+def _with_thing(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
     x, y, w, h = cv2.boundingRect(mask)
     box = np.array([[x, y, x + w, y + h]], np.float32)
-    scene = replace(scene, added=np.concatenate((scene.added, box)), kinds=(*scene.kinds, kind))
-    if not is_sticker:
-        return scene
-    return replace(
-        scene,
-        boxes=np.concatenate((scene.boxes, box)),
-        labels=np.append(scene.labels, np.int64(ObjectClass.STICKER)),
-        visible=np.append(scene.visible, np.float32(1)),
-        whole=np.concatenate((scene.whole, box)),
+    return replace(scene, added=np.concatenate((scene.added, box)), kinds=(*scene.kinds, kind))
+
+
+def _with_sticker(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
+    scene = _with_thing(scene, mask, kind)
+    known, box = scene.picture, scene.added[-1:]
+    picture = replace(
+        known,
+        boxes=np.concatenate((known.boxes, box)),
+        labels=np.append(known.labels, np.int64(ObjectClass.STICKER)),
+        visible=np.append(known.visible, np.float32(1)),
+        origin=np.append(known.origin, len(scene.before)),
     )
+    return replace(scene, picture=picture, before=np.concatenate((scene.before, box)))
 
 
 def _free_place(
@@ -308,18 +300,8 @@ def corrupted(
     **options: str,
 ) -> AbnormalScene:
     strength, seed = float(rng.choice(TRANSFORMATIONS[name].ladder)), int(rng.integers(2**31))
-    changed = transform(LabelledPicture.of(image, boxes, labels), name, strength, seed, **options)
-    none = np.zeros((0, 4), np.float32)
-    return AbnormalScene(
-        changed.image,
-        changed.boxes,
-        changed.labels,
-        changed.visible.astype(np.float32),
-        boxes[changed.origin],
-        boxes[changed.hidden],
-        none,
-        (),
-    )
+    scene = untouched(image, boxes, labels)
+    return replace(scene, picture=transform(scene.picture, name, strength, seed, **options))
 
 
 EXPOSURE: dict[str, Callable[..., AbnormalScene]] = {
@@ -345,20 +327,14 @@ _NEEDS_STICKER = ("occlusion", "patch")
 
 @dataclass(frozen=True)
 class AbnormalImage:
-    """One picture of a folder of abnormal scenes.
-
-    ``picture``: file, size, boxes and labels of what is visible; ``visible`` (N,), ``whole`` (N, 4), ``lost`` (M, 4),
-    ``added`` (K, 4) and ``kinds`` as in `AbnormalScene`.
+    """One picture of a folder of abnormal scenes: file, size, boxes and labels of what is visible, its case, the name of the
+    picture that it was made of, and the ``whole`` boxes (N, 4) before.
     """
 
     picture: LabelledImage
     case: str
     source: str
-    visible: FloatArray
     whole: FloatArray
-    lost: FloatArray
-    added: FloatArray
-    kinds: tuple[str, ...]
 
 
 def abnormal_scenes(
@@ -404,52 +380,27 @@ def read_abnormal(folder: str | os.PathLike[str]) -> list[AbnormalImage]:
     pictures = read_coco(folder)
     document = load_annotations(folder)
     path = Path(folder) / ANNOTATIONS
-    visible: dict[int, list[float]] = {picture.image_id: [] for picture in pictures}
     whole: dict[int, list[list[float]]] = {picture.image_id: [] for picture in pictures}
     entries = {entry["id"]: entry for entry in document["images"]}
     try:
         for annotation in document["annotations"]:
-            visible[annotation["image_id"]].append(float(annotation["visible"]))
             whole[annotation["image_id"]].append(annotation["whole_bbox"])
-        return [_image(p, entries[p.image_id], visible[p.image_id], whole[p.image_id]) for p in pictures]
+        return [
+            AbnormalImage(one, str(entry["case"]), str(entry["source"]), _corners(whole[one.image_id]))
+            for one in pictures
+            for entry in [entries[one.image_id]]
+        ]
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(
             f"{path}: expected a folder of `sticker-uq dataset abnormal`, {error} is missing or invalid"
         ) from None
 
 
-def _image(
-    picture: LabelledImage, entry: Mapping[str, Any], visible: list[float], whole: list[list[float]]
-) -> AbnormalImage:
-    added = entry["added"]
-    return AbnormalImage(
-        picture=picture,
-        case=str(entry["case"]),
-        source=str(entry["source"]),
-        visible=np.asarray(visible, np.float32),
-        whole=_corners(whole),
-        lost=_corners([*entry["lost"]]),
-        added=_corners([thing["bbox"] for thing in added]),
-        kinds=tuple(str(thing["kind"]) for thing in added),
-    )
-
-
 def _encoded(
     item: LabelledImage, scene: AbnormalScene, case: str, seed: int, image_format: str
 ) -> EncodedScene:
-    image_fields = {
-        "seed": seed,
-        "case": case,
-        "source": item.path.name,
-        "added": [
-            {"bbox": b, "kind": kind} for b, kind in zip(_sides(scene.added), scene.kinds, strict=True)
-        ],
-        "lost": _sides(scene.lost),
-    }
-    box_fields = tuple(
-        {"visible": round(v, 4), "whole_bbox": b}
-        for v, b in zip(scene.visible.tolist(), _sides(scene.whole), strict=True)
-    )
+    added = zip(_sides(scene.added), scene.kinds, strict=True)
+    shown = zip(scene.visible.tolist(), _sides(scene.whole), strict=True)
     return EncodedScene(
         seed=item.image_id,
         format=image_format,
@@ -458,8 +409,14 @@ def _encoded(
         height=item.height,
         boxes=scene.boxes,
         labels=scene.labels,
-        image_fields=image_fields,
-        box_fields=box_fields,
+        image_fields={
+            "seed": seed,
+            "case": case,
+            "source": item.path.name,
+            "added": [{"bbox": box, "kind": kind} for box, kind in added],
+            "lost": _sides(scene.lost),
+        },
+        box_fields=tuple({"visible": round(share, 4), "whole_bbox": box} for share, box in shown),
     )
 
 

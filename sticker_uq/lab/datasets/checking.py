@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from sticker_uq.evaluation.metrics.statistics import holm
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.scene import ObjectClass
 
@@ -185,12 +186,7 @@ def drift(first: Sequence[PictureStatistics], second: Sequence[PictureStatistics
             rows.append(
                 (name, float(np.median(values)), float(np.median(theirs[name])), test.statistic, test.pvalue)
             )
-    order = np.argsort([p for *_, p in rows], kind="stable")
-    adjusted = np.zeros(len(rows))
-    worst = 0.0
-    for rank, index in enumerate(order):
-        worst = max(worst, rows[index][4] * (len(rows) - rank))
-        adjusted[index] = min(worst, 1.0)
+    adjusted = holm(np.array([p for *_, p in rows]))
     return [
         Drift(name, a, b, float(distance), float(p))
         for (name, a, b, distance, _), p in zip(rows, adjusted, strict=True)

@@ -9,7 +9,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
 
@@ -102,39 +101,24 @@ def _by_video(names: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
 _WIDTH = 64  # px of the pictures that are compared; the noise of the camera averages out
 
 
-@dataclass(frozen=True)
-class Frame:
-    """A frame that was read: ``picture`` is None when it is not chosen. ``read`` and ``unreadable`` count frames so far."""
-
-    picture: SourceImage | None
-    read: int
-    unreadable: int
-
-
-def chosen_frames(source: Iterable[SourceImage], every_s: float, min_motion: float) -> Iterator[Frame]:
-    """Every frame of ``source``, chosen or not.
+def chosen_frames(
+    source: Iterable[SourceImage], every_s: float, min_motion: float
+) -> Iterator[tuple[SourceImage, bool]]:
+    """Every frame of ``source``, and whether it is chosen.
 
     Chosen are the first frame, and those at least ``every_s`` seconds after the last chosen one whose mean absolute difference
     from it, in grey levels of small copies, is at least ``min_motion``. A clock that goes back starts anew.
     """
     last: tuple[int, npt.NDArray[np.int16]] | None = None
-    read = unreadable = 0
     for picture in source:
-        read += 1
-        if picture.image is None:
-            unreadable += 1
-            yield Frame(None, read, unreadable)
-            continue
-        if last is not None and 0 <= picture.stamp_ns - last[0] < every_s * 1e9:
-            yield Frame(None, read, unreadable)
-            continue
-        small = small_grey(picture.image)
-        same_shape = last is not None and last[1].shape == small.shape
-        if last is not None and same_shape and np.abs(small - last[1]).mean() < min_motion:
-            yield Frame(None, read, unreadable)
-            continue
-        last = picture.stamp_ns, small
-        yield Frame(picture, read, unreadable)
+        soon = last is not None and 0 <= picture.stamp_ns - last[0] < every_s * 1e9
+        if picture.image is not None and not soon:
+            small = small_grey(picture.image)
+            if last is None or last[1].shape != small.shape or np.abs(small - last[1]).mean() >= min_motion:
+                last = picture.stamp_ns, small
+                yield picture, True
+                continue
+        yield picture, False
 
 
 def small_grey(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.int16]:

@@ -2,6 +2,7 @@
 import itertools
 import json
 import zlib
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -38,6 +39,22 @@ def folder(tmp_path_factory):
     return root
 
 
+def told(folder):
+    """The pictures of a folder of abnormal scenes with all that its annotations say."""
+    document = json.loads((folder / "annotations.json").read_text())
+    return [
+        SimpleNamespace(
+            picture=one.picture,
+            source=one.source,
+            visible=np.array([a["visible"] for a in document["annotations"] if a["image_id"] == entry["id"]]),
+            lost=entry["lost"],
+            added=np.array([[x, y, x + w, y + h] for x, y, w, h in (a["bbox"] for a in entry["added"])]),
+            kinds=[a["kind"] for a in entry["added"]],
+        )
+        for one, entry in zip(read_abnormal(folder), document["images"], strict=True)
+    ]
+
+
 @pytest.fixture(scope="module")
 def cases(folder, tmp_path_factory):
     """Every case as it is read back, by name."""
@@ -45,7 +62,7 @@ def cases(folder, tmp_path_factory):
     for case in (CLEAN, *CASES, "patch-test"):
         patch = PATCH if case.startswith("patch") else None
         write_coco(root / case, abnormal_scenes(items, case, 5, patch, "png"))
-    return {case.name: read_abnormal(case) for case in root.iterdir()}
+    return {case.name: told(case) for case in root.iterdir()}
 
 
 def picture(item):
@@ -192,7 +209,7 @@ def test_the_folder_is_coco_with_more(folder, tmp_path):
 def test_exposure_degrades_pictures_and_invents_no_object(folder, tmp_path, case):
     items = read_coco(folder)
     write_coco(tmp_path / case, abnormal_scenes(items, case, 5, image_format="png"))
-    found = read_abnormal(tmp_path / case)
+    found = told(tmp_path / case)
     assert len(found) == len(items)
     for before, after in zip(items, found, strict=True):
         assert (picture(before) != picture(after.picture)).any()

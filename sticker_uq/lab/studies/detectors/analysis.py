@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from sticker_uq.lab.studies.detectors.measures import (
 )
 from sticker_uq.lab.studies.detectors.significance import (
     ALPHA,
-    Alternative,
+    Row,
     best_everywhere,
     compare_pairs,
     correlations,
@@ -38,7 +38,7 @@ from sticker_uq.scene import METRICS, InvalidInput
 
 RECOMMENDED = "recommended"
 RESAMPLES = 1000
-Rows = defaultdict[str, list[dict[str, object]]]
+Rows = defaultdict[str, list[Row]]
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,7 @@ def best_models(ordered: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([*rows, {"dataset": RECOMMENDED} | {m: _joined(last[m]) for m in measures}])
 
 
-def _means(
-    where: dict[str, object], rows: pd.DataFrame, measure: Measure, resamples: int, seed: int
-) -> list[dict[str, object]]:
+def _means(where: Row, rows: pd.DataFrame, measure: Measure, resamples: int, seed: int) -> list[Row]:
     found = []
     for model in in_order(set(rows["model"])):
         values = rows.loc[rows["model"] == model, measure.name].to_numpy(float)
@@ -134,23 +132,20 @@ def _means(
     return found
 
 
-def _compare(
-    collected: Rows, where: dict[str, object], rows: pd.DataFrame, measure: Measure, profile: Profile
-) -> None:
+def _compare(collected: Rows, where: Row, rows: pd.DataFrame, measure: Measure, profile: Profile) -> None:
     values, left_out = paired(rows, measure, profile)
     models = list(values.columns)
     if len(models) < 2 or values.empty:
         return
     here = where | {"measure": measure.name}
     whole = friedman(values.to_numpy(float))
-    collected["friedman"].append(here | asdict(whole) | {"left_out": left_out})
+    collected["friedman"].append(here | whole | {"left_out": left_out})
     pairs = compare_pairs(values.to_numpy(float), models, measure, profile)
     # two models have no Friedman test that could forbid their comparison
-    opened = profile == "simula_rp" or len(models) == 2 or whole.p < ALPHA
-    dropped = () if profile == "simula_rp" else ("md",)
+    opened = profile == "simula_rp" or len(models) == 2 or whole["p"] < ALPHA
     for pair in pairs:
-        found = {name: value for name, value in asdict(pair).items() if name not in dropped}
-        collected["pairs"].append(here | found | {"opened": opened})
+        shown = pair if profile == "simula_rp" else {n: v for n, v in pair.items() if n != "md"}
+        collected["pairs"].append(here | shown | {"opened": opened})
     order = tiers(models, pairs if opened else [], profile)
     for number, tier in enumerate(order, 1):
         collected["tiers"] += [here | {"model": model, "tier": number} for model in tier]
@@ -161,9 +156,7 @@ def _uqms(measures: Sequence[Measure], profile: Profile) -> list[Measure]:
     return [measure for measure in measures if measure.name in wanted]
 
 
-def _correlations(
-    where: dict[str, object], rows: pd.DataFrame, measures: Sequence[Measure], profile: Profile
-) -> list[dict[str, object]]:
+def _correlations(where: Row, rows: pd.DataFrame, measures: Sequence[Measure], profile: Profile) -> list[Row]:
     uqms = _uqms(measures, profile)
     if profile == "simula_rp" and "predictive_surface" in rows:
         surface = rows["predictive_surface"]
@@ -172,18 +165,15 @@ def _correlations(
     for model in in_order(set(rows["model"])):
         own = rows[rows["model"] == model]
         columns = [own[m.name].to_numpy(float) for m in uqms]
-        alternative: Alternative = "less" if profile == "simula_rp" else "two-sided"
-        results = correlations(own[ACCURACY.name].to_numpy(float), columns, alternative)
-        found += [
-            where | {"model": model, "measure": m.name} | asdict(r)
-            for m, r in zip(uqms, results, strict=True)
-        ]
+        accuracy = own[ACCURACY.name].to_numpy(float)
+        results = correlations(accuracy, columns, "less" if profile == "simula_rp" else "two-sided")
+        found += [where | {"model": model, "measure": m.name} | r for m, r in zip(uqms, results, strict=True)]
     return found
 
 
 def _pooled(
     groups: Sequence[tuple[str, float, pd.DataFrame]], measures: Sequence[Measure], resamples: int, seed: int
-) -> list[dict[str, object]]:
+) -> list[Row]:
     if ACCURACY not in measures:
         return []
     rows = pd.concat([part for _, rate, part in groups if rate != 0] or [groups[0][2][:0]])
@@ -195,7 +185,7 @@ def _pooled(
             result = pooled_correlation(
                 own[ACCURACY.name].to_numpy(float), own[measure.name].to_numpy(float), images, resamples, seed
             )
-            found.append({"model": model, "measure": measure.name} | asdict(result))
+            found.append({"model": model, "measure": measure.name} | result)
     return found
 
 

@@ -58,14 +58,6 @@ COLUMNS = {"image_name": "image", "dropout": "dropout_rate", **_ALIASES}
 """Other names of columns, in lower case."""
 
 
-def check_profile(profile: str) -> Profile:
-    """``profile`` if it is one of the detector study's; raises InvalidInput otherwise."""
-    known: dict[str, Profile] = {"paper": "paper", "simula_rp": "simula_rp"}
-    if profile in known:
-        return known[profile]
-    raise InvalidInput(f"profile {profile!r}: expected paper or simula_rp")
-
-
 PAPER_MODELS = MODEL_NAMES[:6]
 """M1..M6 of the paper; a detector that came later has no number."""
 

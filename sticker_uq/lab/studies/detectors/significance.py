@@ -11,15 +11,13 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
+from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap, holm
 from sticker_uq.lab.studies.detectors.measures import Measure, Profile
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
@@ -32,49 +30,21 @@ RELEVANT = ("medium", "large")
 """Effects that count for an order of models."""
 
 
-@dataclass(frozen=True)
-class Friedman:
-    """Friedman's test over the detectors. ``statistic``: chi-square with ``models`` - 1 degrees of freedom,
-    corrected for ties.
+Row = dict[str, Any]
+"""A row of a table of the detector study."""
+
+
+def friedman(values: FloatArray) -> Row:
+    """Friedman's test of ``values`` (N, K), N ``images`` seen by K ``models``: ``statistic``, chi-square with K - 1 degrees of
+    freedom, corrected for ties, and ``p``. NaN for less than three models or without differences.
     """
-
-    images: int
-    models: int
-    statistic: float
-    p: float
-
-
-@dataclass(frozen=True)
-class ModelPair:
-    """One pair of detectors tested, d = first - second over ``images``.
-
-    ``alternative`` that was tested; ``p`` of Wilcoxon's signed-rank test and ``p_holm`` corrected over all pairs; ``rbc``:
-    matched-pairs rank-biserial correlation -1..1 with its ``band``; ``effect_r``: \\|z\\|/sqrt(n); ``better``: the model that is
-    better, empty where the difference is not significant or not relevant (medium or large); ``md``: see :func:`published_md`.
-    """
-
-    first: str
-    second: str
-    images: int
-    median: float
-    alternative: Alternative
-    p: float
-    p_holm: float
-    rbc: float
-    band: str
-    effect_r: float
-    better: str
-    md: float
-
-
-def friedman(values: FloatArray) -> Friedman:
-    """Friedman's test of ``values`` (N, K), N images seen by K models. NaN for less than three or without differences."""
     images, models = values.shape
+    found = {"images": images, "models": models}
     if models < 3 or images < 2:
-        return Friedman(images, models, math.nan, math.nan)
+        return found | {"statistic": math.nan, "p": math.nan}
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = scipy.stats.friedmanchisquare(*values.T)
-    return Friedman(images, models, float(found.statistic), float(found.pvalue))
+        test = scipy.stats.friedmanchisquare(*values.T)
+    return found | {"statistic": float(test.statistic), "p": float(test.pvalue)}
 
 
 def direction(difference: FloatArray) -> Alternative:
@@ -135,61 +105,44 @@ def band(value: float) -> str:
     return next((name for limit, name in _BANDS if abs(value) < limit), "large")
 
 
-def holm(p: FloatArray) -> NDArray[np.float64]:
-    """Holm-Bonferroni adjusted ``p`` (N,) of pairs; an undefined one stays NaN but counts in the family, ranked last."""
-    values = np.asarray(p, np.float64)
-    order = np.argsort(values, kind="stable")  # NaN last
-    factors = len(values) - np.arange(len(values))
-    adjusted = np.fmax.accumulate(values[order] * factors)
-    result = np.empty_like(values)
-    result[order] = np.minimum(adjusted, 1.0)
-    result[np.isnan(values)] = np.nan
-    return result
+def compare_pairs(values: FloatArray, models: list[str], measure: Measure, profile: Profile) -> list[Row]:
+    """Statistical test of every pair of the K ``models`` on ``values`` (N, K) of ``measure``, d = first - second.
 
-
-def compare_pairs(
-    values: FloatArray, models: list[str], measure: Measure, profile: Profile
-) -> list[ModelPair]:
-    """Statistical test of every pair of the K ``models`` on ``values`` (N, K) of ``measure``, Holm over the pairs.
-
-    Profile ``paper`` tests two-sided, ``simula_rp`` in the direction of :func:`direction`. Raises InvalidInput for NaN.
+    ``alternative`` that was tested: two-sided, in the profile ``simula_rp`` that of :func:`direction`; ``p`` of Wilcoxon's
+    signed-rank test and ``p_holm`` corrected over the pairs; ``rbc``: matched-pairs rank-biserial correlation -1..1 with its
+    ``band``; ``effect_r``: \\|z\\|/sqrt(n); ``better``: the better model, empty where the difference is not significant
+    or not relevant (medium or large); ``md``: see :func:`published_md`. Raises InvalidInput for NaN.
     """
     if np.isnan(values).any():
         raise InvalidInput(
             f"{measure.short}: has values that are not numbers, expected images measured by every model"
         )
-    drafts = []
+    pairs: list[Row] = []
     for i, j in combinations(range(len(models)), 2):
         difference = values[:, i] - values[:, j]
-        alternative: Alternative = (
-            "two-sided" if profile == "paper" or not len(difference) else direction(difference)
-        )
-        drafts.append((models[i], models[j], difference, alternative, signed_rank(difference, alternative)))
-    adjusted = holm(np.array([p for *_, p in drafts], np.float64))
-    pairs = []
-    for (first, second, difference, alternative, p), p_holm in zip(drafts, adjusted.tolist(), strict=True):
+        two_sided = profile == "paper" or not len(difference)
+        alternative: Alternative = "two-sided" if two_sided else direction(difference)
         rbc = rank_biserial(difference)
-        better = ""
-        if p_holm < ALPHA and band(rbc) in RELEVANT:
-            better = first if (rbc > 0) == measure.higher_is_better else second
-        median = float(np.median(difference)) if len(difference) else math.nan
-        effect = effect_r(difference)
         pairs.append(
-            ModelPair(
-                first,
-                second,
-                len(difference),
-                median,
-                alternative,
-                p,
-                p_holm,
-                rbc,
-                band(rbc),
-                effect,
-                better,
-                published_md(difference),
-            )
+            {
+                "first": models[i],
+                "second": models[j],
+                "images": len(difference),
+                "median": float(np.median(difference)) if len(difference) else math.nan,
+                "alternative": alternative,
+                "p": signed_rank(difference, alternative),
+                "p_holm": math.nan,
+                "rbc": rbc,
+                "band": band(rbc),
+                "effect_r": effect_r(difference),
+                "better": "",
+                "md": published_md(difference),
+            }
         )
+    for pair, p_holm in zip(pairs, holm(np.array([pair["p"] for pair in pairs])).tolist(), strict=True):
+        pair["p_holm"] = p_holm
+        if p_holm < ALPHA and pair["band"] in RELEVANT:
+            pair["better"] = pair["first" if (pair["rbc"] > 0) == measure.higher_is_better else "second"]
     return pairs
 
 
@@ -202,36 +155,6 @@ def _rank_sums(difference: FloatArray) -> tuple[float, float, int]:
 
 _FEWEST = 3
 """Images below which a correlation says nothing."""
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """Rank correlation ``rho`` -1..1 of mAP with one uncertainty metric over ``images``;
-    ``p_holm`` corrected over the metrics of a model.
-
-    ``pearson`` and ``pearson_p_holm``: the same of the values instead of their ranks, which the published code has too. NaN where
-    one of the two does not vary.
-    """
-
-    images: int
-    rho: float
-    p: float
-    p_holm: float
-    pearson: float
-    pearson_p_holm: float
-
-
-@dataclass(frozen=True)
-class PooledCorrelation:
-    """Rank correlation of mAP with uncertainty over all data sets and rates of ``images`` images, 95 % interval of the cluster
-    bootstrap.
-    """
-
-    images: int
-    rows: int
-    rho: float
-    low: float
-    high: float
 
 
 def correlated(
@@ -249,28 +172,31 @@ def correlated(
 
 def correlations(
     accuracy: FloatArray, metrics: Sequence[FloatArray], alternative: Alternative = "two-sided"
-) -> list[Correlation]:
-    """Rank correlation of ``accuracy`` (N,) with each uncertainty of ``metrics`` (N,) of a model, Holm over the metrics.
+) -> list[Row]:
+    """Correlation of ``accuracy`` (N,) with each uncertainty of ``metrics`` (N,) of a model, Holm over the metrics.
 
-    Pairs in which one of the two was not measured are left out.
+    ``rho``, ``p`` and ``p_holm`` of the ranks; ``pearson`` and ``pearson_p_holm`` of the values, which the published code has
+    too. Images on which one of the two was not measured are left out. NaN where one does not vary.
     """
-    found = []
+    rows, by_value = [], []
     for values in metrics:
         known = ~(np.isnan(accuracy) | np.isnan(values))
         both = accuracy[known], values[known], alternative
-        found.append((int(known.sum()), correlated(*both), correlated(*both, ranks=False)))
-    by_rank = holm(np.array([p for _, (_, p), _ in found])).tolist()
-    by_value = holm(np.array([p for *_, (_, p) in found])).tolist()
+        rho, p = correlated(*both)
+        pearson, pearson_p = correlated(*both, ranks=False)
+        rows.append({"images": int(known.sum()), "rho": rho, "p": p, "p_holm": p, "pearson": pearson})
+        by_value.append(pearson_p)
+    by_rank = holm(np.array([row["p"] for row in rows])).tolist()
     return [
-        Correlation(n, rho, p, p_holm, r, r_holm)
-        for (n, (rho, p), (r, _)), p_holm, r_holm in zip(found, by_rank, by_value, strict=True)
+        row | {"p_holm": p_holm, "pearson_p_holm": pearson_p_holm}
+        for row, p_holm, pearson_p_holm in zip(rows, by_rank, holm(np.array(by_value)).tolist(), strict=True)
     ]
 
 
 def pooled_correlation(
     accuracy: FloatArray, values: FloatArray, images: IntArray, resamples: int, seed: int = 0
-) -> PooledCorrelation:
-    """Correlation of mAP and uncertainty over all rows, interval by drawing whole images (``images`` (N,): of each row).
+) -> Row:
+    """Rank correlation of mAP and uncertainty over all rows, 95 % interval by drawing whole ``images`` (N,).
 
     The rows of one image at several rates are not independent, so a p value over all rows would mean nothing.
     """
@@ -283,23 +209,26 @@ def pooled_correlation(
     rho = float(statistic(np.arange(len(accuracy)))[0])
     low = high = math.nan
     if resamples and not math.isnan(rho):
-        lows, highs = cluster_bootstrap(statistic, images, resamples, seed)
-        low, high = float(lows[0]), float(highs[0])
-    return PooledCorrelation(len(np.unique(images)), len(accuracy), rho, low, high)
+        (low,), (high,) = (ends.tolist() for ends in cluster_bootstrap(statistic, images, resamples, seed))
+    return {"images": len(np.unique(images)), "rows": len(accuracy), "rho": rho, "low": low, "high": high}
 
 
 Tiers = tuple[tuple[str, ...], ...]
 """Groups of models that are tied, the best first."""
 
 
-def tiers(models: Sequence[str], pairs: Iterable[ModelPair], profile: Profile) -> Tiers:
+def tiers(models: Sequence[str], pairs: Iterable[Row], profile: Profile) -> Tiers:
     """The ``models`` in tiers by "better" of ``pairs``.
 
     ``paper``: the first tier holds the models that no other beats, the second those that none of the rest beats, and so on;
     models that beat each other in a circle are tied. It does not depend on the order of the models. ``simula_rp``: the published
     single pass of swaps and comparison of neighbours, which does.
     """
-    beats = {(p.better, p.second if p.better == p.first else p.first) for p in pairs if p.better}
+    beats = {
+        (pair["better"], pair["second" if pair["better"] == pair["first"] else "first"])
+        for pair in pairs
+        if pair["better"]
+    }
     return _published(list(models), beats) if profile == "simula_rp" else _layers(models, beats)
 
 

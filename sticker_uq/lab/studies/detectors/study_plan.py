@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sticker_uq.detection.names import detector_names
 from sticker_uq.detection.settings import DetectorSettings, ModelName
 from sticker_uq.io.setting_fields import same_field
-from sticker_uq.lab.attacks.white_box import DagSettings
+from sticker_uq.lab.attacks.settings import DagSettings
 from sticker_uq.scene import InvalidInput
 
 RATES = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
@@ -77,15 +77,17 @@ class StudySettings(BaseModel):
     models: tuple[ModelChoice, ...] = Field(min_length=1)
     datasets: tuple[StudyData, ...] = Field(min_length=1)
     rates: tuple[float, ...] = Field(RATES, min_length=1)
-    passes: int = Field(DetectorSettings().passes, ge=2, le=200)
+    passes: int = Field(DetectorSettings().passes, ge=2, le=200, description="stochastic passes per image")
     adversarial: int = Field(10, ge=0, le=100, description="attacked variants of each image")
     images: int = Field(0, ge=0, description="images of each data set; 0: all")
     score_floor: float = same_field(DetectorSettings, "score_floor")
-    profile: Literal["paper", "simula_rp"] = "paper"
+    profile: Literal["paper", "simula_rp"] = Field(
+        "paper", description="definitions of the measures: correct, or those of the published code"
+    )
     attack: DagSettings = DagSettings()
     seed: int = same_field(DetectorSettings, "seed")
     device: str = same_field(DetectorSettings, "device")
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16"] = same_field(DetectorSettings, "precision")
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,6 @@ from sticker_uq.lab.studies.detectors.study_tasks import (
     Assess,
     Attack,
     Task,
-    check_name,
     perform_task,
     weights_hash,
 )
@@ -116,14 +117,7 @@ class Work:
 
     def attacks(self) -> list[Attack]:
         return [
-            Attack(
-                model,
-                name,
-                item,
-                variant,
-                self.file(model, name, item, variant),
-                self._attack_key(model, name, item, variant),
-            )
+            self._attack(model, name, item, variant)
             for model in self._settings.models
             for name, items in self._data.items()
             for variant in self._settings.variants
@@ -140,25 +134,25 @@ class Work:
         ]
 
     def _assessment(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Assess:
-        settings, attacked = self._settings, variant != CLEAN
+        settings = self._settings
+        attack = self._attack(model, dataset, item, variant) if variant != CLEAN else None
         facts = self._facts(model, dataset, item, variant) | {
             "what": "look",
             "dropout_site": model.dropout_site,
-            "attack": self._attack_key(model, dataset, item, variant) if attacked else "",
-            "passes": settings.passes,
-            "score_floor": settings.score_floor,
-            "profile": settings.profile,
-            "seed": settings.seed,
-            "precision": settings.precision,
+            "attack": attack.key if attack else "",
+            **settings.model_dump(include={"passes", "score_floor", "profile", "seed", "precision"}),
             "device": resolve_device(settings.device).type,
         }
         keys = tuple(_key(facts | {"rate": rate}) for rate in settings.rates)
-        file = self.file(model, dataset, item, variant) if attacked else None
-        return Assess(model, dataset, item, variant, settings.rates, keys, file)
+        return Assess(model, dataset, item, variant, settings.rates, keys, attack.file if attack else None)
 
-    def _attack_key(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> str:
+    def _attack(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Attack:
         settings = {"settings": self._settings.attack.model_dump(), "seed": self._settings.seed}
-        return _key(self._facts(model, dataset, item, variant) | {"what": "attack"} | settings)
+        key = _key(self._facts(model, dataset, item, variant) | {"what": "attack"} | settings)
+        # named by what decides it: pictures of other settings in the same folder are other files
+        name = f"{item.path.stem}-{key[:8]}.png"
+        file = self._folder / ATTACKED / model.label / dataset / variant / name
+        return Attack(model, dataset, item, variant, file, key)
 
     def _facts(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> dict[str, Any]:
         return {
@@ -171,12 +165,6 @@ class Work:
             "variant": variant,
         }
 
-    def file(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Path:
-        """Where the detector study keeps the attack ``variant`` on ``model``."""
-        # named by what decides it: pictures of other settings in the same folder are other files
-        name = f"{item.path.stem}-{self._attack_key(model, dataset, item, variant)[:8]}.png"
-        return self._folder / ATTACKED / model.label / dataset / variant / name
-
 
 def _key(facts: Mapping[str, Any]) -> str:
     """A key from everything that decides a value, 32 hex digits."""
@@ -186,9 +174,10 @@ def _key(facts: Mapping[str, Any]) -> str:
 def _items(dataset: str, items: Sequence[LabelledImage], most: int) -> list[LabelledImage]:
     chosen = list(items[: most or None])
     check_objects(chosen, f"data set {dataset}")
-    names: set[str] = set()
-    for item in chosen:
-        check_name(item, names, dataset)
+    names = Counter(item.path.name for item in chosen)  # the results tell rows apart by it
+    for name, times in names.items():
+        if times > 1:
+            raise InvalidInput(f"data set {dataset}: two images are called {name}, expected every name once")
     return chosen
 
 
@@ -201,13 +190,11 @@ def _complete(
     progress: Progress,
 ) -> None:
     missing = list(_missing(tasks, store))
-    total = len(tasks)
-    done = total - len(missing)
-    progress(stage, done, total)
+    done = count(len(tasks) - len(missing))
+    progress(stage, next(done), len(tasks))
     for result in execute(partial(perform_task, settings=settings), missing):
         store.put(result)
-        done += 1
-        progress(stage, done, total)
+        progress(stage, next(done), len(tasks))
 
 
 def _missing(tasks: Sequence[Task], store: JsonStore) -> Iterator[Task]:
@@ -215,18 +202,19 @@ def _missing(tasks: Sequence[Task], store: JsonStore) -> Iterator[Task]:
         if isinstance(task, Attack):
             if task.key not in store or not task.file.is_file():
                 yield task
-            continue
-        left = [(rate, key) for rate, key in zip(task.rates, task.keys, strict=True) if key not in store]
-        if left:
+        elif left := [(r, key) for r, key in zip(task.rates, task.keys, strict=True) if key not in store]:
             rates, keys = zip(*left, strict=True)
-            yield Assess(**{**vars(task), "rates": rates, "keys": keys})
+            yield replace(task, rates=rates, keys=keys)
 
 
 def _tables(cells: list[Any], attacks: list[Any]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    rows = [cell["row"] for cell in cells]
     order = ["dataset", "model", "variant", "dropout_rate", "image"]
-    where = (*order,)
-    objects = [{name: cell["row"][name] for name in where} | one for cell in cells for one in cell["objects"]]
-    images = pd.DataFrame(rows).sort_values(order, kind="stable", ignore_index=True)
-    found = pd.DataFrame(objects, columns=None if objects else list(where))
-    return images, found.sort_values(order, kind="stable", ignore_index=True), pd.DataFrame(attacks)
+    objects = [{name: cell["row"][name] for name in order} | one for cell in cells for one in cell["objects"]]
+    images, found = (
+        table.sort_values(order, kind="stable", ignore_index=True)
+        for table in (
+            pd.DataFrame([cell["row"] for cell in cells]),
+            pd.DataFrame(objects, columns=None if objects else order),
+        )
+    )
+    return images, found, pd.DataFrame(attacks)

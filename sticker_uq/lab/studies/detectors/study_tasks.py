@@ -37,7 +37,6 @@ from sticker_uq.scene import (
     METRICS,
     Detections,
     FloatArray,
-    InvalidInput,
     ObjectClass,
     ObservedObject,
     StochasticSamples,
@@ -47,48 +46,25 @@ from sticker_uq.uncertainty.metrics import GroupedSamples, total_variance, varia
 
 # From the T passes over one image to its row in the results: average precision, box quality, uncertainty; and the metrics as
 # the published code computes them (profile simula_rp), quirks included.
+Row = dict[str, Any]
 _LEAST_DEVIATION = 0.5
 """Standard deviation of a corner below which a box cannot be drawn, px."""
 _REACH = 4.0
 _SMALLEST = 1e-14
 
 
-@dataclass(frozen=True)
-class BoxQuality:
-    """Box quality of one image: matched pairs, wrong detections, missed objects; sums of localization error and pPDQ over
-    pairs.
-    """
-
-    true_positives: int
-    false_positives: int
-    false_negatives: int
-    localization_error: float
-    pdq_sum: float
-
-    @property
-    def lrp(self) -> float:
-        """Localization recall precision error 0..1 (Oksuz et al. 2018), lower is better; NaN without objects and detections."""
-        return self._share(self.localization_error + self.false_positives + self.false_negatives)
-
-    @property
-    def pdq(self) -> float:
-        """Box quality PDQ: probability-based detection quality 0..1 (Hall et al. 2020); NaN without objects and detections."""
-        return self._share(self.pdq_sum)
-
-    def _share(self, amount: float) -> float:
-        total = self.true_positives + self.false_positives + self.false_negatives
-        return amount / total if total else math.nan
-
-
-def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> BoxQuality:
+def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> Row:
     """Box quality of clustered ``objects`` with a score from DECISION_SCORE on, against the labels of ``truth``.
 
-    LRP matches at IoU 0.5 within a class, the surest first; PDQ matches for the largest sum of pairwise qualities, in which the
-    corners of a box are Gaussian with the variances over the passes.
+    ``lrp``: localization recall precision error 0..1 (Oksuz et al. 2018), lower is better; it matches at IoU 0.5 within a class,
+    the surest first. ``pdq``: probability-based detection quality 0..1 (Hall et al. 2020); it matches for the largest sum
+    ``pdq_sum`` of pairwise qualities, in which the corners of a box are Gaussian with the variances over the passes. Both are NaN
+    without objects and detections.
     """
     found = [o for o in objects if o.score >= DECISION_SCORE and o.label != 0]
     places, overlaps = match_classes(as_detections(found), truth)
     hits = int((places >= 0).sum())
+    wrong, missed = len(found) - hits, len(truth.boxes) - hits
     error = float((1.0 - overlaps[places >= 0]).sum()) / (1.0 - MATCH_IOU)
     pairs = np.array(
         [
@@ -97,9 +73,15 @@ def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> BoxQ
         ]
     ).reshape(len(found), len(truth.boxes))
     rows, columns = linear_sum_assignment(pairs, maximize=True)
-    return BoxQuality(
-        hits, len(found) - hits, len(truth.boxes) - hits, error, float(pairs[rows, columns].sum())
-    )
+    pdq_sum, total = float(pairs[rows, columns].sum()), hits + wrong + missed
+    return {
+        "true_positives": hits,
+        "false_positives": wrong,
+        "false_negatives": missed,
+        "lrp": (error + wrong + missed) / total if total else math.nan,
+        "pdq": pdq_sum / total if total else math.nan,
+        "pdq_sum": pdq_sum,
+    }
 
 
 def pairwise_pdq(found: ObservedObject, box: FloatArray, label: int) -> float:
@@ -174,9 +156,6 @@ def _entropy(vector: FloatArray) -> float:
     return -float(np.sum(vector * np.log2(vector + _EPSILON)))
 
 
-Row = dict[str, Any]
-
-
 def score(samples: StochasticSamples, truth: LabelledImage, profile: Profile) -> tuple[Row, list[Row]]:
     """The measures of one image by their names, and one row for each of its clustered objects.
 
@@ -190,7 +169,6 @@ def score(samples: StochasticSamples, truth: LabelledImage, profile: Profile) ->
     by_class = {
         label: _average_precision(passes, truth, label) for label in (ObjectClass.LOGO, ObjectClass.STICKER)
     }
-    quality = box_quality(objects, truth)
     row: Row = {
         "truth_objects": len(truth.labels),
         "map": _mean(list(by_class.values())),
@@ -201,12 +179,7 @@ def score(samples: StochasticSamples, truth: LabelledImage, profile: Profile) ->
         "unstable": len(unstable),
         "detection_rate": _mean([o.detection_rate for o in objects]),
         "detections_per_pass": len(samples) / samples.passes,
-        "true_positives": quality.true_positives,
-        "false_positives": quality.false_positives,
-        "false_negatives": quality.false_negatives,
-        "lrp": quality.lrp,
-        "pdq": quality.pdq,
-        "pdq_sum": quality.pdq_sum,
+        **box_quality(objects, truth),
     }
     if profile == "simula_rp":
         strong = [_only(found, ObjectClass.STICKER, MIN_SCORE) for found in passes]
@@ -362,12 +335,3 @@ def _detectors(settings: Any, rates: tuple[float, ...]) -> dict[float, Stochasti
 
 def weights_hash(model: ModelChoice, settings: StudySettings) -> str:
     return next(iter(_detectors(settings.detector(model), settings.rates).values())).weights_hash
-
-
-def check_name(item: LabelledImage, names: set[str], dataset: str) -> None:
-    """Raise InvalidInput when two images of a detector study's data set have one name: its results tell rows apart by it."""
-    if item.path.name in names:
-        raise InvalidInput(
-            f"data set {dataset}: two images are called {item.path.name}, expected every name once"
-        )
-    names.add(item.path.name)

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -42,42 +41,26 @@ from sticker_uq.scene import (
 _DEFAULTS = LocalizationSettings()
 
 
-@dataclass(frozen=True)
-class ThresholdResult:
-    """Detections against ground truth under one rule; gains are relative to the fixed threshold, 0.1 is 10 % more.
-
-    ``recall``, ``precision``, ``f1``: over all objects of all images, a detection being right when its class is and its IoU is at
-    least 0.5; ``tpr``: the mean over images with objects of the part found. NaN where there is nothing to measure on.
-    """
-
-    rule: ThresholdRule
-    recall: float
-    precision: float
-    f1: float
-    tpr: float
-    recall_gain: float
-    precision_gain: float
-    f1_gain: float
-    tpr_gain: float
-
-
 def threshold_gains(
     detections: Sequence[Detections],
     localizations: Sequence[Localization | None],
     truths: Sequence[LabelledImage],
     decision_threshold: float = _DEFAULTS.decision_threshold,
     alpha: float = _DEFAULTS.alpha,
-) -> tuple[ThresholdResult, ...]:
-    """One result for each threshold rule, the fixed one first (DiL paper, Table 3, for one case and one model).
+) -> list[dict[str, Any]]:
+    """Detections against ground truth, a row for each threshold rule, the fixed one first (DiL paper, Table 3, for one case and
+    one model).
 
-    ``detections``: those without dropout, from the score floor on.
+    ``detections``: those without dropout, from the score floor on. ``recall``, ``precision``, ``f1``: over all objects of all
+    images, a detection being right when its class is and its IoU is at least 0.5; ``tpr``: the mean over images with objects of
+    the part found; ``..._gain``: relative to the fixed threshold, 0.1 is 10 % more. NaN where there is nothing to measure on.
     """
     if not len(detections) == len(localizations) == len(truths):
         raise InvalidInput(
             f"{len(detections)} detections, {len(localizations)} localizations and {len(truths)} labelled images, expected "
             "one of each for every image"
         )
-    results: list[ThresholdResult] = []
+    rows: list[dict[str, Any]] = []
     for rule in get_args(ThresholdRule):
         found = np.array(
             [
@@ -86,15 +69,11 @@ def threshold_gains(
             ],
             np.float64,
         ).reshape(-1, 3)
-        values = _figures(*found.T)
-        base = (
-            values
-            if not results
-            else (results[0].recall, results[0].precision, results[0].f1, results[0].tpr)
-        )
-        gains = [_ratio(value - first, first) for value, first in zip(values, base, strict=True)]
-        results.append(ThresholdResult(rule, *values, *gains))
-    return tuple(results)
+        values = dict(zip(("recall", "precision", "f1", "tpr"), _figures(*found.T), strict=True))
+        first = rows[0] if rows else values
+        gains = {f"{name}_gain": _ratio(v - first[name], first[name]) for name, v in values.items()}
+        rows.append({"rule": rule, **values, **gains})
+    return rows
 
 
 def _figures(hits: np.ndarray, predicted: np.ndarray, objects: np.ndarray) -> tuple[float, ...]:
@@ -227,7 +206,7 @@ def threshold_table(
             decision_threshold,
             alpha,
         )
-        rows += [{"case": case} | asdict(result) for result in results]
+        rows += [{"case": case} | result for result in results]
     return pd.DataFrame(rows)
 
 
@@ -265,8 +244,8 @@ def _above(detections: Detections, threshold: float) -> Detections:
 
 def _is_wrong(found: Detections, truth: LabelledImage) -> bool:
     """Whether an object is missed, or a detection shows none of its class."""
-    hits = (match_classes(found, truth)[0] >= 0).sum()
-    return bool(hits != len(truth.boxes) or hits != len(found))
+    hits, predicted, objects = _counts(found, truth)
+    return hits != objects or hits != predicted
 
 
 Tables = Mapping[str, Mapping[str, pd.DataFrame]]

@@ -5,14 +5,17 @@ classifier.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch.nn import functional as F
 
 from sticker_uq.calibration.measuring import augrc
@@ -32,7 +35,7 @@ from sticker_uq.lab.studies.monitors.material import Material
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL, builder
 from sticker_uq.monitors import MONITORS, Objects, measure_cost, monitor_named
 from sticker_uq.monitors.crop_network import CropNetwork, Training, class_vectors, parts_of, train_network
-from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+from sticker_uq.scene import FloatArray, IntArray
 from sticker_uq.uncertainty.metrics import entropy
 
 
@@ -75,35 +78,27 @@ def observe_crops(
     )
 
 
-@dataclass(frozen=True)
-class Ambiguity:
-    """One row of Weiss et al.'s Table I: shares 0..1, ``entropy`` in bits; ``top_pair`` NaN where there is one class."""
-
-    top_1: float
-    top_2: float
-    top_pair: float
-    entropy: float
+TABLE_1 = {"top_1": "Top-1", "top_2": "Top-2", "top_pair": "Top-Pair", "entropy": "entropy, bits"}
+"""Columns of Weiss et al.'s Table I: shares 0..1, and the entropy; ``top_pair`` NaN where there is one class."""
 
 
-def nominal_row(vectors: FloatArray, labels: IntArray) -> Ambiguity:
+def nominal_row(vectors: FloatArray, labels: IntArray) -> dict[str, float]:
     """Row of Weiss et al.'s Table I for class vectors (N, K) of crops of one class ``labels`` (N,) each."""
     ranked = np.argsort(-vectors, axis=1, kind="stable")
     hit = ranked[:, :2] == labels[:, None]
-    return Ambiguity(
-        float(hit[:, 0].mean()), float(hit.any(axis=1).mean()), float("nan"), float(entropy(vectors).mean())
-    )
+    shares = (hit[:, 0].mean(), hit.any(axis=1).mean(), math.nan, entropy(vectors).mean())
+    return dict(zip(TABLE_1, map(float, shares), strict=True))
 
 
-def ambiguous_row(vectors: FloatArray, pairs: IntArray, probabilities: FloatArray) -> Ambiguity:
+def ambiguous_row(vectors: FloatArray, pairs: IntArray, probabilities: FloatArray) -> dict[str, float]:
     """Row of Weiss et al.'s Table I for class vectors (N, K) of crops of ``pairs`` (N, 2) with ``probabilities`` (N, 2).
 
     The right class of Top-1 and Top-2 is the more probable one; Top-Pair: the two surest classes are the two.
     """
     right = pairs[np.arange(len(pairs)), probabilities.argmax(axis=1)]
-    row = nominal_row(vectors, right)
     surest = np.sort(np.argsort(-vectors, axis=1, kind="stable")[:, :2], axis=1)
     both = (surest == np.sort(pairs, axis=1)).all(axis=1)
-    return Ambiguity(row.top_1, row.top_2, float(both.mean()), row.entropy)
+    return nominal_row(vectors, right) | {"top_pair": float(both.mean())}
 
 
 def threshold_at(usual: FloatArray, alarms: float) -> float:
@@ -125,50 +120,36 @@ _FORMAT = 7
 _TESTING = 1000  # seed of the autoencoders that draw what is tested with
 
 
-@dataclass(frozen=True)
-class MonitorStudySettings:
-    """``seeds`` of the classifier, each with an ensemble of ``members``; ``passes``: T of Monte-Carlo dropout; ``ambiguous``:
-    ambiguous crops to train and half as many to test with; ``delta_max``: largest difference of the probabilities of the two
-    classes of the latter; ``architectures``: kinds of classifier, each trained with every seed; ``alarms``: share of nominal
-    crops that the threshold of a monitor may refuse, for the rate of misses; ``training`` of the classifiers, None: as the
-    material says.
+class MonitorStudySettings(BaseModel):
+    """What decides the result of a monitor study. ``architectures``: kinds of classifier, each trained with every seed;
+    ``training`` of the classifiers, None: as the material says.
     """
 
-    seeds: int = 5
-    members: int = 5
-    passes: int = 50
-    ambiguous: int = 1800
-    delta_max: float = 0.15
-    alarms: float = 0.05
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seeds: int = Field(5, ge=1, description="number of classifiers to train and monitor")
+    members: int = Field(5, ge=1, description="members of each classifier's ensemble")
+    passes: int = Field(50, ge=1, description="stochastic passes per crop")
+    ambiguous: int = Field(1800, ge=1, description="ambiguous crops for training; half as many for testing")
+    delta_max: float = Field(
+        0.15, gt=0, le=1, description="highest difference of the two probabilities of a test crop"
+    )
+    alarms: float = Field(0.05, gt=0, lt=1, description="share of nominal crops that a threshold may reject")
     training: Training | None = None
     architectures: tuple[str, ...] = (CONVOLUTIONAL,)
 
-    def __post_init__(self) -> None:
-        for name in ("seeds", "members", "passes", "ambiguous"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"--{name} {getattr(self, name)}: expected 1 or more")
+    @model_validator(mode="after")
+    def _are_known(self) -> Self:
         for name in self.architectures:
             if name not in ARCHITECTURES:
-                raise InvalidInput(f"--architecture {name}: expected one of {', '.join(ARCHITECTURES)}")
-        if not 0 < self.delta_max <= 1:
-            raise InvalidInput(f"--delta-max {self.delta_max:g}: expected more than 0 and at most 1")
-        if not 0 < self.alarms < 1:
-            raise InvalidInput(f"--alarms {self.alarms:g}: expected more than 0 and less than 1")
+                raise ValueError(f"--architecture {name}: expected one of {', '.join(ARCHITECTURES)}")
+        return self
 
 
-@dataclass(frozen=True)
-class SeedResult:
-    """What one seed found. ``auc`` by monitor and set, None where a set is not for it; ``augrc``, ``missed`` (wrong crops
-    that the threshold let through, and wrong crops), ``cost_ms`` by monitor.
-    """
-
-    accuracy: float
-    table_1: dict[str, Ambiguity]
-    auc: dict[str, dict[str, float | None]]
-    augrc: dict[str, float]
-    missed: dict[str, tuple[int, int]]
-    cost_ms: dict[str, float]
-    counts: dict[str, int]
+SeedResult = dict[str, Any]
+"""What one seed found, as it is kept: ``accuracy``, ``counts`` of crops, rows of ``table_1``; by monitor ``auc`` by set, None
+where a set is not for it, ``augrc``, ``missed`` (wrong crops that the threshold let through, and wrong crops) and ``cost_ms``.
+"""
 
 
 @dataclass(frozen=True)
@@ -185,21 +166,20 @@ def run_study(
     material: Material,
     settings: MonitorStudySettings,
     out: Path | None = None,
-    progress: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] = lambda stage: None,
 ) -> StudyResult:
     """The monitor study on ``material``.
 
     With ``out`` finished seeds stay there, and the same study goes on from them.
     """
-    tell = progress or (lambda _: None)
     ambiguous = ambiguous_crops(material, settings, tell)
     results, clean = [], []
     for architecture in settings.architectures:
         for seed in range(settings.seeds):
             stage = f"{architecture}, seed {seed + 1} of {settings.seeds}"
             tell(stage)
-            within = _within(stage, tell)
-            results.append(_kept(material, settings, ambiguous, seed, out, architecture, within))
+            told = partial(_tell_within, tell, stage)
+            results.append(_kept(material, settings, ambiguous, seed, out, architecture, told))
         tell(f"{architecture} without ambiguous crops")
         clean.append(_clean_accuracy(material, settings, architecture, out))
     return StudyResult(material.name, settings, results, float(np.mean(clean)))
@@ -318,27 +298,28 @@ def run_seed(
         both_wrong = np.concatenate([wrong, corrupted_wrong])
         both = np.concatenate([scores["nominal"], scores["corrupted"]])
         risk[name] = augrc(both_wrong, np.where(np.isnan(both), np.inf, both))
-        missed[name] = missed_share(both_wrong, both, threshold_at(scores["nominal"], settings.alarms))
+        threshold = threshold_at(scores["nominal"], settings.alarms)
+        missed[name] = list(missed_share(both_wrong, both, threshold))
         cost[name] = measure_cost(monitor, nominal, repeats=1)
-    return SeedResult(
-        accuracy=float(1 - wrong.mean()),
-        table_1={
+    return {
+        "accuracy": float(1 - wrong.mean()),
+        "table_1": {
             "ambiguous": ambiguous_row(seen["ambiguous"].probabilities, testing.pairs, testing.probabilities),
             PUBLISHED: ambiguous_row(
                 class_vectors(model, published.images), published.pairs, published.probabilities
             ),
             "nominal": nominal_row(nominal.probabilities, material.test_labels),
         },
-        auc=areas,
-        augrc=risk,
-        missed=missed,
-        cost_ms=cost,
-        counts={name: len(pictures) for name, pictures in sets.items()},
-    )
+        "auc": areas,
+        "augrc": risk,
+        "missed": missed,
+        "cost_ms": cost,
+        "counts": {name: len(pictures) for name, pictures in sets.items()},
+    }
 
 
-def _within(stage: str, tell: Callable[[str], None]) -> Callable[[str], None]:
-    return lambda step: tell(f"{stage}: {step}")
+def _tell_within(tell: Callable[[str], None], stage: str, step: str) -> None:
+    tell(f"{stage}: {step}")
 
 
 def _kept(
@@ -352,7 +333,7 @@ def _kept(
 ) -> SeedResult:
     """The result of one seed of a kind of classifier, from the disk where the same study left it."""
     named = {
-        **asdict(settings),
+        **settings.model_dump(),
         "seeds": 0,
         "architectures": architecture,
         "format": _FORMAT,
@@ -363,11 +344,11 @@ def _kept(
     arrays = (material.train, material.test, material.invalid, *made)
     prefix = "" if architecture == CONVOLUTIONAL else f"{architecture}_"
     mark = fingerprint(named, *arrays)
-    found = kept_document(
+    found: SeedResult = kept_document(
         out and out / f"{prefix}seed_{seed}_{mark}.json",
-        lambda: asdict(run_seed(material, settings, ambiguous, seed, architecture, progress)),
+        lambda: run_seed(material, settings, ambiguous, seed, architecture, progress),
     )
-    return _read(found)
+    return found
 
 
 def _clean_accuracy(
@@ -385,36 +366,30 @@ def _clean_accuracy(
     return float(kept_document(out and out / f"clean_{mark}.json", measure))
 
 
-def _read(document: dict[str, Any]) -> SeedResult:
-    tables = {name: Ambiguity(**row) for name, row in document["table_1"].items()}
-    missed = {name: (int(a), int(b)) for name, (a, b) in document["missed"].items()}
-    return SeedResult(**{**document, "table_1": tables, "missed": missed})
-
-
 def classifier_report(result: StudyResult) -> str:
     seeds, settings = result.seeds, result.settings
-    counts = ", ".join(f"{count} {name}" for name, count in seeds[0].counts.items())
+    counts = ", ".join(f"{count} {name}" for name, count in seeds[0]["counts"].items())
     return as_markdown(
         [
             f"# Monitors on {result.material}",
             f"{len(seeds)} seeds, mean and standard deviation. Ensembles of {settings.members}, {settings.passes} passes. "
-            f"Crops: {counts}. Accuracy on nominal crops {_cell([s.accuracy for s in seeds])}, {result.clean_accuracy:.3f} "
+            f"Crops: {counts}. Accuracy on nominal crops {_cell([s['accuracy'] for s in seeds])}, {result.clean_accuracy:.3f} "
             "without ambiguous crops in training. "
             f"Ambiguous crops: delta_max {settings.delta_max:g}, of other autoencoders than those trained with.",
             "## Table I: how ambiguous the crops are to the classifier",
             Table(
-                ("crops", "Top-1", "Top-2", "Top-Pair", "entropy, bits"),
+                ("crops", *TABLE_1.values()),
                 [
-                    (name, *_cells(Ambiguity, [seed.table_1[name] for seed in seeds]))
-                    for name in seeds[0].table_1
+                    (name, *(_cell([seed["table_1"][name][column] for seed in seeds]) for column in TABLE_1))
+                    for name in seeds[0]["table_1"]
                 ],
             ),
             "## Table II: AUC-ROC against nominal crops",
             Table(
                 ("monitor", *SETS),
                 [
-                    (name, *(_cell([seed.auc[name][key] for seed in seeds]) for key in SETS))
-                    for name in seeds[0].auc
+                    (name, *(_cell([seed["auc"][name][key] for seed in seeds]) for key in SETS))
+                    for name in seeds[0]["auc"]
                 ],
             ),
             "## Error detection on nominal and corrupted crops",
@@ -426,11 +401,11 @@ def classifier_report(result: StudyResult) -> str:
                 [
                     (
                         name,
-                        _cell([seed.augrc[name] for seed in seeds]),
-                        missed_rate(*np.sum([seed.missed[name] for seed in seeds], axis=0).tolist()),
-                        f"{np.median([seed.cost_ms[name] for seed in seeds]):.3f}",
+                        _cell([seed["augrc"][name] for seed in seeds]),
+                        missed_rate(*np.sum([seed["missed"][name] for seed in seeds], axis=0).tolist()),
+                        f"{np.median([seed['cost_ms'][name] for seed in seeds]):.3f}",
                     )
-                    for name in seeds[0].augrc
+                    for name in seeds[0]["augrc"]
                 ],
             ),
         ]
@@ -441,10 +416,6 @@ def missed_rate(missed: int, wrong: int) -> str:
     """The share of ``wrong`` crops or objects that were ``missed``, with its Clopper-Pearson interval."""
     low, high = clopper_pearson(missed, wrong)
     return f"{missed / wrong if wrong else float('nan'):.2f} ({low:.2f} to {high:.2f})"
-
-
-def _cells(kind: type[Any], rows: Sequence[Any]) -> list[str]:
-    return [_cell([getattr(row, field.name) for row in rows]) for field in fields(kind)]
 
 
 def _cell(values: Sequence[float | None]) -> str:

@@ -11,8 +11,7 @@ the crops, dropout masks, optimiser, epochs and loss (cross entropy), and differ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -147,46 +146,34 @@ def actions(ask: NDArray[np.bool_], remove: NDArray[np.bool_]) -> IntArray:
 
 
 _RESAMPLES = 400
+_WITH_INTERVAL = ("task_fnr", "probabilistic_fnr", "task_fpr", "probabilistic_fpr", "difference")
 
 
-@dataclass(frozen=True)
-class Rates:
-    """One threshold: ``above``, the share of crops whose probability exceeds it; FNR (the paper calls it true negative rate) and
-    FPR of both kinds of network, and how much larger the mean of FNR and FPR of the task network is (negative: it is better).
+def rates_at(scores: TaskScores, threshold: float) -> dict[str, float]:
+    """One threshold, all seeds together: a row of :func:`rate_table`.
 
-    ``auc``: mean over the seeds of how well each one's output tells the crops above from the others, whatever the threshold.
+    ``above``: the share of crops whose probability exceeds it; FNR (the paper calls it true negative rate) and FPR of both kinds
+    of network, and ``difference``, how much larger the mean of FNR and FPR of the task network is (negative: it is better), each
+    with the 95 % interval from resampling the pictures that the crops come from (``..._low``, ``..._high``). ``..._auc``: mean
+    over the seeds of how well each one's output tells the crops above from the others, whatever the threshold.
     """
-
-    threshold: float
-    above: float
-    task_fnr: Interval
-    probabilistic_fnr: Interval
-    task_fpr: Interval
-    probabilistic_fpr: Interval
-    difference: Interval
-    task_auc: float
-    probabilistic_auc: float
-
-
-def rates_at(scores: TaskScores, threshold: float) -> Rates:
-    """Rates, all seeds together; 95 % intervals from resampling the pictures that the crops come from."""
     above = scores.truth > threshold
     says = (scores.task_says(threshold), scores.probabilistic_says(threshold))
 
     def rates(rows: IntArray) -> FloatArray:
-        found = [
-            _share(wrong, rows, among) for one in says for wrong, among in ((~one, above), (one, ~above))
-        ]
-        return np.array([*found, (found[0] + found[1] - found[2] - found[3]) / 2])
+        fnr, fpr = (
+            [_share(wrong, rows, among) for wrong in part]
+            for part, among in (([~one for one in says], above), (says, ~above))
+        )
+        return np.array([*fnr, *fpr, (fnr[0] + fpr[0] - fnr[1] - fpr[1]) / 2])
 
-    cells = _with_interval(rates, scores.sources)
+    row = {"threshold": threshold, "above": float(above.mean())}
+    for name, found in zip(_WITH_INTERVAL, _with_interval(rates, scores.sources), strict=True):
+        row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
     outputs = (scores.task[:, THRESHOLDS.index(threshold)], scores.probabilistic)
-    areas = [
-        float(np.mean([area_under_roc(one[~above], one[above]) for one in output])) for output in outputs
-    ]
-    return Rates(
-        threshold, float(above.mean()), cells[0], cells[2], cells[1], cells[3], cells[4], areas[0], areas[1]
-    )
+    for name, output in zip(("task_auc", "probabilistic_auc"), outputs, strict=True):
+        row[name] = float(np.mean([area_under_roc(one[~above], one[above]) for one in output]))
+    return row
 
 
 @dataclass(frozen=True)
@@ -251,28 +238,16 @@ def _share(hits: NDArray[np.bool_], rows: IntArray, among: NDArray[np.bool_]) ->
 
 def rate_table(scores: TaskScores) -> pd.DataFrame:
     """:func:`rates_at` every threshold, one row each."""
-    rows: list[dict[str, Any]] = []
-    for threshold in THRESHOLDS:
-        row: dict[str, Any] = {}
-        for name, value in vars(rates_at(scores, threshold)).items():
-            if isinstance(value, Interval):
-                row |= {
-                    f"{name}_{part}".removesuffix("_value"): number for part, number in asdict(value).items()
-                }
-            else:
-                row[name] = value
-        rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame([rates_at(scores, threshold) for threshold in THRESHOLDS])
 
 
 def task_report(material: str, scores: TaskScores, rates: pd.DataFrame) -> str:
     """The study of task networks as Markdown: :func:`rate_table` and cascades."""
-    intervals = ("task_fnr", "probabilistic_fnr", "task_fpr", "probabilistic_fpr", "difference")
     rows = [
         (
             f"{row['threshold']:g}",
             f"{row['above']:.2f}",
-            *(_cell(Interval(row[n], row[f"{n}_low"], row[f"{n}_high"])) for n in intervals),
+            *(_cell(Interval(row[n], row[f"{n}_low"], row[f"{n}_high"])) for n in _WITH_INTERVAL),
             *(f"{row[name]:.3f}" for name in ("task_auc", "probabilistic_auc")),
         )
         for row in rates.to_dict("records")
@@ -293,7 +268,7 @@ def task_report(material: str, scores: TaskScores, rates: pd.DataFrame) -> str:
                 (
                     "t",
                     "above t",
-                    *(name.replace("_", " ") for name in intervals),
+                    *(name.replace("_", " ") for name in _WITH_INTERVAL),
                     "task auc",
                     "probabilistic auc",
                 ),

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from sticker_uq.evaluation.metrics.statistics import holm
 from sticker_uq.lab.studies.detectors.analysis import analyse
 from sticker_uq.lab.studies.detectors.measures import ACCURACY, BY_NAME
 from sticker_uq.lab.studies.detectors.significance import (
-    ModelPair,
+    Row,
     best_everywhere,
     compare_pairs,
     correlations,
     friedman,
-    holm,
     pooled_correlation,
     recommended,
     signed_rank,
@@ -40,21 +40,21 @@ def test_signed_rank_edges() -> None:
 
 
 def test_friedman_needs_three_models() -> None:
-    assert math.isnan(friedman(np.ones((10, 2))).p)
-    assert math.isnan(friedman(np.ones((10, 3))).p)
+    assert math.isnan(friedman(np.ones((10, 2)))["p"])
+    assert math.isnan(friedman(np.ones((10, 3)))["p"])
 
 
 def test_lower_is_better_for_uncertainty() -> None:
     rng = np.random.default_rng(0)
     values = np.stack([rng.uniform(0, 1, 40), rng.uniform(2, 3, 40)], axis=1)
-    assert compare_pairs(values, ["a", "b"], ACCURACY, "paper")[0].better == "b"
-    assert compare_pairs(values, ["a", "b"], BY_NAME["total_variance"], "paper")[0].better == "a"
+    assert compare_pairs(values, ["a", "b"], ACCURACY, "paper")[0]["better"] == "b"
+    assert compare_pairs(values, ["a", "b"], BY_NAME["total_variance"], "paper")[0]["better"] == "a"
     with pytest.raises(InvalidInput, match="not numbers"):
         compare_pairs(values * np.nan, ["a", "b"], ACCURACY, "paper")
 
 
-def beaten(winner: str, loser: str) -> ModelPair:
-    return ModelPair(winner, loser, 9, 1.0, "two-sided", 0.0, 0.0, 0.9, "large", 0.9, winner, 0.0)
+def beaten(winner: str, loser: str) -> Row:
+    return {"first": winner, "second": loser, "better": winner}
 
 
 def test_tiers_do_not_depend_on_the_order_of_models() -> None:
@@ -78,10 +78,10 @@ def test_best_and_recommended() -> None:
 def test_correlations_leave_out_what_was_not_measured() -> None:
     accuracy = np.array([1.0, 0.8, 0.6, 0.4, np.nan])
     found = correlations(accuracy, [np.array([1.0, 2, 3, 4, 0]), np.full(5, 2.0)])
-    assert found[0].images == 4
-    assert found[0].rho == pytest.approx(-1)
-    assert math.isnan(found[1].rho)
-    assert found[0].p_holm == pytest.approx(2 * found[0].p)
+    assert found[0]["images"] == 4
+    assert found[0]["rho"] == pytest.approx(-1)
+    assert math.isnan(found[1]["rho"])
+    assert found[0]["p_holm"] == pytest.approx(2 * found[0]["p"])
 
 
 def test_cluster_bootstrap_is_wider_than_one_that_takes_rows_for_images() -> None:
@@ -90,9 +90,9 @@ def test_cluster_bootstrap_is_wider_than_one_that_takes_rows_for_images() -> Non
     rows = [np.repeat(v, 9) + rng.normal(0, 0.05, 270) for v in (accuracy, metric)]
     by_image = pooled_correlation(*rows, np.repeat(np.arange(30), 9), 200)
     by_row = pooled_correlation(*rows, np.arange(270), 200)
-    assert by_image.images == 30
-    assert by_image.rho == by_row.rho
-    assert by_image.high - by_image.low > 2 * (by_row.high - by_row.low)
+    assert by_image["images"] == 30
+    assert by_image["rho"] == by_row["rho"]
+    assert by_image["high"] - by_image["low"] > 2 * (by_row["high"] - by_row["low"])
 
 
 def made(shift: float) -> pd.DataFrame:

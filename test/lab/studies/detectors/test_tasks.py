@@ -124,15 +124,15 @@ def test_an_image_without_detections_keeps_its_row() -> None:
 def test_lrp_and_pdq_fall_with_wrong_boxes_and_spread() -> None:
     objects = observe(seen_well())[0]
     good = box_quality(objects, truth(BOX))
-    assert good.lrp < 0.05
-    assert 0.8 < good.pdq <= 1
+    assert good["lrp"] < 0.05
+    assert 0.8 < good["pdq"] <= 1
     moved = tuple(v + 15 for v in BOX)
-    assert box_quality(objects, truth(moved)).lrp > good.lrp
-    assert box_quality(objects, truth(moved)).pdq < 0.3
+    assert box_quality(objects, truth(moved))["lrp"] > good["lrp"]
+    assert box_quality(objects, truth(moved))["pdq"] < 0.3
     honest = observe(seen_well(noise=8.0))[0]
     assert pairwise_pdq(honest[0], np.array(moved), 2) > pairwise_pdq(objects[0], np.array(moved), 2)
     wrong = tuple(replace(o, probabilities=np.array([0, 0.9, 0.1], np.float32), label=1) for o in objects)
-    assert box_quality(wrong, truth(BOX)).lrp == 1
+    assert box_quality(wrong, truth(BOX))["lrp"] == 1
 
 
 def test_legacy_metrics_have_the_published_quirks() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
@@ -157,7 +158,7 @@ def test_a_study_trains_the_kind_that_was_asked_for(tmp_path: Path) -> None:
     settings = MonitorStudySettings(seeds=1, members=1, training=Training(epochs=1), architectures=("dense",))
     members = train_members(material, made, settings, 0, "dense")
     assert [type(member).__name__ for member in members] == ["StagedClassifier"] * 2
-    with pytest.raises(InvalidInput, match="--architecture lenet: expected one of convolutional, dense"):
+    with pytest.raises(ValidationError, match="--architecture lenet: expected one of convolutional, dense"):
         MonitorStudySettings(architectures=("lenet",))
 
 

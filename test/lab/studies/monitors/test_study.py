@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sticker_uq.cli.options import checked
 from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
 from sticker_uq.lab.studies.monitors.classifier_study import (
     MonitorStudySettings,
@@ -69,14 +70,14 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyResult, Path]
 
 def test_the_shape_of_the_paper(result: tuple[StudyResult, Path]) -> None:
     (seed,) = result[0].seeds
-    assert seed.accuracy > 0.9
-    assert seed.table_1["ambiguous"].entropy > 3 * seed.table_1["nominal"].entropy
-    assert seed.table_1["ambiguous"].top_pair > 0.8
-    assert seed.auc["max_softmax"]["ambiguous"] > 0.85
-    assert seed.auc["autoencoder"]["invalid"] > 0.9
-    assert seed.auc["lsa"]["ambiguous"] < seed.auc["lsa"]["invalid"]
-    assert seed.auc["ensemble_mean_softmax"]["adversarial"] is None
-    assert len(seed.auc) == 19
+    assert seed["accuracy"] > 0.9
+    assert seed["table_1"]["ambiguous"]["entropy"] > 3 * seed["table_1"]["nominal"]["entropy"]
+    assert seed["table_1"]["ambiguous"]["top_pair"] > 0.8
+    assert seed["auc"]["max_softmax"]["ambiguous"] > 0.85
+    assert seed["auc"]["autoencoder"]["invalid"] > 0.9
+    assert seed["auc"]["lsa"]["ambiguous"] < seed["auc"]["lsa"]["invalid"]
+    assert seed["auc"]["ensemble_mean_softmax"]["adversarial"] is None
+    assert len(seed["auc"]) == 19
 
 
 def test_a_study_goes_on_from_what_it_left(result: tuple[StudyResult, Path]) -> None:
@@ -93,7 +94,7 @@ def test_the_tables(result: tuple[StudyResult, Path]) -> None:
     assert "## Table II" in text
     assert "| ensemble_mean_softmax | " in text
     (row,) = [line for line in text.splitlines() if line.startswith("| ambiguous | ")]
-    assert f"{result[0].seeds[0].table_1['ambiguous'].entropy:.3f}" in row
+    assert f"{result[0].seeds[0]['table_1']['ambiguous']['entropy']:.3f}" in row
 
 
 def test_labels_are_drawn_by_their_probabilities() -> None:
@@ -126,20 +127,20 @@ def test_no_digits_are_pieces_of_photographs() -> None:
 
 def test_settings_out_of_range() -> None:
     with pytest.raises(InvalidInput, match="--seeds 0"):
-        MonitorStudySettings(seeds=0)
+        checked(MonitorStudySettings, {"seeds": 0})
     with pytest.raises(InvalidInput, match="--alarms 1"):
-        MonitorStudySettings(alarms=1)
+        checked(MonitorStudySettings, {"alarms": 1})
 
 
 def test_rows_of_table_1() -> None:
     vectors = np.array([[0.5, 0.5, 0, 0], [0.25, 0.25, 0.25, 0.25], [0.0, 0.1, 0.4, 0.5]])
     row = nominal_row(vectors, np.array([0, 2, 2]))
-    assert (row.top_1, row.top_2) == pytest.approx((1 / 3, 2 / 3))
-    assert row.entropy == pytest.approx((1 + 2 - (0.1 * np.log2(0.1) + 0.4 * np.log2(0.4) - 0.5)) / 3)
-    assert np.isnan(row.top_pair)
+    assert (row["top_1"], row["top_2"]) == pytest.approx((1 / 3, 2 / 3))
+    assert row["entropy"] == pytest.approx((1 + 2 - (0.1 * np.log2(0.1) + 0.4 * np.log2(0.4) - 0.5)) / 3)
+    assert np.isnan(row["top_pair"])
     ambiguous = ambiguous_row(vectors, np.array([[1, 0], [3, 2], [2, 3]]), np.tile([0.4, 0.6], (3, 1)))
-    assert ambiguous.top_1 == pytest.approx(2 / 3)  # classes 0, 2, 3 are right
-    assert ambiguous.top_pair == pytest.approx(2 / 3)
+    assert ambiguous["top_1"] == pytest.approx(2 / 3)  # classes 0, 2, 3 are right
+    assert ambiguous["top_pair"] == pytest.approx(2 / 3)
 
 
 def test_the_threshold_refuses_the_share_it_may() -> None:
