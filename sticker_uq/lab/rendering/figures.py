@@ -30,11 +30,11 @@ def _smile(pen: Pen, y: float, size: float) -> None:
     pen.arc(0, y, size, 20, 160, BLACK, size * 0.32)
 
 
-def star_points(points: int, inner: float, radius: float = 1.0) -> list[tuple[float, float]]:
+def star_points(points: int, inner: float) -> list[tuple[float, float]]:
     """Corners of a star on a rendered sticker around the origin, its first tip upwards."""
     corners = []
     for step in range(points * 2):
-        r = radius * (inner if step % 2 else 1.0)
+        r = inner if step % 2 else 1.0
         angle = math.pi * step / points - math.pi / 2
         corners.append((r * math.cos(angle), r * math.sin(angle)))
     return corners

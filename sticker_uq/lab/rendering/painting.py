@@ -76,19 +76,11 @@ class Pen:
             cv2.polylines(self.mask, fixed, False, (255,), thick, cv2.LINE_AA, _SHIFT)
 
     def arc(
-        self,
-        x: float,
-        y: float,
-        r: float,
-        start: float,
-        end: float,
-        colour: Colour,
-        width: float,
-        ry: float = 0.0,
+        self, x: float, y: float, r: float, start: float, end: float, colour: Colour, width: float
     ) -> None:
-        """Draw a part of a circle (an ellipse with `ry`) from `start` to `end` degrees with the renderer's pen."""
+        """Draw a part of a circle from `start` to `end` degrees with the renderer's pen."""
         sweep = np.radians(np.linspace(start, end, 40))
-        xs, ys = x + r * np.cos(sweep), y + (ry or r) * np.sin(sweep)
+        xs, ys = x + r * np.cos(sweep), y + r * np.sin(sweep)
         self.line([(float(a), float(b)) for a, b in zip(xs, ys, strict=True)], colour, width)
 
     def box(self, x: float, y: float, half_width: float, half_height: float, colour: Colour) -> None:
