@@ -17,6 +17,7 @@ from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+NO_GUARANTEE = "no guarantee: a real arm needs allow_uncalibrated:=true"
 _TOLD = ("from", "to", "person", "user", "host", "reason", "detail")
 Folder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of `sticker-uq bundle create`.")]
 Cell = Annotated[
@@ -126,7 +127,7 @@ def _tell(release: releases.ActiveBundle, cell: Path) -> None:
 
 def _show(bundle: Bundle) -> None:
     manifest = bundle.manifest
-    promise = manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
+    promise = manifest.guarantee or NO_GUARANTEE
     rows = {
         "bundle": bundle.folder,
         "made": f"{manifest.created} by sticker_uq {manifest.version} on {manifest.device}",
@@ -141,3 +142,9 @@ def _show(bundle: Bundle) -> None:
     }
     for name, value in rows.items():
         typer.echo(printable(f"{name:<11} {value}"))
+
+
+def promise_of(bundle: Bundle) -> str:
+    """What a bundle that was made guarantees, and its warning."""
+    promise = bundle.manifest.guarantee or NO_GUARANTEE
+    return f"{promise}.{f' WARNING: {bundle.warning}.' if bundle.warning else ''}"

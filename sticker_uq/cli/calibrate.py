@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,12 +19,12 @@ from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Assessed, Record, units_of
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import Alpha, Beta, Delta, Jobs, RayAddress, Topic, output_file, settings_options
-from sticker_uq.cli.terminal import counting, output, tell_of_source
+from sticker_uq.cli.terminal import command_line, counting, output, tell_of_source
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule
 from sticker_uq.gate.policy.signals import SaliencyName
 from sticker_uq.io.coco import check_objects
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
@@ -132,11 +130,10 @@ def command(
         divided.fit, kept, chosen.kind, saliency, percentile, match_iou, familiar, None, alpha, beta > 0, say
     )
     policy = certify(draft, divided.fit, divided.proof, levels, match_iou)
-    policy = divided.signed(policy, shlex.join(["sticker-uq", *sys.argv[1:]]), camera, valid_days)
+    policy = divided.signed(policy, command_line(), camera, valid_days)
     if report is not None:
         text = calibration_report(policy, draft, divided, levels, html=report.suffix == ".html")
-        with atomic_write(report, "w") as stream:
-            stream.write(text)
+        write_file(report, text)
     write_policy(policy, out)
     _print(policy, out)
 

@@ -28,7 +28,7 @@ from sticker_uq.io.coco import (
     read_coco,
     write_coco,
 )
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.images import read_image_file
 from sticker_uq.io.labelled_images import recorded_workpieces
 from sticker_uq.io.outputs import whole_folder
@@ -164,8 +164,7 @@ def patch(
             mode=mode,
             on_step=lambda done, loss: bar.update(task, completed=done, loss=loss),
         )
-    with atomic_write(out) as stream:
-        stream.write(encode_picture(pixels, "png"))
+    write_file(out, encode_picture(pixels, "png"))
     typer.echo(f"patch in {out}")
 
 
@@ -218,8 +217,10 @@ def frames(
             unreadable += picture.image is None
             if picture.image is None or not chosen:
                 continue
-            with atomic_write(folder / file_name(picture, workpieces, image_format)) as stream:
-                stream.write(encode_picture(picture.image, image_format))
+            write_file(
+                folder / file_name(picture, workpieces, image_format),
+                encode_picture(picture.image, image_format),
+            )
             written += 1
             if written == count:
                 break

@@ -15,7 +15,7 @@ from sticker_uq.cli.options import checked, field_options, output_file
 from sticker_uq.cli.terminal import counting, list_lines, output
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import LabelledImage, label_counts, load_annotations, read_coco
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.lab.datasets.checking import (
     NEAR,
     Drift,
@@ -80,8 +80,10 @@ def command(
     for line in counts.lines():
         typer.echo(printable(line))
     if json_file is not None:
-        with atomic_write(json_file, "w") as stream:
-            json.dump({"source": str(data), "format": "coco", "labels": counts.as_json()}, stream, indent=2)
+        write_file(
+            json_file,
+            json.dumps({"source": str(data), "format": "coco", "labels": counts.as_json()}, indent=2),
+        )
     table = Table("property", "least", "median", "largest")
     # only here torch is needed
     from sticker_uq.lab.datasets.default_boxes import default_box_advice, sides_in_view

@@ -18,7 +18,7 @@ from sticker_uq.cli.options import output_file, output_folder
 from sticker_uq.cli.terminal import counting, list_lines, output
 from sticker_uq.io.coco import IGNORE
 from sticker_uq.io.faults import Faults, LabelCounts
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.datasets.checking import NEAR, class_balance
 from sticker_uq.lab.datasets.frames import CLOSE, close_frames, close_frames_text, video_name
@@ -28,12 +28,11 @@ from sticker_uq.lab.datasets.importing.importing import (
     RECORD,
     REST,
     Grouped,
+    Reader,
     UprightPicture,
     class_mapping,
     complete_mapping,
     grouped,
-    labels_by_name,
-    upright,
     write_import,
 )
 from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture
@@ -147,11 +146,10 @@ def command(
         faults.refuse()  # they may be why a class is not there
         raise
     root = source if source.is_dir() else source.parent
-    labels = labels_by_name(named)
+    reader = Reader(root, named, faults, counts, orientation, repair, crowd == "object")
     with _progress("reading", len(pictures)) as advance:
-        found, changes = upright(
-            pictures, root, labels, orientation, repair, advance, faults, counts, crowd == "object"
-        )
+        found = reader.read(pictures, advance)
+    changes = reader.changes
     data = grouped(found, near, group, consecutive, changes if repair else None)
     _count(found, data, counts)
     counts.check(str(source))
@@ -175,8 +173,10 @@ def command(
         typer.echo(line, err=True)
     typer.echo(f"classes, copies and changes are in {out / RECORD}")
     if json_file is not None:
-        with atomic_write(json_file, "w") as stream:
-            json.dump({"source": str(source), "format": kind, "labels": counts.as_json()}, stream, indent=2)
+        write_file(
+            json_file,
+            json.dumps({"source": str(source), "format": kind, "labels": counts.as_json()}, indent=2),
+        )
 
 
 def _count(found: Sequence[UprightPicture], data: Grouped, counts: LabelCounts) -> None:

@@ -34,7 +34,7 @@ from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.evaluation.reporting.report_model import Headline, Section, Tone
 from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.files import atomic_write, undone_unless_finished
+from sticker_uq.io.files import undone_unless_finished, write_file
 from sticker_uq.io.outputs import check_result_folder, remove_earlier_result
 from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.setting_fields import validated
@@ -299,8 +299,7 @@ def command(
     with console.status("the same laptops without the gate, then the report"):
         by_score = _peel_by_score(params, settings, score_threshold)
         outcome = read_outcome(out, limits, settings, by_score, score_threshold, minutes_per_question)
-    with atomic_write(out / "summary.json", "w") as file:
-        json.dump(outcome.summary(), file, indent=1)
+    write_file(out / "summary.json", json.dumps(outcome.summary(), indent=1))
     _print_table(outcome.comparison, console)
     report = (out / "report.html").resolve()
     console.print(f"report: {report}   pictures: {out / 'pictures'}   recording: {out / 'bag'}")
@@ -350,8 +349,7 @@ def _isolate(domain: int) -> None:
 def _prepare(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     remove_earlier_result(out, _FILES)
-    with atomic_write(out / _MADE_BY_DEMO, "w") as file:
-        file.write("[]")
+    write_file(out / _MADE_BY_DEMO, "[]")
 
 
 def _run(

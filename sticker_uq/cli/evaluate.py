@@ -23,7 +23,7 @@ from sticker_uq.evaluation.metrics.accuracy import (
     evaluate_passes,
 )
 from sticker_uq.io.coco import check_objects, read_coco
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 
 _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
 
@@ -79,8 +79,7 @@ def command(
         }
         if measured is not None:
             content["stochastic"] = as_json(measured)
-        with atomic_write(json_file, "w") as stream:
-            json.dump(content, stream, indent=2, allow_nan=False)
+        write_file(json_file, json.dumps(content, indent=2, allow_nan=False))
 
 
 def _table(accuracy: Accuracy, measured: StochasticAccuracy | None) -> Table:

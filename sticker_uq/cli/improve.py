@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +10,12 @@ import typer
 
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import BUNDLE_FILES, Bundle, create_bundle
+from sticker_uq.cli.bundle import promise_of
 from sticker_uq.cli.options import Delta, Jobs, Overwrite, Topic, checked, field_options, output_folder
-from sticker_uq.cli.terminal import step_line
+from sticker_uq.cli.terminal import command_line, step_line
 from sticker_uq.cli.train import EXPOSURE, PACKAGED, render_exposure, stage_bars_until_stopped
 from sticker_uq.gate import Policy
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.outputs import check_result_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.improving.improvement import Active, Improvement, ImproveSettings
@@ -123,7 +122,7 @@ def command(
             "exposure": tuple(rendered),
             "names": names,
             "limits": AnswerLimits(glance_s=glance, object_s=AnswerLimits.object_s if glance else 0.0),
-            "command": shlex.join(["sticker-uq", *sys.argv[1:]]),
+            "command": command_line(),
         },
     )
     checked(TrainSettings, {**training, "data": (work,), "out": work})
@@ -141,14 +140,10 @@ def command(
         candidate = create_bundle(
             out, found.perception, found.policy, active.manifest.supervisor, comparison, overwrite
         )
-        promise = candidate.manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
-        told = (
-            f"Candidate in {out}: {promise}.{f' WARNING: {candidate.warning}.' if candidate.warning else ''}"
-        )
+        told = f"Candidate in {out}: {promise_of(candidate)}"
     else:
         told = "No candidate: nothing is promised of it; --allow-uncalibrated makes one for a dry run."
-    with atomic_write(work / REPORT, "w") as stream:
-        stream.write(improvement_report(found, comparison, told))
+    write_file(work / REPORT, improvement_report(found, comparison, told))
     for line in (told, f"{comparison.verdict.upper()}: {lead(comparison)}", f"report: {work / REPORT}"):
         typer.echo(line)
     if not made:

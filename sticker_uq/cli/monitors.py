@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.markdown import Markdown
+from rich.table import Table
 
-from sticker_uq.cli import monitors_fit
-from sticker_uq.cli.options import checked, field_options, output_folder
-from sticker_uq.cli.terminal import output
-from sticker_uq.io.coco import check_new_dataset, read_coco, write_coco
-from sticker_uq.io.files import atomic_write
+from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
+from sticker_uq.cell.node_settings import NODE_ONLY
+from sticker_uq.cli.options import checked, field_options, output_folder, settings_options
+from sticker_uq.cli.terminal import command_line, output
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson
+from sticker_uq.gate import Policy
+from sticker_uq.io.annotator_votes import sticker_fractions
+from sticker_uq.io.coco import check_new_dataset, check_objects, read_coco, write_coco
+from sticker_uq.io.files import write_file
+from sticker_uq.io.share import share_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import TEST_DELTA, generate, train_raaes
@@ -35,10 +41,13 @@ from sticker_uq.lab.studies.monitors.material import (
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL
 from sticker_uq.lab.studies.monitors.task_networks import rate_table, run_tasks, sticker_class, task_report
 from sticker_uq.lab.table_files import write_tables
+from sticker_uq.monitors.folder import PanelFile
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-app.command(name="fit")(monitors_fit.command)
+_FITTING = 2 / 3  # share of the pictures to set limits on, unless --calibration is given
 _FIELDS = ("seeds", "members", "passes", "ambiguous", "delta_max", "alarms")
 _MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_material}
 
@@ -46,6 +55,62 @@ _MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_
 @app.callback()
 def _about() -> None:
     """Misclassification monitors: scores of how untrustworthy the class of one object is (S001 calls them supervisors)."""
+
+
+@app.command()
+@settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
+def fit(
+    settings: PerceptionSettings,
+    data: Annotated[Path, typer.Option(help="COCO folder with pictures to fit on.")],
+    out: Annotated[Path, output_folder("Folder for the panel.")],
+    calibration: Annotated[
+        Path | None,
+        typer.Option(help="COCO folder to set the limits on. Default: a third of the pictures of --data."),
+    ] = None,
+    task: Annotated[
+        float | None,
+        typer.Option(
+            help="Add a network for the decision whether the share of annotators who call an object a removable sticker is "
+            "above this."
+        ),
+    ] = None,
+    alarms: Annotated[
+        float, typer.Option(help="Share of the policy's correct removals that the whole panel may reject.")
+    ] = 0.05,
+    policy: Annotated[
+        Path | None, typer.Option(help="Policy that the panel is combined with; default: the packaged one.")
+    ] = None,
+) -> None:
+    """Fit monitors on the objects of a detector, and set the limits above which each objects to a removal.
+
+    --monitors names them. The folder is the detector's parameter `panel`, and the option of `replay` and `calibrate`.
+    """
+    if settings.panel:
+        raise InvalidInput(f"--panel {settings.panel}: expected none, because a panel is fitted")
+    fitting: Sequence[Labelled] = _labelled(data)
+    calibrating: Sequence[Labelled]
+    if calibration is None:
+        order = np.random.default_rng(settings.seed).permutation(len(fitting))
+        cut = round(_FITTING * len(fitting))
+        everything = fitting
+        fitting, calibrating = ([everything[i] for i in part] for part in (order[:cut], order[cut:]))
+    else:
+        calibrating = _labelled(calibration)
+    perception = load_perception(settings.model_copy(update={"monitors": ""}))
+    document = fit_panel(
+        perception,
+        fitting,
+        calibrating,
+        settings.votes or DEFAULT,
+        out,
+        Policy.load(policy or share_folder() / "config" / "policy.yaml"),
+        alarms,
+        task,
+        {"command": command_line(), "pictures": len(fitting)},
+        settings.seed,
+        lambda stage: typer.echo(stage, err=True),
+    )
+    _print_panel(document, out)
 
 
 @app.command()
@@ -82,8 +147,7 @@ def study(
     resumable("the same call resumes", out)
     result = run_study(material, settings, out, lambda stage: typer.echo(stage, err=True))
     text = classifier_report(result)
-    with atomic_write(out / "monitors.md", "w") as stream:
-        stream.write(text)
+    write_file(out / "monitors.md", text)
     output().print(Markdown(text))
     typer.echo(f"tables: {out / 'monitors.md'}")
 
@@ -139,8 +203,7 @@ def tasks(
     rates = rate_table(scores)
     write_tables({"tasks": rates}, out)
     text = task_report(material.name, scores, rates)
-    with atomic_write(out / "tasks.md", "w") as stream:
-        stream.write(text)
+    write_file(out / "tasks.md", text)
     output().print(Markdown(text))
     typer.echo(f"tables: {out / 'tasks.md'}, {out / 'tasks.csv'}")
 
@@ -158,3 +221,26 @@ def _material(data: str, invalid: Path | None = None) -> Material:
             f"--data {data}: expected {', '.join(_MATERIALS)}, mnist=FOLDER, fmnist=FOLDER or a COCO folder"
         )
     return coco_material(Path(data))
+
+
+def _labelled(folder: Path) -> Sequence[Labelled]:
+    items = read_coco(folder)
+    check_objects(items, str(folder))
+    shares = sticker_fractions(folder, items)
+    return [(item, shares[item.image_id]) for item in items]
+
+
+def _print_panel(document: PanelFile, out: Path) -> None:
+    table = Table("monitor", "limit", "refuses by itself", "ms per object")
+    found = document.calibration
+    for name, seat in document.monitors.items():
+        table.add_row(name, f"{seat.limit:.4g}", f"{seat.refused} of {found.stickers}", f"{seat.cost_ms:.3f}")
+    output().print(table)
+    for words, hits, count in (
+        ("right removals refused by any", found.refused, found.stickers),
+        ("wrong removals caught by any", found.caught, found.wrong),
+    ):
+        low, high = clopper_pearson(hits, count)
+        share = f", {hits / count:.3f} ({low:.3f} to {high:.3f})" if count else ""
+        typer.echo(f"{words}: {hits} of {count}{share}")
+    typer.echo(f"panel: {out}")

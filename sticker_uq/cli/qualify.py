@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +11,7 @@ import typer
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import BUNDLE_FILES, create_bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
+from sticker_uq.cli.bundle import promise_of
 from sticker_uq.cli.options import (
     Alpha,
     Beta,
@@ -26,10 +25,10 @@ from sticker_uq.cli.options import (
     settings_options,
     supervisor_parameters,
 )
-from sticker_uq.cli.terminal import step_line
+from sticker_uq.cli.terminal import command_line, step_line
 from sticker_uq.cli.train import stage_bars_until_stopped
 from sticker_uq.gate import Policy
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.outputs import check_result_folder
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.stopping import resumable
@@ -111,7 +110,7 @@ def command(
             "perception": perception,
             "shares": shares_of(split),
             "seed": perception.seed,
-            "command": shlex.join(["sticker-uq", *sys.argv[1:]]),
+            "command": command_line(),
         },
     )
     steps = Steps(work, step_line, f"--work {work}")
@@ -120,8 +119,7 @@ def command(
         found = Qualification(settings, steps, progress, stop, jobs, ray_address).run()
     told = _bundle(found, steps, out, supervisor, allow_uncalibrated, overwrite)
     report = work / REPORT
-    with atomic_write(report, "w") as stream:
-        stream.write(qualification_report(found, told))
+    write_file(report, qualification_report(found, told))
     typer.echo(told)
     typer.echo(f"{'READY' if found.ready else 'NOT READY'}: {lead(found)}")
     typer.echo(f"report: {report}")
@@ -158,6 +156,4 @@ def _bundle(
         if found.ready:
             raise
         return f"No bundle: {error}. {weights}"
-    promise = made.manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
-    warning = f" WARNING: {made.warning}." if made.warning else ""
-    return f"Bundle in {out}: {promise}.{warning}"
+    return f"Bundle in {out}: {promise_of(made)}"

@@ -17,7 +17,7 @@ from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import check_file, output_folder, settings_options
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.gate import Policy
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.robustness.assessment import RESULT, Assessment, assess, prepare
@@ -56,8 +56,7 @@ def init(
 
 def _copy(source: Path, target: Path) -> None:
     content = source.read_bytes()
-    with atomic_write(target) as stream:
-        stream.write(content)
+    write_file(target, content)
 
 
 SPECIFICATION = "specification.yaml"

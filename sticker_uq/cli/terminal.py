@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import threading
 import time
@@ -32,6 +33,11 @@ _WIDTH = 250
 """Columns of an output that is no terminal; rich would cut tables at 80."""
 LOG_EVERY = 30.0
 """Seconds between two lines of progress where there is no terminal for a progress bar."""
+
+
+def command_line() -> str:
+    """The command as it was called, for what it makes."""
+    return shlex.join(["sticker-uq", *sys.argv[1:]])
 
 
 def output() -> Console:

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, output_folder
-from sticker_uq.cli.terminal import LOG_EVERY, output, stage_bars
+from sticker_uq.cli.terminal import LOG_EVERY, command_line, output, stage_bars
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, write_coco
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.stopping import resumable
@@ -94,7 +92,7 @@ def command(
         finished = train(
             settings,
             resume=resume,
-            command="sticker-uq " + shlex.join(sys.argv[1:]),
+            command=command_line(),
             say=console.print,
             on_step=on_step,
             on_epoch=on_epoch,

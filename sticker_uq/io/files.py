@@ -46,6 +46,12 @@ def atomic_write(
         os.replace(name, target)
 
 
+def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write ``content`` to ``path``, whole or not at all, as :func:`atomic_write` does."""
+    with atomic_write(path, "w" if isinstance(content, str) else "wb") as stream:
+        stream.write(content)
+
+
 @contextmanager
 def undone_unless_finished(undo: Callable[[], None]) -> Iterator[None]:
     """Call ``undo`` if the block raises, or if :func:`undo_unfinished` is called in it."""

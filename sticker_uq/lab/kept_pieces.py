@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.reading import read_json
 from sticker_uq.scene import InvalidInput
@@ -135,5 +135,4 @@ def file_digest(path: Path) -> str:
 
 def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path, "w") as stream:
-        json.dump(content, stream)
+    write_file(path, json.dumps(content))

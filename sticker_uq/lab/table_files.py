@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result tables of studies and assessments as CSV and Parquet files."""
+"""Result tables of studies and assessments as CSV files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,3 @@ def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path) -> None:
         if not table.empty:
             with atomic_write(folder / f"{name}.csv", "w") as stream:
                 table.to_csv(stream, index=False, lineterminator="\n")
-
-
-def write_parquet(table: pd.DataFrame, path: Path) -> None:
-    """Write the laboratory's result ``table`` to ``path``, completely or not at all. Raises OSError when the disk refuses."""
-    with atomic_write(path) as stream:
-        table.to_parquet(stream, index=False)

@@ -196,7 +196,7 @@ def test_a_novelty_network_that_is_too_weak_ends_nothing(qualified: Qualified, t
     save_network(network, load_detector(DetectorSettings(weights=weights)), file)
     weakness = "AUROC of unknown objects 0.779 (0.654 to 0.891), expected a lower bound of 0.8 or more"
     step = json.loads(marker.read_text())
-    step["result"] |= {"objects": [0.779, 0.654, 0.891], "weakness": weakness}
+    step["result"] |= {"objects": {"value": 0.779, "low": 0.654, "high": 0.891}, "weakness": weakness}
     marker.write_text(json.dumps(step))
     again = (qualified.data, out, *qualified.options, "--work", str(work))
     found = qualify(*again, "--no-robustness")

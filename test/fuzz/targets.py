@@ -24,17 +24,17 @@ from sticker_uq.gate import Policy
 from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, read_annotations, read_coco, read_picture
+from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.images import read_image_file
 from sticker_uq.io.labelled_images import recorded_workpieces
 from sticker_uq.io.reading import read_yaml
 from sticker_uq.io.sources import open_source
 from sticker_uq.lab.datasets.importing.formats import read_source
 from sticker_uq.lab.datasets.importing.importing import (
+    Reader,
     class_mapping,
     complete_mapping,
     grouped,
-    labels_by_name,
-    upright,
 )
 from sticker_uq.scene import InvalidInput
 from test.fuzz import examples
@@ -185,10 +185,12 @@ def _import_source(data: bytes, folder: Path) -> None:
         _written(lines, folder / "labels" / "1.txt")
     else:
         _written(data, folder / ("a.xml" if data.lstrip()[:1] == b"<" else "a.json"))
-    _, pictures = read_source(folder)
+    faults, counts = Faults(str(folder)), LabelCounts()
+    _, pictures = read_source(folder, "auto", None, faults, counts)
+    faults.refuse()
     named = {one.name: "sticker" for picture in pictures for one in picture.objects}
     complete_mapping(pictures, class_mapping([], ["rest"]))
-    found, _ = upright(pictures, folder, labels_by_name(named), repair=True)
+    found = Reader(folder, named, faults, counts, repair=True).read(pictures)
     for one in grouped(found, 6).pictures:
         assert np.isfinite(one.labelled.boxes).all()
 

@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sticker_uq.evaluation.reporting.report_model import ReportLaptop
 from sticker_uq.evaluation.reporting.wording import deciding_words, number, outcome_words, short_reason
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.messages import LABELS, VERDICTS
 from sticker_uq.scene import (
     FloatArray,
@@ -330,8 +330,7 @@ def write_animation(laptops: Sequence[ReportLaptop], path: Path) -> None:
         )
         if encoded.tell() <= LARGEST_BYTES:
             break
-    with atomic_write(path) as stream:
-        stream.write(encoded.getvalue())
+    write_file(path, encoded.getvalue())
 
 
 def _frames(laptop: ReportLaptop, most: int) -> list[Image.Image]:

@@ -24,7 +24,7 @@ from sticker_uq.evaluation.reporting.report_model import (
 )
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy import LIMITED_METRICS
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.sources import open_source
 from sticker_uq.scene import Outcome, SceneAssessment
@@ -109,8 +109,7 @@ def cell_report(
             image = images.get(scene.stamp_ns)
             picture = annotate(image, scene, decision) if image is not None else None
             if picture is not None:
-                with atomic_write(pictures_folder / f"{laptop.workpiece_id}-{number:02d}.jpg") as file:
-                    file.write(encode_jpeg(picture))
+                write_file(pictures_folder / f"{laptop.workpiece_id}-{number:02d}.jpg", encode_jpeg(picture))
             entries[id(laptop)].append(ReportEntry(name, scene, decision, picture))
     return Report(
         title=title,

@@ -13,7 +13,7 @@ from sticker_uq.evaluation.metrics.probability_quality import Sampling
 from sticker_uq.evaluation.metrics.quality import BY_CLASS, CLASSES, OVERALL, WHOLE, Quality
 from sticker_uq.evaluation.reporting.charts import error_scatter, variance_bars
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 
 TITLE = "# Quality of the probabilities"
 _SHOWN = {
@@ -51,8 +51,7 @@ def write_quality(measured: Sequence[Quality], sampling: Sampling, notes: Sequen
     files["quality.csv"] = pd.concat([q.rows for q in measured]).to_csv(index=False, lineterminator="\n")
     files |= {"quality.md": text, "quality.html": as_html(TITLE[2:], [*blocks, *charts.values()])}
     for name, content in files.items():
-        with atomic_write(out / name, "w") as stream:
-            stream.write(content)
+        write_file(out / name, content)
     return text
 
 

@@ -19,7 +19,7 @@ from sticker_uq.evaluation.reporting.charts import blocked_bars
 from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.evaluation.reporting.report_model import Course, Headline, Report, ReportLaptop, Section, Tone
 from sticker_uq.gate import Policy
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.messages import OUTCOMES
 
 _TONES = {"WORK": Tone.GOOD, "CLEAN": Tone.GOOD, "ASK": Tone.WARN, "BLOCKED": Tone.BAD}
@@ -32,8 +32,7 @@ def write_replay(result: ReplayResult, policy: Policy, out: Path) -> ReplaySumma
     """
     summary = replace(result.summary, files=(*result.summary.files, "report.html", "summary.json"))
     write_report(replay_report(result, policy), out / "report.html")
-    with atomic_write(out / "summary.json", "w") as stream:
-        json.dump(asdict(summary), stream, indent=2)
+    write_file(out / "summary.json", json.dumps(asdict(summary), indent=2))
     return summary
 
 

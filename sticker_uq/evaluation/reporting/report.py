@@ -20,7 +20,7 @@ from sticker_uq.evaluation.reporting.charts import course_chart
 from sticker_uq.evaluation.reporting.document import templates
 from sticker_uq.evaluation.reporting.report_model import Report, ReportEntry, Tone
 from sticker_uq.evaluation.reporting.wording import SHOWN_METRICS, deciding_words, number, outcome_words
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.messages import LABELS, VERDICTS, texts_of
 from sticker_uq.scene import (
     MonitorScore,
@@ -76,8 +76,7 @@ def write_report(report: Report, path: Path) -> None:
     The pictures are made as small as it takes to keep the file below 10 MB. Raises OSError when the disk refuses.
     """
     html = render_report(report)
-    with atomic_write(path, "w") as stream:
-        stream.write(html)
+    write_file(path, html)
 
 
 def render_report(report: Report) -> str:

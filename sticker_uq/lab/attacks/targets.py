@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,22 +62,9 @@ class TargetOutputs:
     probabilities: Tensor
 
 
-class AttackView(Protocol):
-    """The boxes of a family of detectors before suppression, differentiable in the picture."""
-
-    def boxes(
-        self, model: Any, features: Features, maps: list[Tensor]
-    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Boxes to attack (A, 4) px of each resized picture, candidate targets, and their class distributions (A, 3)."""
-
-    def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
-        """A detector's outputs for the attacked ``targets``. ``maps``: (n, C, h, w), what enters the heads."""
-
-    def kept(self, boxes: Tensor) -> Tensor:
-        """The attacked boxes (K, 4) of a picture among ``boxes`` that :meth:`outputs` reads from the targets."""
-
-
 class AnchorView:
+    """The anchors of a one-stage family of detectors, differentiable in the picture."""
+
     def __init__(self, read: Callable[[Tensor], TargetOutputs]) -> None:
         """``read``: logits (..., 3) of the classification head to outputs."""
         self._read = read
@@ -85,6 +72,7 @@ class AnchorView:
     def boxes(
         self, model: Any, features: Features, maps: list[Tensor]
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """Boxes to attack (A, 4) px of each resized picture, candidate targets, and their class distributions (A, 3)."""
         logits, deltas = model.head.classification_head(maps), model.head.regression_head(maps)
         check_finite(logits, deltas)
         anchors = anchors_of(model, features, maps)
@@ -92,13 +80,17 @@ class AnchorView:
         return boxes, list(self._read(logits).probabilities)
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
+        """A detector's outputs for the attacked ``targets``. ``maps``: (n, C, h, w), what enters the heads."""
         return self._read(model.head.classification_head(maps)[targets.image, targets.rows])
 
     def kept(self, boxes: Tensor) -> Tensor:
+        """The attacked boxes (K, 4) of a picture among ``boxes`` that :meth:`outputs` reads from the targets."""
         return boxes[:0]
 
 
 class ProposalView:
+    """The proposals of a two-stage family before suppression; methods as of :class:`AnchorView`."""
+
     def boxes(
         self, model: Any, features: Features, maps: list[Tensor]
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
@@ -141,6 +133,7 @@ def _named(model: Any, maps: list[Tensor]) -> dict[str, Tensor]:
     return dict(zip([*model.roi_heads.box_roi_pool.featmap_names, "pool"], maps, strict=True))
 
 
+AttackView = AnchorView | ProposalView
 VIEWS: dict[str, AttackView] = {
     "faster_rcnn": ProposalView(),
     "retinanet": AnchorView(_sigmoid_outputs),

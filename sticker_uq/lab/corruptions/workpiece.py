@@ -16,7 +16,7 @@ from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture, warp_im
 from sticker_uq.lab.corruptions.registry import CONTENT, COVER, POSE, chosen, transformation
 from sticker_uq.lab.rendering.emblems import logo_mask
 from sticker_uq.lab.rendering.laptops import BRANDS, Rect
-from sticker_uq.lab.rendering.painting import Floats, Image, Pen, grain, luminance, stamp
+from sticker_uq.lab.rendering.painting import Floats, Image, Pen, grain, lid_region, luminance, stamp
 from sticker_uq.lab.rendering.render import laptop_to_picture, render
 from sticker_uq.lab.rendering.scene_spec import FRAME_HEIGHT, Colour, ResidueSpec, SceneSpec
 from sticker_uq.lab.rendering.stickers import COVERED, paint_residue
@@ -278,7 +278,10 @@ def sticker_residue(picture: LabelledPicture, strength: float, rng: np.random.Ge
     area = picture.size[0] * picture.size[1] * strength / 100
     if picture.scene is None:
         image = picture.image.copy()
-        for residue in _residues(picture, np.eye(3), _reach(picture), area, rng):
+        (left, top), (right, bottom) = (
+            corner.tolist() for corner in lid_region(image.shape, picture.boxes, 0.3)
+        )
+        for residue in _residues(picture, np.eye(3), (left, top, right, bottom), area, rng):
             _paste(image, *paint_residue(residue, 1.0), residue.centre)
         return picture.with_image(image)
     scene, (width, height) = picture.scene, picture.size
@@ -324,19 +327,6 @@ def _residues(
                 taken.append([left, top, right, bottom])
                 break
     return tuple(laid)
-
-
-def _reach(picture: LabelledPicture) -> Rect:
-    """Estimated region of the laptop from the boxes alone: around the centre and all objects."""
-    width, height = picture.size
-    left, top, right, bottom = 0.3 * width, 0.3 * height, 0.7 * width, 0.7 * height
-    if len(picture.boxes):
-        left, top = min(left, float(picture.boxes[:, 0].min())), min(top, float(picture.boxes[:, 1].min()))
-        right, bottom = (
-            max(right, float(picture.boxes[:, 2].max())),
-            max(bottom, float(picture.boxes[:, 3].max())),
-        )
-    return left, top, right, bottom
 
 
 def _paste(image: Image, colours: Floats, opacity: Floats, centre: tuple[float, float]) -> None:

@@ -25,7 +25,7 @@ from sticker_uq.io.coco import (
     read_picture,
 )
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
-from sticker_uq.lab.rendering.painting import Image, TurnedPen, draw_over, lay
+from sticker_uq.lab.rendering.painting import Image, TurnedPen, draw_over, lay, lid_region
 from sticker_uq.lab.rendering.things import OBJECTS, OCCLUDERS, UNKNOWN_STICKERS
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
 
@@ -274,11 +274,9 @@ def _free_place(
     The search is near the hull of the objects, which are on the laptop, or near the centre without objects.
     """
     height, width = shape[:2]
-    low, high = np.array([0.3 * width, 0.3 * height]), np.array([0.7 * width, 0.7 * height])
-    side = 0.16 * height
-    if len(taken):
-        low, high = np.minimum(low, taken[:, :2].min(axis=0)), np.maximum(high, taken[:, 2:].max(axis=0))
-        side = float(np.median(np.sqrt(np.prod(taken[:, 2:] - taken[:, :2], axis=1))))
+    low, high = lid_region(shape, taken, 0.3)
+    sides = np.sqrt(np.prod(taken[:, 2:] - taken[:, :2], axis=1))
+    side = float(np.median(sides)) if len(taken) else 0.16 * height
     for _ in range(_PLACES):
         half = side / 2 * rng.uniform(0.8, 1.4)
         x, y = rng.uniform(low, high)

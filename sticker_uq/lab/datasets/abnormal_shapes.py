@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from sticker_uq.lab.rendering.painting import Image, lay
+from sticker_uq.lab.rendering.painting import Image, lay, lid_region
 from sticker_uq.scene import FloatArray
 
 Floats = npt.NDArray[np.float32]
@@ -266,7 +266,9 @@ def _laid(
         kinds = _KINDS if is_raised else [k for k in _KINDS if k != _BAR]
         # a shape as flat as a sticker is printed and has no shading
         made = surface if is_raised else printed
-        centre = rng.uniform(*_region(image, boxes)) if is_raised else _free(image, boxes, unit, rng)
+        centre = (
+            rng.uniform(*lid_region(image.shape, boxes, 0.2)) if is_raised else _free(image, boxes, unit, rng)
+        )
         return _shape(image, centre, unit, rng, kinds, made)
     which = int(rng.integers(len(boxes)))
     box, side = boxes[which], float(sides[which])
@@ -281,7 +283,7 @@ def _laid(
 
 def _free(image: Image, boxes: FloatArray, unit: float, rng: np.random.Generator) -> FloatArray:
     for _ in range(_TRIES):
-        centre = rng.uniform(*_region(image, boxes))
+        centre = rng.uniform(*lid_region(image.shape, boxes, 0.2))
         if not _overlaps(np.concatenate([centre - unit, centre + unit]), list(boxes)):
             break
     return np.asarray(centre, np.float64)
@@ -311,14 +313,6 @@ def _flush(image: Image, centre: FloatArray, side: float, rng: np.random.Generat
     if w:
         colours[y : y + h, x : x + w] = print_of(h, w, image, rng)
     return colours, mask
-
-
-def _region(image: Image, boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    height, width = image.shape[:2]
-    low, high = np.array([0.2 * width, 0.2 * height]), np.array([0.8 * width, 0.8 * height])
-    if len(boxes):
-        low, high = np.minimum(low, boxes[:, :2].min(axis=0)), np.maximum(high, boxes[:, 2:].max(axis=0))
-    return low, high
 
 
 def _bounds(mask: Image) -> FloatArray:

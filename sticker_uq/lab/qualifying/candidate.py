@@ -23,6 +23,7 @@ from sticker_uq.lab.training.novelty_training import FEWEST, learn_novelty_netwo
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.lab.training.training import BEST, train
 from sticker_uq.novelty.network import packaged_file, read_network, save_network
+from sticker_uq.novelty.quality import Auroc
 from sticker_uq.perception import PerceptionSettings
 
 WEIGHTS, NOVELTY, POLICY = "weights.safetensors", "weights_novelty.safetensors", "policy.yaml"
@@ -119,9 +120,8 @@ class Candidate:
             pictures = items()
             if len(pictures) < FEWEST:
                 why = f"{len(pictures)} pictures to learn from, expected {FEWEST} or more"
-                return NoveltyResult(
-                    objects=(0.5, 0.0, 1.0), scenes=(0.5, 0.0, 1.0), pictures=0, weakness=why
-                )
+                unknown = Auroc(0.5, 0.0, 1.0)
+                return NoveltyResult(objects=unknown, scenes=unknown, pictures=0, weakness=why)
             own = self._seen.model == _BASE_MODEL
             detector = load_detector(
                 self._seen.model_copy(update={"weights": str(self._trained)})
@@ -140,14 +140,8 @@ class Candidate:
                 quality = network.quality
             assert quality is not None
             save_network(network, detector, folder / NOVELTY)
-            areas = [(one.value, one.low, one.high) for one in (quality.objects, quality.scenes)]
-            return NoveltyResult(
-                objects=areas[0],
-                scenes=areas[1],
-                pictures=quality.pictures,
-                weakness=quality.weakness,
-                objects_weakness=quality.objects_weakness,
-            )
+            names = ("objects", "scenes", "pictures", "weakness", "objects_weakness")
+            return NoveltyResult(**{name: getattr(quality, name) for name in names})
 
         given = {"weights": file_digest(self._trained), "epochs": epochs, **inputs}
         return self._steps.run("novelty", given, NoveltyResult, make, (WEIGHTS,))

@@ -23,7 +23,7 @@ from sticker_uq.detection.detector import load_detector
 from sticker_uq.evaluation.metrics.accuracy import evaluate_detector, evaluate_passes
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import LabelledImage, read_coco
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.reading import read_json
 from sticker_uq.io.share import share_folder
@@ -59,11 +59,11 @@ from sticker_uq.lab.qualifying.results import (
     NoveltyResult,
     PartResult,
     PolicyTestResult,
-    ProofResult,
+    Requirement,
     RobustnessResult,
     TrainResult,
+    requirements,
 )
-from sticker_uq.lab.qualifying.verdict import Requirement, requirements
 from sticker_uq.lab.robustness.assessment import assess, prepare
 from sticker_uq.lab.robustness.frequencies import SourceSet
 from sticker_uq.lab.robustness.robustness_report import write_report
@@ -219,8 +219,7 @@ class Qualification(Candidate):
         except ValidationError:
             raise InvalidInput(f"{file}: expected the levels of earlier calls; remove it") from None
         others = [one for one in known.get(part, []) if one != levels]
-        with atomic_write(file, "w") as stream:
-            json.dump({part: [asdict(one) for one in (*others, levels)]}, stream, indent=1)
+        write_file(file, json.dumps({part: [asdict(one) for one in (*others, levels)]}, indent=1))
         return tuple(others)
 
     @cached_property
@@ -360,9 +359,9 @@ class Qualification(Candidate):
         draft = fit_policy(divided.fit, base, kind, level=levels.alpha)
         trials = Trials(draft, divided.fit, divided.proof)
         alpha, beta = trials.lowest_levels(levels.delta)
-        proofs = map(ProofResult.of, trials.attempts(levels))
+        attempts = iter(trials.attempts(levels))
         found = CalibrationResult(
-            refused="", wrongful=next(proofs), missed=next(proofs), alpha=alpha, beta=beta
+            refused="", wrongful=next(attempts), missed=next(attempts), alpha=alpha, beta=beta
         )
         try:
             policy = trials.policy(levels)

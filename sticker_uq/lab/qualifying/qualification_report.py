@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html
 from sticker_uq.lab.qualifying.qualification import Qualification
-from sticker_uq.lab.qualifying.results import percent
-from sticker_uq.lab.qualifying.verdict import MORE, NOT_MEASURED
+from sticker_uq.lab.qualifying.results import MORE, NOT_MEASURED, percent
 
 REPORT = "report.html"
 _MOST_SHOWN = 30

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the steps of a qualification find."""
+"""What the steps of a qualification find; ready or not: what is required, what was found, what more labels would change."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from sticker_uq.calibration.fitting import Attempt
+from sticker_uq.calibration.fitting import Attempt, Levels
 from sticker_uq.evaluation.metrics.accuracy import Accuracy
 from sticker_uq.evaluation.metrics.decisions import Count, Measured
 from sticker_uq.lab.kept_pieces import StepResult
 from sticker_uq.messages import printable
-from sticker_uq.novelty.quality import MIN_AUROC
+from sticker_uq.novelty.quality import MIN_AUROC, Auroc
 
 _MOST_JOINED = 0.2
 """Share of the pictures in one group above which the person is told."""
@@ -113,8 +114,8 @@ class NoveltyResult(StepResult):
     objects.
     """
 
-    objects: tuple[float, float, float]
-    scenes: tuple[float, float, float]
+    objects: Auroc
+    scenes: Auroc
     pictures: int
     weakness: str
     objects_weakness: str = ""
@@ -128,30 +129,7 @@ class NoveltyResult(StepResult):
             if self.weakness or self.objects_weakness
             else ""
         )
-        return f"AUROC of unknown objects {_area(self.objects)}, of foreign scenes {_area(self.scenes)}{used}"
-
-
-class ProofResult(StepResult):
-    """One promise: its level, the laptops that prove it, how many went wrong, the rate that they exclude.
-
-    ``done``: what the policy does there, as (events, of): stickers released, or laptops without a sticker called clean.
-    """
-
-    level: float
-    images: int
-    events: int
-    bound: float
-    done: tuple[int, int]
-
-    @classmethod
-    def of(cls, attempt: Attempt) -> ProofResult:
-        return cls(
-            level=attempt.level,
-            images=attempt.bad.of,
-            events=attempt.bad.events,
-            bound=attempt.bound,
-            done=(attempt.done.events, attempt.done.of),
-        )
+        return f"AUROC of unknown objects {self.objects}, of foreign scenes {self.scenes}{used}"
 
 
 class CalibrationResult(StepResult):
@@ -163,8 +141,8 @@ class CalibrationResult(StepResult):
 
     refused: str
     policy: str = ""
-    wrongful: ProofResult | None = None
-    missed: ProofResult | None = None
+    wrongful: Attempt | None = None
+    missed: Attempt | None = None
     alpha: float = math.nan
     beta: float = math.nan
 
@@ -173,36 +151,31 @@ class CalibrationResult(StepResult):
             return f"no guarantee: {printable(self.refused)}"
         return (
             f"at most {percent(self.wrongful.level)} wrongful removals and {percent(self.missed.level)} missed stickers proved "
-            f"on {self.wrongful.images} laptops: {_of(self.wrongful.done)} stickers released, {self.wrongful.events} laptops "
-            f"with a wrongful removal; {_of(self.missed.done)} laptops without a sticker called clean, and "
-            f"{self.missed.events} with one"
+            f"on {self.wrongful.bad.of} laptops: {self.wrongful.done} stickers released, {self.wrongful.bad.events} laptops "
+            f"with a wrongful removal; {self.missed.done} laptops without a sticker called clean, and "
+            f"{self.missed.bad.events} with one"
         )
 
 
 class PolicyTestResult(StepResult):
-    """What the policy decides about the test part, as (events, of)."""
+    """What the policy decides about the test part; the fields are those of :class:`Measured`."""
 
-    wrongful: tuple[int, int]
-    removed: tuple[int, int]
-    clean: tuple[int, int]
-    missed: tuple[int, int]
-    asked: tuple[int, int]
+    wrongful: Count
+    removed: Count
+    clean: Count
+    missed: Count
+    asked: Count
 
     def __str__(self) -> str:
         return (
-            f"{_of(self.removed)} stickers released without a person, {_of(self.wrongful)} laptops with a wrongful removal, "
-            f"{_of(self.clean)} laptops without a sticker called clean, {_of(self.missed)} called clean with a sticker, "
-            f"{_of(self.asked)} left to a person"
+            f"{self.removed} stickers released without a person, {self.wrongful} laptops with a wrongful removal, "
+            f"{self.clean} laptops without a sticker called clean, {self.missed} called clean with a sticker, "
+            f"{self.asked} left to a person"
         )
 
     @classmethod
     def of(cls, measured: Measured) -> PolicyTestResult:
-        pair = {
-            name: (count.events, count.of)
-            for name in cls.model_fields
-            if isinstance(count := getattr(measured, name), Count)
-        }
-        return cls(**pair)
+        return cls(**{name: getattr(measured, name) for name in cls.model_fields})
 
 
 class RobustnessResult(StepResult):
@@ -218,9 +191,149 @@ class RobustnessResult(StepResult):
         return f"{len(self.circumstances)} circumstances on {self.images} pictures: {', '.join(counts)}"
 
 
-def _area(values: Sequence[float]) -> str:
-    return f"{values[0]:.3f} ({values[1]:.3f} to {values[2]:.3f})"
+NOT_MEASURED = "not measured"
+MORE = 100
+"""Labels whose worth the report tells."""
+WEAK_DETECTOR = 0.7
+"""Precision or recall for stickers below which the report calls the detector the main problem. A round number: a detector that is
+wrong about three stickers in ten leaves most of them to a person.
+"""
 
 
-def _of(pair: tuple[int, int]) -> str:
-    return f"{pair[0]} of {pair[1]}"
+@dataclass(frozen=True)
+class Requirement:
+    """One thing that a cell needs: ``value`` found, ``limit`` it is held against, and what to do where it is not met.
+
+    ``met`` None: nothing is required, and ``advice`` says what may be the reason for the others.
+    """
+
+    name: str
+    value: str
+    limit: str
+    met: bool | None
+    advice: str = ""
+
+
+def requirements(
+    levels: Levels,
+    min_removed: float,
+    novelty: NoveltyResult,
+    calibration: CalibrationResult,
+    tested: PolicyTestResult | None,
+    lacking: str,
+    accuracy: AccuracyResult,
+) -> list[Requirement]:
+    """All that a cell must meet for the verdict "ready"; ``lacking``: the labels that the guarantee lacks, "" for none."""
+    return [
+        _detector(accuracy),
+        _novelty(novelty),
+        _proved(
+            "proof: wrongful removals", calibration.wrongful, levels.alpha, _removals, calibration, lacking
+        ),
+        _proved("proof: missed stickers", calibration.missed, levels.beta, _cleans, calibration, lacking),
+        *_test_requirements(levels, min_removed, tested),
+    ]
+
+
+def _detector(accuracy: AccuracyResult) -> Requirement:
+    """Whether the detector itself may be the reason why little is proved or released; limits cannot make it better."""
+    precision, recall = accuracy.of_stickers
+    weak = [
+        text
+        for rate, text in (
+            (precision, f"{percent(1 - precision)} of what it calls a sticker is none"),
+            (recall, f"it does not find {percent(1 - recall)} of the stickers"),
+        )
+        if rate < WEAK_DETECTOR  # NaN is not
+    ]
+    advice = (
+        f"the detector itself is weak, and limits can only make questions to a person of that: on the test part "
+        f"{' and '.join(weak)}; label more laptops to learn from, train longer (--epochs), or take a larger --model"
+    )
+    return Requirement(
+        "detector on the test part: stickers found, and right of those found",
+        f"{percent(recall)}, {percent(precision)}",
+        "for information",
+        None,
+        advice if weak else "",
+    )
+
+
+def _novelty(novelty: NoveltyResult) -> Requirement:
+    more = "label more laptops to learn from, of all kinds and all light that the cell will see"
+    too_weak = (
+        f"the novelty network is too weak to notice what the detector does not know: {novelty.weakness}, on {novelty.pictures} "
+        "pictures held out"
+    )
+    without = "the policy was fitted without it and also releases stickers in scenes that the detector was not made for"
+    advice = f"{too_weak if novelty.pictures else novelty.weakness}; {without}; {more}"
+    return Requirement(
+        "novelty network: lower bound of AUROC of foreign scenes",
+        f"{novelty.scenes.low:.3f}" if novelty.pictures else "not trained",
+        f"at least {MIN_AUROC:g}",
+        not novelty.weakness,
+        advice,
+    )
+
+
+def _proved(
+    name: str,
+    proof: Attempt | None,
+    level: float,
+    told: Callable[[Attempt], str],
+    calibration: CalibrationResult,
+    lacking: str,
+) -> Requirement:
+    """A promise holds also where the other one cannot be proved; ``told``: what the policy does on the laptops of the proof."""
+    limit = f"at most {percent(level)}"
+    if proof is None:
+        return Requirement(name, "nothing proved", limit, False, lacking or calibration.refused)
+    proved = proof.bound <= level
+    value = f"{percent(proof.bound)} {'excluded' if proved else 'at best'}: {told(proof)}"
+    return Requirement(name, value, limit, proved, lacking or calibration.refused)
+
+
+def _removals(proof: Attempt) -> str:
+    if not proof.bad.of:
+        return "nothing could be released"
+    if not proof.done.events:
+        return f"none of {proof.done.of} stickers released, so that nothing could go wrong"
+    return f"released {proof.done} stickers, wrong on {proof.bad} laptops"
+
+
+def _cleans(proof: Attempt) -> str:
+    return f"called clean {proof.done} laptops without a sticker, and {proof.bad.events} with one"
+
+
+def _test_requirements(
+    levels: Levels, min_removed: float, tested: PolicyTestResult | None
+) -> list[Requirement]:
+    limits = {
+        "stickers of the test part released": f"at least {percent(min_removed)}",
+        "test part: wrongful removals": f"at most {percent(levels.alpha)}",
+        "test part: missed stickers": f"at most {percent(levels.beta)}",
+    }
+    if tested is None:
+        why = "there is no policy with a guarantee"
+        return [Requirement(name, NOT_MEASURED, limit, False, why) for name, limit in limits.items()]
+    removed = tested.removed
+    looser = (
+        "the limits ask a person about too many; more labels to learn from make the detector surer, a higher --alpha "
+        "or more labels to calibrate on make the limits looser"
+    )
+    found = [(str(removed), removed.of > 0 and removed.rate >= min_removed, looser)]
+    clean = f"called clean, {tested.clean} laptops without a sticker among them"
+    contradicted = (
+        "the test part contradicts the guarantee: its laptops are not like those of the calibrate part"
+    )
+    for count, level, what in (
+        (tested.wrongful, levels.alpha, "laptops"),
+        (tested.missed, levels.beta, clean),
+    ):
+        low = count.interval[0] if count.of else 0.0
+        value = f"{count} {what}, 95 % interval from {percent(low)}"
+        found.append((value, low <= level, contradicted))
+    return [
+        Requirement(name, value, limit, met, advice)
+        for (name, limit), (value, met, advice) in zip(limits.items(), found, strict=True)
+    ]

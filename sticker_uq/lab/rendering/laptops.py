@@ -118,36 +118,26 @@ class DeckLayout:
 
 
 def deck_layout(laptop: LaptopSpec) -> DeckLayout:
+    depth, half = laptop.depth, laptop.depth / 2
+    side, middle = (45.0, 440.0) if laptop.numpad else (85.0, 500.0)
     if laptop.view == "flat":
-        return _flat_layout(laptop)
-    depth = laptop.depth
+        keys_top, keys_bottom = half * 1.13, half * 1.58
+        return DeckLayout(
+            screen=(0.0, 0.0, 1000.0, half - 14),
+            hinge=(60.0, half - 14, 940.0, half + 14),
+            keyboard=(side, keys_top, 1000.0 - side, keys_bottom),
+            touchpad=(middle - 150.0, half * 1.64, middle + 150.0, half * 1.95),
+            palm_left=(20.0, keys_bottom + 15.0, middle - 165.0, depth - 20.0),
+            palm_right=(middle + 165.0, keys_bottom + 15.0, 980.0, depth - 20.0),
+        )
     keys_top, keys_bottom = 0.225 * depth, 0.6 * depth
-    side = 45.0 if laptop.numpad else 85.0
-    middle = 440.0 if laptop.numpad else 500.0
-    pad_top, pad_bottom = 0.64 * depth, 0.95 * depth
-    half = 155.0
     return DeckLayout(
         screen=(0.0, 0.0, 1000.0, 0.13 * depth),
         hinge=(60.0, 0.13 * depth, 940.0, 0.165 * depth),
         keyboard=(side, keys_top, 1000.0 - side, keys_bottom),
-        touchpad=(middle - half, pad_top, middle + half, pad_bottom),
-        palm_left=(25.0, keys_bottom + 20.0, middle - half - 20.0, depth - 25.0),
-        palm_right=(middle + half + 20.0, keys_bottom + 20.0, 975.0, depth - 25.0),
-    )
-
-
-def _flat_layout(laptop: LaptopSpec) -> DeckLayout:
-    half = laptop.depth / 2
-    side = 45.0 if laptop.numpad else 85.0
-    middle = 440.0 if laptop.numpad else 500.0
-    keys_top, keys_bottom = half * 1.13, half * 1.58
-    return DeckLayout(
-        screen=(0.0, 0.0, 1000.0, half - 14),
-        hinge=(60.0, half - 14, 940.0, half + 14),
-        keyboard=(side, keys_top, 1000.0 - side, keys_bottom),
-        touchpad=(middle - 150.0, half * 1.64, middle + 150.0, half * 1.95),
-        palm_left=(20.0, keys_bottom + 15.0, middle - 165.0, laptop.depth - 20.0),
-        palm_right=(middle + 165.0, keys_bottom + 15.0, 980.0, laptop.depth - 20.0),
+        touchpad=(middle - 155.0, 0.64 * depth, middle + 155.0, 0.95 * depth),
+        palm_left=(25.0, keys_bottom + 20.0, middle - 175.0, depth - 25.0),
+        palm_right=(middle + 175.0, keys_bottom + 20.0, 975.0, depth - 25.0),
     )
 
 

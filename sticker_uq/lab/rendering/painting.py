@@ -231,6 +231,19 @@ def turned(layer: Any, angle: float) -> Any:
     return cv2.warpAffine(layer, matrix, size, flags=cv2.INTER_LINEAR)
 
 
+def lid_region(
+    shape: tuple[int, ...], boxes: npt.NDArray[Any], margin: float
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Corners px of where the laptop lies, as far as the ``boxes`` (N, 4) of its objects tell: around all of them and the middle
+    of a picture of ``shape``, whose border is ``margin`` wide.
+    """
+    size = np.array([shape[1], shape[0]])
+    low, high = margin * size, (1 - margin) * size
+    if len(boxes):
+        low, high = np.minimum(low, boxes[:, :2].min(axis=0)), np.maximum(high, boxes[:, 2:].max(axis=0))
+    return low, high
+
+
 _MIDDLE_GREY = 135.0
 _CAMERA_NOISE = 2.5
 """Grey levels."""

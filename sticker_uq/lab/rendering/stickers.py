@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import cv2
 import numpy as np
@@ -239,17 +238,8 @@ def _decal(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Gen
 
 
 PRINTS: dict[str, Painter] = {
-    "figure": _figure,
-    "words": _words,
-    "label": _label,
-    "shipping": _shipping,
-    "hello": _hello,
-    "qr": _qr,
-    "flag": _flag,
-    "pattern": _pattern,
-    "badge": _badge,
-    "warning": _warning,
-    "decal": _decal,
+    paint.__name__[1:]: paint
+    for paint in (_figure, _words, _label, _shipping, _hello, _qr, _flag, _pattern, _badge, _warning, _decal)
 }
 
 
@@ -257,8 +247,8 @@ def paint_print(spec: StickerSpec, width: int, height: int) -> Image:
     image = np.zeros((height, width, 3), np.uint8)
     unit = min(width, height) / 2
     pen = Pen(image, unit, (width / 2, height / 2))
-    arguments: Any = (spec, width / 2 / unit, height / 2 / unit, np.random.default_rng(spec.seed))
-    PRINTS[spec.print](pen, *arguments)
+    half = width / 2 / unit, height / 2 / unit
+    PRINTS[spec.print](pen, spec, *half, np.random.default_rng(spec.seed))
     return image
 
 

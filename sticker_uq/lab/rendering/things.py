@@ -228,14 +228,8 @@ def _certification(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
 
 
 FIXTURES: dict[str, Fixture] = {
-    "screw": _screw,
-    "foot": _foot,
-    "vent": _vent,
-    "port": _port,
-    "camera": _camera,
-    "lamps": _lamps,
-    "symbols": _symbols,
-    "certification": _certification,
+    draw.__name__[1:]: draw
+    for draw in (_screw, _foot, _vent, _port, _camera, _lamps, _symbols, _certification)
 }
 
 
@@ -386,38 +380,24 @@ def _shape(pen: Pen, rng: np.random.Generator) -> None:
         )
 
 
-THINGS: dict[str, Draw] = {
-    "mouse": _mouse,
-    "charger": _charger,
-    "cup": _cup,
-    "cable": _cable,
-    "keycap": _keycap,
-    "screws": _screws,
-    "driver": _driver,
-    "tweezers": _tweezers,
-    "spatula": _spatula,
-    "pad": _pad,
-    "note": _note,
-    "shape": _shape,
-    "hand": _hand,
-    "gripper": _gripper,
-}
-SIZES: dict[str, tuple[float, float]] = {
-    "mouse": (0.07, 0.1),
-    "charger": (0.07, 0.1),
-    "cup": (0.06, 0.085),
-    "cable": (0.05, 0.1),
-    "keycap": (0.01, 0.018),
-    "screws": (0.03, 0.06),
-    "driver": (0.09, 0.16),
-    "tweezers": (0.08, 0.13),
-    "spatula": (0.1, 0.16),
-    "pad": (0.1, 0.14),
-    "note": (0.08, 0.16),
-    "shape": (0.015, 0.06),
-    "hand": (0.09, 0.14),
-    "gripper": (0.06, 0.12),
-}
+_SIZED: tuple[tuple[Draw, float, float], ...] = (
+    (_mouse, 0.07, 0.1),
+    (_charger, 0.07, 0.1),
+    (_cup, 0.06, 0.085),
+    (_cable, 0.05, 0.1),
+    (_keycap, 0.01, 0.018),
+    (_screws, 0.03, 0.06),
+    (_driver, 0.09, 0.16),
+    (_tweezers, 0.08, 0.13),
+    (_spatula, 0.1, 0.16),
+    (_pad, 0.1, 0.14),
+    (_note, 0.08, 0.16),
+    (_shape, 0.015, 0.06),
+    (_hand, 0.09, 0.14),
+    (_gripper, 0.06, 0.12),
+)
+THINGS: dict[str, Draw] = {draw.__name__[1:]: draw for draw, _, _ in _SIZED}
+SIZES = {draw.__name__[1:]: (low, high) for draw, low, high in _SIZED}
 """Bounds of `ThingSpec.size` by kind, for a laptop that is about half as wide as the picture."""
 
 _STEEL: Colour = (186, 188, 190)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sticker_uq.evaluation.executors import mapped, worker_pool
 from sticker_uq.io.coco import LabelledImage, read_picture
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.images import read_image_file
 from sticker_uq.lab.robustness.distances import (
     ComparedPicture,
@@ -295,8 +295,7 @@ def assess(
         **overall_verdict(checks, {c.name: c.significance for c in spec.circumstances}),
         environment=dict(environment or {}),
     )
-    with atomic_write(folder / RESULT, "w") as stream:
-        stream.write(assessment.model_dump_json(indent=1))
+    write_file(folder / RESULT, assessment.model_dump_json(indent=1))
     return assessment
 
 

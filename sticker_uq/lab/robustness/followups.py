@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, annotation, write_annotations
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.reading import read_bytes, read_json
 from sticker_uq.lab.corruptions import LabelledPicture, transform, transformation_named
@@ -278,8 +278,7 @@ def _make(root: Path, work: tuple[TaggedImage, list[tuple[str, Draft]]]) -> int:
     for identity, draft in drafts:
         after = applied_to(picture, draft.applied)
         name = f"images/{identity}{suffix}"
-        with atomic_write(root / name) as stream:
-            stream.write(cv2.imencode(suffix, after.image, options)[1].tobytes())
+        write_file(root / name, cv2.imencode(suffix, after.image, options)[1].tobytes())
         truth = {
             "file_name": name,
             "width": after.size[0],
@@ -289,8 +288,7 @@ def _make(root: Path, work: tuple[TaggedImage, list[tuple[str, Draft]]]) -> int:
             "origin": after.origin.tolist(),
             "hidden": after.hidden.tolist(),
         }
-        with atomic_write(root / "cases" / f"{identity}.json", "w") as stream:
-            json.dump(truth, stream)
+        write_file(root / "cases" / f"{identity}.json", json.dumps(truth))
     return len(drafts)
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from sticker_uq.evaluation.reporting.charts import COLOURS, INK, svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.lab.robustness.assessment import WHOLE, Assessment
 from sticker_uq.lab.robustness.frequencies import coverage
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
@@ -98,8 +98,7 @@ def write_report(assessment: Assessment, folder: Path) -> None:
     title = f"Robustness of {assessment.specification.system.name}"
     pages = {REPORT: as_html(title, [*summary, *_details(assessment, tables)]), SUMMARY: as_markdown(summary)}
     for name, text in pages.items():
-        with atomic_write(folder / name, "w") as stream:
-            stream.write(text)
+        write_file(folder / name, text)
 
 
 def _details(assessment: Assessment, tables: Mapping[str, pd.DataFrame]) -> list[Block]:

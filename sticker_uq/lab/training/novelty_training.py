@@ -185,7 +185,7 @@ def _views(photo: Picture) -> tuple[Picture, ...]:
 EPOCHS, LEAST_STEPS = 3, 400
 """Of a training whose epochs nobody chose: few pictures take more epochs, for the rate rises over the first hundred steps."""
 _MOBILE = "ssdlite320_mobilenet_v3_large"
-_BATCH = 8
+_BATCH, _WORKERS = 8, 2
 _PROCESSOR = torch.device("cpu")
 _RATE, _DECAY, _WARM_UP = 2e-3, 1e-2, 100
 _EMPHASIS = (3.0, 1.0, 1.0, 3.0)
@@ -220,12 +220,11 @@ def learn_network(
     on_batch: Callable[[int, float], None] = lambda pictures, loss: None,
     size: tuple[int, int] | None = None,
     device: torch.device = _PROCESSOR,
-    workers: int = 2,
 ) -> NoveltyNetwork:
     """A novelty network trained on clean labelled pictures ``items`` for ``epochs`` epochs, each with other shapes.
 
     ``start``: the pretrained blocks from :func:`mobile_blocks`, or a network to continue from. ``on_batch`` is called with the
-    number of pictures of a step and its loss. ``size``: of its input, by default that of ``start``; ``workers`` prepare pictures.
+    number of pictures of a step and its loss. ``size``: of its input, by default that of ``start``.
     On a processor the same seed, pictures and number of torch threads give the same network.
     """
     if not items:
@@ -253,7 +252,7 @@ def learn_network(
         samples = [sample(item, epoch, seed, size) for item, epoch in batches[number]]
         return tuple(map(np.stack, zip(*samples, strict=True)))
 
-    for pictures, *truth in ahead(prepare, len(batches), workers, processes=device.type != "cpu"):
+    for pictures, *truth in ahead(prepare, len(batches), _WORKERS, processes=device.type != "cpu"):
         with torch.autocast(device.type, torch.bfloat16):
             predicted = network(to_device(network_input(pictures), device))
         loss = _loss(predicted.float(), *(torch.from_numpy(array).to(device) for array in truth))

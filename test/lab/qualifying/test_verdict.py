@@ -4,25 +4,31 @@
 import math
 from dataclasses import replace
 
-from sticker_uq.calibration.fitting import Levels
+from sticker_uq.calibration.fitting import Attempt, Levels
+from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.lab.qualifying.results import (
     AccuracyResult,
     CalibrationResult,
     NoveltyResult,
     PolicyTestResult,
-    ProofResult,
+    Requirement,
+    requirements,
 )
-from sticker_uq.lab.qualifying.verdict import Requirement, requirements
+from sticker_uq.novelty.quality import Auroc
 
 LEVELS = Levels(0.1, 0.2, 0.1)
-NOVELTY = NoveltyResult(objects=(0.95, 0.9, 0.99), scenes=(0.99, 0.97, 1.0), pictures=20, weakness="")
+NOVELTY = NoveltyResult(
+    objects=Auroc(0.95, 0.9, 0.99), scenes=Auroc(0.99, 0.97, 1.0), pictures=20, weakness=""
+)
 PROVED = CalibrationResult(
     refused="",
     policy="abc",
-    wrongful=ProofResult(level=0.1, images=30, events=0, bound=0.074, done=(21, 34)),
-    missed=ProofResult(level=0.2, images=12, events=0, bound=0.175, done=(12, 15)),
+    wrongful=Attempt(0.1, Count(0, 30), 0.074, Count(21, 34)),
+    missed=Attempt(0.2, Count(0, 12), 0.175, Count(12, 15)),
 )
-GOOD = PolicyTestResult(wrongful=(0, 16), removed=(12, 20), clean=(6, 7), missed=(0, 6), asked=(3, 16))
+GOOD = PolicyTestResult(
+    wrongful=Count(0, 16), removed=Count(12, 20), clean=Count(6, 7), missed=Count(0, 6), asked=Count(3, 16)
+)
 SHARP = AccuracyResult(
     pictures=16,
     passes=20,
@@ -50,18 +56,18 @@ def test_all_met_is_ready() -> None:
 def test_each_requirement_can_fail_by_itself() -> None:
     weak = NOVELTY.model_copy(update={"weakness": "AUROC 0.7"})
     assert unmet(novelty=weak) == ["novelty network: lower bound of AUROC of foreign scenes"]
-    idle = GOOD.model_copy(update={"removed": (9, 20)})
+    idle = GOOD.model_copy(update={"removed": Count(9, 20)})
     assert unmet(tested=idle) == ["stickers of the test part released"]
-    nothing_to_remove = GOOD.model_copy(update={"removed": (0, 0)})
+    nothing_to_remove = GOOD.model_copy(update={"removed": Count(0, 0)})
     assert unmet(tested=nothing_to_remove) == ["stickers of the test part released"]
-    wrong = GOOD.model_copy(update={"wrongful": (6, 16)})  # lower bound 0.152
+    wrong = GOOD.model_copy(update={"wrongful": Count(6, 16)})  # lower bound 0.152
     assert unmet(tested=wrong) == ["test part: wrongful removals"]
-    missed = GOOD.model_copy(update={"missed": (5, 6)})
+    missed = GOOD.model_copy(update={"missed": Count(5, 6)})
     assert unmet(tested=missed) == ["test part: missed stickers"]
 
 
 def test_a_few_mistakes_do_not_contradict_the_guarantee() -> None:
-    assert unmet(tested=GOOD.model_copy(update={"wrongful": (3, 16)})) == []  # lower bound 0.040
+    assert unmet(tested=GOOD.model_copy(update={"wrongful": Count(3, 16)})) == []  # lower bound 0.040
 
 
 def test_without_a_proof_nothing_that_follows_from_it_is_met() -> None:
@@ -69,7 +75,7 @@ def test_without_a_proof_nothing_that_follows_from_it_is_met() -> None:
     rows = requirements(LEVELS, 0.5, NOVELTY, refused, None, "label more", SHARP)[1:]
     assert [row.met for row in rows] == [True, False, False, False, False, False]
     assert (rows[1].value, rows[1].advice) == ("nothing proved", "label more")
-    few = ProofResult(level=0.2, images=5, events=0, bound=0.369, done=(5, 20))
+    few = Attempt(0.2, Count(0, 5), 0.369, Count(5, 20))
     half = refused.model_copy(update={"wrongful": PROVED.wrongful, "missed": few})
     rows = requirements(LEVELS, 0.5, NOVELTY, half, None, "", SHARP)[1:]
     assert [row.met for row in rows[:3]] == [True, True, False]
@@ -78,13 +84,13 @@ def test_without_a_proof_nothing_that_follows_from_it_is_met() -> None:
 
 
 def test_a_proof_says_of_how_many_and_when_nothing_was_released() -> None:
-    def value(proof: ProofResult) -> str:
+    def value(proof: Attempt) -> str:
         seen = PROVED.model_copy(update={"wrongful": proof})
         return requirements(LEVELS, 0.5, NOVELTY, seen, GOOD, "", SHARP)[2].value
 
     assert PROVED.wrongful is not None
     assert value(PROVED.wrongful) == "7.4 % excluded: released 21 of 34 stickers, wrong on 0 of 30 laptops"
-    idle = PROVED.wrongful.model_copy(update={"done": (0, 34)})
+    idle = replace(PROVED.wrongful, done=Count(0, 34))
     assert value(idle) == "7.4 % excluded: none of 34 stickers released, so that nothing could go wrong"
     assert "12 of 15 laptops without a sticker called clean" in str(PROVED)
 

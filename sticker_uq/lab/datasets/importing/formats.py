@@ -40,17 +40,17 @@ _RESULTS = "detections in COCO's format of results"
 
 def read_source(
     source: Path,
-    wanted: Format | Literal["auto"] = "auto",
-    images: Path | None = None,
-    faults: Faults | None = None,
-    counts: LabelCounts | None = None,
+    wanted: Format | Literal["auto"],
+    images: Path | None,
+    faults: Faults,
+    counts: LabelCounts,
 ) -> tuple[Format, list[NamedPicture]]:
     """The tool's format of ``source`` to import, and its labelled pictures, in the order of the format.
 
     ``source`` is a folder or a file with annotations; pictures are looked for below it and below ``images``. With "auto" the
-    format is that of what is there. Raises InvalidInput for a source without annotations or of several formats, and naming all
-    faults of the annotations, also a picture that is labelled twice. With ``faults`` they are added there instead, so that
-    the caller can name them together with others. ``counts`` is told what the source declares and what of it is no label.
+    format is that of what is there. Raises InvalidInput for a source without annotations or of several formats; faults of the
+    annotations, also a picture that is labelled twice, are added to ``faults``, so that the caller can name them together with
+    others. ``counts`` is told what the source declares and what of it is no label.
     """
     if not source.exists():
         raise InvalidInput(f"{source}: no such file or folder")
@@ -91,9 +91,6 @@ def read_source(
         )
     folder = source if source.is_dir() else source.parent
     finder = PictureFinder([folder, *([images] if images is not None else [])])
-    refuse = faults is None
-    faults = Faults(str(source)) if faults is None else faults
-    counts = LabelCounts() if counts is None else counts
     if chosen == "yolo":
         pictures = read_yolo(_single(found[chosen]), folder, finder, faults, counts)
     else:
@@ -114,9 +111,8 @@ def read_source(
                 f"{path}: is labelled {len(again) + 1} times, in {first} and in {again[0]}; expected every picture once: "
                 "join its labels in one entry, and remove the others"
             )
-    if refuse or not pictures:
-        faults.refuse()
     if not pictures:
+        faults.refuse()
         raise InvalidInput(f"{source}: no labelled picture in its {chosen} annotations")
     return chosen, pictures
 

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 from PIL import Image
 
 from sticker_uq.io.coco import (
@@ -36,7 +36,7 @@ from sticker_uq.lab.datasets.frames import LIKE, consecutive_pairs
 from sticker_uq.lab.datasets.importing.grouping import PARTS, joined, members, names_by_pattern, split_groups
 from sticker_uq.lab.datasets.importing.labelled_picture import Corners, NamedPicture
 from sticker_uq.messages import printable
-from sticker_uq.scene import InvalidInput, ObjectClass
+from sticker_uq.scene import InvalidInput
 
 REST = "rest"
 """In --ignore: every class that is not named otherwise."""
@@ -89,11 +89,6 @@ def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str
         listed = ", ".join(sorted(map(printable, counts))[:20]) or "none"
         raise InvalidInput(f"class {min(unused)!r} does not occur; classes there: {listed}")
     return named
-
-
-def labels_by_name(named: Mapping[str, str]) -> dict[str, ObjectClass | None]:
-    """The class of each imported class name of :func:`complete_mapping`, None for one to be left out."""
-    return {name: OWN_NAMES.get(meaning) for name, meaning in named.items()}
 
 
 Frame = Literal["auto", "shown", "stored"]
@@ -181,133 +176,105 @@ class Grouped:
     """Names of pictures with the same pixels: the one left out, the one kept."""
 
 
-def upright(
-    pictures: Sequence[NamedPicture],
-    root: Path,
-    labels: Mapping[str, ObjectClass | None],
-    frame: Frame = "auto",
-    repair: bool = False,
-    progress: Callable[[], None] = lambda: None,
-    faults: Faults | None = None,
-    counts: LabelCounts | None = None,
-    crowd_is_object: bool = False,
-) -> tuple[list[UprightPicture], list[str]]:
-    """All imported ``pictures`` read once, boxes in the orientation as shown, and what was repaired, one line each.
+@dataclass
+class Reader:
+    """Reads the pictures of an import, each once, with boxes in the orientation as shown.
 
-    ``labels`` has the class of each name, None to leave it out; names of pictures are relative to ``root``. With ``repair`` boxes
-    are clipped to their picture, and left out when nothing of them is inside, and so are pictures that cannot be decoded. Raises
-    InvalidInput with all faults, those of the annotations in ``faults`` first, and when no picture is left. ``counts`` is told
-    what became of the objects. ``crowd_is_object``: a region of several objects counts as one object.
+    ``named``: the meaning of each class name, as of :func:`complete_mapping`; names of pictures are relative to ``root``. With
+    ``repair`` boxes are clipped to their picture, and left out when nothing of them is inside, and so are pictures that cannot be
+    decoded; ``changes`` tells it, one line each. ``faults`` has those of the annotations; ``counts`` is told what became of the
+    objects. ``crowd_is_object``: a region of several objects counts as one object.
     """
-    counts = LabelCounts() if counts is None else counts
-    faults = faults or Faults(str(root))
-    changes, found = list[str](), list[UprightPicture]()
-    repairs = _Repairs(faults, changes if repair else None, counts, crowd_is_object)
-    for number, picture in enumerate(pictures):
-        with faults.collected():
-            pixels = repairs.pixels(picture.path)
-            if pixels is not None:
-                found.append(_upright(picture, pixels, number, root, labels, frame, repairs))
-            else:
-                counts.left_out["with a picture that cannot be read"] += len(picture.objects)
-        progress()
-    faults.refuse()
-    if not found:
-        raise InvalidInput(f"{root}: none of {len(pictures)} pictures can be read; first {changes[0]}")
-    return found, changes
 
-
-@dataclass(frozen=True)
-class _Pixels:
-    """A picture file decoded: ``image`` (H, W, 3) BGR upright, its EXIF orientation, and width and height px as stored."""
-
-    image: NDArray[np.uint8]
-    orientation: int
-    stored: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class _Repairs:
-    """Decides about what can be left out: adds it to ``faults``, or to ``changes`` if there are such."""
-
+    root: Path
+    named: Mapping[str, str]
     faults: Faults
-    changes: list[str] | None
     counts: LabelCounts
-    crowd_is_object: bool
+    frame: Frame = "auto"
+    repair: bool = False
+    crowd_is_object: bool = False
+    changes: list[str] = field(default_factory=list)
 
-    def pixels(self, path: Path) -> _Pixels | None:
+    def read(
+        self, pictures: Sequence[NamedPicture], progress: Callable[[], None] = lambda: None
+    ) -> list[UprightPicture]:
+        """The ``pictures``; InvalidInput with all faults, and when no picture is left."""
+        found = []
+        for number, picture in enumerate(pictures):
+            with self.faults.collected():
+                if (one := self._upright(picture, number)) is not None:
+                    found.append(one)
+            progress()
+        self.faults.refuse()
+        if not found:
+            first = self.changes[0]
+            raise InvalidInput(f"{self.root}: none of {len(pictures)} pictures can be read; first {first}")
+        return found
+
+    def _upright(self, picture: NamedPicture, number: int) -> UprightPicture | None:
         try:
-            image = read_image_file(path)
-            try:
-                return _Pixels(image, *orientation_of(read_bytes(path, MOST_PICTURE)))
-            except InvalidInput as error:
-                raise InvalidInput(f"{path}: {error}") from None
+            image = read_image_file(picture.path)
+            with about(picture.path):
+                orientation, stored = orientation_of(read_bytes(picture.path, MOST_PICTURE))
         except InvalidInput as error:
-            if self.changes is None:
-                self.faults.add(str(error), _HINT)
-            else:
+            if self.repair:
                 self.changes.append(f"{error}: picture left out, with its labels")
+            else:
+                self.faults.add(str(error), _HINT)
+            self.counts.left_out["with a picture that cannot be read"] += len(picture.objects)
             return None
+        with about(picture.path):
+            as_stored = labelled_as_stored(orientation, stored, picture.size, self.frame)
+        size = (image.shape[1], image.shape[0])
+        if size != shown_size(orientation, stored):
+            raise InvalidInput(
+                f"{picture.path}: its EXIF orientation {orientation} cannot be applied; turn the picture itself"
+            )
+        across, down = (stored if as_stored else size) if picture.fractions else (1, 1)
+        objects, crowd = list[tuple[Corners, int]](), list[tuple[Corners, int]]()
+        for one in picture.objects:
+            label = OWN_NAMES.get(self.named[one.name])
+            if label is None:
+                self.counts.ignored[one.name] += 1
+                continue
+            if one.fault:
+                self.faults.add(one.fault)
+                continue
+            x1, y1, x2, y2 = one.box
+            box = (x1 * across, y1 * down, x2 * across, y2 * down)
+            within = self._inside(shown_box(orientation, stored, box) if as_stored else box, size, one.where)
+            if within is not None:
+                several = one.crowd and not self.crowd_is_object
+                (crowd if several else objects).append((within, int(label)))
+                self.counts.difficult += one.difficult
+        empty = LabelledImage(
+            picture.path, number, *size, np.zeros((0, 4), np.float32), np.zeros(0, np.int64), picture.laptop
+        )
+        item = with_objects(empty, objects, crowd)
+        inside = self.root in picture.path.parents
+        name = (picture.path.relative_to(self.root) if inside else Path(picture.path.name)).as_posix()
+        return UprightPicture(name, statistics_of(item, image), orientation != 1)
 
-    def inside(self, box: Sequence[float], size: tuple[int, int], where: str) -> Corners | None:
+    def _inside(self, box: Sequence[float], size: tuple[int, int], where: str) -> Corners | None:
         x1, y1, x2, y2 = box
         coco = [x1, y1, x2 - x1, y2 - y1]
         fault = box_fault(coco, *size)
         within = clipped(coco, *size) if min(coco[2:]) > 0 else None
-        if not fault:
-            return within
-        if self.changes is None:
-            self.faults.add(f"{where}: {fault}", _HINT)
-        else:
+        if fault and self.repair:
             self.changes.append(f"{where}: {'left out' if within is None else 'clipped'}: {fault}")
             self.counts.left_out["outside its picture or without area"] += within is None
+        elif fault:
+            self.faults.add(f"{where}: {fault}", _HINT)
         return within
 
 
-def _upright(
-    picture: NamedPicture,
-    pixels: _Pixels,
-    number: int,
-    root: Path,
-    labels: Mapping[str, ObjectClass | None],
-    frame: Frame,
-    repairs: _Repairs,
-) -> UprightPicture:
-    image, orientation, stored = pixels.image, pixels.orientation, pixels.stored
+@contextmanager
+def about(path: Path) -> Iterator[None]:
+    """InvalidInput in it names the picture at ``path``."""
     try:
-        as_stored = labelled_as_stored(orientation, stored, picture.size, frame)
+        yield
     except InvalidInput as error:
-        raise InvalidInput(f"{picture.path}: {error}") from None
-    size = (image.shape[1], image.shape[0])
-    if size != shown_size(orientation, stored):
-        raise InvalidInput(
-            f"{picture.path}: its EXIF orientation {orientation} cannot be applied; turn the picture itself"
-        )
-    drawn_on = stored if as_stored else size
-    scale = drawn_on if picture.fractions else (1, 1)
-    objects, crowd = list[tuple[Corners, int]](), list[tuple[Corners, int]]()
-    for one in picture.objects:
-        label = labels[one.name]
-        if label is None:
-            repairs.counts.ignored[one.name] += 1
-            continue
-        if one.fault:
-            repairs.faults.add(one.fault)
-            continue
-        x1, y1, x2, y2 = one.box
-        box = (x1 * scale[0], y1 * scale[1], x2 * scale[0], y2 * scale[1])
-        within = repairs.inside(shown_box(orientation, stored, box) if as_stored else box, size, one.where)
-        if within is not None:
-            several = one.crowd and not repairs.crowd_is_object
-            (crowd if several else objects).append((within, int(label)))
-            repairs.counts.difficult += one.difficult
-    empty = LabelledImage(
-        picture.path, number, *size, np.zeros((0, 4), np.float32), np.zeros(0, np.int64), picture.laptop
-    )
-    item = with_objects(empty, objects, crowd)
-    inside = root in picture.path.parents
-    name = (picture.path.relative_to(root) if inside else Path(picture.path.name)).as_posix()
-    return UprightPicture(name, statistics_of(item, image), orientation != 1)
+        raise InvalidInput(f"{path}: {error}") from None
 
 
 def grouped(

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -146,21 +147,13 @@ def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.D
 def figures_table(table: pd.DataFrame) -> Table:
     """``table`` for a person, an interval beside its value."""
     names = [str(n) for n in table.columns if not str(n).endswith(("low", "high"))]
-    ends = {n: (f"{n}_low", f"{n}_high") if f"{n}_low" in table else ("low", "high") for n in names}
-    rows = [
-        [
-            _cell(
-                record[n],
-                *(
-                    record.get(end) if end in (f"{n}_low", f"{n}_high") or n == "rho" else None
-                    for end in ends[n]
-                ),
-            )
-            for n in names
-        ]
-        for record in table.to_dict("records")
-    ]
+    rows = [[_cell(record[n], *_ends(record, n)) for n in names] for record in table.to_dict("records")]
     return Table([heading(n) for n in names], rows)
+
+
+def _ends(record: Mapping[Any, Any], name: str) -> tuple[float | None, float | None]:
+    prefix = f"{name}_" if f"{name}_low" in record else "" if name == "rho" else None
+    return (None, None) if prefix is None else (record.get(f"{prefix}low"), record.get(f"{prefix}high"))
 
 
 def heading(name: str) -> str:

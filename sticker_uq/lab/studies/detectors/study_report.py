@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, legend_below, svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, analyse
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, CLEAN, figures_table, heading, in_order, label
 from sticker_uq.lab.studies.detectors.study_run import Study
@@ -96,8 +96,7 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
     summary = as_markdown(blocks)
     write_tables(tables, folder / TABLES)
     for name, text in ((REPORT, as_html("Study of detectors", page)), (SUMMARY, summary)):
-        with atomic_write(folder / name, "w") as stream:
-            stream.write(text)
+        write_file(folder / name, text)
     return summary
 
 

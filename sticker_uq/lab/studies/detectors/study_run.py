@@ -18,7 +18,7 @@ import pandas as pd
 from sticker_uq.detection.detector import resolve_device
 from sticker_uq.evaluation.executors import Executor
 from sticker_uq.io.coco import LabelledImage, check_objects, read_coco
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import atomic_write, write_file
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.reading import read_bytes, read_json
@@ -31,7 +31,6 @@ from sticker_uq.lab.studies.detectors.study_tasks import (
     perform_task,
     weights_hash,
 )
-from sticker_uq.lab.table_files import write_parquet
 from sticker_uq.scene import InvalidInput
 
 CELLS, PLAN = "cells.sqlite", "study.json"
@@ -89,9 +88,12 @@ def run_study(
     images, objects, attacked = _tables(cells, attacks)
     study = Study(settings, images, objects, attacked, weights)
     for name, table in ((IMAGES, study.images), (OBJECTS, study.objects), (ATTACKS, study.attacks)):
-        write_parquet(table, folder / name)
-    with atomic_write(folder / PLAN, "w") as stream:
-        json.dump({"settings": settings.model_dump(mode="json"), "weights": weights}, stream, indent=2)
+        with atomic_write(folder / name) as stream:
+            table.to_parquet(stream, index=False)
+    write_file(
+        folder / PLAN,
+        json.dumps({"settings": settings.model_dump(mode="json"), "weights": weights}, indent=2),
+    )
     return study
 
 

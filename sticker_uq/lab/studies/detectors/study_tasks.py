@@ -28,7 +28,7 @@ from sticker_uq.evaluation.metrics.matching import (
     match_classes,
 )
 from sticker_uq.io.coco import LabelledImage, encode_picture, read_picture
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.lab.attacks.white_box import attack, variant_seed
 from sticker_uq.lab.studies.detectors.measures import UNCERTAINTY, Profile
 from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudySettings
@@ -269,8 +269,7 @@ def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
     seed = variant_seed(settings.seed, int(task.variant[-2:]), task.item.path.name)
     (found,) = attack(detector, [task.item], settings.attack, [seed])
     task.file.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(task.file) as stream:
-        stream.write(encode_picture(found.image, "png"))
+    write_file(task.file, encode_picture(found.image, "png"))
     return {
         task.key: {
             "attacked": task.model.label,

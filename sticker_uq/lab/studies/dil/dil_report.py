@@ -18,7 +18,7 @@ from sticker_uq.evaluation.metrics.matching import match_classes
 from sticker_uq.evaluation.metrics.statistics import mean_interval, roc_interval, share_above
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import write_file
 from sticker_uq.lab.datasets.abnormal import CLEAN, AbnormalImage
 from sticker_uq.lab.studies.dil.scene_records import (
     DIL_SIGNALS,
@@ -262,8 +262,7 @@ def write_study(study: Tables, out: Path) -> list[Path]:
     )
     texts = {"study.md": as_markdown(blocks(study)), "study.html": page}
     for name, text in texts.items():
-        with atomic_write(out / name, "w") as stream:
-            stream.write(text)
+        write_file(out / name, text)
     tables = {
         f"{detector}_{title}".lower().replace(" ", "-").replace(",", "").replace("/", "-"): table
         for detector, found in study.items()
