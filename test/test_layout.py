@@ -19,7 +19,7 @@ import sticker_uq
 from sticker_uq.imports import _RoiAlignFinder
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ("torch", "torchvision", "pytorch_grad_cam", "torchmetrics", "scipy.optimize", "scipy.stats")
+HEAVY = ("torch", "torchvision", "torchmetrics", "scipy.optimize", "scipy.stats")
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:

@@ -118,20 +118,6 @@ def operator(tablet, monkeypatch):
         assert someone.trouble == []
 
 
-def test_an_answer_says_what_was_pressed(operator):
-    operator.see(asked(BOX), asked(OTHER))
-    operator.is_called("Ada")
-    operator.page.click("#send", force=True)
-    expect(operator.page.locator("#message")).to_have_text("Still to decide: 1, 2")
-    assert operator.cell.answers == []
-    operator.says(0, "Leave it")
-    operator.says(1, "Peel it")
-    operator.sends()
-    said = operator.cell.answers[0]
-    assert (said.request_id, said.person, said.scene) == ("r1", "Ada", "none")
-    assert [(a.answer, a.x1) for a in said.answers] == [("keep", 200.0), ("remove", 500.0)]
-
-
 def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
     unknown = reason("of_tomorrow", text="what the cell calls it")
     details = [reason("image_late", "", None, None, seconds=3.14159), unknown]

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.messages import PAGE_LANGUAGES
-from test.helpers.operator_page import SIZES, STICKER, asked, gate, prepared, reason, request
+from test.helpers.operator_page import SIZES, asked, gate, prepared, reason, request
 
 #: Every text as it is drawn on the picture: words, and the rectangle behind them in pixels of the page.
 DRAWN = """
@@ -246,19 +246,6 @@ def test_a_fault_says_what_to_look_at_and_health_agrees(tablet):
         page.click("#reset")
         expect(page.locator("#health-title")).to_have_text("Health: ✓ well")
         expect(page.locator("#asked")).to_have_text("Nothing to decide")
-
-
-def test_a_touch_on_something_unfamiliar_does_not_peel_it(tablet):
-    with prepared("missed") as (address, cell):
-        page = opened(tablet, address, DRAWN)
-        place = cell.box(STICKER)
-        cell.state.put("request", request(identity="r2", reasons=[reason("novel_place", box=place)]))
-        page.wait_for_function("() => window.drawn.some(({ args }) => args[0] === 'unfamiliar')")
-        frame = page.locator("#overlay").bounding_box()
-        scale = frame["width"] / 960
-        page.touchscreen.tap(frame["x"] + (place["x1"] + 20) * scale, frame["y"] + (place["y1"] + 20) * scale)
-        expect(page.locator("#message")).to_contain_text("press Draw a missed sticker first")
-        expect(page.locator("#drawn li")).to_have_count(0)
 
 
 def test_after_an_answer_the_page_says_what_comes_next_and_knows_the_name(tablet):

@@ -29,6 +29,8 @@ from sticker_uq.scene import InvalidInput
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model, tiny_weights
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SSDLITE, TWO_STAGE = "ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn"
 # the tests of one model follow each other, for which it is brought to the GPU once
 each_kind = pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn", TWO_STAGE], scope="module")

@@ -354,12 +354,3 @@ def test_a_number_that_is_none_is_never_removed(field: str, value: float) -> Non
     decision = judge(assessment(broken), POLICY)
     assert decision.outcome is Outcome.ASK
     assert only(decision).verdict is Verdict.ASK
-
-
-@given(scenes(), st.lists(st.tuples(st.sampled_from([Answer.KEEP, Answer.NOT_THERE]), places), max_size=3))
-def test_answers_to_leave_things_alone_never_touch_what_they_name(
-    scene: SceneAssessment, answers: list[tuple[Answer, Any]]
-) -> None:
-    memory = OperatorAnswers().remember(OperatorAnswer(answer, box) for answer, box in answers)
-    for verdict in judge(scene, POLICY, memory).removable():
-        assert memory.against(tuple(map(float, verdict.object.box))) is None  # type: ignore[arg-type]

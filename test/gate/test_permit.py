@@ -9,30 +9,12 @@ from hypothesis import strategies as st
 from sticker_uq.gate.permit import Lease, PermitWatch
 
 
-def test_closed_until_the_gate_speaks():
-    watch = PermitWatch(lambda: 100)
-    assert watch.refusal("d", 1) == "the gate is closed"
-    watch.update(Lease("d", 1, 200))
-    assert watch.refusal("d", 1) == ""
-    watch.update(None)
-    assert watch.refusal("d", 1) == "the gate is closed"
-
-
 def test_a_permit_is_for_one_object_of_one_decision():
     watch = PermitWatch(lambda: 100)
     watch.update(Lease("d", 1, 200))
     assert "object 1" in watch.refusal("d", 2)
     assert "decision d" in watch.refusal("e", 1)
     assert not watch.expired("d", 2)
-
-
-def test_a_permit_that_nobody_renews_expires():
-    now = [100]
-    watch = PermitWatch(lambda: now[0])
-    watch.update(Lease("d", 1, 200))
-    now[0] = 200
-    assert "expired" in watch.refusal("d", 1)
-    assert watch.expired("d", 1)
 
 
 @given(until=st.integers(-5, 5), now=st.integers(-5, 5), decision=st.sampled_from(["", "d"]))

@@ -24,7 +24,6 @@ from test.helpers.gate import (
     UNSURE,
     Cell,
     K,
-    Make,
     answer,
     asking,
     permitted,
@@ -50,19 +49,6 @@ def revoked(cell: Cell, code: str, subject: str | None = None) -> None:
 
 
 # --- noise ------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("make", [permitted, removing])
-def test_a_value_just_beyond_its_limit_stops_the_arm_only_when_it_stays_there(make: Make) -> None:
-    cell = make()
-    for _ in range(4):
-        cell.scene(SLIGHTLY_UNSURE, times=K - 1)
-        assert cell.state.open
-        cell.scene(STICKER)
-        if cell.phase is Phase.PERMITTED:
-            cell.send(GoalAccepted(cell.goal))
-    cell.scene(SLIGHTLY_UNSURE, times=K)
-    revoked(cell, "above_limit", "shannon_entropy")
 
 
 @given(

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
 
 from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase
 from sticker_uq.gate.events import GoalAccepted, OpenIntervention, ReliefReceived, SendGoal, WorkpieceChanged
@@ -15,7 +12,6 @@ from sticker_uq.gate.permit_consistency import height_mm
 from sticker_uq.gate.state import Relief
 from sticker_uq.scene import FloatArray
 from sticker_uq.testing.scenes import HERE, SECOND, SIZE, THERE, observed
-from test.gate.test_stateful import GateMachine
 from test.helpers.gate import STICKER, Cell, K, answer, codes, finish, running, set_to
 
 REQUIRED = set_to(min_relief_mm=0.05, max_relief_age_s=2.0)
@@ -125,42 +121,3 @@ def test_the_height_is_that_of_the_middle_as_far_as_it_was_measured() -> None:
         assert np.isfinite(height_mm(Relief(0, "camera", values), HERE)) == known
     for box in ((700.0, 100.0, 780.0, 160.0), (np.nan, 100.0, 180.0, 160.0), (180.0, 160.0, 100.0, 100.0)):
         assert np.isnan(height_mm(Relief(0, "camera", turned), box))
-
-
-MAPS = [
-    heights(RAISED),
-    heights(FLAT, (HERE, RAISED)),
-    heights(FLAT),
-    heights(np.nan),
-    heights(1e3),
-    heights(RAISED)[:240, :320],
-]
-
-
-class ReliefMachine(GateMachine):
-    """The whole supervisor that requires relief under random events; its witness checks every permit."""
-
-    @initialize(named=st.booleans())
-    def start(self, named: bool) -> None:
-        self.cell = running(REQUIRED, workpiece="laptop-0" if named else "")
-        self.lid = [observed()]
-
-    @rule(
-        values=st.sampled_from([*MAPS, None]),
-        age=st.sampled_from([0.0, 0.0, 0.0, 1.5, 3.0, -1.0]),
-        frame_id=st.sampled_from(["camera", "camera", "camera", "other"]),
-    )
-    def relief(self, values: FloatArray | None, age: float, frame_id: str) -> None:
-        measure(self.cell.wait(0.1), values, age, frame_id)
-        self.cell.scene(*self.lid, times=2)
-
-    @precondition(lambda self: self.cell.phase in (Phase.MONITORING, Phase.INTERVENTION))
-    @rule(values=st.sampled_from(MAPS), number=st.integers(10, 99))
-    def next_laptop(self, values: FloatArray, number: int) -> None:
-        self.lid = [observed()]
-        self.cell.wait(0.1).send(WorkpieceChanged(f"laptop-{number}", self.cell.now))
-        measure(self.cell.wait(0.1), values).scene(*self.lid, times=3)
-
-
-TestRelief = ReliefMachine.TestCase
-TestRelief.settings = hypothesis_settings(max_examples=30, stateful_step_count=40, deadline=None)

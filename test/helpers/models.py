@@ -34,7 +34,7 @@ from sticker_uq.detection.weights import (
 )
 from sticker_uq.novelty.network import packaged_file, read_network, save_network
 
-MIN_SIZE = 128
+MIN_SIZE = 112
 PROPOSALS = 48
 _PASSING = 15  # anchors or proposals per class and pass about or above 0.5, before suppression
 _RATE = 0.2  # dropout that the tuning expects
@@ -66,7 +66,7 @@ def picture(seed: int = 0, width: int = 224, height: int = 168) -> NDArray[np.ui
 def tiny_model(name: str) -> nn.Module:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(MODEL_NAMES.index(name))
-        model: Any = _half_ssd300() if name == "ssd300_vgg16" else build_model(name, min_size=MIN_SIZE)
+        model: Any = half_ssd300() if name == "ssd300_vgg16" else build_model(name, min_size=MIN_SIZE)
         if name.startswith("fasterrcnn"):
             model.rpn._pre_nms_top_n["testing"] = 4 * PROPOSALS
             model.rpn._post_nms_top_n["testing"] = PROPOSALS
@@ -141,7 +141,7 @@ def small_novelty(folder: Path) -> Path:
     return path
 
 
-def _half_ssd300() -> nn.Module:
+def half_ssd300() -> nn.Module:
     """SSD300 with half its channels, which takes a quarter of the time: 300x300 px cannot be made smaller.
 
     The convolutions of 128 channels and more stay enough for the fast kernels to be chosen.

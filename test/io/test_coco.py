@@ -86,13 +86,6 @@ def test_unknown_picture_format():
         encode_scene(0, render(sample_scene(0), (96, 72)), "gif")
 
 
-def test_categories_map_by_name_in_any_case(folder):
-    (image,) = read_coco(folder())
-    assert image.labels.tolist() == [2, 1]
-    assert image.boxes.tolist() == [[1, 2, 11, 22], [30.5, 2, 80, 60]]
-    assert (image.image_id, image.width, image.height) == (3, 80, 60)
-
-
 def test_a_box_that_sticks_out_by_rounding_is_clipped(folder):
     (image,) = read_coco(folder(lambda d: d["annotations"][0].update(bbox=[-0.5, 0, 10, 60.7])))
     assert image.boxes[0].tolist() == [0, 0, 9.5, 60]

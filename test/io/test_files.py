@@ -16,15 +16,6 @@ def test_writes_bytes_and_text(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.bin", "a.txt"]
 
 
-def test_target_is_absent_until_the_block_ends(tmp_path):
-    target = tmp_path / "a.bin"
-    with atomic_write(target) as stream:
-        stream.write(b"half")
-        stream.flush()
-        assert not target.exists()
-    assert target.exists()
-
-
 def test_failure_keeps_the_old_file_and_leaves_no_other(tmp_path):
     target = tmp_path / "a.bin"
     target.write_bytes(b"old")

@@ -67,26 +67,6 @@ def test_raw_images_come_back_as_they_were_with_stamp_and_frame(tmp_path, storag
         assert len({i.name for i in items}) == 4
 
 
-def test_an_image_that_cannot_be_read_is_an_item_with_an_error(tmp_path):
-    good = picture(1)
-    bag = write_bag(
-        tmp_path / "bag",
-        {
-            "/image": [
-                raw_message(good, 0),
-                raw_message(good, 1, cut=5),
-                raw_message(good, 2, "32FC3"),
-                raw_message(good, 3),
-            ]
-        },
-    )
-    items = list(open_source(bag))
-    assert [i.image is None for i in items] == [False, True, True, False]
-    assert "truncated" in items[1].error
-    assert "'32FC3'" in items[2].error
-    assert items[2].stamp_ns == 7_000_000_002
-
-
 def test_the_cells_own_pictures_and_a_compressed_twin_do_not_make_the_choice_hard(tmp_path):
     raw, jpeg = [raw_message(picture(0), 0)], [compressed_message(picture(0), 0)]
     bag = write_bag(

@@ -101,13 +101,15 @@ def test_packaged_network_finds_shapes_on_unseen_scenes(network: NoveltyNetwork)
     rng = np.random.default_rng(0)
     found = []
     for seed in range(12):
+        if len(found) == 8:
+            break
         scene = render(sample_scene(seed, stickers=3))
         shaped, covered = exposed(scene.image, scene.boxes, rng)[:2]
         if (covered > 127).sum() < 800:
             continue
         before, after = (scene_novelty(novelty_maps(network, i)) for i in (scene.image, shaped))
         found.append(after > before)
-    assert len(found) >= 8
+    assert len(found) == 8
     assert np.mean(found) >= 0.8
 
 
@@ -226,11 +228,11 @@ def test_a_network_is_learned_kept_and_read_again(
     learn_network(items, read_network(path), 1, 2, lambda pictures, loss: more.append(loss), size=(256, 192))
     assert more[0] < losses[0]  # it resumes
 
-    larger = learn_network(items[:2], read_network(path), 1, size=(768, 576))
+    larger = learn_network(items[:2], read_network(path), 1, size=(512, 384))
     larger.reference.set(*UNIT)
     save_network(larger, detector, path)
-    assert load_network(path).size == (768, 576)
-    assert 9 * kept.foreign.size == novelty_maps(load_network(path), picture()).foreign.size
+    assert load_network(path).size == (512, 384)
+    assert 4 * kept.foreign.size == novelty_maps(load_network(path), picture()).foreign.size
     broken = tmp_path / "broken.safetensors"
     larger.size = (4, 0)
     save_network(larger, detector, broken)

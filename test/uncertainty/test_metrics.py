@@ -3,21 +3,17 @@
 
 import math
 
-import cv2
 import numpy as np
 import pytest
 import shapely
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from sticker_uq.scene import METRICS, StochasticSamples
 from sticker_uq.uncertainty import metrics
 from sticker_uq.uncertainty.metrics import GroupedSamples, measure
 from sticker_uq.uncertainty.overlap import box_areas
 from test.uncertainty import formulas
-
-LOG2_3 = math.log2(3)
 
 
 def of_boxes(boxes: np.ndarray) -> GroupedSamples:
@@ -59,34 +55,6 @@ def corner_hulls(boxes: np.ndarray) -> tuple[np.ndarray, ...]:
     return of_boxes(boxes).corner_hulls[0]
 
 
-@st.composite
-def distributions(draw: st.DrawFn) -> np.ndarray:
-    """(M, 3) float32 class vectors, certain ones and zeros included."""
-    count = draw(st.integers(1, 24))
-    weights = draw(
-        hnp.arrays(np.float64, (count, 3), elements=st.floats(0.0, 1.0).map(lambda v: 0.0 if v < 0.05 else v))
-    )
-    weights[weights.sum(axis=1) == 0.0] = (0.0, 0.0, 1.0)
-    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
-
-
-@st.composite
-def boxes(draw: st.DrawFn) -> np.ndarray:
-    """(M, 4) float32 boxes on quarter pixels, so that shifts and scales by powers of two are exact."""
-    count = draw(st.integers(1, 24))
-    quarters = draw(hnp.arrays(np.int64, (count, 4), elements=st.integers(0, 800)))
-    corner, size = quarters[:, :2], quarters[:, 2:] + 1
-    return np.hstack([corner, corner + size]).astype(np.float32) / 4
-
-
-def test_unanimous_detections_have_no_label_uncertainty() -> None:
-    certain = np.tile(np.float32([0, 0, 1]), (20, 1))
-    assert variation_ratio(certain) == 0.0
-    assert shannon_entropy(certain) == 0.0
-    assert math.copysign(1.0, shannon_entropy(certain)) == 1.0
-    assert mutual_information(certain) == 0.0
-
-
 def test_worked_example_of_the_label_metrics() -> None:
     vectors = np.float32([[0.0, 0.5, 0.5], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
     # Labels 1 (a tie goes to the lower class), 2, 2, 0; mean vector (1/4, 1/8, 5/8); entropies 1, 0, 0, 0 bits.
@@ -94,31 +62,6 @@ def test_worked_example_of_the_label_metrics() -> None:
     assert variation_ratio(vectors) == 0.5
     assert shannon_entropy(vectors) == pytest.approx(entropy, abs=1e-12)
     assert mutual_information(vectors) == pytest.approx(entropy - 0.25, abs=1e-12)
-
-
-def test_passes_that_disagree_with_certainty_have_only_mutual_information() -> None:
-    vectors = np.eye(3, dtype=np.float32).repeat(2, axis=0)
-    assert variation_ratio(vectors) == pytest.approx(2 / 3)
-    assert mutual_information(vectors) == pytest.approx(LOG2_3)
-
-
-def test_passes_that_agree_on_a_doubt_have_only_entropy() -> None:
-    vectors = np.tile(np.float32([0.25, 0.25, 0.5]), (7, 1))
-    assert shannon_entropy(vectors) == pytest.approx(1.5)
-    assert mutual_information(vectors) == 0.0
-
-
-@given(distributions())
-def test_label_metrics_keep_their_ranges(vectors: np.ndarray) -> None:
-    ratio, entropy, information = (
-        variation_ratio(vectors),
-        shannon_entropy(vectors),
-        mutual_information(vectors),
-    )
-    assert 0.0 <= ratio <= 2 / 3 + 1e-12
-    assert 0.0 <= entropy <= LOG2_3 + 1e-12
-    assert 0.0 <= information <= entropy + 1e-12
-    assert of_vectors(vectors).mean_vectors.sum() == pytest.approx(1.0, abs=1e-12)
 
 
 def test_worked_example_of_the_box_metrics() -> None:
@@ -131,48 +74,6 @@ def test_worked_example_of_the_box_metrics() -> None:
     assert total_variance(widened) == pytest.approx(8 / 3)
     assert predictive_surface(widened) == 0.0
     assert [len(hull) for hull in corner_hulls(widened)] == [1, 2, 1, 2]
-
-
-def test_identical_boxes_have_no_box_uncertainty() -> None:
-    same = np.tile(np.float32([10.1, 20.2, 30.3, 40.4]), (20, 1))
-    assert total_variance(same) == pytest.approx(0.0, abs=1e-20)
-    assert predictive_surface(same) == 0.0
-    for hull, corner in zip(corner_hulls(same), ((0, 1), (2, 1), (0, 3), (2, 3)), strict=True):
-        assert hull.tolist() == [same[0, list(corner)].tolist()]
-
-
-def test_corners_in_one_line_have_no_surface() -> None:
-    steps = np.arange(5, dtype=np.float32)[:, None]
-    diagonal = np.float32([0, 0, 50, 50]) + steps
-    assert predictive_surface(diagonal) == 0.0
-    assert all(len(hull) == 2 for hull in corner_hulls(diagonal))
-
-
-@given(boxes())
-def test_total_variance_is_the_trace_of_a_true_covariance(some: np.ndarray) -> None:
-    (covariance,) = of_boxes(some).covariances
-    assert covariance == pytest.approx(np.cov(some.T.astype(np.float64), ddof=0), abs=1e-8)
-    assert (covariance == covariance.T).all()
-    assert np.linalg.eigvalsh(covariance).min() >= -1e-8 * max(1.0, covariance.max())
-    assert total_variance(some) == pytest.approx(np.trace(covariance), rel=1e-12)
-
-
-@given(boxes())
-def test_predictive_surface_agrees_with_opencv(some: np.ndarray) -> None:
-    corners = [some[:, [0, 1]], some[:, [2, 1]], some[:, [0, 3]], some[:, [2, 3]]]
-    areas = [cv2.contourArea(cv2.convexHull(np.ascontiguousarray(corner))) for corner in corners]
-    assert predictive_surface(some) == pytest.approx(np.mean(areas), rel=1e-4, abs=1e-3)
-
-
-@given(boxes())
-def test_hulls_are_made_of_the_corners_and_hold_all_of_them(some: np.ndarray) -> None:
-    for hull, (x, y) in zip(corner_hulls(some), ((0, 1), (2, 1), (0, 3), (2, 3)), strict=True):
-        assert hull.dtype == np.float32
-        positions = some[:, [x, y]]
-        assert {tuple(v) for v in hull.tolist()} <= {tuple(p) for p in positions.tolist()}
-        if len(hull) > 2:
-            inside = [cv2.pointPolygonTest(hull[:, None], (float(a), float(b)), True) for a, b in positions]
-            assert min(inside) >= -1e-2
 
 
 def test_the_table_of_metrics_has_a_function_for_each() -> None:

@@ -53,12 +53,6 @@ def test_what_excludes_what(answers, scene, code):
     assert found is None or found.box in [given.box for given in answers]
 
 
-def test_a_removal_that_is_answered_later_ends_that_no_sticker_is_left():
-    memory = OperatorAnswers().clean()
-    assert memory.remember([OperatorAnswer(KEEP, HERE)]).scene_clean
-    assert not memory.remember([OperatorAnswer(MISSED, HERE), OperatorAnswer(KEEP, THERE)]).scene_clean
-
-
 @settings(max_examples=150, deadline=None)
 @given(MESSAGES)
 def test_the_order_of_answers_decides_nothing(message):

@@ -78,14 +78,6 @@ def test_an_approved_object_is_removed_and_the_approval_is_used_up() -> None:
     assert cell.phase is Phase.INTERVENTION
 
 
-def test_what_a_person_keeps_is_asked_about_no_more() -> None:
-    cell = asking()
-    assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
-    cell.scene(UNSURE, times=K)
-    assert cell.phase is Phase.MONITORING
-    assert [e.clean for e in cell.sent(DeclareDone)] == [True]
-
-
 def test_a_drawn_sticker_is_removed_and_verified() -> None:
     cell = running().scene(dil=0.9, times=K)
     assert cell.phase is Phase.INTERVENTION
@@ -148,14 +140,6 @@ def test_a_bad_answer_is_refused_and_changes_nothing(given: dict[str, Any], code
     assert not cell.reply().accepted
     assert codes(cell.reply().reasons) == [code]
     assert cell.state == before
-
-
-def test_look_again_asks_again() -> None:
-    cell = asking()
-    assert answer(cell, scene=SceneAnswer.RESCAN)
-    assert cell.phase is Phase.MONITORING
-    cell.scene(UNSURE, times=K)
-    assert len({e.request_id for e in cell.sent(OpenIntervention)}) == 2
 
 
 def test_a_workpiece_that_is_left_to_people_stays_closed_until_the_next_one() -> None:

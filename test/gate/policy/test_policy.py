@@ -80,11 +80,6 @@ def test_a_bad_file_is_refused_with_its_reason(tmp_path: Path, text: str, messag
     assert str(path) in str(raised.value)
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="no such file"):
-        Policy.load(tmp_path / "none.yaml")
-
-
 def test_a_policy_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
         Policy().max_dil = 0.9  # type: ignore[misc]

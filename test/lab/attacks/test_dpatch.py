@@ -14,7 +14,9 @@ from sticker_uq.lab.datasets.abnormal import patched
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidInput
 from sticker_uq.uncertainty import iou_matrix
-from test.helpers.models import picture, tiny_detector
+from test.helpers.models import picture, small_weights, tiny_detector
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 STICKER = np.array([2])
 
@@ -85,9 +87,8 @@ def test_a_sticker_with_a_patch_of_many_steps_is_seen_less(scenes):
 
 
 def test_commands_make_a_patch_and_scenes_that_bear_it(scenes, tmp_path):
-    made = CliRunner().invoke(
-        app, ["patch", "--data", str(scenes), "--out", str(tmp_path / "x.png"), "--steps", "1"]
-    )
+    options = ["--out", str(tmp_path / "x.png"), "--steps", "1", "--weights", str(small_weights(tmp_path))]
+    made = CliRunner().invoke(app, ["patch", "--data", str(scenes), *options])
     assert made.exit_code == 0, made.output
     arguments = ["--data", str(scenes), "--out", str(tmp_path / "abnormal"), "--count", "1"]
     laid = CliRunner().invoke(

@@ -487,15 +487,6 @@ def test_pictures_that_cannot_be_read_are_named_together_and_can_be_left_out(tmp
     assert "none of 3 pictures can be read" in refusal(root, *MEANING, "--repair", out="none")
 
 
-def test_faults_of_annotations_and_of_pictures_are_named_together(tmp_path: Path) -> None:
-    root = source(tmp_path, "voc")
-    (root / "images" / "lid_02.png").write_bytes(b"no picture")
-    (root / "images" / "lid_03.png").unlink()
-    said = refusal(root)
-    for words in ("2 faults", "lid_02.png: ", "picture 'lid_03.png' is not below"):
-        assert words in said
-
-
 def test_frames_of_a_video_are_one_laptop_and_told_when_they_are_not(tmp_path: Path) -> None:
     numbers = [start + 6 * step for start in range(0, 12000, 1000) for step in range(4)]
     root = tmp_path / "in"

@@ -82,19 +82,6 @@ def _boxes(seen):
     return seen.ids.tolist(), list(seen.boxes)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_box_of_a_lone_sticker_bounds_what_the_sticker_changes(seed):
-    scene = still(sample_scene(seed, stickers=1))
-    sticker = scene.stickers[0]
-    seen = render(scene, SIZE)
-    bare = render(scene.without_sticker(sticker.id), SIZE)
-    changed = np.abs(seen.image.astype(int) - bare.image).max(axis=2) > 25
-    rows, columns = np.nonzero(changed)
-    expected = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
-    box = dict(zip(*_boxes(seen), strict=True))[sticker.id]
-    np.testing.assert_allclose(box, expected, atol=4)
-
-
 def test_covered_objects_are_not_annotated():
     scene = sample_scene(6, stickers=2)
     below, above = scene.stickers

@@ -22,6 +22,7 @@ from sticker_uq.lab.training.recipes import (
     ssd_input,
 )
 from sticker_uq.lab.training.training import Training, TrainSettings
+from test.helpers.models import half_ssd300
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -39,9 +40,8 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def built() -> nn.Module:
-    """SSD300 with random weights; torchvision takes seconds to draw them."""
     torch.manual_seed(0)
-    return build_model(SSD300)
+    return half_ssd300()
 
 
 @pytest.fixture

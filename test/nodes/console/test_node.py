@@ -87,21 +87,6 @@ def client(cell):
     return TestClient(make_app(ConsoleState(), cell, Access(), ADDRESSES), base_url=PAGE)
 
 
-def test_the_page_needs_nothing_from_outside(client):
-    page = client.get("/")
-    assert page.status_code == 200
-    assert "static/console.js" in page.text
-    for name in (
-        "console.css",
-        *(f"{name}.js" for name in ("console", "view", "question", "panels", "words")),
-    ):
-        body = client.get(f"/static/{name}").text
-        assert body
-        assert "http://" not in body.replace('"http://', "")
-        assert "https://" not in body
-    assert "default-src 'self'" in page.headers["content-security-policy"]
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -18,7 +18,7 @@ from sticker_uq.testing.bench import Bench
 from sticker_uq.testing.scenes import THERE, observed
 from sticker_uq_msgs.msg import GateState, WorkpieceDone
 from test.helpers.gate import codes
-from test.helpers.supervised import STICKER, Cell, Result
+from test.helpers.supervised import STICKER, Cell
 
 
 def test_a_laptop_from_the_first_scene_to_the_last(bench: Bench) -> None:
@@ -51,21 +51,6 @@ def test_a_laptop_from_the_first_scene_to_the_last(bench: Bench) -> None:
     assert not any(request.request_id for request in cell.requests)
     active = [gate.sequence for gate in cell.gates if not gate.reasons & BlockReason.NOT_ACTIVE]
     assert all(later > earlier for earlier, later in itertools.pairwise(active))
-
-
-def test_silence_of_the_detector_closes_within_a_bounded_number_of_messages(bench: Bench) -> None:
-    cell = Cell(bench, max_scene_age_s=3.0)
-    cell.shows(STICKER)
-    cell.goal(1)
-    cell.camera.objects = None
-    said = len(cell.gates)
-    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.STALE_SCENE)
-    # 3 s of patience at 10 Hz, and one message that may have been under way
-    assert len([gate for gate in cell.gates[said:] if gate.open]) <= 31
-    cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
-    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
-    cell.shows(STICKER)
-    assert cell.goal(2).decision_id != cell.arm.goals[0].decision_id  # type: ignore[union-attr]
 
 
 def test_goals_and_decisions_carry_the_place_of_the_object(bench: Bench) -> None:

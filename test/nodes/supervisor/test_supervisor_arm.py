@@ -15,27 +15,10 @@ from sticker_uq.gate.events import RemovalCode
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.nodes.supervisor.removal_client import removal_code
-from sticker_uq.testing.bench import Bench, overrides, values_of
+from sticker_uq.testing.bench import Bench, overrides
 from sticker_uq_msgs.msg import GateState
 from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Arm, Cell, Result
-
-
-def test_an_arm_that_does_not_stop_is_a_fault_until_reset(bench: Bench) -> None:
-    cell = Cell(bench, cancel_timeout_s=0.3)
-    cell.shows(STICKER)
-    cell.goal(1)
-    held = bench.call(SetBool, "hold", SetBool.Request(data=True))
-    assert held.success
-    assert not cell.node._core.state.open  # type: ignore[union-attr]
-    cell.until_gate(GateState.STATE_FAULT, BlockReason.FAULT | BlockReason.HELD)
-    assert not bench.call(SetBool, "hold", SetBool.Request(data=False)).message.startswith("gate: monitoring")
-    assert bench.call(Trigger, "reset", Trigger.Request()).success
-    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
-    cell.goal(2)
-    refused = bench.call(Trigger, "reset", Trigger.Request())
-    assert not refused.success
-    assert "no fault" in refused.message
 
 
 class StopServer:
@@ -102,24 +85,6 @@ def test_a_stop_that_ros_cannot_name_is_refused(bench: Bench) -> None:
         assert not node.start()
         assert "is not a valid ROS name" in node.last_failure
         node.destroy_node()
-
-
-def test_without_an_arm_nothing_opens_and_diagnostics_say_so(bench: Bench) -> None:
-    cell = Cell(bench, arm=False)
-    parts = bench.diagnostics()
-    cell.shows(STICKER)
-    cell.until_gate(GateState.STATE_MONITORING, BlockReason.ARM_FAILED)
-    status = bench.until(
-        lambda: (
-            values_of(parts["supervisor: gate"]).get("phase") == "MONITORING" and parts["supervisor: gate"]
-            if "supervisor: gate" in parts
-            else None
-        ),
-        "diagnostics",
-    )
-    assert values_of(status)["arm_ready"] == "False"
-    cell.arm = Arm(bench)
-    cell.goal(1)
 
 
 def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench: Bench) -> None:

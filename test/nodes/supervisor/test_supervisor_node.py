@@ -18,7 +18,7 @@ from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.testing.bench import Bench, overrides
 from sticker_uq_msgs.msg import GateState
 from test.helpers.gate import codes
-from test.helpers.supervised import STICKER, Cell, Result
+from test.helpers.supervised import STICKER, Cell
 
 
 def test_it_is_listened_for_other_supervisors_before_anything_is_permitted(bench: Bench) -> None:
@@ -30,21 +30,6 @@ def test_it_is_listened_for_other_supervisors_before_anything_is_permitted(bench
     assert cell.arm.goals == []  # type: ignore[union-attr]
     cell.node._gate_watch._listened_s = 0.0  # the time is over
     cell.goal(1)
-
-
-def test_deactivation_says_that_the_gate_is_closed(bench: Bench) -> None:
-    cell = Cell(bench)
-    cell.shows(STICKER)
-    cell.goal(1)
-    assert bench.transition("supervisor", "deactivate")
-    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.NOT_ACTIVE)
-    cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
-    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
-    assert bench.transition("supervisor", "activate")
-    cell.goal(2)
-    assert bench.transition("supervisor", "deactivate")
-    assert bench.transition("supervisor", "cleanup")
-    assert bench.state("supervisor") == "unconfigured"
 
 
 def test_thresholds_cannot_change_while_a_permit_is_out(bench: Bench) -> None:

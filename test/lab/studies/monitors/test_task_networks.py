@@ -67,7 +67,7 @@ def test_blur_labels_are_those_of_the_paper(cell: Material) -> None:
 
 
 def test_networks_learn_their_thresholds_and_share_all_but_labels() -> None:
-    training, testing = brightness(200, 0), brightness(200, 1)
+    training, testing = brightness(96, 0), brightness(96, 1)
     task, probabilistic = train_and_score(training, testing.crops, 5, QUICK)
     scores = TaskScores(testing.probabilities, testing.sources, task[None], probabilistic[None])
     for threshold in (0.3, 0.5, 0.7):
