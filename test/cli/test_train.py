@@ -56,23 +56,6 @@ def test_packaged_exposure_is_rendered_once_and_trained_on(
     assert len(read_coco(out / "exposure")) == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--data", "nowhere"], "nowhere"),
-        (["--data", ".", "--epochs", "0"], "--epochs"),
-        (["--data", ".", "--model", "yolo"], "--model"),
-        (["--data", ".", "--batch-size", "0"], "--batch-size"),
-        (["--data", ".", "--freeze", "everything"], "--freeze"),
-    ],
-)
-def test_bad_options_end_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, ["train", "--out", str(tmp_path / "out"), *arguments])
-    assert result.exit_code == 2
-    assert message in result.output
-    assert "Traceback" not in result.output
-
-
 def test_a_log_gets_lines_instead_of_a_progress_bar(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,16 +84,6 @@ def test_pictures_of_any_size_can_be_measured(height: int, width: int, level: in
     assert math.isnan(exposure.sharpness) == (min(height, width) < 3)
 
 
-@given(dark=st.integers(0, 40), bright=st.integers(0, 40))
-def test_shares_count_pixels(dark: int, bright: int) -> None:
-    levels = np.full(100, 100)
-    levels[:dark] = 3
-    levels[dark : dark + bright] = 252
-    exposure = measure_exposure(grey(levels.reshape(10, 10)))
-    assert (exposure.dark_share, exposure.saturated_share) == (dark / 100, bright / 100)
-    assert exposure.mean_level == pytest.approx(levels.mean())
-
-
 def test_a_large_picture_is_measured_by_a_part_of_its_pixels() -> None:
     levels = np.zeros((3000, 4000))
     levels[:, 2000:] = 255

@@ -201,14 +201,6 @@ def test_the_order_of_rows_and_the_numbers_of_passes_do_not_matter(
     assert (together(cluster(other)) == together(cluster(some))[np.ix_(order, order)]).all()
 
 
-@given(scenes(), st.integers(-2000, 2000), st.sampled_from([0.25, 1.0, 4.0]))
-def test_neither_place_nor_scale_matters(some: StochasticSamples, shift: int, scale: float) -> None:
-    other = StochasticSamples(
-        (some.boxes + np.float32(shift)) * np.float32(scale), some.probabilities, some.pass_index, some.passes
-    )
-    assert cluster(other).tolist() == cluster(some).tolist()
-
-
 @given(scenes())
 def test_objects_do_not_depend_on_what_else_is_in_the_image(some: StochasticSamples) -> None:
     company = samples(seen((5000, 5000, 5060, 5070), range(some.passes), noise=2.0), some.passes)
@@ -220,18 +212,6 @@ def test_objects_do_not_depend_on_what_else_is_in_the_image(some: StochasticSamp
     )
     alone = cluster(some)
     assert cluster(both)[: len(some)].tolist() == alone.tolist()
-
-
-@given(scenes())
-def test_every_label_is_an_object_of_enough_passes_that_hangs_together(some: StochasticSamples) -> None:
-    labels = cluster(some)
-    assert set(labels.tolist()) - {-1} == set(range(int(labels.max(initial=-1)) + 1))
-    for label in range(int(labels.max(initial=-1)) + 1):
-        rows = labels == label
-        assert len(set(some.pass_index[rows].tolist())) >= 3
-        overlap = iou_matrix(some.boxes[rows], some.boxes[rows])
-        np.fill_diagonal(overlap, 0.0)
-        assert overlap.max(axis=1).min() > 0.0
 
 
 @given(st.integers(3, 40), st.integers(0, 2**32 - 1))

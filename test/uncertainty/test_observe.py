@@ -76,16 +76,6 @@ def test_an_object_that_too_few_passes_saw_is_unstable_but_there() -> None:
     assert image.total_variance == objects[0].total_variance
 
 
-def test_two_boxes_of_one_pass_are_flagged() -> None:
-    rows = seen(A, range(T), noise=1.0, seed=1) + seen(A, range(T), noise=1.0, seed=2, probabilities=LOGO)
-    (found,), _, _ = observe(samples(rows, T))
-    assert found.duplicated
-    assert (found.detections, found.passes, found.detection_rate) == (2 * T, T, 1.0)
-    assert found.variation_ratio == 0.5
-    clean = observe(samples(rows[:T], T))[0][0]
-    assert not clean.duplicated
-
-
 def test_objects_come_most_probable_first() -> None:
     rows = seen(B, range(T), probabilities=(0.2, 0.2, 0.6)) + seen(A, range(T)) + seen(FAR, range(T))
     objects, _, image = observe(samples(rows, T))
@@ -95,22 +85,6 @@ def test_objects_come_most_probable_first() -> None:
             "plain means"
         )
     assert [o.id for o in objects] == [0, 1, 2]
-
-
-def test_a_tie_between_classes_goes_to_the_lower_one() -> None:
-    rows = seen(A, range(T), probabilities=(0.1, 0.45, 0.45)) + seen(
-        B, range(T), probabilities=(0.5, 0.0, 0.5)
-    )
-    objects, _, _ = observe(samples(rows, T))
-    assert [o.label for o in objects] == [ObjectClass.BACKGROUND, ObjectClass.LOGO]
-
-
-def test_the_label_is_the_class_of_the_mean_and_not_of_most_passes() -> None:
-    weak, strong = (0.0, 0.51, 0.49), (0.0, 0.0, 1.0)
-    rows = seen(A, range(0, 12), probabilities=weak) + seen(A, range(12, T), probabilities=strong)
-    (found,), _, _ = observe(samples(rows, T))
-    assert found.label is ObjectClass.STICKER
-    assert found.variation_ratio == pytest.approx(0.4)
 
 
 @given(scenes())

@@ -127,21 +127,3 @@ def test_the_command_looks_at_pictures_with_a_detector(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "quality.md").read_text()
     assert "| all | one pass |" in text
     assert "| sticker | 3 passes |" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--data", "none"), "no such file"),
-        (("--data", "none", "--model", "yolo"), "--model 'yolo'"),
-        (("--data", "none", "--weights", "a", "--weights", "b"), "2 --weights for 1 --model"),
-        (("--data", "none", "--passes", "0"), "--passes 0"),
-    ],
-)
-def test_the_command_refuses_what_it_cannot_use_and_leaves_nothing(
-    tmp_path: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    status, output = run("--out", tmp_path / "out", *arguments)
-    assert status == 2
-    assert message in output.replace("\n", " ")
-    assert not (tmp_path / "out").exists()

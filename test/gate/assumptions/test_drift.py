@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stream like the reference raises no alarm but with the stated probability; another one does."""
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from scipy.stats import binom, kstest
+from scipy.stats import binom
 
 from sticker_uq.gate.assumptions.drift import MISSING, SIGNALS, DriftTest, RankTest, Reference, signal_value
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
@@ -46,23 +45,6 @@ def test_a_p_value_is_a_rank_with_ties_broken(seen: list[int], value: int, tie_b
     p = RankTest(seen).observe(value, tie_break)
     above, equal = sum(s > value for s in seen), sum(s == value for s in seen)
     assert p == pytest.approx((above + tie_break * (equal + 1)) / (len(seen) + 1))
-
-
-def test_ranks_are_uniform_and_independent_over_all_orders() -> None:
-    """Each of the 120 orders of five values gives another sequence of ranks: all 3 * 4 * 5 of the last three, equally often."""
-    ranks = []
-    for order in itertools.permutations(range(5)):
-        test = RankTest(order[:2])
-        ranks.append(tuple(round(test.observe(value, 0.0) * n) for n, value in enumerate(order[2:], 3)))
-    assert {ranks.count(rank) for rank in ranks} == {2}
-    assert len(set(ranks)) == 60
-
-
-def test_p_values_of_tied_numbers_are_uniform() -> None:
-    rng = np.random.default_rng(3)
-    test = RankTest(rng.integers(0, 3, 50))
-    values = [test.observe(int(v), rng.random()) for v in rng.integers(0, 3, 800)]
-    assert kstest(values, "uniform").pvalue > 0.01
 
 
 def test_bets_are_fair() -> None:

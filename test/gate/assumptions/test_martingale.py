@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from sticker_uq.gate.assumptions.martingale import EProcess, RiskTest
 from sticker_uq.scene import InvalidInput
@@ -24,19 +23,6 @@ def test_the_expected_capital_is_one_while_the_risk_is_at_its_limit(limit: float
             test.observe(loss)
         expected += limit ** sum(losses) * (1 - limit) ** (8 - sum(losses)) * math.exp(test.log_evidence)
     assert expected == pytest.approx(1.0)
-
-
-def test_false_alarms_stay_below_their_probability_however_long_one_looks() -> None:
-    rng = np.random.default_rng(1)
-    alarms, streams, level = 0, 200, 0.1
-    for _ in range(streams):
-        test, losses = RiskTest(0.1), rng.random(400) < 0.1
-        highest = 0.0
-        for loss in losses:
-            test.observe(float(loss))
-            highest = max(highest, test.log_evidence)
-        alarms += highest >= math.log(1 / level)
-    assert alarms <= binom.ppf(0.999, streams, level)
 
 
 @given(st.lists(st.floats(0, 1), max_size=60), st.floats(0.01, 0.9))

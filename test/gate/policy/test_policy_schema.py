@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sections that `sticker-uq calibrate` writes: calibration, one risk score, its limit, and what the policy was made for."""
 
-import datetime as dt
 import math
 from pathlib import Path
 from typing import Any
@@ -35,23 +34,6 @@ POLICY = Policy.model_validate({"max_dil": 1.0, "max_dil_clean": 1.0})
 
 def with_sections(**sections: Any) -> Policy:
     return Policy.model_validate(POLICY.model_dump() | sections)
-
-
-def test_a_file_with_sections_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text(
-        "min_probability: 0.5\n"
-        "risk: {intercept: -3, max_removal: 0.1, terms: [{signal: dil, knots: [0, 1], log_odds: [0, 2]}]}\n"
-        "saliency: {signal: background_saliency, max_clean: 0.02}\n"
-        "validity: {model_hash: abc, until: 2031-02-03, image_size: [640, 480]}\n"
-    )
-    policy = Policy.load(path)
-    assert policy.risk is not None
-    assert policy.risk.terms[0].log_odds == (0.0, 2.0)
-    assert policy.validity is not None
-    assert policy.validity.until == dt.date(2031, 2, 3)
-    assert policy.hash != Policy(min_probability=0.5).hash
-    assert Policy.model_validate(policy.model_dump(mode="json")) == policy
 
 
 @pytest.mark.parametrize(

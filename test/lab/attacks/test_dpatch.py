@@ -99,23 +99,6 @@ def test_commands_make_a_patch_and_scenes_that_bear_it(scenes, tmp_path):
     assert len(read_coco(tmp_path / "abnormal" / "patch-x")) == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["abnormal", "--case", "fog"], "fog"),
-        (["abnormal", "--patch", "no.png"], "no.png"),
-        (["patch", "--steps", "0"], "0 steps"),
-        (["patch", "--model", "yolo"], "yolo"),
-    ],
-)
-def test_bad_values_are_named(scenes, tmp_path, arguments, message):
-    out = tmp_path / ("o.png" if arguments[0] == "patch" else "o")
-    result = CliRunner().invoke(app, [*arguments, "--data", str(scenes), "--out", str(out)])
-    assert isinstance(result.exception, InvalidInput)
-    assert message in str(result.exception)
-    assert not out.exists()
-
-
 def test_pictures_without_a_sticker_cannot_be_attacked(shapes):
     bare = [LabelledImage(shapes[0].path, 1, 10, 10, shapes[0].boxes, np.array([1]))]
     with pytest.raises(InvalidInput, match="has a sticker"):

@@ -89,26 +89,26 @@ def test_pictures_of_one_laptop_are_on_one_side_of_the_validation(tmp_path: Path
 
 @pytest.mark.parametrize("enough", [True, False])
 def test_the_best_epoch_is_chosen_on_enough_pictures_only(
-    enough: bool, scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    enough: bool, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sticker_uq.lab.training.training.ENOUGH_TO_CHOOSE", 8 if enough else 9)
+    monkeypatch.setattr("sticker_uq.lab.training.training.ENOUGH_TO_CHOOSE", 4 if enough else 5)
     maps = iter([0.5, 0.2])
     monkeypatch.setattr(Training, "_validate", lambda self, size: dict.fromkeys((1, 2), next(maps)))
     said: list[str] = []
-    quick = {"freeze": "backbone", "batch_size": 8, "input_size": 320}
-    train(settings(scenes, tmp_path, start="packaged", **quick), say=said.append)
+    quick = {"freeze": "backbone", "input_size": 320}
+    train(settings(few, tmp_path, start="packaged", **quick), say=said.append)
     assert load_weights(tmp_path / BEST)[1]["epoch"] == (1 if enough else 2)
-    assert any("8 pictures to validate on are too few" in line for line in said) != enough
+    assert any("4 pictures to validate on are too few" in line for line in said) != enough
 
 
 def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
-    scenes: Path, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sticker_uq.lab.training.training.ENOUGH_TO_CHOOSE", 4)
     results: list[EpochResult] = []
     steps = []
     finished = train(
-        settings(scenes, tmp_path, epochs=6, val_data=few),
+        settings(few, tmp_path, epochs=6, batch_size=2),
         command="sticker-uq train --data scenes",
         on_epoch=results.append,
         on_step=steps.append,
@@ -116,7 +116,7 @@ def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
     assert finished
     assert [s.step for s in steps] == list(range(1, 13))
     assert steps[-1].epoch == 6
-    assert steps[-1].images == 48
+    assert steps[-1].images == 24
     # pictures grow during the training, so only epochs at one size compare
     assert results[2].loss < 0.85 * results[0].loss
     assert [r.input_size for r in results] == [192, 192, 192, 256, 320, 320]
@@ -130,7 +130,7 @@ def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
     assert metadata["command"] == "sticker-uq train --data scenes"
     assert metadata["seed"] == 3
     assert metadata["initial"] == "random"
-    assert metadata["data"]["images"] == 8
+    assert metadata["data"]["images"] == 4
     build_model(SSDLITE).load_state_dict(state, strict=False)
     assert (tmp_path / BEST).stat().st_size < 8e6
     with open(tmp_path / METRICS, encoding="utf-8") as stream:

@@ -183,26 +183,6 @@ def test_a_report_of_no_object_and_of_a_name_that_cannot_leave_its_place(finishe
     assert "| other |" in write_report(replace(found, objects=found.objects[:0]), tmp_path, resamples=0)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ([], "--data is missing"),
-        (["--data", "DATA", "--model", "yolo"], "model 'yolo': expected [LABEL:]MODEL"),
-        (["--data", "DATA", "--rates", "a"], "--rates 'a': expected numbers"),
-        (["--data", "DATA", "--rates", "0.1,0.1"], "two rates are called '0.1'"),
-        (["--data", "DATA", "--rates", "1.5"], "dropout rate 1.5: expected 0 to 0.9"),
-        (["--data", "DATA", "--passes", "1"], "--passes 1"),
-        (["--data", "DATA", "--model", "ssd300_vgg16"], "no packaged weights of model 'ssd300_vgg16'"),
-    ],
-)
-def test_bad_options_are_named(data, tmp_path, options, said) -> None:
-    given = [str(data) if part == "DATA" else part for part in options]
-    done = CliRunner().invoke(app, [*given, "--out", str(tmp_path / "out")])
-    assert done.exit_code != 0
-    assert said in str(done.exception)
-    assert not (tmp_path / "out").exists()
-
-
 def test_two_images_of_one_name_are_refused(data, tmp_path) -> None:
     document = (data / "annotations.json").read_text()
     twice = tmp_path / "twice"

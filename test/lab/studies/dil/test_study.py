@@ -158,37 +158,6 @@ def test_the_command_measures_once(data, packaged, tmp_path):
     assert table.loc["occlusion", "scenes with a missed sticker"] == 1
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--model", "yolo"], "yolo"),
-        (["--weights", "a", "--weights", "b"], "2 --weights"),
-        (["--network", "a", "--network", "b"], "2 --network"),
-        (["--network", "none.safetensors"], "none.safetensors"),
-        (["--passes", "0"], "--passes 0"),
-    ],
-)
-def test_bad_values_are_named(data, tmp_path, more, message):
-    result = run(data, tmp_path / "o", *more)
-    assert isinstance(result.exception, InvalidInput)
-    assert message in str(result.exception)
-
-
-def test_a_network_sees_every_picture_once_at_least(data, tmp_path):
-    out = tmp_path / "network.safetensors"
-    told = ["learn", "--epochs", "0", "--data", str(data / "clean"), "--out", str(out)]
-    result = CliRunner().invoke(app, told)
-    assert isinstance(result.exception, InvalidInput)
-    assert "--epochs 0" in str(result.exception)
-    assert not out.exists()
-
-
-def test_a_folder_without_cases(tmp_path):
-    result = run(tmp_path, tmp_path / "o")
-    assert isinstance(result.exception, InvalidInput)
-    assert "dataset abnormal" in str(result.exception)
-
-
 def kept(out):
     """The file with what was measured on the scenes of a case, and its content."""
     (file,) = out.glob(f"{MODEL}_occlusion_*.json")

@@ -10,9 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from typer.testing import CliRunner
 
-from sticker_uq.cli import app
 from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.render import render
@@ -160,14 +158,3 @@ def test_a_study_trains_the_kind_that_was_asked_for(tmp_path: Path) -> None:
     assert [type(member).__name__ for member in members] == ["StagedClassifier"] * 2
     with pytest.raises(ValidationError, match="--architecture lenet: expected one of convolutional, dense"):
         MonitorStudySettings(architectures=("lenet",))
-
-
-def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
-    run = CliRunner().invoke
-    study = ["monitors", "study", "--out", str(tmp_path / "out")]
-    missing = run(app, [*study, "--data", f"mnist={tmp_path}"])
-    assert missing.exit_code == 2
-    assert "expected the four files" in missing.output
-    other = run(app, [*study, "--invalid", str(tmp_path)])
-    assert "only with --data mnist=FOLDER" in other.output
-    assert not (tmp_path / "out").exists()

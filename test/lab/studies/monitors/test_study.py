@@ -40,7 +40,7 @@ from sticker_uq.monitors.crop_network import Training, train_classifier
 from sticker_uq.scene import InvalidInput
 
 TINY = MonitorStudySettings(
-    seeds=1, members=1, passes=5, ambiguous=200, training=Training(epochs=40, batch=64)
+    seeds=1, members=1, passes=5, ambiguous=100, training=Training(epochs=30, batch=64)
 )
 
 
@@ -58,7 +58,7 @@ def three_digits() -> Material:
         test_labels=order[everything.test_labels[test]],
         invalid=everything.invalid[:100],
         pairs=((0, 1), (0, 2)),
-        raae=RaaeSettings(steps=300, learning_rate=3e-3),
+        raae=RaaeSettings(steps=200, learning_rate=3e-3),
     )
 
 

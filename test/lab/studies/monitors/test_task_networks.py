@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from sticker_uq.cli.monitors import app
 from sticker_uq.lab.studies.monitors.material import Material, cell_material
 from sticker_uq.lab.studies.monitors.task_networks import (
     KERNELS,
@@ -27,7 +24,6 @@ from sticker_uq.lab.studies.monitors.task_networks import (
     train_and_score,
 )
 from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
-from sticker_uq.scene import InvalidInput
 
 QUICK = Training(epochs=25, batch=32, learning_rate=3e-3)
 
@@ -125,11 +121,3 @@ def test_a_study_of_tasks_and_its_tables(cell: Material) -> None:
     assert text.count("| task |") == 1
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
         assert len({line.count("|") for line in table.splitlines()}) == 1
-
-
-def test_bad_settings(tmp_path: Path) -> None:
-    for options, said in ((["--seeds", "0"], "--seeds 0"), (["--data", "digits"], "no stickers")):
-        result = CliRunner().invoke(app, ["tasks", "--out", str(tmp_path / "out"), *options])
-        assert isinstance(result.exception, InvalidInput)
-        assert said in str(result.exception)
-    assert not (tmp_path / "out").exists()

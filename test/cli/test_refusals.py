@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command cannot use is said in one line with status 2, before anything is written."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sticker_uq.cli import app
+from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.lab.datasets.abnormal import abnormal_scenes
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+
+REFUSED = (
+    ("train --data nowhere", "nowhere"),
+    ("train --data . --epochs 0", "--epochs"),
+    ("train --data . --model yolo", "--model"),
+    ("train --data . --batch-size 0", "--batch-size"),
+    ("train --data . --freeze everything", "--freeze"),
+    ("evaluate --data DATA --model yolo", "--model"),
+    ("evaluate --data DATA --passes 1000", "--passes"),
+    ("evaluate --data DATA --weights missing.safetensors", "missing.safetensors"),
+    ("quality --data none", "no such file"),
+    ("quality --data none --model yolo", "--model 'yolo'"),
+    ("quality --data none --weights a --weights b", "2 --weights for 1 --model"),
+    ("quality --data none --passes 0", "--passes 0"),
+    ("dataset render --size big", "big"),
+    ("dataset render --size 10x10", "10x10"),
+    ("dataset render --stickers 3", "3"),
+    ("dataset render --stickers 4-2", "4-2"),
+    ("dataset render --stickers 0-21", "0-21"),
+    ("dataset abnormal --data DATA --case fog", "fog"),
+    ("dataset abnormal --data DATA --patch no.png", "no.png"),
+    ("dataset patch --data DATA --steps 0 --out OUT.png", "0 steps"),
+    ("dataset patch --data DATA --model yolo --out OUT.png", "yolo"),
+    ("dil learn --data DATA --epochs 0", "--epochs 0"),
+    ("dil study --data DATA", "dataset abnormal"),
+    ("dil study --data CASES --model yolo", "yolo"),
+    ("dil study --data CASES --weights a --weights b", "2 --weights"),
+    ("dil study --data CASES --network a --network b", "2 --network"),
+    ("dil study --data CASES --network none.safetensors", "none.safetensors"),
+    ("dil study --data CASES --passes 0", "--passes 0"),
+    ("study", "--data is missing"),
+    ("study --data DATA --model yolo", "model 'yolo': expected [LABEL:]MODEL"),
+    ("study --data DATA --rates a", "--rates 'a': expected numbers"),
+    ("study --data DATA --rates 0.1,0.1", "two rates are called '0.1'"),
+    ("study --data DATA --rates 1.5", "dropout rate 1.5: expected 0 to 0.9"),
+    ("study --data DATA --passes 1", "--passes 1"),
+    ("study --data DATA --model ssd300_vgg16", "no packaged weights of model 'ssd300_vgg16'"),
+    ("monitors tasks --seeds 0", "--seeds 0"),
+    ("monitors tasks --data digits", "no stickers"),
+    ("monitors study --data mnist=CASES", "expected the four files"),
+    ("monitors study --invalid CASES", "only with --data mnist=FOLDER"),
+)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("given")
+    write_coco(root / "data", [encode_scene(3, render(sample_scene(3, stickers=3), (320, 240)), "png")])
+    for case in ("clean", "occlusion"):
+        write_coco(root / "cases" / case, abnormal_scenes(read_coco(root / "data"), case, 1, None, "png"))
+    return {"DATA": root / "data", "CASES": root / "cases"}
+
+
+@pytest.mark.parametrize(("command", "message"), REFUSED)
+def test_what_cannot_be_used_is_named(
+    places: dict[str, Path], tmp_path: Path, command: str, message: str
+) -> None:
+    given = command if "OUT" in command or command.startswith("evaluate") else f"{command} --out OUT"
+    for word, path in (places | {"OUT": tmp_path / "out"}).items():
+        given = given.replace(word, str(path))
+    result = CliRunner().invoke(app, given.split(), env={"COLUMNS": "500"})
+    assert result.exit_code == 2, result.output
+    assert message in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
