@@ -10,11 +10,10 @@ import pytest
 
 from sticker_uq.calibration.making import assess_sources
 from sticker_uq.detection.weights import packaged_weights
-from sticker_uq.io.coco import write_coco
 from sticker_uq.io.labelled_images import LabelledSource
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
+from test.helpers.scenes import rendered
 
 
 def test_a_missing_novelty_network_is_told_before_any_image_is_assessed(tmp_path: Path) -> None:
@@ -38,9 +37,7 @@ SETTINGS = PerceptionSettings(passes=2, device="cpu")
 
 @pytest.fixture
 def source(tmp_path):
-    made = ((seed, render(sample_scene(seed, stickers=1), (240, 180))) for seed in range(2))
-    write_coco(tmp_path / "data", (encode_scene(seed, scene, "png") for seed, scene in made))
-    return LabelledSource(tmp_path / "data")
+    return LabelledSource(rendered(tmp_path / "data", range(2), (240, 180), "png", stickers=1))
 
 
 def assessed(source, cache, jobs, ray_address=""):

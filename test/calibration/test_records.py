@@ -13,16 +13,13 @@ import pytest
 from sticker_uq.calibration.making import refuse_repeated
 from sticker_uq.calibration.records import Assessed, Record, assess
 from sticker_uq.evaluation.replay.assessing import assessment_from_plain, assessment_to_plain
-from sticker_uq.io.coco import write_coco
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
-from sticker_uq.lab.rendering import encode_scene
-from sticker_uq.lab.rendering.render import render
-from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import Exposure, InvalidInput, Localization, SceneAssessment, Status, UnexplainedRegion
 from sticker_uq.testing.scenes import assessment, observed, rarely_seen
+from test.helpers.scenes import rendered
 
 
 class CountingDetector:
@@ -42,9 +39,7 @@ class CountingDetector:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    root = tmp_path / "data"
-    write_coco(root, (encode_scene(seed, render(sample_scene(seed), (96, 72))) for seed in range(4)))
-    return root
+    return rendered(tmp_path / "data", range(4), (96, 72))
 
 
 def test_an_assessment_survives_the_cache(tmp_path: Path) -> None:

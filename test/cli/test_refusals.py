@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from sticker_uq.cli import app
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.datasets.abnormal import abnormal_scenes
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from test.helpers.scenes import rendered
 
 REFUSED = (
     ("train --data nowhere", "nowhere"),
@@ -57,9 +57,9 @@ REFUSED = (
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("given")
-    write_coco(root / "data", [encode_scene(3, render(sample_scene(3, stickers=3), (320, 240)), "png")])
+    items = read_coco(rendered(root / "data", [3], (320, 240), "png", stickers=3))
     for case in ("clean", "occlusion"):
-        write_coco(root / "cases" / case, abnormal_scenes(read_coco(root / "data"), case, 1, None, "png"))
+        write_coco(root / "cases" / case, abnormal_scenes(items, case, 1, None, "png"))
     return {"DATA": root / "data", "CASES": root / "cases"}
 
 

@@ -6,16 +6,13 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
-from sticker_uq.io.coco import write_coco
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.robustness.assessment import Assessment
+from test.helpers.scenes import rendered
 from test.lab.robustness.conftest import specification_of
 
 
 def test_a_detector_goes_all_the_way(tmp_path: Path) -> None:
-    write_coco(
-        tmp_path / "data", (encode_scene(s, render(sample_scene(s), (320, 240))) for s in (7001, 7003))
-    )
+    rendered(tmp_path / "data", (7001, 7003), (320, 240))
     defocus = {"name": "defocus", "transformation": "defocus", "strength": [1, 4], "probability": 0.5}
     spec = specification_of(defocus, resamples=100)
     (tmp_path / "spec.yaml").write_text(spec.model_dump_json(exclude_none=True))

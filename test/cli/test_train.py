@@ -12,17 +12,14 @@ import sticker_uq.cli.train as command
 from sticker_uq.cli import app
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection import load_weights
-from sticker_uq.io.coco import read_coco, write_coco
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.io.coco import read_coco
 from sticker_uq.lab.training.settings import Progress as Step
+from test.helpers.scenes import rendered
 
 
 @pytest.fixture
 def scenes(tmp_path: Path) -> Path:
-    folder = tmp_path / "scenes"
-    spec = [(seed, render(sample_scene(seed, stickers=2), (240, 180))) for seed in range(4)]
-    write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
-    return folder
+    return rendered(tmp_path / "scenes", range(4), (240, 180), stickers=2)
 
 
 def test_it_trains_and_says_where_the_weights_are(scenes: Path, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from torch import nn
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings, localize
-from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
+from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.lab.datasets.abnormal_shapes import exposed
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.training.novelty_training import epochs_for, learn_network, mobile_blocks
 from sticker_uq.novelty.network import (
     SIZE,
@@ -41,6 +41,7 @@ from sticker_uq.novelty.regions import (
 from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.uncertainty import iou_matrix
 from test.helpers.models import picture, tiny_detector
+from test.helpers.scenes import rendered
 
 PACKAGED = "ssdlite320_mobilenet_v3_large"
 NONE = np.zeros((0, 4), np.float32)
@@ -62,9 +63,7 @@ def network(detector: StochasticDetector) -> NoveltyNetwork:
 
 @pytest.fixture(scope="module")
 def items(tmp_path_factory: pytest.TempPathFactory) -> list[LabelledImage]:
-    folder = tmp_path_factory.mktemp("clean")
-    write_coco(folder, [encode_scene(i, render(sample_scene(i), (320, 240)), "png") for i in range(12)])
-    return read_coco(folder)
+    return read_coco(rendered(tmp_path_factory.mktemp("clean"), range(12), (320, 240), "png"))
 
 
 def maps(foreign: FloatArray, sticker: FloatArray | None = None) -> NoveltyMaps:
@@ -250,10 +249,10 @@ def test_a_network_is_learned_kept_and_read_again(
 def test_a_network_learns_from_pictures_of_several_sizes(
     detector: StochasticDetector, items: list[LabelledImage], tmp_path: Path
 ) -> None:
-    write_coco(tmp_path, [encode_scene(i, render(sample_scene(i), (240, 320)), "png") for i in range(3)])
+    upright = read_coco(rendered(tmp_path, range(3), (240, 320), "png"))
     sizes: list[int] = []
     network = learn_network(
-        [*items[:9], *read_coco(tmp_path)],
+        [*items[:9], *upright],
         mobile_blocks(detector),
         1,
         on_batch=lambda pictures, loss: sizes.append(pictures),

@@ -18,10 +18,10 @@ from sticker_uq.evaluation.metrics.accuracy import (
     evaluate_passes,
     mean_average_precision,
 )
-from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.lab.robustness.spec import preset_file
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
+from test.helpers.scenes import rendered
 
 LOGO, STICKER = ObjectClass.LOGO, ObjectClass.STICKER
 BOXES = np.float32([[10, 10, 60, 40], [100, 20, 160, 90], [200, 100, 260, 150], [20, 120, 70, 170]])
@@ -93,10 +93,7 @@ def test_without_objects_nothing_is_left_to_measure_and_detections_must_belong_t
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("unseen")
-    spec = [(seed, render(sample_scene(seed), (480, 360))) for seed in range(4_000_000, 4_000_006)]
-    write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
-    return folder
+    return rendered(tmp_path_factory.mktemp("unseen"), range(4_000_000, 4_000_006), (480, 360))
 
 
 def test_the_packaged_weights_find_what_is_on_scenes_they_never_saw(scenes: Path) -> None:
@@ -150,8 +147,7 @@ def test_the_command_prints_and_writes_the_figures(scenes: Path, tmp_path: Path)
 def test_data_without_an_object_is_refused_before_the_work(command: str, tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_bytes(preset_file("laptop-cell").read_bytes())
     words = {"DATA": tmp_path, "OUT": tmp_path / "out", "SPECIFICATION": tmp_path / "spec.yaml"}
-    write_coco(tmp_path, [encode_scene(1, render(sample_scene(1), (160, 120)), "png")])
-    annotations = tmp_path / "annotations.json"
+    annotations = rendered(tmp_path, [1], (160, 120), "png") / "annotations.json"
     annotations.write_text(json.dumps(json.loads(annotations.read_text()) | {"annotations": []}))
     for word, path in words.items():
         command = command.replace(word, str(path))

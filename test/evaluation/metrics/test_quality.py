@@ -18,9 +18,9 @@ from sticker_uq.evaluation.metrics.probability_quality import PAPER
 from sticker_uq.evaluation.metrics.quality import BY_CLASS, CLASSES, WHOLE, Quality, measure_quality
 from sticker_uq.evaluation.reporting.charts import error_scatter
 from sticker_uq.evaluation.reporting.quality_report import write_quality
-from sticker_uq.io.coco import LabelledImage, write_coco
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
+from test.helpers.scenes import rendered
 
 BOXES = np.float32([[10, 10, 60, 40], [100, 20, 160, 90], [200, 100, 260, 150]])
 
@@ -119,8 +119,7 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 def test_the_command_looks_at_pictures_with_a_detector(tmp_path: Path) -> None:
-    scenes = [encode_scene(seed, render(sample_scene(seed, stickers=4), (480, 360))) for seed in (11, 12)]
-    write_coco(tmp_path / "data", scenes)
+    rendered(tmp_path / "data", (11, 12), (480, 360), stickers=4)
     options = ("--passes", 3, "--bootstrap", 5, "--preset", "code", "--device", "cpu")
     status, output = run("--data", tmp_path / "data", "--out", tmp_path / "out", *options)
     assert status == 0, output

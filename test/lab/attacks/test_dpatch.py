@@ -8,13 +8,13 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli.dataset import app
 from sticker_uq.detection import DetectorSettings, load_detector
-from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
+from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
 from sticker_uq.lab.attacks.dpatch import ATTACKED, PATCH_PIXELS, craft_patch
 from sticker_uq.lab.datasets.abnormal import patched
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidInput
 from sticker_uq.uncertainty import iou_matrix
 from test.helpers.models import picture, small_weights, tiny_detector
+from test.helpers.scenes import rendered
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -54,10 +54,7 @@ def test_same_seed_same_patch(shapes):
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
-    root = tmp_path_factory.mktemp("scenes")
-    made = [(seed, render(sample_scene(seed, stickers=3), (320, 240))) for seed in (1, 2)]
-    write_coco(root, (encode_scene(seed, scene, "png") for seed, scene in made))
-    return root
+    return rendered(tmp_path_factory.mktemp("scenes"), (1, 2), (320, 240), "png", stickers=3)
 
 
 def one_attacked(scenes, mode):

@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.evaluation.metrics.accuracy import average_precisions
-from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
+from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
 from sticker_uq.lab.attacks import targets
 from sticker_uq.lab.attacks.white_box import DagSettings, attack, attack_steps, batches, variant_seed
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import picture, tiny_detector
+from test.helpers.scenes import rendered
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -118,9 +118,8 @@ def test_seeds_of_variants_differ_and_stay():
 
 
 def test_the_packaged_model_loses_its_objects(tmp_path):
-    write_coco(tmp_path, [encode_scene(1, render(sample_scene(1, stickers=2), (320, 240)), "png")])
     detector = load_detector(DetectorSettings(device="cpu", score_floor=0.01))
-    items = read_coco(tmp_path)
+    items = read_coco(rendered(tmp_path, [1], (320, 240), "png", stickers=2))
     attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=15), [0])
     left = []
     for pictures in (map(read_picture, items), (one.image for one in attacked)):

@@ -27,6 +27,7 @@ from sticker_uq.lab.datasets.default_boxes import (
 from sticker_uq.lab.datasets.frames import close_frames, consecutive_pairs, video_name
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidInput
+from test.helpers.scenes import rendered
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +99,7 @@ def test_the_command_tells_and_fails_when_pictures_are_shared(scenes, tmp_path) 
 
 
 def test_the_command_counts_what_is_declared_and_read(tmp_path) -> None:
-    write_coco(tmp_path / "a", [encode_scene(1, render(sample_scene(1, stickers=2), (160, 120)), "png")])
-    annotations = tmp_path / "a" / "annotations.json"
+    annotations = rendered(tmp_path / "a", [1], (160, 120), "png", stickers=2) / "annotations.json"
     document = json.loads(annotations.read_text())
     document["annotations"][0]["iscrowd"] = 1
     annotations.write_text(json.dumps(document))

@@ -6,18 +6,14 @@ from typing import Any
 
 import pytest
 
-from sticker_uq.io.coco import write_coco
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.robustness.frequencies import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
+from test.helpers.scenes import rendered
 
 
 @pytest.fixture(scope="session")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("scenes")
-    seeds = (7001, 7003, 7004, 7006)
-    write_coco(folder, (encode_scene(s, render(sample_scene(s), (320, 240)), "png") for s in seeds))
-    return folder
+    return rendered(tmp_path_factory.mktemp("scenes"), (7001, 7003, 7004, 7006), (320, 240), "png")
 
 
 @pytest.fixture(scope="session")

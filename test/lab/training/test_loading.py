@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from sticker_uq.detection import load_weights
-from sticker_uq.io.coco import write_coco
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training.augmentation import Sample
 from sticker_uq.lab.training.loading import Arrays, ahead, packed, unpacked
 from sticker_uq.lab.training.training import BEST, Training, TrainSettings
 from sticker_uq.scene import InvalidInput
+from test.helpers.scenes import rendered
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -57,10 +56,7 @@ def test_an_unreadable_picture_is_told(processes: bool) -> None:
 
 
 def test_a_training_with_prepared_pictures_is_the_same_training(tmp_path: Path) -> None:
-    write_coco(
-        tmp_path / "data",
-        (encode_scene(seed, render(sample_scene(seed, stickers=3), (240, 180))) for seed in range(4)),
-    )
+    rendered(tmp_path / "data", range(4), (240, 180), stickers=3)
     tensors = []
     for name, beside in (("alone", False), ("beside", True)):
         settings = TrainSettings(

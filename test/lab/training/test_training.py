@@ -26,6 +26,7 @@ from sticker_uq.lab.training.checkpoint import METRICS, STATE
 from sticker_uq.lab.training.recipes import CLAIMED, batch_loss, encode, input_size, match
 from sticker_uq.lab.training.training import BEST, EpochResult, Training, TrainSettings, train
 from sticker_uq.scene import InvalidInput
+from test.helpers.scenes import rendered
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -34,18 +35,12 @@ SSDLITE = "ssdlite320_mobilenet_v3_large"
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("scenes")
-    spec = [(seed, render(sample_scene(seed, stickers=3), (240, 180))) for seed in range(8)]
-    write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
-    return folder
+    return rendered(tmp_path_factory.mktemp("scenes"), range(8), (240, 180), stickers=3)
 
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("few")
-    spec = [(seed, render(sample_scene(seed, stickers=3), (240, 180))) for seed in range(4)]
-    write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
-    return folder
+    return rendered(tmp_path_factory.mktemp("few"), range(4), (240, 180), stickers=3)
 
 
 def settings(data: Path, out: Path, **changes: object) -> TrainSettings:
@@ -57,9 +52,7 @@ def test_several_folders_are_trained_on_as_one_and_exposure_is_never_validated_o
     scenes: Path, tmp_path: Path
 ) -> None:
     for name, seed, stickers in (("more", 99, 1), ("bare", 70, 0)):
-        write_coco(
-            tmp_path / name, [encode_scene(seed, render(sample_scene(seed, stickers=stickers), (240, 180)))]
-        )
+        rendered(tmp_path / name, [seed], (240, 180), stickers=stickers)
     bare = tmp_path / "bare"
     both = {"data": (scenes, tmp_path / "more"), "val_data": None, "exposure": (bare,)}
     training = Training(settings(scenes, tmp_path / "out").model_copy(update=both))
@@ -181,14 +174,7 @@ def test_input_size_and_default_boxes_travel_with_the_weights(scenes: Path, tmp_
 
 
 def test_small_objects_get_small_default_boxes(tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    write_coco(
-        small,
-        (
-            encode_scene(seed, render(sample_scene(seed, stickers=6, profile="study"), (320, 268)))
-            for seed in range(4)
-        ),
-    )
+    small = rendered(tmp_path / "small", range(4), (320, 268), stickers=6, profile="study")
     training = Training(settings(small, tmp_path / "out"))
     assert min(training.model.anchor_generator.scales) < 0.1
     heads_too = Training(settings(small, tmp_path / "packaged", start="packaged"))
@@ -361,8 +347,7 @@ def test_weights_of_another_class_count_fill_all_but_the_class_layers() -> None:
 
 
 def test_data_without_an_object_is_refused_before_the_work(scenes: Path, tmp_path: Path) -> None:
-    write_coco(tmp_path / "none", [encode_scene(1, render(sample_scene(1, stickers=1), (240, 180)))])
-    annotations = tmp_path / "none" / "annotations.json"
+    annotations = rendered(tmp_path / "none", [1], (240, 180), stickers=1) / "annotations.json"
     annotations.write_text(json.dumps(json.loads(annotations.read_text()) | {"annotations": []}))
     for changes in ({"data": (tmp_path / "none",)}, {"val_data": tmp_path / "none"}):
         chosen = settings(scenes, tmp_path / "out").model_copy(update=changes)
@@ -431,9 +416,7 @@ def test_a_state_continues_only_its_own_training(scenes: Path, tmp_path: Path) -
 
 
 def test_a_picture_that_is_no_picture_ends_the_training_by_name(tmp_path: Path) -> None:
-    folder = tmp_path / "broken"
-    spec = [(seed, render(sample_scene(seed, stickers=1), (240, 180))) for seed in range(2)]
-    write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
+    folder = rendered(tmp_path / "broken", range(2), (240, 180), stickers=1)
     broken = next((folder / "images").iterdir())
     broken.write_bytes(b"\xff\xd8 cut off")
     with pytest.raises(InvalidInput, match=broken.name):

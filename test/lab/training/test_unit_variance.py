@@ -11,8 +11,7 @@ from torch import nn
 
 from sticker_uq.detection import build_model
 from sticker_uq.detection.models.ssd import backbone_maps
-from sticker_uq.io.coco import read_coco, write_coco
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.io.coco import read_coco
 from sticker_uq.lab.training.augmentation import Sample, augmented
 from sticker_uq.lab.training.recipes import (
     batch_loss,
@@ -23,6 +22,7 @@ from sticker_uq.lab.training.recipes import (
 )
 from sticker_uq.lab.training.training import Training, TrainSettings
 from test.helpers.models import half_ssd300
+from test.helpers.scenes import rendered
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -32,10 +32,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("scenes")
-    made = [(seed, render(sample_scene(seed, stickers=3), (240, 180))) for seed in range(4)]
-    write_coco(folder, (encode_scene(seed, scene) for seed, scene in made))
-    return folder
+    return rendered(tmp_path_factory.mktemp("scenes"), range(4), (240, 180), stickers=3)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.datasets.abnormal import AbnormalImage, abnormal_scenes
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.dil.dil_report import (
     PAPER_DIL,
     blocks,
@@ -39,6 +38,7 @@ from sticker_uq.lab.studies.dil.scene_records import (
 )
 from sticker_uq.novelty.network import packaged_file, read_network, save_network
 from sticker_uq.scene import Detections, InvalidInput, Localization, UnexplainedRegion
+from test.helpers.scenes import rendered
 
 MODEL = "ssdlite320_mobilenet_v3_large"
 NAMES = (*DIL_SIGNALS, *MC_SIGNALS)
@@ -134,9 +134,9 @@ def test_report_in_three_forms(study, tmp_path):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     root = tmp_path_factory.mktemp("data")
-    write_coco(root / "source", [encode_scene(3, render(sample_scene(3, stickers=3), (320, 240)), "png")])
+    items = read_coco(rendered(root / "source", [3], (320, 240), "png", stickers=3))
     for case in ("clean", "occlusion"):
-        write_coco(root / "cases" / case, abnormal_scenes(read_coco(root / "source"), case, 1, None, "png"))
+        write_coco(root / "cases" / case, abnormal_scenes(items, case, 1, None, "png"))
     return root / "cases"
 
 

@@ -11,10 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from sticker_uq.io.coco import write_coco
-from sticker_uq.lab.rendering import encode_scene
-from sticker_uq.lab.rendering.render import render
-from sticker_uq.lab.rendering.scene_sampling import sample_scene
+from sticker_uq.io.coco import read_coco
 from sticker_uq.lab.studies.ambiguity.raae import AmbiguousImages
 from sticker_uq.lab.studies.monitors.classifier_study import (
     MonitorStudySettings,
@@ -25,6 +22,7 @@ from sticker_uq.lab.studies.monitors.material import SIZE, cell_material, coco_m
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES
 from sticker_uq.monitors.crop_network import Training, train_network
 from sticker_uq.scene import InvalidInput
+from test.helpers.scenes import rendered
 
 
 def test_crops_of_rendered_scenes() -> None:
@@ -42,15 +40,13 @@ def test_crops_of_rendered_scenes() -> None:
 
 
 def test_crops_of_a_coco_folder(tmp_path: Path) -> None:
-    scenes = [encode_scene(seed, render(sample_scene(seed), (320, 240))) for seed in range(6)]
-    write_coco(tmp_path / "data", scenes)
-    material = coco_material(tmp_path / "data")
-    objects = sum(len(scene.boxes) for scene in scenes)
+    data = rendered(tmp_path / "data", range(6), (320, 240))
+    material = coco_material(data)
+    objects = sum(len(item.boxes) for item in read_coco(data))
     lids = (material.train_labels == 0).sum() + (material.test_labels == 0).sum()
     assert len(material.train) + len(material.test) == objects + lids
-    write_coco(tmp_path / "clean", [scenes[0]])
     with pytest.raises(InvalidInput, match="expected all of lid, logo and sticker"):
-        coco_material(tmp_path / "clean")
+        coco_material(rendered(tmp_path / "clean", [0], (320, 240)))
 
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
