@@ -281,15 +281,6 @@ def test_without_a_permit_nothing_moves(hasty: ArmBench) -> None:
     hasty.assert_usable()
 
 
-def test_a_permit_for_another_object_is_none(hasty: ArmBench) -> None:
-    hasty.gate.permit(object_id=OBJECT + 1)
-    hasty.bench.until(lambda: not hasty.arm._watch.refusal(DECISION, OBJECT + 1), "the permit has arrived")
-    status, code, text = hasty.result(hasty.send())
-    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
-    assert text == f"the permit is for object {OBJECT + 1} of decision {DECISION}"
-    assert hasty.motion.started == []
-
-
 @pytest.mark.parametrize(
     "closed",
     [

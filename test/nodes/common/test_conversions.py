@@ -156,14 +156,6 @@ def test_every_part_carries_the_header_of_the_image(scene: sc.SceneAssessment) -
         assert part.header.frame_id == scene.frame_id
 
 
-def test_detections_are_the_clustered_objects() -> None:
-    message = cv.detections_to_msg(scene_with(one_object(4)))
-    (detection,) = message.detections
-    assert (detection.id, detection.label) == (4, m.ObservedObject.LABEL_STICKER)
-    assert detection.score == pytest.approx(0.7)
-    assert (detection.box.x1, detection.box.y2) == (0.0, 3.0)
-
-
 def test_a_recording_from_before_a_field_has_nan_for_it() -> None:
     class Before:
         """A message without the fields that came later."""
@@ -235,11 +227,6 @@ def test_a_hull_with_unequal_coordinates_is_refused() -> None:
     message.objects[0].corner_hulls[0].x = [1.0]
     with pytest.raises(InvalidInput, match="corner hull"):
         scene_from_msg(message)
-
-
-@given(stamp_ns=stamps)
-def test_stamps_survive(stamp_ns: int) -> None:
-    assert stamp_to_ns(cv.ns_to_stamp(stamp_ns)) == stamp_ns
 
 
 @pytest.mark.parametrize("stamp_ns", [2**31 * 10**9, -(2**31) * 10**9 - 1])

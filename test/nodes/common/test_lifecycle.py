@@ -180,18 +180,6 @@ def test_a_change_that_cannot_be_applied_does_not_end_the_node(bench: Bench) -> 
     assert bench.state("subject") == "active"
 
 
-def test_diagnostics_in_every_state_with_the_same_keys(bench: Bench) -> None:
-    subject(bench)
-    newest = bench.diagnostics()
-    status = bench.until(lambda: newest.get("subject: lifecycle"), "diagnostics of an unconfigured node")
-    assert (status.level, status.message) == (b"\x01", "unconfigured")
-    assert values_of(status) == {"state": "unconfigured", "last_failure": "n/a"}
-    assert bench.transition("subject", "configure")
-    assert bench.transition("subject", "activate")
-    bench.until(lambda: newest["subject: lifecycle"].level == b"\x00", "diagnostics of an active node")
-    assert values_of(newest["subject: lifecycle"]).keys() == values_of(status).keys()
-
-
 def test_a_broken_report_is_an_error_of_its_part_only(bench: Bench) -> None:
     node = subject(bench)
     node.diagnostics.add("broken", lambda: 1 / 0)  # type: ignore[arg-type, return-value]

@@ -61,13 +61,6 @@ def set_parameter(bench: Bench, name: str, value: object) -> tuple[bool, str]:
     return result.successful, result.reason
 
 
-def test_defaults_and_overrides(bench: Bench) -> None:
-    settings = settings_of(
-        bench, passes=7, device="cuda", weights="a.safetensors", verbose=True, use_sim_time=False
-    )
-    assert settings == Settings(passes=7, device="cuda", weights="a.safetensors", verbose=True)
-
-
 def test_descriptors_carry_type_description_and_limits(bench: Bench) -> None:
     node = node_with(bench)
     declare_settings(node, Settings)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 import time
@@ -41,25 +40,6 @@ def test_auto_reliability_follows_the_publishers(bench: Bench, script: Script) -
     bench.until(
         lambda: node.feeds[0].input.profile.reliability == ReliabilityPolicy.RELIABLE, "reliable again"
     )
-
-
-@pytest.mark.parametrize(
-    ("reliability", "durability", "depth"),
-    [
-        (ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE, 1),
-        (ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL, 50),
-    ],
-)
-def test_images_arrive_whatever_the_camera_offers(
-    bench: Bench, script: Script, reliability: ReliabilityPolicy, durability: DurabilityPolicy, depth: int
-) -> None:
-    scenes = bench.collect(SceneAssessment, "scene")
-    active(bench, script)
-    profile = QoSProfile(depth=depth, reliability=reliability, durability=durability)
-    camera = bench.publisher(Image, "image", profile)
-    stamps = itertools.count(1)
-    bench.until(lambda: camera.publish(image(next(stamps))) or scenes, "a scene")
-    assert scenes[0].image_publishers == ["/probe"]
 
 
 def image_report(bench: Bench, newest: dict[str, Any], words: str, level: bytes) -> Any:

@@ -83,14 +83,6 @@ def test_live_scores_are_repeated_by_a_replay_byte_for_byte(
     assert "panel_hash was" in text
 
 
-def test_a_panel_of_other_weights_fails_configure_with_the_reason(bench: Bench, folder: Path) -> None:
-    values = parameters(folder) | {"weights": ""}
-    node = bench.add(DetectorNode(parameter_overrides=overrides(**values)))
-    assert not bench.transition("detector", "configure")
-    assert "was fitted for ssdlite320_mobilenet_v3_large with the weights" in node.last_failure
-    assert "sticker-uq monitors fit" in node.last_failure
-
-
 def test_an_objection_reaches_the_person_with_its_name(bench: Bench) -> None:
     cell = Cell(bench)
     cell.camera.changes = {"panel_hash": "p" * 64}
