@@ -12,13 +12,10 @@ from torch.nn.utils.parametrizations import weight_norm
 from torchvision.ops import MultiScaleRoIAlign
 
 from sticker_uq.detection.catalogue import build_model
-from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.kernels.convolutions import OneDnn, Winograd, use_winograd
 from sticker_uq.detection.kernels.fast_faster_rcnn import BagPooling
 from sticker_uq.detection.kernels.frozen import copied, frozen
 from sticker_uq.detection.kernels.pixels import network_input
-from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.scene import InvalidInput
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model
 
 
@@ -160,9 +157,3 @@ def test_a_copy_shares_no_weight_and_keeps_how_a_layer_computes_its_own() -> Non
     assert torch.equal(made(given), wanted)
     assert not made(given).requires_grad
     assert made.transform is model.transform
-
-
-def test_half_precision_needs_a_gpu() -> None:
-    settings = DetectorSettings(precision="float16", device="cpu")
-    with pytest.raises(InvalidInput, match="float16 needs a GPU"):
-        StochasticDetector(tiny_model(settings.model), settings, "")

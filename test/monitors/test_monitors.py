@@ -13,9 +13,7 @@ from scipy.stats import gaussian_kde, spearmanr
 from sklearn.covariance import ledoit_wolf
 
 from sticker_uq.monitors import (
-    MODERN,
     MONITORS,
-    PAPER,
     Objects,
     concatenate,
     load_monitor,
@@ -33,12 +31,6 @@ QUICK = {"autoencoder": {"steps": 60, "hidden": 16}}
 
 def new(name: str):
     return monitor_named(name, **QUICK.get(name, {}))
-
-
-def test_the_sixteen_and_their_company() -> None:
-    assert len(PAPER) == 16
-    assert {kind.name for kind in MODERN} == {"relative_mahalanobis", "energy", "knn"}
-    assert len(MONITORS) == 19
 
 
 @pytest.mark.parametrize("name", MONITORS)
