@@ -14,8 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from sticker_uq.detection import DetectorSettings, StochasticDetector, load_dete
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.attacks.white_box import Adversarial, DagSettings, attack_steps, batches, variant_seed
+from sticker_uq.lab.attacks.white_box import Adversarial, Attack, DagSettings, variant_seed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 
 _SHOWN = (0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200, 300)
@@ -89,6 +90,13 @@ class Curve:
     states: list[dict[str, float]]
 
 
+def batches(items: Sequence[LabelledImage], most: int) -> Iterator[list[LabelledImage]]:
+    """``items`` to attack in order, in batches of at most ``most`` pictures of one size."""
+    for _, run in groupby(items, key=lambda item: (item.width, item.height)):
+        members = list(run)
+        yield from (members[start : start + most] for start in range(0, len(members), most))
+
+
 def curve(
     detector: StochasticDetector, items: Sequence[LabelledImage], settings: DagSettings, batch: int
 ) -> tuple[Curve, list[Picture]]:
@@ -97,10 +105,11 @@ def curve(
     for members in batches(items, batch):
         seeds = [variant_seed(0, 0, item.path.name) for item in members]
         shown = {}
-        for snapshot in attack_steps(detector, members, settings, seeds):
-            if snapshot.iteration in _SHOWN or snapshot.iteration == settings.iterations:
-                shown[snapshot.iteration] = snapshot()
-        final = snapshot()
+        running = Attack(detector, members, settings, seeds)
+        for iteration in running.steps():
+            if iteration in _SHOWN or iteration == settings.iterations:
+                shown[iteration] = running.results()
+        final = running.results()
         for iteration in [*(i for i in _SHOWN if i < settings.iterations), settings.iterations]:
             # an attack that has reached its goal earlier stays as it is
             states.setdefault(iteration, []).extend(shown.get(iteration, final))

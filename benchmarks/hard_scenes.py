@@ -7,7 +7,7 @@ The laptop of a seed is the same in every case, so that cases compare laptop by 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -17,13 +17,15 @@ from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transfo
 from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.rendering.render import RenderedScene
-from sticker_uq.lab.rendering.scene_sampling import Profile, sticker_on_logo, torn, with_prints
-from sticker_uq.lab.rendering.scene_spec import SceneSpec
+from sticker_uq.lab.rendering.scene_sampling import Profile, sticker_on_logo, with_prints
+from sticker_uq.lab.rendering.scene_spec import SceneSpec, StickerSpec
 from sticker_uq.scene import FloatArray
 
 Size = tuple[int, int]
 SIZES: dict[Profile, Size] = {"large": (640, 480), "study": (640, 536)}
 """Size of the pictures of a profile, px: its own proportions."""
+_MOST_PEELED = 0.35
+"""Highest part of a sticker that can be folded over."""
 SPLITS = {
     "fit": range(200_000_000, 200_010_000),
     "limits": range(210_000_000, 210_010_000),
@@ -106,6 +108,18 @@ def _corrupted(spec: SceneSpec, step: int, size: Size, name: str, **parameters: 
     return HardScene(
         after.image, after.boxes, after.labels, before.boxes[after.hidden], np.zeros((0, 4), np.float32)
     )
+
+
+def torn(scene: SceneSpec, amount: float) -> SceneSpec:
+    """``scene`` with every sticker worn and peeled by at least ``amount``, 0 (as it is) to 1 (in shreds, a third folded over)."""
+
+    def worse(sticker: StickerSpec) -> StickerSpec:
+        peel = max(sticker.peel, _MOST_PEELED * amount)
+        return replace(
+            sticker, wear=max(sticker.wear, amount), faded=max(sticker.faded, amount / 2), peel=peel
+        )
+
+    return replace(scene, stickers=tuple(map(worse, scene.stickers)))
 
 
 def _printed(spec: SceneSpec, step: int, size: Size) -> HardScene:

@@ -32,6 +32,7 @@ from benchmarks.hard_methods import (
 from benchmarks.hard_scenes import NONE, SPLITS, Case, cases
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import METRICS, Localization
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed
 from test.helpers.models import small_weights
@@ -285,3 +286,15 @@ def test_photographs_show_nothing_to_remove_and_are_divided_by_name(tmp_path):
     for one in parts[0]:
         found = result(one, method.decide(one, 1.0))
         assert found.wrong == found.released
+
+
+def test_torn_stickers_are_worn_and_peeled_and_the_lid_is_the_same() -> None:
+    whole, size = sample_scene(7003, stickers=4), (320, 240)
+    scene = hard_scenes.torn(whole, 0.8)
+    assert all(sticker.wear >= 0.8 and sticker.peel >= 0.279 for sticker in scene.stickers)
+    assert [s.centre for s in scene.stickers] == [s.centre for s in whole.stickers]
+    before, after = render(whole, size), render(scene, size)
+    stickers = np.isin(before.id_map, [s.id for s in whole.stickers])
+    shown = np.isin(after.id_map, [s.id for s in whole.stickers])
+    assert shown.sum() < 0.97 * stickers.sum()
+    assert hard_scenes.torn(whole, 0.0) == whole

@@ -18,7 +18,7 @@ from sticker_uq.gate import Policy
 from sticker_uq.io.files import write_file
 from sticker_uq.io.outputs import check_result_folder
 from sticker_uq.io.stopping import resumable
-from sticker_uq.lab.improving.improvement import Active, Improvement, ImproveSettings
+from sticker_uq.lab.improving.improvement import Improvement, ImproveSettings
 from sticker_uq.lab.improving.improvement_report import REPORT, improvement_report, lead
 from sticker_uq.lab.improving.visits import AnswerLimits
 from sticker_uq.lab.kept_pieces import Steps, work_folder
@@ -113,6 +113,9 @@ def command(
         ImproveSettings,
         {
             **asked,
+            "perception": perception,
+            "active_policy": active.policy,
+            "active_hash": active.hash,
             "audit": tuple(audit),
             "recordings": tuple(recordings),
             "levels": levels,
@@ -132,8 +135,7 @@ def command(
             if work / EXPOSURE in rendered:
                 render_exposure(work / EXPOSURE, typer.echo, progress)
 
-        side = Active(perception, active.policy, active.hash)
-        found = Improvement(settings, side, steps, progress, stop, jobs, before_training=render).run()
+        found = Improvement(settings, steps, progress, stop, jobs).run(render)
     comparison = found.comparison.document(active.hash)
     made = not found.calibration.refused or allow_uncalibrated
     if made:

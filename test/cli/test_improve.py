@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell import releases
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cli import app
@@ -179,10 +178,15 @@ def test_limits_move_with_what_both_weights_say_of_the_same_laptops(
     monkeypatch.setattr(improvement, "same_odds", halved)
     out, _ = calls
     bundle = Bundle.load(cell.bundle)
-    active = improvement.Active(bundle.settings(PerceptionSettings(device="cpu")), bundle.policy, bundle.hash)
-    settings = improvement.ImproveSettings(audit=(), recordings=(), levels=Levels())
+    settings = improvement.ImproveSettings(
+        perception=bundle.settings(PerceptionSettings(device="cpu")),
+        active_policy=bundle.policy,
+        active_hash=bundle.hash,
+        audit=(),
+        recordings=(),
+    )
     work = Steps(out.parent / "candidate.work")
-    moved = improvement.Improvement(settings, active, work)._limits_now()
+    moved = improvement.Improvement(settings, work)._limits_now()
     assert (moved.min_probability, moved.notable_probability, moved.min_logo_probability) == (0.5, 0.1, 0.5)
     assert len(seen) == 3
     assert all(count > 0 for counts in seen for count in counts)
@@ -191,4 +195,4 @@ def test_limits_move_with_what_both_weights_say_of_the_same_laptops(
         update={"calibration": Calibration(logo=calibrated, sticker=calibrated)}
     )
     monkeypatch.setattr(Policy, "load", lambda path: policy)
-    assert improvement.Improvement(settings, active, work)._limits_now() is policy
+    assert improvement.Improvement(settings, work)._limits_now() is policy

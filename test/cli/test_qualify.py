@@ -38,7 +38,7 @@ def small_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     weights, novelty = small_weights(folder), small_novelty(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "packaged_weights", lambda name: weights)
-        patch.setattr(qualification, "packaged_file", lambda name: novelty)
+        patch.setattr(candidate, "packaged_file", lambda name: novelty)
         yield
 
 

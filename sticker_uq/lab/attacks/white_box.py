@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 import torch
@@ -60,8 +59,9 @@ def attack(
     The seed determines the random start and the target classes of mode random. The result of a picture does not depend on the
     others, up to rounding in torch's sums.
     """
-    *_, last = attack_steps(detector, items, settings, seeds)
-    return last()
+    running = Attack(detector, items, settings, seeds)
+    *_, _ = running.steps()
+    return running.results()
 
 
 def variant_seed(seed: int, variant: int, name: str) -> int:
@@ -70,43 +70,8 @@ def variant_seed(seed: int, variant: int, name: str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-def batches(items: Sequence[LabelledImage], most: int) -> Iterator[list[LabelledImage]]:
-    """``items`` to attack in order, in batches of at most ``most`` pictures of one size."""
-    for _, run in groupby(items, key=lambda item: (item.width, item.height)):
-        members = list(run)
-        yield from (members[start : start + most] for start in range(0, len(members), most))
-
-
-class Snapshot:
-    """The attacked pictures after an iteration, evaluated only when called."""
-
-    def __init__(self, state: _AttackState, iteration: int) -> None:
-        self.iteration = iteration
-        self._state = state
-
-    def __call__(self) -> list[Adversarial]:
-        return self._state.results()
-
-
-def attack_steps(
-    detector: StochasticDetector,
-    items: Sequence[LabelledImage],
-    settings: DagSettings,
-    seeds: Sequence[int],
-) -> Iterator[Snapshot]:
-    """A white-box :func:`attack` with a snapshot before the first and after every iteration;
-    call it before the next iteration.
-    """
-    state = _AttackState(detector, items, settings, seeds)
-    yield Snapshot(state, 0)
-    for iteration in range(1, settings.iterations + 1):
-        if not state.step():
-            return
-        yield Snapshot(state, iteration)
-
-
-class _AttackState:
-    """The state of an attack on n pictures of one size.
+class Attack:
+    """A running attack on n pictures of one size.
 
     ``clean`` and ``now`` (n, 3, H, W) RGB 0..255; ``targets``: boxes found on the clean pictures, by which success is measured;
     ``target_classes`` (N,): what each is to become.
@@ -144,7 +109,15 @@ class _AttackState:
         )
         self._iterations = [0] * len(items)
 
-    def step(self) -> bool:
+    def steps(self) -> Iterator[int]:
+        """The number of each iteration once it is done, 0 before the first; :meth:`results` are those after it."""
+        yield 0
+        for iteration in range(1, self.settings.iterations + 1):
+            if not self._step():
+                return
+            yield iteration
+
+    def _step(self) -> bool:
         """One iteration of the attack; False, and nothing done, when no target is left to attack."""
         pixels = self.now.requires_grad_(True)
         outputs, *_ = target_outputs(self.detector, pixels, self.targets)

@@ -6,17 +6,17 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, model_validator
 
 from sticker_uq.calibration.biased import BiasedTrials, Population, too_few
-from sticker_uq.calibration.fitting import Levels, fit_policy
+from sticker_uq.calibration.fitting import fit_policy
 from sticker_uq.calibration.making import Divided, write_policy
 from sticker_uq.calibration.probability import choose_kind, class_observations, same_odds
 from sticker_uq.calibration.records import Record, units_of
@@ -38,12 +38,12 @@ from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.lab.datasets.default_boxes import own_scales
 from sticker_uq.lab.improving.labels import Noted, Part, divided, labelled, write_parts
 from sticker_uq.lab.improving.visits import AnswerLimits, Group, Visit, all_visits, person_rows, screened
-from sticker_uq.lab.kept_pieces import StepResult, Steps, file_digest
+from sticker_uq.lab.kept_pieces import StepResult, file_digest
 from sticker_uq.lab.qualifying.candidate import (
     NOVELTY,
     POLICY,
     Candidate,
-    Progress,
+    CandidateSettings,
     base_without_novelty,
     packaged_novelty,
     without_guarantee,
@@ -58,30 +58,20 @@ from sticker_uq.scene import InvalidInput, ObjectClass, Outcome
 Happened = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Active:
-    """The bundle that works in the cell: its settings of perception with the paths of its weights, its policy file, the SHA-256
-    of its manifest.
+class ImproveSettings(CandidateSettings):
+    """What is asked for. ``perception``, ``active_policy`` and ``active_hash``, the SHA-256 of a manifest, are of the bundle that
+    works.
+
+    ``exposure``: pictures trained on beside, so that nothing is forgotten; ``limits``: from when on answers teach nothing;
+    ``names``: whether the report names the operators.
     """
 
-    perception: PerceptionSettings
-    policy: Path
-    hash: str
-
-
-class ImproveSettings(BaseModel):
-    """What is asked for. ``exposure``: pictures trained on beside, so that nothing is forgotten; ``limits``: from when on answers
-    teach nothing; ``names``: whether the report names the operators.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+    active_policy: Path
+    active_hash: str
     audit: tuple[Path, ...]
     recordings: tuple[Path, ...]
-    levels: Levels
     newest: float = Field(7.0, ge=0, description="days whose laptops judge the candidate and never train it")
     topic: str | None = None
-    training: dict[str, Any] = {}
     data: tuple[Path, ...] = ()
     exposure: tuple[Path, ...] = ()
     old_test: Path | None = Field(
@@ -97,8 +87,16 @@ class ImproveSettings(BaseModel):
     )
     names: bool = False
     seed: int = Field(0, ge=0, description="seed of the training")
-    command: str = ""
     limits: AnswerLimits = AnswerLimits()
+
+    @model_validator(mode="after")
+    def _has_no_panel(self) -> Self:
+        if self.perception.panel:
+            raise ValueError(
+                "the active bundle has a panel, which is fitted to its weights: expected none; fit one to the candidate's "
+                "weights, and calibrate by hand"
+            )
+        return self
 
 
 LIMITS_ON_PROBABILITY = {
@@ -180,39 +178,20 @@ class ComparedResult(StepResult):
         return f"{verdict}: {'; '.join(reasons)}"
 
 
-class Improvement(Candidate):
-    """The steps of an improvement in the folder of ``steps``, and what each found; a step is done when it is asked for.
+class Improvement(Candidate[ImproveSettings]):
+    """The steps of an improvement in the folder of ``steps``, and what each found; a step is done when it is asked for."""
 
-    ``before_training`` is called before the training; ``stop`` and ``jobs`` are as of :class:`Candidate`.
-    """
-
-    def __init__(
-        self,
-        settings: ImproveSettings,
-        active: Active,
-        steps: Steps,
-        progress: Progress = lambda stage, done, total: None,
-        stop: Callable[[], bool] = lambda: False,
-        jobs: int = 0,
-        before_training: Callable[[], None] = lambda: None,
-    ) -> None:
-        if active.perception.panel:
-            raise InvalidInput(
-                "the active bundle has a panel, which is fitted to its weights: expected none; fit one to the candidate's "
-                "weights, and calibrate by hand"
-            )
-        super().__init__(active.perception, settings.command, settings.seed, steps, progress, stop, jobs)
-        self.settings, self.active = settings, active
-        self._before_training = before_training
-        self._policy = Policy.load(active.policy)
-
-    def run(self) -> Self:
-        """All steps in their order."""
-        if self.labels:
-            self._before_training()  # what takes minutes, after it is known that there are labels enough
+    def run(self, before_training: Callable[[], None] = lambda: None) -> Self:
+        """All steps in their order; ``before_training`` is called when it is known that there are labels enough."""
+        _ = self._policy, self.labels
+        before_training()
         for step in ("training", "novelty", "calibration", "comparison"):
             getattr(self, step)
         return self
+
+    @cached_property
+    def _policy(self) -> Policy:
+        return Policy.load(self.settings.active_policy)
 
     @property
     def policy(self) -> Path:
@@ -270,7 +249,7 @@ class Improvement(Candidate):
 
     @cached_property
     def training(self) -> TrainedResult:
-        settings, seen = self.settings, self.active.perception
+        settings, seen = self.settings, self._seen
         weights = Path(seen.weights) if seen.weights else packaged_weights(seen.model)
         folders = (self._part(Part.LEARN), *settings.data)
         given = seen.model_dump(include={"model", "min_size", "device", "threads"}) | {
@@ -299,7 +278,7 @@ class Improvement(Candidate):
 
     @cached_property
     def novelty(self) -> NoveltyResult:
-        settings, seen = self.settings, self.active.perception
+        settings, seen = self.settings, self._seen
         beside = Path(seen.weights).with_name(NOVELTY) if seen.weights else None
         start = beside if beside is not None and beside.is_file() else packaged_novelty()
 
@@ -309,7 +288,7 @@ class Improvement(Candidate):
 
         inputs = {"start": file_digest(start) if start else "", "novelty": seen.novelty}
         for_objects = self._policy.max_object_novelty < 1
-        return self._learn_novelty(items, start, settings.novelty_epochs, inputs, for_objects)
+        return self._learn_novelty(items, start, inputs, for_objects)
 
     @cached_property
     def calibration(self) -> CalibratedResult:
@@ -324,7 +303,7 @@ class Improvement(Candidate):
 
         inputs = {
             "levels": [levels.alpha, levels.beta, levels.delta],
-            "base": file_digest(self.active.policy),
+            "base": file_digest(self.settings.active_policy),
             "labels": self.labels.model_dump(mode="json", exclude={"persons"}),
         }
         return self._steps.run("calibrate", inputs | self._identity(), CalibratedResult, make, (POLICY,))
@@ -347,7 +326,7 @@ class Improvement(Candidate):
                     self._part(part), f"assessing with the {name} weights", side
                 ).records
             ]
-            for name, side in (("active", self.active.perception), ("new", self.perception))
+            for name, side in (("active", self._seen), ("new", self.perception))
         )
         moved = {}
         for name, (label, low, high) in LIMITS_ON_PROBABILITY.items():
@@ -387,7 +366,7 @@ class Improvement(Candidate):
         policy = Policy.load(self.policy)
 
         def make(folder: Path) -> ComparedResult:
-            sides = ((self.perception, policy), (self.active.perception, self._policy))
+            sides = ((self.perception, policy), (self._seen, self._policy))
             folders = (
                 (self._part(Part.JUDGE), "the newest laptops"),
                 (settings.old_test, "the old test set"),
@@ -424,7 +403,7 @@ class Improvement(Candidate):
             "population": labels.population[Part.JUDGE],
             "old": fingerprint(read_coco(settings.old_test)) if settings.old_test else "",
             "policy": policy.hash,
-            "active": self.active.hash,
+            "active": self.settings.active_hash,
             "tolerance": settings.tolerance,
         }
         return self._steps.run("compare", inputs | self._identity(), ComparedResult, make)

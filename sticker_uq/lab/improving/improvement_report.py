@@ -47,8 +47,8 @@ def improvement_report(found: Improvement, comparison: BundleComparison, told: s
         "A second opinion is another person's answer about the same place, or what the policy released in a spot check.",
         *[f"LOST: {one}" for one in found.labels.lost],
         "## How it was made",
-        f"{found.settings.command or 'from Python'}. Active bundle: manifest {found.active.hash[:12]}. {found.training}. "
-        f"Novelty network: {found.novelty}.",
+        f"{found.settings.command or 'from Python'}. Active bundle: manifest {found.settings.active_hash[:12]}. "
+        f"{found.training}. Novelty network: {found.novelty}.",
     ]
     return as_html(f"Candidate: {comparison.verdict}", blocks)
 

@@ -7,8 +7,11 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from pydantic import BaseModel, ConfigDict
+
+from sticker_uq.calibration.fitting import Levels
 from sticker_uq.calibration.making import assess_sources, policy_text
 from sticker_uq.calibration.records import Assessed
 from sticker_uq.detection.detector import load_detector
@@ -33,25 +36,39 @@ Progress = Callable[[str, int, int], None]
 """Called with the stage, what is done of it, and how much there is."""
 
 
-class Candidate:
+class CandidateSettings(BaseModel):
+    """What is asked for. ``perception``: settings as the cell has them; ``training``: fields of :class:`TrainSettings`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    perception: PerceptionSettings = PerceptionSettings()
+    levels: Levels = Levels()
+    training: dict[str, Any] = {}
+    novelty_epochs: int | None = None
+    seed: int = 0
+    command: str = ""
+
+
+Settings = TypeVar("Settings", bound=CandidateSettings)
+
+
+class Candidate(Generic[Settings]):
     """Weights and limits in the making, in the folder of ``steps``; each step is done once for the same inputs.
 
-    ``seen``: settings of perception as the cell has them. ``stop``: whether to end after the next step of the training, with
-    ``KeyboardInterrupt``. ``jobs``, ``ray_address``: where images are assessed, see :func:`assess_sources`.
+    ``stop``: whether to end after the next step of the training, with ``KeyboardInterrupt``. ``jobs``, ``ray_address``: where
+    images are assessed, see :func:`assess_sources`.
     """
 
     def __init__(
         self,
-        seen: PerceptionSettings,
-        command: str,
-        seed: int,
+        settings: Settings,
         steps: Steps,
         progress: Progress = lambda stage, done, total: None,
         stop: Callable[[], bool] = lambda: False,
         jobs: int = 0,
         ray_address: str = "",
     ) -> None:
-        self._seen, self._command, self._seed = seen, command, seed
+        self.settings, self._seen = settings, settings.perception
         self._steps, self._progress, self._stop = steps, progress, stop
         self._where = (jobs, ray_address)
         self._work = steps.work
@@ -92,7 +109,7 @@ class Candidate:
         finished = train(
             settings,
             resume=resume,
-            command=self._command,
+            command=self.settings.command,
             say=lambda line: self._steps.tell("train", line) if resume else None,
             on_step=lambda step: self._progress("training", step.step, step.steps),
             stop=self._stop,
@@ -106,14 +123,15 @@ class Candidate:
         self,
         items: Callable[[], Sequence[LabelledImage]],
         start: Path | None,
-        epochs: int | None,
         inputs: Mapping[str, Any],
         for_objects: bool = True,
     ) -> NoveltyResult:
         """Copy the trained weights and put the novelty network for them beside, if there are pictures enough.
 
-        ``epochs`` None: the network ``start`` is trained only if it is too weak for scenes or, where ``for_objects``, for these.
+        Without ``novelty_epochs`` the network ``start`` is trained only if it is too weak for scenes or, where ``for_objects``,
+        for these.
         """
+        epochs = self.settings.novelty_epochs
 
         def make(folder: Path) -> NoveltyResult:
             shutil.copyfile(self._trained, folder / WEIGHTS)
@@ -130,7 +148,12 @@ class Candidate:
             )
             begin = read_network(start) if start else None
             learned = partial(
-                learn_novelty_network, detector, pictures, begin, seed=self._seed, progress=self._progress
+                learn_novelty_network,
+                detector,
+                pictures,
+                begin,
+                seed=self.settings.seed,
+                progress=self._progress,
             )
             network = learned(0 if begin is not None and epochs is None else epochs)
             quality = network.quality

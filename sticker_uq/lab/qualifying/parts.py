@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, LabelledImage, write_coco
@@ -20,14 +19,12 @@ from sticker_uq.scene import InvalidInput, ObjectClass
 _SHOWN = 3
 
 
-@dataclass(frozen=True)
-class Parts:
-    learn: Path
-    calibrate: Path
-    test: Path
+def parts_in(folder: Path) -> dict[str, Path]:
+    """The folder of each part in ``folder``."""
+    return {name: folder / name for name in PARTS}
 
 
-def parts_of(folder: Path) -> Parts | None:
+def parts_of(folder: Path) -> dict[str, Path] | None:
     """The parts of the labelled data set in ``folder`` to qualify with, None for a COCO folder; :class:`InvalidInput`
     otherwise.
     """
@@ -39,7 +36,7 @@ def parts_of(folder: Path) -> Parts | None:
             f"{folder}: expected a COCO folder ({ANNOTATIONS}), or {', '.join(PARTS)} as `sticker-uq dataset import --split` "
             f"writes them; {missing[0]}/{ANNOTATIONS} is missing"
         )
-    return Parts(*(folder / name for name in PARTS))
+    return parts_in(folder)
 
 
 def fingerprint(items: Iterable[LabelledImage]) -> str:
@@ -54,7 +51,7 @@ def fingerprint(items: Iterable[LabelledImage]) -> str:
 
 def divide(
     seen: Sequence[PictureStatistics], out: Path, shares: Sequence[float], near: int, seed: int
-) -> Parts:
+) -> dict[str, Path]:
     """Write the pictures ``seen`` to three parts in ``out``, COCO folders, all pictures of a laptop to the same one.
 
     Pictures are of one laptop when the annotations say so, or when they are near duplicates (hashes that differ in at most
@@ -73,7 +70,7 @@ def divide(
             for number, name in enumerate(PARTS):
                 numbers = [index for index, part in enumerate(chosen) if part == number]
                 write_part(folder / name, [items[n] for n in numbers], [laptops[n] for n in numbers])
-    return Parts(*(out / name for name in PARTS))
+    return parts_in(out)
 
 
 def _laptops(items: Sequence[LabelledImage], groups: Sequence[int]) -> list[str]:

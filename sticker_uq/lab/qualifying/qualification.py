@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
 from sticker_uq.calibration.making import Divided, evidence, write_policy
@@ -35,19 +34,19 @@ from sticker_uq.lab.datasets.checking import (
     picture_statistics,
 )
 from sticker_uq.lab.datasets.importing.grouping import PARTS
-from sticker_uq.lab.kept_pieces import STEPS, Steps, file_digest
+from sticker_uq.lab.kept_pieces import STEPS, file_digest
 from sticker_uq.lab.qualifying.candidate import (
     POLICY,
     Candidate,
-    Progress,
+    CandidateSettings,
     base_without_novelty,
     packaged_novelty,
 )
 from sticker_uq.lab.qualifying.parts import (
-    Parts,
     divide,
     fingerprint,
     near_in_two_parts,
+    parts_in,
     parts_of,
     refuse_same_pixels,
 )
@@ -71,7 +70,6 @@ from sticker_uq.lab.robustness.spec import laptop_cell
 from sticker_uq.lab.robustness.systems import CellSystem
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.lab.training.training import BEST
-from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 SHARES = (0.5, 0.35, 0.15)
@@ -84,7 +82,7 @@ _TRIED = f"{STEPS}/levels.json"
 _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
 
 
-class QualifySettings(BaseModel):
+class QualifySettings(CandidateSettings):
     """What is asked for. An impossible value, which a step would refuse only after hours, raises pydantic's ``ValidationError``.
 
     ``data``: a COCO folder, or one with the parts learn, calibrate and test. ``training``: fields of
@@ -92,12 +90,7 @@ class QualifySettings(BaseModel):
     ``seed``: how one folder is divided.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     data: Path
-    levels: Levels = Levels()
-    training: dict[str, Any] = {}
-    perception: PerceptionSettings = PerceptionSettings()
     novelty_start: Literal["packaged", "weights"] = Field(
         "packaged",
         description="what the novelty network starts from: the packaged network, or the backbone of the weights",
@@ -129,8 +122,6 @@ class QualifySettings(BaseModel):
         description="highest Hamming distance of the 64-bit hashes of near duplicates, which count as one laptop; -1: none do",
     )
     shares: tuple[float, ...] = SHARES
-    seed: int = 0
-    command: str = ""
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -150,30 +141,24 @@ class QualifySettings(BaseModel):
         return self
 
 
-class Qualification(Candidate):
+class Qualification(Candidate[QualifySettings]):
     """The steps of a qualification in the folder of ``steps``, and what each found; a step is done when it is asked for.
 
-    Raises :class:`InvalidInput` for unusable data or settings; ``stop``, ``jobs`` and ``ray_address`` as of :class:`Candidate`.
+    Raises :class:`InvalidInput` for unusable data or settings.
     """
 
-    def __init__(
-        self,
-        settings: QualifySettings,
-        steps: Steps,
-        progress: Progress = lambda stage, done, total: None,
-        stop: Callable[[], bool] = lambda: False,
-        jobs: int = 0,
-        ray_address: str = "",
-    ) -> None:
-        seen, command = settings.perception, settings.command
-        super().__init__(seen, command, settings.seed, steps, progress, stop, jobs, ray_address)
-        self.settings = settings
-        self._base_file = settings.base or share_folder() / "config" / "policy.yaml"
-        self._base = Policy.load(self._base_file)
+    @property
+    def _base_file(self) -> Path:
+        return self.settings.base or share_folder() / "config" / "policy.yaml"
+
+    @cached_property
+    def _base(self) -> Policy:
+        return Policy.load(self._base_file)
 
     def run(self) -> Self:
         """All steps in their order."""
-        if self.check and self.lacking:
+        _ = self._base, self.check  # an unusable policy or data set is refused before anything is trained
+        if self.lacking:
             self._steps.tell(
                 "levels", f"cannot be proved with these labels, whatever is trained: {self.lacking}"
             )
@@ -224,14 +209,14 @@ class Qualification(Candidate):
 
     @cached_property
     def _items(self) -> dict[str, list[LabelledImage]]:
-        return {name: read_coco(getattr(self._parts, name)) for name in PARTS}
+        return {name: read_coco(self._parts[name]) for name in PARTS}
 
     @cached_property
     def _prints(self) -> dict[str, str]:
         return {name: fingerprint(items) for name, items in self._items.items()}
 
     @cached_property
-    def _parts(self) -> Parts:
+    def _parts(self) -> dict[str, Path]:
         settings = self.settings
         if (given := parts_of(settings.data)) is not None:
             return given
@@ -251,7 +236,7 @@ class Qualification(Candidate):
         inputs = {"data": fingerprint(items), "shares": settings.shares, "near": settings.near}
         files = [f"{name}/annotations.json" for name in PARTS]
         self._steps.run("divide", inputs | {"seed": settings.seed}, DivideResult, make, files)
-        return Parts(*(self._work / "divide" / name for name in PARTS))
+        return parts_in(self._work / "divide")
 
     def _statistics(self, items: list[LabelledImage]) -> list[PictureStatistics]:
         return picture_statistics(items, self._counting("reading", len(items)))
@@ -278,12 +263,12 @@ class Qualification(Candidate):
         delta, laptops = self.settings.levels.delta, self.check.parts["calibrate"].laptops
         if laptops < 2:
             return Prospect(Units(0, 0), delta, laptops)
-        return evidence([LabelledSource(self._parts.calibrate)], delta).prospect
+        return evidence([LabelledSource(self._parts["calibrate"])], delta).prospect
 
     def _training(self, out: Path) -> TrainSettings:
         seen = self.settings.perception.model_dump(include={"model", "min_size", "device"})
         values = seen | {"seed": self.settings.seed} | self.settings.training
-        return TrainSettings(data=(self._parts.learn,), out=out, **values)
+        return TrainSettings(data=(self._parts["learn"],), out=out, **values)
 
     @cached_property
     def training(self) -> TrainResult:
@@ -330,7 +315,7 @@ class Qualification(Candidate):
             "start": settings.novelty_start,
             "seed": settings.seed,
         }
-        return self._learn_novelty(lambda: self._items["learn"], start, settings.novelty_epochs, inputs)
+        return self._learn_novelty(lambda: self._items["learn"], start, inputs)
 
     @cached_property
     def calibration(self) -> CalibrationResult:
@@ -372,7 +357,7 @@ class Qualification(Candidate):
         return found.model_copy(update={"policy": signed.hash})
 
     def _assessed(self, part: str) -> Assessed:
-        return self._assess(getattr(self._parts, part), f"assessing the {part} part")
+        return self._assess(self._parts[part], f"assessing the {part} part")
 
     def _policy_inputs(self) -> dict[str, Any]:
         return {"test": self._prints["test"], "policy": self.calibration.policy} | self._identity()
@@ -398,7 +383,7 @@ class Qualification(Candidate):
         limits = Policy.load(self.policy)
 
         def make(folder: Path) -> RobustnessResult:
-            spec, source = laptop_cell(), SourceSet.load(self._parts.test)
+            spec, source = laptop_cell(), SourceSet.load(self._parts["test"])
             prepared = prepare(spec, source, folder, count, 2 * count, 1, self._progress)
             load = partial(CellSystem, self.perception, limits)
             found = assess(spec, prepared, folder, load, progress=self._progress)

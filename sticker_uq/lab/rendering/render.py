@@ -102,8 +102,8 @@ def _soft_box(distance: Floats, half: float) -> Floats:
     return _sigmoid((half - np.abs(distance)) / 0.006)
 
 
-def photograph(image: Image, camera: CameraSpec, noise_seed: int) -> Image:
-    """The rendered picture after lens, sensor and exposure; only the noise depends on `noise_seed`."""
+def photograph(image: Image, camera: CameraSpec) -> Image:
+    """The rendered picture after lens, sensor and exposure; only the noise depends on the camera's `noise_seed`."""
     height, width = image.shape[:2]
     sigma = camera.blur * width
     if sigma > 0.25:
@@ -117,7 +117,7 @@ def photograph(image: Image, camera: CameraSpec, noise_seed: int) -> Image:
         exposed = np.clip(values * gain * camera.exposure, 0, 1) ** camera.gamma
         curve[0, :, channel] = np.rint(exposed * 255)
     image = cv2.LUT(image, curve)
-    rng = np.random.default_rng(noise_seed)
+    rng = np.random.default_rng(camera.noise_seed)
     # Demosaicing spreads a sensor's colour noise over neighbouring pixels; its brightness noise stays fine.
     fine = grain(rng, width, height) * np.float32(camera.noise)
     channels = []
@@ -162,14 +162,11 @@ class RenderedScene:
     """(H,W) uint8, the id of the object each pixel shows, 0 where there is none."""
 
 
-def render(
-    spec: SceneSpec, size: tuple[int, int] = (960, 720), noise_seed: int | None = None
-) -> RenderedScene:
+def render(spec: SceneSpec, size: tuple[int, int] = (960, 720)) -> RenderedScene:
     """Render a laptop scene at `size` (width, height) in pixels.
 
     The result is a deterministic function of the arguments. Scenes that differ only by a sticker differ only where that sticker,
-    its shadow and the surface under it are visible. `noise_seed` replaces the seed of the camera's noise, so that consecutive
-    frames of one scene differ as a camera's would. InvalidInput if `size` is below 64 pixels.
+    its shadow and the surface under it are visible. InvalidInput if `size` is below 64 pixels.
     """
     width, height = size
     if width < 64 or height < 64:
@@ -193,7 +190,7 @@ def render(
     hidden = np.zeros(image.shape[:2], np.uint8)
     for thing in spec.things:
         lay_thing(image, thing, hidden)
-    image = photograph(image, spec.camera, spec.camera.noise_seed if noise_seed is None else noise_seed)
+    image = photograph(image, spec.camera)
     return _annotate(spec, image, id_map, matrix, full_areas, hidden)
 
 

@@ -283,27 +283,6 @@ def _sample_camera(rng: np.random.Generator) -> CameraSpec:
     )
 
 
-MOST_PEELED = 0.35
-"""Highest part of a sticker that can be folded over."""
-
-
-def torn(scene: SceneSpec, amount: float) -> SceneSpec:
-    """Rendered ``scene`` with every sticker worn and peeled by at least ``amount``, 0 (as it is) to 1 (in shreds,
-    a third folded over).
-
-    InvalidInput for an amount out of range.
-    """
-    _check_share("amount", amount)
-
-    def worse(sticker: StickerSpec) -> StickerSpec:
-        peel = max(sticker.peel, MOST_PEELED * amount)
-        return replace(
-            sticker, wear=max(sticker.wear, amount), faded=max(sticker.faded, amount / 2), peel=peel
-        )
-
-    return replace(scene, stickers=tuple(map(worse, scene.stickers)))
-
-
 def sticker_on_logo(scene: SceneSpec, nearness: float) -> SceneSpec:
     """``scene`` with its first sticker over its first logo: side by side at ``nearness`` 0, middle on middle at 1.
 

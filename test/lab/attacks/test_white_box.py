@@ -11,7 +11,7 @@ from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.evaluation.metrics.accuracy import average_precisions
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
 from sticker_uq.lab.attacks import targets
-from sticker_uq.lab.attacks.white_box import DagSettings, attack, attack_steps, batches, variant_seed
+from sticker_uq.lab.attacks.white_box import Attack, DagSettings, attack, variant_seed
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import picture, tiny_detector
 from test.helpers.scenes import rendered
@@ -51,7 +51,8 @@ def test_every_model_is_attacked_by_its_own_gradient(tmp_path, monkeypatch, name
     monkeypatch.setattr(targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
     item = seen(tmp_path, name)
     settings = DagSettings(gamma=8.0, iterations=1, start=0.0)
-    course = [snapshot()[0] for snapshot in attack_steps(tiny_detector(name), [item], settings, [0])]
+    running = Attack(tiny_detector(name), [item], settings, [0])
+    course = [running.results()[0] for _ in running.steps()]
     assert course[0].targets > 0
     assert course[0].linf == 0
     changed = course[-1].image.astype(int) - read_picture(item)
@@ -106,7 +107,6 @@ def test_only_pictures_of_one_size_go_together(tmp_path):
         attack(tiny_detector(SSDLITE), [item, wide], DagSettings(), [0, 0])
     with pytest.raises(InvalidInput, match="0 seeds"):
         attack(tiny_detector(SSDLITE), [item], DagSettings(), [])
-    assert [len(run) for run in batches([item, item, item, wide, item], 2)] == [2, 1, 1, 1]
     with pytest.raises(ValidationError):
         DagSettings(gamma=0)
 

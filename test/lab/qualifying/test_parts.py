@@ -41,7 +41,7 @@ def test_a_laptop_is_in_one_part_only(tmp_path: Path) -> None:
     data = labelled(tmp_path / "data", [f"pc{n // 3}" if n < 30 else "" for n in range(60)])
     seen = picture_statistics(read_coco(data))
     parts = divide(seen, tmp_path / "parts", (0.5, 0.3, 0.2), -1, 0)
-    found = {name: read_coco(getattr(parts, name)) for name in ("learn", "calibrate", "test")}
+    found = {name: read_coco(folder) for name, folder in parts.items()}
     assert sum(map(len, found.values())) == 60
     assert [len(items) for items in found.values()] == pytest.approx([30, 18, 12], abs=2)
     laptops = [{item.workpiece_id for item in items if item.workpiece_id} for items in found.values()]

@@ -1,26 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Torn stickers, stickers on logos and prints of the lid: what changes, and what is labelled."""
+"""Stickers on logos and prints of the lid: what changes, and what is labelled."""
 
 import numpy as np
 import pytest
 
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.rendering.scene_sampling import sticker_on_logo, torn, with_prints
+from sticker_uq.lab.rendering.scene_sampling import sticker_on_logo, with_prints
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 SIZE = (320, 240)
 SCENE = sample_scene(7003, stickers=4)
-
-
-def test_torn_stickers_are_worn_and_peeled_and_the_lid_is_the_same():
-    scene = torn(SCENE, 0.8)
-    assert all(sticker.wear >= 0.8 and sticker.peel >= 0.279 for sticker in scene.stickers)
-    assert [s.centre for s in scene.stickers] == [s.centre for s in SCENE.stickers]
-    before, after = render(SCENE, SIZE), render(scene, SIZE)
-    stickers = np.isin(before.id_map, [s.id for s in SCENE.stickers])
-    shown = np.isin(after.id_map, [s.id for s in SCENE.stickers])
-    assert shown.sum() < 0.97 * stickers.sum()
-    assert torn(SCENE, 0.0) == SCENE
 
 
 def test_a_sticker_comes_nearer_to_the_logo_until_it_covers_it():
@@ -54,7 +43,7 @@ def test_a_print_is_no_sticker_and_as_visible_as_its_ink():
     assert np.array_equal(full.image, whole.image)
 
 
-@pytest.mark.parametrize("make", [torn, sticker_on_logo, with_prints])
+@pytest.mark.parametrize("make", [sticker_on_logo, with_prints])
 def test_a_share_out_of_range_is_bad_input(make):
     with pytest.raises(InvalidInput, match=r"1\.5: expected a number from 0 to 1"):
         make(SCENE, 1.5)

@@ -251,20 +251,6 @@ def _material(name: str, pictures: Iterable[Picture], count: int, seed: int, siz
     )
 
 
-def crops_of(
-    pictures: Iterable[tuple[NDArray[np.uint8], FloatArray, NDArray[np.int64], object]], seed: int
-) -> tuple[FloatArray, IntArray]:
-    """Monitor study crops (N, 3, SIZE, SIZE) of objects in ``pictures`` (image, boxes, labels, ...) and of bare lid, with
-    classes (N,).
-    """
-    crops, labels = [], []
-    for number, (image, boxes, classes, _) in enumerate(pictures):
-        found = _crops(image, boxes, classes, np.random.default_rng([seed, number]), SIZE)
-        crops.append(found[0])
-        labels.append(found[1])
-    return np.concatenate(crops), np.concatenate(labels)
-
-
 def _crops(
     image: NDArray[np.uint8],
     boxes: FloatArray,
