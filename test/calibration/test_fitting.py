@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 
 from sticker_uq.calibration.calibration_report import calibration_report, guarantee_text
 from sticker_uq.calibration.choosing import fit_risk
-from sticker_uq.calibration.fitting import Levels, Trials, certify, fit_policy, limits_to_try
+from sticker_uq.calibration.fitting import Levels, Trials, certify, fit_policy
 from sticker_uq.calibration.making import Divided, policy_text
 from sticker_uq.calibration.measuring import measure, scores
 from sticker_uq.calibration.outcomes import matching, outcomes_of
@@ -221,11 +221,6 @@ def test_badly_fitting_objects_teach_the_score_what_wrong_ones_look_like() -> No
         return float((high[:, None] > low).mean())
 
     assert separated(badness) > separated(wrong.astype(float))
-
-
-def test_every_value_seen_while_fitting_is_tried() -> None:
-    assert limits_to_try(np.array([0.3, 0.1, 0.3, 0.2])).tolist() == [0.1, 0.2, 0.3]
-    assert len(limits_to_try(np.zeros(0))) == 0
 
 
 def test_outcomes_are_those_of_the_judge(drawn: Drawn) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
 
@@ -127,13 +126,6 @@ def test_a_recording_is_labelled_by_the_numbers_of_its_images(
         pytest.raises(InvalidInput, match="names 1 images, but the recording has 0"),
     ):
         assess(LabelledSource(tmp_path), CountingDetector(), cache, "model")
-
-
-def test_pictures_are_written_and_read_as_the_cache_expects(folder: Path) -> None:
-    images = list(LabelledSource(folder))
-    assert [item.name for item in images] == [f"{seed:08d}" for seed in range(4)]
-    assert images[0].image is not None
-    assert np.array_equal(images[0].image, cv2.imread(str(folder / "images" / "00000000.jpg")))
 
 
 def test_an_image_that_counts_twice_is_refused() -> None:

@@ -77,16 +77,6 @@ def worker_of(mailbox: Mailbox[int]) -> tuple[threading.Thread, queue.Queue[int 
     return thread, taken
 
 
-def test_a_waiting_worker_gets_the_item() -> None:
-    mailbox: Mailbox[int] = Mailbox()
-    thread, taken = worker_of(mailbox)
-    mailbox.put(1)
-    assert taken.get(timeout=60) == 1
-    mailbox.close()
-    thread.join(timeout=60)
-    assert not thread.is_alive()
-
-
 def test_closing_wakes_a_waiting_worker_with_nothing() -> None:
     mailbox: Mailbox[int] = Mailbox()
     thread, taken = worker_of(mailbox)
