@@ -34,7 +34,7 @@ def test_areas_by_hand() -> None:
     assert aurc(wrong, doubt) == pytest.approx((0 + 0 + 1 / 3 + 1 / 4) / 4)
     # P(accepted and wrong) 0, 0, 1/4, 1/4 at the ends of the quarters, straight in between
     assert augrc(wrong, doubt) == pytest.approx((0 + 0 + 1 / 8 + 1 / 4) / 4)
-    assert np.isnan(aurc(wrong[:0], doubt[:0]))
+    assert np.isnan([aurc(wrong[:0], doubt[:0]), augrc(wrong[:0], doubt[:0])]).all()
     assert augrc(~wrong, np.zeros(4)) == pytest.approx(3 / 8)  # no ranking at all: half the error rate
 
 

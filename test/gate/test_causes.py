@@ -230,6 +230,7 @@ CAUSES: dict[str, tuple[Act, Why, str | Reason, Act]] = {
     ),
     "clock ahead, unnoticed": (lambda c: c.leap(100.0).send(Tick()), Why.STALE_SCENE, "", ITSELF),
     "clock at zero": (lambda c: c.wait(-c.now / SECOND - 0.1).tick(), Why.CLOCK, "", ITSELF),
+    "image: clock at zero": (lambda c: c.wait(-c.now / SECOND - 0.1).image(), Why.CLOCK, "clock_zero", ITSELF),
     "clock stands": (stands, Why.STALE_SCENE, "clock_stands", ITSELF),
     "no tick for long": (lambda c: c.wait(3600.0).tick(), Why.STALE_SCENE, "", ITSELF),
 }  # fmt: skip

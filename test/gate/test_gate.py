@@ -74,6 +74,8 @@ def test_images_from_before_the_workpiece_came_do_not_count() -> None:
     cell.scene(STICKER, times=K)
     assert cell.phase is Phase.PERMITTED
     assert cell.state.decision.workpiece_id == "laptop-2"
+    cell.send(WorkpieceChanged("laptop-2", cell.now))
+    assert cell.phase is Phase.PERMITTED, "it is the same one"
 
 
 def test_ticks_renew_the_lease_only_while_the_scene_is_fresh() -> None:
