@@ -12,7 +12,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -35,7 +34,7 @@ from sticker_uq.io.outputs import whole_folder
 from sticker_uq.io.sources import open_source
 from sticker_uq.lab.datasets.abnormal import CASES, CLEAN, EXPOSURE, abnormal_scenes
 from sticker_uq.lab.datasets.frames import chosen_frames, file_name
-from sticker_uq.lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases
+from sticker_uq.lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases, encoded
 from sticker_uq.lab.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, write_prompts
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.render import render as render_scene
@@ -285,24 +284,15 @@ def from_audit(
 
 def _answered(number: int, case: AnsweredCase) -> EncodedScene:
     assert case.picture is not None
-    height, width = case.picture.shape[:2]
     question = case.question
-    return EncodedScene(
-        seed=number,
-        format="png",
-        data=encode_picture(case.picture, "png"),
-        width=width,
-        height=height,
-        boxes=np.array([box.box for box in case.boxes], np.float32).reshape(-1, 4),
-        labels=np.array([box.label for box in case.boxes], np.int64),
-        image_fields={
-            "request_id": question.request_id,
-            "workpiece_id": question.workpiece_id,
-            "stamp_ns": question.image_stamp_ns,
-            "person": question.person,
-        },
-        box_fields=tuple({"source": box.source} for box in case.boxes),
-    )
+    about = {
+        "request_id": question.request_id,
+        "workpiece_id": question.workpiece_id,
+        "stamp_ns": question.image_stamp_ns,
+        "person": question.person,
+    }
+    sources = tuple({"source": box.source} for box in case.boxes)
+    return encoded(case.picture, case.boxes, number, about, box_fields=sources)
 
 
 @app.command()

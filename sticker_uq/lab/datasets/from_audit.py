@@ -28,6 +28,7 @@ from sticker_uq.gate.operator.answers import (
     contradiction,
 )
 from sticker_uq.io.bags import Bag
+from sticker_uq.io.coco import EncodedScene, encode_picture
 from sticker_uq.io.messages import decision_from_msg, expected_fields, scene_from_msg, stamp_to_ns
 from sticker_uq.io.sources import open_source
 from sticker_uq.messages import text_of
@@ -199,6 +200,28 @@ def _known(verdict: ObjectVerdict, said: Sequence[OperatorAnswer], clean: bool) 
 
 def _is_logo(verdict: ObjectVerdict) -> bool:
     return verdict.object.label is ObjectClass.LOGO and not verdict.object.unstable
+
+
+def encoded(
+    picture: NDArray[np.uint8],
+    boxes: Sequence[LabelledBox],
+    number: int,
+    image_fields: dict[str, Any],
+    **more: Any,
+) -> EncodedScene:
+    """The ``picture`` (H, W, 3) BGR with its labelled ``boxes``, for a COCO folder; ``more``: further fields of the scene."""
+    height, width = picture.shape[:2]
+    return EncodedScene(
+        seed=number,
+        format="png",
+        data=encode_picture(picture, "png"),
+        width=width,
+        height=height,
+        boxes=np.array([box.box for box in boxes], np.float32).reshape(-1, 4),
+        labels=np.array([box.label for box in boxes], np.int64),
+        image_fields=image_fields,
+        **more,
+    )
 
 
 def answered_cases(

@@ -17,11 +17,12 @@ from pydantic import BaseModel, ConfigDict
 from sticker_uq.gate.assumptions.drift import uniform
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswers, SceneAnswer
-from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, write_coco
+from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
 from sticker_uq.lab.datasets.from_audit import (
     NO_PICTURE,
     AnsweredQuestion,
     LabelledBox,
+    encoded,
     label_case,
     recorded_decisions,
 )
@@ -189,16 +190,16 @@ def write_parts(folder: Path, pictures: Iterable[Labelled]) -> dict[Part, list[N
     everything = folder / "everything"
     shutil.rmtree(everything, ignore_errors=True)
 
-    def encoded() -> Iterator[EncodedScene]:
+    def scenes() -> Iterator[EncodedScene]:
         for number, one in enumerate(pictures):
             name = f"{one.visit.name}-{number:06d}"
             noted = Noted(
                 name=name, visit=one.visit.name, group=one.visit.group, origin=one.origin, known=one.known
             )
             found[one.part].append(noted)
-            yield _encoded(one, name)
+            yield encoded(one.picture, one.boxes, 0, {"workpiece_id": one.visit.name}, name=name)
 
-    write_coco(everything, encoded(), description="Laptops of the cell with operators' answers")
+    write_coco(everything, scenes(), description="Laptops of the cell with operators' answers")
     items = {item.path.stem: item for item in read_coco(everything)}
     for part, noted in found.items():
         chosen = [items[one.name] for one in noted]
@@ -206,18 +207,3 @@ def write_parts(folder: Path, pictures: Iterable[Labelled]) -> dict[Part, list[N
             write_part(folder / part, chosen, [item.workpiece_id for item in chosen])
     shutil.rmtree(everything)
     return found
-
-
-def _encoded(one: Labelled, name: str) -> EncodedScene:
-    height, width = one.picture.shape[:2]
-    return EncodedScene(
-        seed=0,
-        format="png",
-        data=encode_picture(one.picture, "png"),
-        width=width,
-        height=height,
-        boxes=np.array([box.box for box in one.boxes], np.float32).reshape(-1, 4),
-        labels=np.array([box.label for box in one.boxes], np.int64),
-        image_fields={"workpiece_id": one.visit.name},
-        name=name,
-    )

@@ -283,10 +283,7 @@ def _make(root: Path, work: tuple[TaggedImage, list[tuple[str, Draft]]]) -> int:
             "file_name": name,
             "width": after.size[0],
             "height": after.size[1],
-            "boxes": after.boxes.tolist(),
-            "labels": after.labels.tolist(),
-            "origin": after.origin.tolist(),
-            "hidden": after.hidden.tolist(),
+            **{name: getattr(after, name).tolist() for name in ("boxes", "labels", "origin", "hidden")},
         }
         write_file(root / "cases" / f"{identity}.json", json.dumps(truth))
     return len(drafts)
@@ -305,9 +302,7 @@ def _read(root: Path, number: int, identity: str, source: LabelledImage, draft: 
             width=truth["width"],
             height=truth["height"],
             boxes=np.asarray(truth["boxes"], np.float32).reshape(-1, 4),
-            labels=np.asarray(truth["labels"], np.int64),
-            origin=np.asarray(truth["origin"], np.int64),
-            hidden=np.asarray(truth["hidden"], np.int64),
+            **{name: np.asarray(truth[name], np.int64) for name in ("labels", "origin", "hidden")},
         )
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(

@@ -108,15 +108,9 @@ class StudySettings(BaseModel):
         """Settings of the ``model`` without dropout."""
         return DetectorSettings(
             model=model.name,
-            weights=model.weights,
-            min_size=model.min_size,
-            dropout_site=model.dropout_site,
             dropout_rate=0.0,
-            passes=self.passes,
-            score_floor=self.score_floor,
-            device=self.device,
-            precision=self.precision,
-            seed=self.seed,
+            **model.model_dump(include={"weights", "min_size", "dropout_site"}),
+            **self.model_dump(include={"passes", "score_floor", "device", "precision", "seed"}),
         )
 
     @property
