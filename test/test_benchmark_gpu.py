@@ -31,7 +31,7 @@ SSDLITE = "ssdlite320_mobilenet_v3_large"
 ISOLATED = """
 import sys
 for name in ("rclpy", "sticker_uq_msgs", "pytest", "hypothesis", "typer", "rich", "pandas", "matplotlib", "rosbags",
-             "torchmetrics", "skimage", "fastapi", "psutil"):
+             "torchmetrics", "pytorch_grad_cam", "skimage", "fastapi", "psutil"):
     sys.modules[name] = None
 
 def refuse(event, details):

@@ -21,13 +21,14 @@ NAMED_OTHERWISE = {
     "catkin_pkg": ("python3-catkin-pkg-modules", "catkin-pkg"),
     "prometheus_client": ("python3-prometheus-client", "prometheus-client"),
     "cv2": ("python3-opencv", "opencv-python-headless"),
+    "pytorch_grad_cam": ("python3-grad-cam", "grad-cam"),
     "skimage": ("python3-skimage", "scikit-image"),
     "sklearn": ("python3-sklearn", "scikit-learn"),
     "yaml": ("python3-yaml", "pyyaml"),
 }
 #: Imports without a rosdep key: from requirements.txt alone.
 NO_ROSDEP_KEY = {
-    "hdbscan", "lz4", "mapie", "mcap", "playwright", "pyarrow", "ray", "rosbags", "safetensors",
+    "hdbscan", "lz4", "mapie", "mcap", "playwright", "pyarrow", "pytorch_grad_cam", "ray", "rosbags", "safetensors",
     "threadpoolctl", "torchmetrics",
 }  # fmt: skip
 #: Imports that PyPI does not have: the code that needs them is left out without a ROS installation.

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objectness saliency: the published formulas, finite differences and torch's interpolation."""
+"""Objectness saliency: the published formulas, finite differences, torch's interpolation and pytorch-grad-cam."""
 
 import numpy as np
 import pytest
 import torch
+from pytorch_grad_cam import GradCAM, GradCAMPlusPlus, LayerCAM
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sticker_uq.detection import DeterministicPass, Features
+from sticker_uq.detection import DeterministicPass, Features, StochasticDetector
 from sticker_uq.detection.deterministic_pass import leaves
 from sticker_uq.dil.saliency import (
     activation_map,
@@ -175,3 +176,83 @@ def test_saliency_is_the_enlarged_sum_of_the_levels() -> None:
     assert saliency.shape == picture().shape[:2]
     assert saliency.min() >= 0
     np.testing.assert_array_equal(saliency, enlarge(levels, features))
+
+
+class Objectness(nn.Module):
+    """The detector from pixels to the summed objectness, as pytorch-grad-cam wants it, and the modules that make its levels.
+
+    The package differentiates through the whole network, where a level also acts through the levels made from it. ``levels``
+    are those for which that does not matter: in the SSDs, because no gradient flows from level to level here.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.detector = tiny_detector(name)
+        self.model = self.detector.model
+        # they know the size of the picture; made before anything is recorded, because they pass the same modules
+        self.features = self.detector.encode(picture())
+        backbone = self.model.backbone
+        self.has_pyramid = hasattr(backbone, "fpn")
+        if self.has_pyramid:
+            self.blocks = list(backbone.fpn.layer_blocks)
+            self.levels = range(len(self.blocks) - 1)
+        else:
+            self.blocks = [*backbone.features, *backbone.extra]
+            self.levels = range(0, 5)  # maps of one cell tell nothing
+        self.targets = [self.blocks[level] for level in self.levels]
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        family = self.detector.family
+        with torch.enable_grad():
+            outputs = family.head_outputs(self.features, self.maps(pixels), 0.2)
+        return summed_objectness(outputs.objectness, family.two_stage)[None]
+
+    def maps(self, pixels: Tensor) -> list[Tensor]:
+        backbone = self.model.backbone
+        if self.has_pyramid:
+            return list(backbone(pixels).values())
+        maps = []
+        for block in self.blocks:
+            pixels = block(pixels)
+            maps.append(pixels)
+            pixels = pixels.detach().requires_grad_()
+        return maps
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_levels_agree_with_pytorch_grad_cam(name: str) -> None:
+    wrapped = Objectness(name)
+    # with torchvision's own kernels: others round differently, and a rectifier at 0 turns that into another gradient
+    detector = StochasticDetector(wrapped.model, wrapped.detector.settings, "", "reference")
+    ours = activation_maps(detector.deterministic_pass(detector.encode(picture())), "gradcam")
+    layers = activation_maps(detector.deterministic_pass(detector.encode(picture())), "layercam")
+    rgb = torch.from_numpy(picture()[..., ::-1].copy()).permute(2, 0, 1) / 255
+    pixels = wrapped.model.transform([rgb])[0].tensors
+
+    with GradCAM(wrapped, wrapped.targets) as cam, GradCAMPlusPlus(wrapped, wrapped.targets) as plus_plus:
+        cam.compute_input_gradient = True  # the parameters are frozen
+        cam(pixels, targets=[lambda output: output])
+        recorded = zip(
+            cam.activations_and_grads.activations, cam.activations_and_grads.gradients, strict=True
+        )
+        # In the order of the calls, which in a pyramid is from coarse to fine.
+        fine_to_coarse = sorted(recorded, key=lambda pair: -pair[0].shape[-1])
+        strongest = 0.0
+        for level, (a, g) in zip(wrapped.levels, fine_to_coarse, strict=True):
+            raw = torch.from_numpy(cam.get_cam_image(pixels, None, None, a.numpy(), g.numpy())[0]).relu()
+            strongest = max(strongest, float(raw.max()))
+            torch.testing.assert_close(ours[level], raw, rtol=1e-3, atol=1e-4 * float(raw.max()) + 1e-9)
+            # In double precision: Grad-CAM++ divides by differences that amplify the last digits of a sum.
+            a, g = a.double(), g.double()
+            raw = torch.from_numpy(
+                plus_plus.get_cam_image(pixels, None, None, a.numpy(), g.numpy())[0]
+            ).relu()
+            found = activation_map(a, g, "gradcam++")[0]
+            torch.testing.assert_close(found, raw, rtol=1e-6, atol=1e-9 * float(raw.max()) + 1e-15)
+            raw = torch.from_numpy(
+                LayerCAM.get_cam_image(cam, pixels, None, None, a.numpy(), g.numpy(), False)[0]
+            ).relu()
+            torch.testing.assert_close(
+                layers[level].double(), raw, rtol=1e-3, atol=1e-4 * float(raw.max()) + 1e-9
+            )
+        assert strongest > 0

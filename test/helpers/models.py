@@ -34,7 +34,7 @@ from sticker_uq.detection.weights import (
 )
 from sticker_uq.novelty.network import packaged_file, read_network, save_network
 
-MIN_SIZE = 112
+MIN_SIZE = 128
 PROPOSALS = 48
 _PASSING = 15  # anchors or proposals per class and pass about or above 0.5, before suppression
 _RATE = 0.2  # dropout that the tuning expects
