@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.result_files import result_file
 from sticker_uq.detection.kernels.pixels import network_input
-from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, svg
+from sticker_uq.evaluation.reporting.document import COLOURS, MARKERS, svg
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings

@@ -57,14 +57,13 @@ from sticker_uq.detection import (
 )
 from sticker_uq.detection.detector import name_of, resolve_device
 from sticker_uq.detection.dropout import CounterDropout
-from sticker_uq.detection.kernels.batched_faster_rcnn import greedy_nms
-from sticker_uq.detection.kernels.fast_faster_rcnn import BagPooling
+from sticker_uq.detection.kernels.fast_faster_rcnn import BagPooling, greedy_nms
 from sticker_uq.detection.kernels.pixels import network_input
 from sticker_uq.detection.selection import top_ranked
 from sticker_uq.detection.settings import Precision
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings, localize
-from sticker_uq.dil.saliency import objectness_gradients
+from sticker_uq.dil.dil import objectness_gradients
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput, StochasticSamples

@@ -25,8 +25,7 @@ from scipy import stats
 
 from benchmarks.public_photographs_measure import ALPHAS, labelled_sets, measured
 from benchmarks.result_files import result_file
-from sticker_uq.evaluation.reporting.charts import COLOURS, INK, legend_below, svg
-from sticker_uq.evaluation.reporting.document import Table, as_markdown
+from sticker_uq.evaluation.reporting.document import COLOURS, INK, Table, as_markdown, legend_below, svg
 from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import InvalidInput
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sticker_uq.io.outputs import check_output_file, check_output_folder
+from sticker_uq.io.files import check_output_file, check_output_folder
 from sticker_uq.scene import InvalidInput
 
 

@@ -25,7 +25,7 @@ from sticker_uq.calibration.making import assess_sources, split
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import with_limits
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.reporting.charts import legend_below, svg
+from sticker_uq.evaluation.reporting.document import legend_below, svg
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import write_coco
 from sticker_uq.io.files import atomic_write
@@ -76,12 +76,7 @@ def records(folders: Sequence[Path], jobs: int, weights: str) -> list[Record]:
 def row(laptops: str, way: str, limit: float, policy: Policy, test: Sequence[Record]) -> list[Any]:
     """A row of the table, see COLUMNS."""
     found = measure(test, policy)
-    counts = (
-        found.asked.events,
-        found.wrongful.events,
-        f"{100 * found.removed.rate:.1f} %",
-        str(found.left),
-    )
+    counts = (found.asked.events, found.wrongful.events, f"{100 * found.removed.rate:.1f} %", str(found.left))
     return [laptops, way, limit, found.images, *counts]
 
 

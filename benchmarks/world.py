@@ -34,8 +34,7 @@ from sticker_uq.detection import DetectorSettings, StochasticDetector, load_dete
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.evaluation.metrics.matching import assign, match_classes
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
-from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, legend_below, svg
-from sticker_uq.evaluation.reporting.document import Table, as_markdown
+from sticker_uq.evaluation.reporting.document import COLOURS, MARKERS, Table, as_markdown, legend_below, svg
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, LabelledImage, read_coco, read_picture, write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.abnormal import EXPOSURE, abnormal_scenes

@@ -19,7 +19,7 @@ import torch
 
 from benchmarks import gpu
 from benchmarks.mc_dropout import waits
-from sticker_uq.dil import saliency
+from sticker_uq.dil import dil as saliency
 from sticker_uq.lab.rendering import render, sample_scene
 from test.detection.test_gpu import ones
 from test.helpers.models import small_weights

@@ -16,8 +16,7 @@ from sticker_uq.calibration.measuring import Score, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import Count, Measured
-from sticker_uq.evaluation.reporting.charts import INK, svg
-from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
+from sticker_uq.evaluation.reporting.document import INK, Block, Table, as_html, as_markdown, svg
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
 

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.evaluation.bundle_comparison import COMPARISON, BundleComparison
 from sticker_uq.gate import Policy
-from sticker_uq.io.outputs import check_output_folder, remove_earlier_result, whole_folder
+from sticker_uq.io.files import check_output_folder, remove_earlier_result, whole_folder
 from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, shown
 from sticker_uq.io.setting_fields import validated, words
 from sticker_uq.messages import text_of

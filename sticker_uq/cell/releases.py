@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.gate.audit import AuditLog, Entry, entries, verify
-from sticker_uq.io.files import sync_folder, whereabouts
-from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.files import check_output_folder, sync_folder, whereabouts
 from sticker_uq.scene import InvalidInput
 
 ACTIVE, LOG = "active", "releases"

@@ -20,17 +20,10 @@ from sticker_uq.cli.options import Topic, checked, field_options, output_file, o
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.executors import mapped
-from sticker_uq.io.coco import (
-    EncodedScene,
-    check_new_dataset,
-    encode_picture,
-    read_coco,
-    write_coco,
-)
-from sticker_uq.io.files import write_file
+from sticker_uq.io.coco import EncodedScene, check_new_dataset, encode_picture, read_coco, write_coco
+from sticker_uq.io.files import whole_folder, write_file
 from sticker_uq.io.images import read_image_file
 from sticker_uq.io.labelled_images import recorded_workpieces
-from sticker_uq.io.outputs import whole_folder
 from sticker_uq.io.sources import open_source
 from sticker_uq.lab.datasets.abnormal import CASES, CLEAN, EXPOSURE, abnormal_scenes
 from sticker_uq.lab.datasets.frames import chosen_frames, file_name
@@ -66,7 +59,7 @@ def render(
         Profile,
         typer.Option(
             help="Scenes: large stickers on a laptop that fills the picture, or those of a study's cell: small ones, closed lids "
-            "and laptops opened flat, with what must not be peeled.",
+            "and laptops opened flat, with what must not be peeled."
         ),
     ] = "study",
     image_format: Annotated[ImageFormat, typer.Option("--format", help="Picture files.")] = "jpg",
@@ -78,13 +71,7 @@ def render(
     most = MOST_OF_PROFILE[profile]
     if limits and not limits[0] <= limits[1] <= most:
         raise InvalidInput(f"--stickers {stickers}: expected MIN <= MAX <= {most}")
-    make = partial(
-        _make,
-        size=(width, height),
-        limits=limits,
-        image_format=image_format,
-        profile=profile,
-    )
+    make = partial(_make, size=(width, height), limits=limits, image_format=image_format, profile=profile)
     scenes = mapped(make, range(seed, seed + count), jobs, chunksize=4)
     with counting() as bar, closing(scenes):
         task = bar.add_task("rendering", total=count)
@@ -132,7 +119,7 @@ def patch(
     mode: Annotated[
         Literal["swap", "vanish", "forge"],
         typer.Option(
-            help="Target of the patch: swap (sticker becomes logo), vanish (background) or forge (logo becomes sticker).",
+            help="Target of the patch: swap (sticker becomes logo), vanish (background) or forge (logo becomes sticker)."
         ),
     ] = "swap",
     steps: Annotated[int, typer.Option(help="Steps of gradient descent.")] = 600,
@@ -237,10 +224,7 @@ _ANSWERED = "Answered interventions of the cell: boxes by an operator, or by the
 @app.command("from-audit")
 def from_audit(
     audit: Annotated[Path, typer.Option(help="Folder of the supervisor's audit log.")],
-    recording: Annotated[
-        list[Path],
-        typer.Option(help="Recording of the same time; may be repeated."),
-    ],
+    recording: Annotated[list[Path], typer.Option(help="Recording of the same time; may be repeated.")],
     out: Annotated[Path, output_folder("Folder to write images/ and annotations.json to.")],
     topic: Topic = None,
 ) -> None:

@@ -16,8 +16,8 @@ from sticker_uq.cli.options import Topic, checked, field_options, loaded_bundle,
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
+from sticker_uq.io.files import whole_folder
 from sticker_uq.io.images import MOST_PICTURE, Picture
-from sticker_uq.io.outputs import whole_folder
 from sticker_uq.io.reading import read_bytes
 from sticker_uq.io.sources import SourceImage, open_source
 from sticker_uq.lab.datasets.checking import pixel_digest

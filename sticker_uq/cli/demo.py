@@ -34,8 +34,12 @@ from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.evaluation.reporting.report_model import Headline, Section, Tone
 from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.files import undone_unless_finished, write_file
-from sticker_uq.io.outputs import check_result_folder, remove_earlier_result
+from sticker_uq.io.files import (
+    check_result_folder,
+    remove_earlier_result,
+    undone_unless_finished,
+    write_file,
+)
 from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder

@@ -15,8 +15,7 @@ from sticker_uq.cli.options import Delta, Jobs, Overwrite, Topic, checked, field
 from sticker_uq.cli.terminal import command_line, step_line
 from sticker_uq.cli.train import EXPOSURE, PACKAGED, render_exposure, stage_bars_until_stopped
 from sticker_uq.gate import Policy
-from sticker_uq.io.files import write_file
-from sticker_uq.io.outputs import check_result_folder
+from sticker_uq.io.files import check_result_folder, write_file
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.improving.improvement import Improvement, ImproveSettings
 from sticker_uq.lab.improving.improvement_report import REPORT, improvement_report, lead

@@ -20,7 +20,7 @@ from rich.markup import escape
 from sticker_uq.cell.bundle import OF_THE_MACHINE, Bundle
 from sticker_uq.cell.processes import check_parameter_file
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
-from sticker_uq.io.outputs import check_output_file, check_output_folder
+from sticker_uq.io.files import check_output_file, check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.reading import shown
 from sticker_uq.io.setting_fields import expectation, kind_of, refusal, without_none, words

@@ -28,8 +28,7 @@ from sticker_uq.cli.options import (
 from sticker_uq.cli.terminal import command_line, step_line
 from sticker_uq.cli.train import stage_bars_until_stopped
 from sticker_uq.gate import Policy
-from sticker_uq.io.files import write_file
-from sticker_uq.io.outputs import check_result_folder
+from sticker_uq.io.files import check_result_folder, write_file
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.datasets.importing.grouping import shares_of
@@ -69,8 +68,7 @@ def command(
     out: Annotated[Path, output_folder("Folder of the bundle, new or empty.")],
     overwrite: Overwrite = False,
     work: Annotated[
-        Path | None,
-        output_folder("Folder of intermediate results and of the report; default: OUT.work."),
+        Path | None, output_folder("Folder of intermediate results and of the report; default: OUT.work.")
     ] = None,
     alpha: Alpha = 0.01,
     beta: Beta = 0.05,

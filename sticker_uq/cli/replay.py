@@ -38,8 +38,7 @@ from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import LabelledImage, read_annotations
-from sticker_uq.io.files import undone_unless_finished
-from sticker_uq.io.outputs import check_result_folder, remove_earlier_result
+from sticker_uq.io.files import check_result_folder, remove_earlier_result, undone_unless_finished
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.messages import printable

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.cli.terminal import LOG_EVERY, command_line, output, stage_bars
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, write_coco
-from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.files import check_output_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training.checkpoint import STATE

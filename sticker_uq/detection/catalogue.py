@@ -11,8 +11,7 @@ from torch import nn
 from torchvision.models import get_model
 from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
 
-from sticker_uq.detection.kernels.batched_faster_rcnn import BatchedFasterRcnn
-from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
+from sticker_uq.detection.kernels.fast_faster_rcnn import BatchedFasterRcnn, FastFasterRcnn
 from sticker_uq.detection.kernels.fast_ssd import FastSsd
 from sticker_uq.detection.models.family import Family
 from sticker_uq.detection.models.faster_rcnn import FasterRcnn

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sticker_uq.detection.kernels.devices import to_device
+from sticker_uq.detection.transfer import to_device
 
 _ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))
 """Shift and multiplier of the rounds of triple32, a permutation of the 32-bit words (Wellons, hash-prospector)."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.kernels.devices import to_device
+from sticker_uq.detection.transfer import to_device
 
 
 @dataclass(frozen=True)

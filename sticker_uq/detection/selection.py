@@ -19,7 +19,7 @@ from torch import Tensor
 from torchvision.models.detection._utils import BoxCoder
 from torchvision.ops import nms
 
-from sticker_uq.detection.kernels.devices import to_host
+from sticker_uq.detection.transfer import to_host
 
 
 def decoded(coder: Any, deltas: Tensor, anchors: Tensor) -> Tensor:

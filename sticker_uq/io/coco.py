@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sticker_uq.io.faults import Faults, LabelCounts
-from sticker_uq.io.files import atomic_write, undone_unless_finished
+from sticker_uq.io.files import atomic_write, check_output_folder, undone_unless_finished
 from sticker_uq.io.images import picture_files, read_image_file
-from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.reading import child_path, read_json, read_yaml, shown
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput, ObjectClass

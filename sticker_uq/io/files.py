@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Atomic file writes, and the files of a folder."""
+"""Atomic file writes, the files of a folder, checks of the places that results go to, before the work that makes them, and
+removal of what an earlier run wrote there.
+"""
 
 from __future__ import annotations
 
 import getpass
 import os
+import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import IO, Any
 
 from sticker_uq.scene import InvalidInput
@@ -117,3 +121,112 @@ def whereabouts() -> dict[str, Any]:
     except (KeyError, OSError):  # a container's user may have no name
         user = str(os.getuid())
     return {"host": socket.gethostname(), "user": user, "pid": os.getpid()}
+
+
+def check_output_file(path: Path, name: str = "") -> None:
+    """Raise :class:`InvalidInput`, naming ``name`` (default: ``path``), unless a file can be written to ``path``.
+
+    Its folder must exist. Nothing is created or changed.
+    """
+    name = name or str(path)
+    if _is_dir(path, name):
+        raise InvalidInput(f"{name}: is a folder, expected the name of a file")
+    if path.exists() and not path.is_file():  # writing atomically would put a file in the place of a device
+        raise InvalidInput(f"{name}: is no regular file; choose another name")
+    if not path.parent.is_dir():
+        raise InvalidInput(
+            f"{name}: the folder {path.parent} does not exist; create it or choose another one"
+        )
+    _check_writable(path.parent, name)
+
+
+def check_output_folder(path: Path, name: str = "", empty: bool = False) -> None:
+    """Raise :class:`InvalidInput`, which calls the place ``name`` (default: ``path``), unless files can be written below it.
+
+    The folder and those above it may be missing. With ``empty`` it must be, or hold nothing. Nothing is created or changed.
+    """
+    name = name or str(path)
+    if _is_dir(path, name):
+        _check_writable(path, name)
+        if empty and any(path.iterdir()):
+            raise InvalidInput(f"{name}: not an empty folder; choose another one or remove it")
+        return
+    if os.path.lexists(path):
+        raise InvalidInput(f"{name}: is no folder; choose another name")
+    above = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+    if not above.is_dir():
+        raise InvalidInput(f"{name}: {above} is no folder; choose another name")
+    _check_writable(above, name)
+
+
+def check_result_folder(folder: Path, patterns: Iterable[str], name: str, overwrite: bool) -> None:
+    """Raise :class:`InvalidInput`, which calls the folder ``name``, unless it is new or empty, and can be written to.
+
+    With ``overwrite`` it may hold what an earlier run wrote, see :func:`remove_earlier_result`. Nothing is created or changed.
+    """
+    check_output_folder(folder, name)
+    if overwrite:
+        _earlier_result(folder, patterns, name)
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise InvalidInput(
+            f"{name}: not an empty folder; choose another one, or give --overwrite to replace what an earlier run wrote there"
+        )
+
+
+@contextmanager
+def whole_folder(out: Path) -> Iterator[Path]:
+    """A new folder beside ``out`` that takes its place when the block succeeds, and is removed when it fails.
+
+    ``out`` must be missing or empty, and is created with the folders above it.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
+    with undone_unless_finished(partial(shutil.rmtree, folder, ignore_errors=True)):
+        yield folder
+        folder.chmod(0o755)
+        folder.replace(out)
+
+
+def remove_earlier_result(folder: Path, patterns: Iterable[str], name: str = "") -> None:
+    """Remove from ``folder`` the files that an earlier run wrote: those that match ``patterns`` (globs, relative to it).
+
+    Raises :class:`InvalidInput`, which calls the folder ``name`` (default: its path), and removes nothing when there is
+    anything else in it: a file of another name, a link, a folder that would not become empty.
+    """
+    written, emptied = _earlier_result(folder, patterns, name)
+    for file in written:
+        file.unlink()
+    for inner in sorted(emptied, reverse=True):  # the deepest first
+        inner.rmdir()
+
+
+def _earlier_result(folder: Path, patterns: Iterable[str], name: str) -> tuple[set[Path], set[Path]]:
+    """Files that an earlier run wrote to ``folder``, and the folders below it that hold nothing else."""
+    written = {file for pattern in patterns for file in folder.glob(pattern) if _is_own(folder, file)}
+    own = [folder / Path(pattern).parent for pattern in patterns]
+    emptied = {above for file in written for above in file.parents if folder in above.parents}
+    emptied |= {inner for inner in own if inner != folder and inner.is_dir() and not inner.is_symlink()}
+    foreign = sorted(set(folder.rglob("*")) - written - emptied)
+    if foreign:
+        raise InvalidInput(
+            f"{name or folder}: holds {foreign[0].relative_to(folder)}, which no earlier run wrote; choose another folder"
+        )
+    return written, emptied
+
+
+def _is_own(folder: Path, file: Path) -> bool:
+    inner = (above for above in file.parents if folder in above.parents)
+    return file.is_file() and not any(path.is_symlink() for path in (file, *inner))
+
+
+def _is_dir(path: Path, name: str) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:  # above it is a folder that must not be entered
+        raise InvalidInput(f"{name}: {error.strerror}") from None
+
+
+def _check_writable(folder: Path, name: str) -> None:
+    # Effective ids: with sudo -u they differ from the real ones. A read-only disk answers no even to root.
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise InvalidInput(f"{name}: no permission to write to {folder}")

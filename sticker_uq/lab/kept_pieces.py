@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sticker_uq.io.files import write_file
-from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.files import check_output_folder, write_file
 from sticker_uq.io.reading import read_json
 from sticker_uq.scene import InvalidInput
 

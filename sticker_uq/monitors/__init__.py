@@ -6,8 +6,7 @@ Weiss et al. (2022) call them supervisors. Here the monitor is the ROS node that
 """
 
 from sticker_uq.monitors.folder import load_monitor, save_monitor
-from sticker_uq.monitors.interface import Monitor, measure_cost
-from sticker_uq.monitors.objects import Objects, concatenate
+from sticker_uq.monitors.interface import Monitor, Objects, concatenate, measure_cost
 from sticker_uq.monitors.registry import MODERN, MONITORS, PAPER, monitor_named
 
 __all__ = [

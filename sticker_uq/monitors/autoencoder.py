@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sticker_uq.detection.kernels.devices import single_thread
-from sticker_uq.monitors.interface import Arrays, Monitor
-from sticker_uq.monitors.objects import Objects
+from sticker_uq.monitors.interface import Arrays, Monitor, Objects
 from sticker_uq.scene import FloatArray, InvalidInput
 
 _CHUNK = 1024

@@ -11,8 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import logsumexp
 
-from sticker_uq.monitors.interface import Monitor
-from sticker_uq.monitors.objects import Objects
+from sticker_uq.monitors.interface import Monitor, Objects
 from sticker_uq.scene import FloatArray
 from sticker_uq.uncertainty.metrics import entropy
 

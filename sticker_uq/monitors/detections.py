@@ -12,7 +12,7 @@ from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.features import Features
 from sticker_uq.io.crops import cut_crops
 from sticker_uq.monitors.dissector import perceptron
-from sticker_uq.monitors.objects import Objects
+from sticker_uq.monitors.interface import Objects
 from sticker_uq.scene import CLASS_COUNT, FloatArray, IntArray, StochasticSamples
 from sticker_uq.uncertainty import iou_matrix
 

@@ -8,8 +8,7 @@ import warnings
 import numpy as np
 from scipy.special import softmax
 
-from sticker_uq.monitors.interface import Arrays, Monitor
-from sticker_uq.monitors.objects import Objects
+from sticker_uq.monitors.interface import Arrays, Monitor, Objects
 from sticker_uq.scene import FloatArray, IntArray
 
 _NEVER = -1e9  # bias of a class that no training object has

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.monitors.detections import Probe, observe_boxes
-from sticker_uq.monitors.interface import Monitor
-from sticker_uq.monitors.objects import Objects
+from sticker_uq.monitors.interface import Monitor, Objects
 from sticker_uq.scene import InvalidInput, MonitorScore, ObservedObject, StochasticSamples
 
 OF_PASSES = (

@@ -6,8 +6,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from sticker_uq.monitors import autoencoder, dissector, surprise
-from sticker_uq.monitors import feature_distance as modern
+from sticker_uq.monitors import autoencoder, dissector, feature_distance
 from sticker_uq.monitors.class_vectors import ENERGY, PAPER_VECTORS
 from sticker_uq.monitors.interface import Monitor
 from sticker_uq.monitors.task_network import TaskNetwork
@@ -17,12 +16,16 @@ PAPER: tuple[type[Monitor], ...] = (
     *PAPER_VECTORS,
     dissector.Dissector,
     autoencoder.Autoencoder,
-    surprise.LikelihoodSurprise,
-    surprise.DistanceSurprise,
-    surprise.MahalanobisSurprise,
+    feature_distance.LikelihoodSurprise,
+    feature_distance.DistanceSurprise,
+    feature_distance.MahalanobisSurprise,
 )
 """The sixteen of Weiss et al. 2022."""
-MODERN: tuple[type[Monitor], ...] = (modern.RelativeMahalanobis, ENERGY, modern.NearestNeighbours)
+MODERN: tuple[type[Monitor], ...] = (
+    feature_distance.RelativeMahalanobis,
+    ENERGY,
+    feature_distance.NearestNeighbours,
+)
 """Later ones on the same inputs."""
 MONITORS: dict[str, type[Monitor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}
 TASK = TaskNetwork.name

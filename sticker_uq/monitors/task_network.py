@@ -10,8 +10,7 @@ import torch
 
 from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.monitors.crop_network import CropClassifier, Training, class_vectors, train_classifier
-from sticker_uq.monitors.interface import Arrays, Monitor
-from sticker_uq.monitors.objects import Objects
+from sticker_uq.monitors.interface import Arrays, Monitor, Objects
 from sticker_uq.scene import FloatArray, InvalidInput
 
 

@@ -27,7 +27,7 @@ from torchvision.models import mobilenet_v3_large
 from torchvision.ops import nms
 
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.detection.kernels.devices import to_device
+from sticker_uq.detection.transfer import to_device
 from sticker_uq.detection.weights import COUNTERS, load_weights, save_weights
 from sticker_uq.novelty.quality import NoveltyQuality
 from sticker_uq.scene import FloatArray, InvalidInput

@@ -24,7 +24,7 @@ from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.devices import device_broken, out_of_memory
 from sticker_uq.dil import localize
 from sticker_uq.monitors.folder import load_panel
-from sticker_uq.monitors.objects import Objects
+from sticker_uq.monitors.interface import Objects
 from sticker_uq.monitors.panel import observe_objects
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
 from sticker_uq.perception.novelty import NoveltyEstimator

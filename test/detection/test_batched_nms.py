@@ -15,8 +15,8 @@ from torch import Tensor
 from torchvision.models.detection._utils import BoxCoder
 from torchvision.ops import nms
 
-from sticker_uq.detection.kernels import batched_faster_rcnn as batched_nms
-from sticker_uq.detection.kernels.batched_faster_rcnn import ROUNDS, greedy_nms
+from sticker_uq.detection.kernels import fast_faster_rcnn as batched_nms
+from sticker_uq.detection.kernels.fast_faster_rcnn import ROUNDS, greedy_nms
 from sticker_uq.detection.selection import decoded, top_ranked
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 

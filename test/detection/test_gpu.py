@@ -17,13 +17,13 @@ from torch.nn import functional as F
 
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.deterministic_pass import DeterministicPass
-from sticker_uq.detection.kernels.batched_faster_rcnn import BatchedFasterRcnn
-from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
+from sticker_uq.detection.kernels.fast_faster_rcnn import BatchedFasterRcnn, FastFasterRcnn
 from sticker_uq.detection.kernels.frozen import frozen
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.dil import LocalizationSettings, localize, saliency
-from sticker_uq.dil.saliency import summed_objectness
+from sticker_uq.dil import LocalizationSettings, localize
+from sticker_uq.dil import dil as saliency
+from sticker_uq.dil.dil import summed_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model, tiny_weights

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from sticker_uq.io.outputs import check_output_file, check_output_folder, remove_earlier_result
+from sticker_uq.io.files import check_output_file, check_output_folder, remove_earlier_result
 from sticker_uq.scene import InvalidInput
 
 

@@ -13,7 +13,7 @@ import torch
 from pydantic import ValidationError
 
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.dil import saliency
+from sticker_uq.dil import dil as saliency
 from sticker_uq.gate import Policy
 from sticker_uq.messages import text_of
 from sticker_uq.perception import Perception, PerceptionSettings

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.kernels.devices import to_device
+from sticker_uq.detection.transfer import to_device
 from sticker_uq.scene import FloatArray, IntArray
 
 _PROCESSOR = torch.device("cpu")

@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from sticker_uq.evaluation.reporting.report_model import ReportLaptop
+from sticker_uq.evaluation.reporting.report_model import (
+    ReportLaptop,
+    deciding_words,
+    number,
+    outcome_words,
+    short_reason,
+)
 from sticker_uq.evaluation.reporting.wording import deciding_words, number, outcome_words, short_reason
 from sticker_uq.io.files import write_file
 from sticker_uq.messages import LABELS, VERDICTS

@@ -12,7 +12,14 @@ import pandas as pd
 from sticker_uq.evaluation.metrics.probability_quality import Sampling
 from sticker_uq.evaluation.metrics.quality import BY_CLASS, CLASSES, OVERALL, WHOLE, Quality
 from sticker_uq.evaluation.reporting.charts import error_scatter, variance_bars
-from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
+from sticker_uq.evaluation.reporting.document import (
+    Block,
+    Table,
+    as_html,
+    as_markdown,
+    error_scatter,
+    variance_bars,
+)
 from sticker_uq.io.files import write_file
 
 TITLE = "# Quality of the probabilities"

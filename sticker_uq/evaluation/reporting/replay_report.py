@@ -15,7 +15,7 @@ from sticker_uq.evaluation.replay.findings import Tally, remedy
 from sticker_uq.evaluation.replay.replay import ReplayResult, ReplaySummary
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.reporting.cell_report import policy_limits
-from sticker_uq.evaluation.reporting.charts import blocked_bars
+from sticker_uq.evaluation.reporting.document import blocked_bars
 from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.evaluation.reporting.report_model import Course, Headline, Report, ReportLaptop, Section, Tone
 from sticker_uq.gate import Policy

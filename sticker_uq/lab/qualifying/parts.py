@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, LabelledImage, write_coco
+from sticker_uq.io.files import whole_folder
 from sticker_uq.io.images import MOST_PICTURE
-from sticker_uq.io.outputs import whole_folder
 from sticker_uq.io.reading import read_bytes
 from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, duplicates
 from sticker_uq.lab.datasets.importing.grouping import PARTS, joined, members, split_groups

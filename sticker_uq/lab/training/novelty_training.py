@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.detection.kernels.devices import to_device
+from sticker_uq.detection.transfer import to_device
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
 from sticker_uq.gate.assumptions.familiarity import tail_limit
 from sticker_uq.io.coco import LabelledImage, read_picture

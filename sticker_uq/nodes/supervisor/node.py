@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import Image
 
@@ -24,11 +25,11 @@ from sticker_uq.cell.supervisor_settings import (
     SupervisorNodeSettings,
     unproved,
 )
-from sticker_uq.gate import AssumptionSettings, GateController, GateSettings
+from sticker_uq.gate import AssumptionSettings, BlockReason, GateController, GateSettings
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit import FORMAT
+from sticker_uq.gate.presence import GatePublishers
 from sticker_uq.gate.settings import nanoseconds
-from sticker_uq.gate.state import BlockReason
 from sticker_uq.gate.state import GateState as State
 from sticker_uq.io.files import whereabouts
 from sticker_uq.io.messages import image_check_from_msg, scene_from_msg, stamp_to_ns
@@ -38,13 +39,18 @@ from sticker_uq.nodes.common.diagnostics import PartReport
 from sticker_uq.nodes.common.geometry_source import GeometrySource
 from sticker_uq.nodes.common.images import relief_from_msg
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
-from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
-from sticker_uq.nodes.common.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_IMAGE_BEST_EFFORT, NEWEST_SCENE
-from sticker_uq.nodes.supervisor.audit_trail import AuditTrail
-from sticker_uq.nodes.supervisor.gate_watch import GateWatch, several_detectors
+from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name, subscribe_with_liveliness, type_of
+from sticker_uq.nodes.common.qos import (
+    GATE_WATCH,
+    IMAGE_CHECKS_WATCH,
+    LATCHED,
+    NEWEST_IMAGE_BEST_EFFORT,
+    NEWEST_SCENE,
+)
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
 from sticker_uq.nodes.supervisor.outputs import (
     COUNTS,
+    AuditTrail,
     SupervisorOutputs,
     gate_report,
     policy_line,
@@ -53,8 +59,87 @@ from sticker_uq.nodes.supervisor.outputs import (
 )
 from sticker_uq.nodes.supervisor.removal_client import RemovalClient
 from sticker_uq.scene import InvalidInput, Reason
-from sticker_uq_msgs.msg import ImageCheck, SceneAssessment, Workpiece
+from sticker_uq_msgs.msg import GateState, ImageCheck, SceneAssessment, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention
+
+
+class GateWatch:
+    """The supervisor's subscription to the topic ``gate`` on ``node``, for publishers besides ``identity``.
+
+    ``impede`` gets each reason why the gate must stay closed because of them, with None when it has ended. ``listen_s``: time
+    after the start, s, before the absence of others counts.
+    """
+
+    def __init__(
+        self, node: Node, identity: str, listen_s: float, impede: Callable[[BlockReason, Reason | None], None]
+    ) -> None:
+        self._node = node
+        self._identity = identity
+        self._listen_s = listen_s
+        self._impede = impede
+        self._publishers = GatePublishers()
+        self._listened_s = time.monotonic() + listen_s
+        self._subscription = node.create_subscription(GateState, "gate", self._on_gate, GATE_WATCH)
+
+    def destroy(self) -> None:
+        self._node.destroy_subscription(self._subscription)
+
+    def _on_gate(self, message: GateState) -> None:
+        """Note who publishes; this node's own messages come back too."""
+        self._publishers.received(message.supervisor, not message.reasons & GateState.REASON_NOT_ACTIVE)
+        self.report_others()
+
+    def report_others(self) -> None:
+        active = self._publishers.besides(self._identity)
+        others = None
+        if active:  # by their nodes; before discovery knows them, by what they call themselves
+            names = self._other_nodes() or [name[:8] or "(nameless)" for name in active]
+            others = Reason.of("other_gate_publishers", names=", ".join(names))
+        self._impede(BlockReason.SECOND_GATE_PUBLISHER, others)
+        self._impede(BlockReason.UNKNOWN_GATE_PUBLISHER, self._not_received())
+
+    def _not_received(self) -> Reason | None:
+        """Why another publisher cannot be ruled out; None when it can.
+
+        Messages of others may not arrive, or not yet: discovery knows that the publishers exist.
+        """
+        topic = self._subscription.topic_name
+        count = self._publishers.never_received(self._identity, self._node.count_publishers(topic) - 1)
+        if count > 0:
+            names = ", ".join(self._other_nodes())
+            return Reason.of("gate_publishers_not_received", count=count, topic=topic, names=names)
+        if time.monotonic() < self._listened_s:
+            return Reason.of("listening_first", seconds=self._listen_s)
+        return None
+
+    def _other_nodes(self) -> list[str]:
+        found = publishers_of(self._node, self._subscription)
+        if (own := self._node.get_fully_qualified_name()) in found:
+            found.remove(own)
+        return found
+
+
+def several_detectors(node: Node, subscriptions: Sequence[Subscription]) -> Reason | None:
+    """Why scenes may come from more than one detector, for the supervisor's ``subscriptions``; None when they come from one.
+
+    Discovery also knows publishers that are not received, and a subscription those that discovery has not named yet.
+    """
+    for subscription in subscriptions:
+        names = publishers_of(node, subscription)
+        if len(names) > 1:
+            topic = subscription.topic_name
+            return Reason.of("scene_publishers", topic=topic, count=len(names), names=", ".join(names))
+    return None
+
+
+def publishers_of(node: Node, subscription: Subscription) -> list[str]:
+    """The nodes that publish what the supervisor's ``subscription`` is to, sorted, one for each publisher, with a type that
+    differs.
+    """
+    expected = type_of(cast(type, subscription.msg_type))
+    found = node.get_publishers_info_by_topic(subscription.topic_name)
+    names = [publisher_name(one, expected) for one in found]
+    return sorted(names + [UNNAMED] * (subscription.get_publisher_count() - len(names)))
 
 
 class SupervisorNode(ManagedNode[SupervisorNodeSettings]):

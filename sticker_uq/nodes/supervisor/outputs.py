@@ -1,23 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the supervisor publishes: the gate, decisions, questions to the operator, plain mirrors of them for monitors, markers for
-RViz and Foxglove (off where visualization_msgs is not installed), and its status in the words of /diagnostics and the log.
+"""What leaves the supervisor: the gate, decisions, questions to the operator, plain mirrors of them for monitors, markers for
+RViz and Foxglove (off where visualization_msgs is not installed), its status in the words of /diagnostics and the log, and its
+audit log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+from rclpy.logging import get_logging_directory
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
 from std_msgs.msg import Bool, Float64, Header, String
 
-from sticker_uq.gate import GateController, Phase, Policy
-from sticker_uq.gate.events import DeclareDone, OpenIntervention, PublishGate
+from sticker_uq.gate import GateController, Policy
+from sticker_uq.gate.audit import AuditLog, Entry, Narrator, entries
+from sticker_uq.gate.events import DeclareDone, Effect, Event, OpenIntervention, PublishGate
+from sticker_uq.gate.state import GateState, Phase
 from sticker_uq.geometry import ObjectPose
 from sticker_uq.geometry.transforms import quaternion
 from sticker_uq.messages import gate_text, text_of, texts_of
@@ -33,9 +40,8 @@ from sticker_uq.nodes.common.conversions import (
 )
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.qos import GATE, LATCHED, RELIABLE
-from sticker_uq.scene import SceneAssessment, SceneDecision, Verdict
-from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, WorkpieceDone
-from sticker_uq_msgs.msg import SceneDecision as SceneDecisionMsg
+from sticker_uq.scene import InvalidInput, Reason, SceneAssessment, SceneDecision, Verdict
+from sticker_uq_msgs import msg as m
 from sticker_uq_msgs.srv import ResolveIntervention
 
 try:
@@ -100,11 +106,11 @@ class SupervisorOutputs:
         self._audit_head = audit_head
         self._sequence = 0
         self._all: list[Publisher] = []
-        self._gate = self._publisher(GateState, "gate", GATE)
-        self._decision = self._publisher(SceneDecisionMsg, "decision")
-        self._request = self._publisher(InterventionRequest, "intervention/request", LATCHED)
-        self._answer = self._publisher(InterventionAnswer, "intervention/answer")
-        self._done = self._publisher(WorkpieceDone, "workpiece/done", LATCHED)
+        self._gate = self._publisher(m.GateState, "gate", GATE)
+        self._decision = self._publisher(m.SceneDecision, "decision")
+        self._request = self._publisher(m.InterventionRequest, "intervention/request", LATCHED)
+        self._answer = self._publisher(m.InterventionAnswer, "intervention/answer")
+        self._done = self._publisher(m.WorkpieceDone, "workpiece/done", LATCHED)
         self._monitor_open = self._publisher(Bool, "monitor/gate_open")
         self._monitor_state = self._publisher(String, "monitor/state")
         self._monitor_uncertainty = self._publisher(Float64, "monitor/uncertainty")
@@ -129,7 +135,7 @@ class SupervisorOutputs:
 
     def gate(self, gate: PublishGate, policy_hash: str, now_ns: int) -> None:
         self._sequence += 1
-        message = GateState(
+        message = m.GateState(
             header=header_of(now_ns, gate.frame_id),
             state=int(gate.phase),
             open=gate.open,
@@ -169,7 +175,7 @@ class SupervisorOutputs:
 
     def request(self, request: OpenIntervention) -> None:
         self._request.publish(
-            InterventionRequest(
+            m.InterventionRequest(
                 header=header_of(request.stamp_ns, request.frame_id),
                 request_id=request.request_id,
                 decision_id=request.decision_id,
@@ -181,13 +187,13 @@ class SupervisorOutputs:
         )
 
     def no_request(self, now_ns: int) -> None:
-        self._request.publish(InterventionRequest(header=header_of(now_ns, "")))
+        self._request.publish(m.InterventionRequest(header=header_of(now_ns, "")))
 
     def answer(
         self, given: ResolveIntervention.Request, workpiece_id: str, frame_id: str, now_ns: int
     ) -> None:
         self._answer.publish(
-            InterventionAnswer(
+            m.InterventionAnswer(
                 header=Header(stamp=ns_to_stamp(now_ns), frame_id=frame_id),
                 request_id=given.request_id,
                 workpiece_id=workpiece_id,
@@ -200,9 +206,9 @@ class SupervisorOutputs:
         )
 
     def done(self, done: DeclareDone) -> None:
-        result = WorkpieceDone.RESULT_CLEAN if done.clean else WorkpieceDone.RESULT_LEFT_TO_OPERATOR
+        result = m.WorkpieceDone.RESULT_CLEAN if done.clean else m.WorkpieceDone.RESULT_LEFT_TO_OPERATOR
         self._done.publish(
-            WorkpieceDone(
+            m.WorkpieceDone(
                 header=header_of(done.stamp_ns, done.frame_id),
                 workpiece_id=done.workpiece_id,
                 result=result,
@@ -274,3 +280,94 @@ def policy_line(policy: Policy) -> str:
         parts.append(f"for weights {policy.validity.model_hash[:12] or 'of any kind'}")
         parts += [f"valid until {policy.validity.until}"] if policy.validity.until else []
     return ", ".join(parts)
+
+
+def default_folder(node: Node, kind: str) -> Path:
+    """The folder for ``kind`` (audit) inside ROS's folder of logs; each node of this machine and person has its own."""
+    domain = os.environ.get("ROS_DOMAIN_ID") or "0"
+    name = node.get_fully_qualified_name().strip("/").replace("/", ".")
+    return Path(str(get_logging_directory())) / kind / f"domain_{domain}.{name}"
+
+
+MEGABYTE = 1_000_000
+_STANDING = {Phase.FAULT.name: "last_run_faulted", Phase.INTERVENTION.name: "last_run_asked"}
+FLUSH_S = 5.0
+"""The end of the node waits so long at most for its last entries to reach the disk."""
+
+
+class AuditTrail:
+    """The supervisor node's audit log in ``folder`` (empty: the default one), opened for ``node``.
+
+    Raises :class:`InvalidInput` when it cannot be opened, was damaged or is being written by another supervisor.
+    """
+
+    def __init__(self, node: Node, folder: str, file_mb: float) -> None:
+        path = Path(folder).expanduser() if folder else default_folder(node, "audit")
+        try:
+            self._log = AuditLog(path, round(file_mb * MEGABYTE))
+        except OSError as error:
+            raise InvalidInput(f"audit log {path} cannot be opened: {error.strerror or error}") from None
+        self._narrator = Narrator()
+        self.folder = path
+        self.unfinished = unfinished(path)
+        """What an operator was needed for when the last run died; empty when it ended in order or nobody was needed."""
+
+    def step(
+        self, event: Event | None, before: GateState, after: GateState, effects: Sequence[Effect]
+    ) -> None:
+        for kind, data in self._narrator.entries_of_step(event, before, after, effects):
+            self._log.add(kind, data)
+
+    def note(self, kind: str, data: Mapping[str, Any]) -> None:
+        self._log.add(kind, data)
+
+    @property
+    def head(self) -> str:
+        """What the supervisor node publishes of its audit log: the hash of the newest entry on the disk."""
+        return self._log.status.head
+
+    @property
+    def problem(self) -> Reason | None:
+        return self._log.status.problem
+
+    def close(self) -> None:
+        self._log.flush(FLUSH_S)
+        self._log.close(FLUSH_S)
+
+    def report(self) -> PartReport:
+        status = self._log.status
+        values = {
+            "head": status.head,
+            "entries": status.number + 1,
+            "waiting": status.waiting,
+            "lost": status.lost,
+            "slowest_ms": status.slowest_s * 1e3,
+            "file": str(self.folder / status.file),
+        }
+        level = Level.ERROR if status.problem else Level.OK
+        return PartReport(
+            level, text_of(status.problem) if status.problem else "every entry reaches the disk", values
+        )
+
+
+def unfinished(folder: Path) -> tuple[Reason, ...]:
+    """What the supervisor node's audit log says was open when it died without ``stop``: a fault or a question; empty when
+    nothing was.
+    """
+    standing: tuple[Reason, ...] = ()
+    for entry in entries(folder, newest_files=2):
+        if entry.kind == "stop":
+            standing = ()
+        elif entry.kind == "gate":
+            code = _STANDING.get(str(entry.data.get("to")))
+            standing = (Reason(code), *_reasons(entry)) if code else ()
+    return standing
+
+
+def _reasons(entry: Entry) -> tuple[Reason, ...]:
+    """The reasons of a ``gate`` entry; none where another program wrote something else."""
+    with contextlib.suppress(TypeError, ValueError, AttributeError, LookupError):
+        found = tuple(map(Reason.from_dict, entry.data["reasons"]))
+        texts_of(found)
+        return found
+    return ()

@@ -16,7 +16,7 @@ from sticker_uq.cli import app
 from sticker_uq.evaluation.metrics.matching import match
 from sticker_uq.evaluation.metrics.probability_quality import PAPER
 from sticker_uq.evaluation.metrics.quality import BY_CLASS, CLASSES, WHOLE, Quality, measure_quality
-from sticker_uq.evaluation.reporting.charts import error_scatter
+from sticker_uq.evaluation.reporting.document import error_scatter
 from sticker_uq.evaluation.reporting.quality_report import write_quality
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sticker_uq.gate.audit import AuditLog
-from sticker_uq.nodes.supervisor.audit_trail import AuditTrail, unfinished
+from sticker_uq.nodes.supervisor.outputs import AuditTrail, unfinished
 from sticker_uq.scene import InvalidInput, Reason
 
 DRIFT = Reason.of("drift", "sharpness", count=3, rate=0.1)

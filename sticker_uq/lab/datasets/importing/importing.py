@@ -27,9 +27,8 @@ from sticker_uq.io.coco import (
     write_coco,
 )
 from sticker_uq.io.faults import Faults, LabelCounts
-from sticker_uq.io.files import atomic_write
+from sticker_uq.io.files import atomic_write, whole_folder
 from sticker_uq.io.images import MOST_PICTURE, read_image_file
-from sticker_uq.io.outputs import whole_folder
 from sticker_uq.io.reading import read_bytes
 from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, statistics_of
 from sticker_uq.lab.datasets.frames import LIKE, consecutive_pairs

@@ -14,7 +14,16 @@ import pandas as pd
 from markupsafe import Markup
 
 from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, legend_below, svg
-from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
+from sticker_uq.evaluation.reporting.document import (
+    COLOURS,
+    MARKERS,
+    Block,
+    Table,
+    as_html,
+    as_markdown,
+    legend_below,
+    svg,
+)
 from sticker_uq.io.files import write_file
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, analyse
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, CLEAN, figures_table, heading, in_order, label

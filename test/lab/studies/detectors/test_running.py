@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from sticker_uq.cli.study import app
-from sticker_uq.dil import saliency
+from sticker_uq.dil import dil as saliency
 from sticker_uq.evaluation import executors
 from sticker_uq.io.coco import write_coco
 from sticker_uq.io.json_store import JsonStore
