@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.evaluation.bundle_comparison import COMPARISON, BundleComparison
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import check_output_folder, remove_earlier_result, whole_folder
 from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, shown
-from sticker_uq.io.setting_fields import validated, words
+from sticker_uq.io.setting_fields import Frozen, validated, words
 from sticker_uq.messages import text_of
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
@@ -58,9 +58,7 @@ MOST_FILE = 4 << 30
 """Bytes of a file of a bundle, as of weights."""
 
 
-class Manifest(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class Manifest(Frozen):
     format: Literal[1] = 1
     created: dt.date
     version: str = Field(description="Version of sticker_uq that made it")

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sticker_uq.io.images import Transport
+from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.io.topics import more_topics
 from sticker_uq.perception import PerceptionSettings
 
@@ -45,9 +46,7 @@ LOCKED_SINCE_CONFIGURE = frozenset({"more_image_topics"})
 NODE_ONLY = tuple(sorted(set(DetectorNodeSettings.model_fields) - set(PerceptionSettings.model_fields)))
 
 
-class ImageSourceSettings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class ImageSourceSettings(Frozen):
     source: str = Field(
         "", description="Recording, folder, picture, video, or camera device (/dev/video0 or 0)"
     )
@@ -64,9 +63,7 @@ class ImageSourceSettings(BaseModel):
     jpeg_quality: int = Field(90, ge=1, le=100, description="JPEG quality of compressed images")
 
 
-class RecorderSettings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class RecorderSettings(Frozen):
     bag: str = Field("", description="Folder of the new recording; it must not exist yet")
     number_if_exists: bool = Field(
         False,

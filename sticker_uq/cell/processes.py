@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.node_settings import DetectorNodeSettings, ImageSourceSettings, RecorderSettings
@@ -22,7 +22,7 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.geometry.simulated_cell import SIMULATED_GEOMETRY
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.parameter_files import is_shared, read_sections, refuse_unknown
-from sticker_uq.io.setting_fields import words
+from sticker_uq.io.setting_fields import Frozen, words
 from sticker_uq.io.share import PACKAGE, share_folder
 from sticker_uq.scene import InvalidInput
 
@@ -41,10 +41,8 @@ LIFECYCLE_NODES = ("detector", SUPERVISOR)
 IMAGE_SOURCE = "image_source"
 
 
-class CellOptions(BaseModel):
+class CellOptions(Frozen):
     """Options of a cell at start. An empty string or ``None`` keeps the value of the parameter file or the default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     camera_topic: str = Field(
         "image", description="Topic of the camera's images (raw, or its /compressed variant)"

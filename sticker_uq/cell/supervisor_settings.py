@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
 from sticker_uq.geometry import Plane, Transform
+from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.io.share import share_folder
 from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput, Reason
@@ -19,10 +20,8 @@ StopServiceType = Literal["trigger", "set_bool"]
 M = TypeVar("M", bound=BaseModel)
 
 
-class StopSettings(BaseModel):
+class StopSettings(Frozen):
     """The supervisor's settings of how the cell stops an arm that does not end a cancelled goal."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     stop_service: str = Field(
         "",
@@ -38,10 +37,8 @@ class StopSettings(BaseModel):
     )
 
 
-class PoseSettings(BaseModel):
+class PoseSettings(Frozen):
     """The supervisor's calibration of the cell. If empty, the camera's pose comes from tf2 and the lid from ``lid_pose``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     arm_frame: str = Field(
         "base_link", min_length=1, description="Frame of the poses that are sent to the arm"

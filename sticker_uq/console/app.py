@@ -149,9 +149,13 @@ Text = Annotated[str, AfterValidator(_printable)]
 """A name as it may stand in a log: no line breaks, control characters or characters that turn the direction of a line."""
 
 
-class Place(BaseModel):
+class Said(BaseModel):
+    """What the page sends."""
+
     model_config = ConfigDict(extra="forbid")
 
+
+class Place(Said):
     x1: float = Coordinate
     y1: float = Coordinate
     x2: float = Coordinate
@@ -162,12 +166,10 @@ class BoxAnswer(Place):
     answer: Literal["remove", "keep", "not_there", "missed"]
 
 
-class PersonsAnswer(BaseModel):
+class PersonsAnswer(Said):
     """What a person answered on the operator's page to one question. ``person``: counts only where no proxy
     names the operator. ``not_stickers``: what looks like a sticker and is none, where ``scene`` is "clean".
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     request_id: Text = Field(min_length=1, max_length=200)
     person: Text = Field("", max_length=100)
@@ -176,21 +178,17 @@ class PersonsAnswer(BaseModel):
     not_stickers: list[Place] = Field(default_factory=list, max_length=200)
 
 
-class PersonsCommand(BaseModel):
+class PersonsCommand(Said):
     """A person's command to the gate on the operator's page. ``person``: as in :class:`PersonsAnswer`;
     nobody needs one to hold.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     command: Literal["hold", "release", "reset"]
     person: Text = Field("", max_length=100)
 
 
-class SignIn(BaseModel):
+class SignIn(Said):
     """The token of the operator's page."""
-
-    model_config = ConfigDict(extra="forbid")
 
     secret: str = Field(min_length=1, max_length=LONGEST_TEXT)
 

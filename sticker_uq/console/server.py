@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import uvicorn
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sticker_uq.console.access import (
     EVERY_ADDRESS,
@@ -23,6 +23,7 @@ from sticker_uq.console.access import (
 from sticker_uq.console.app import Cell, make_app
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.images import Transport
+from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.scene import InvalidInput
 
 _CLOSING_S = 5.0
@@ -34,9 +35,7 @@ _STALLED_MS = 10_000
 """A client that takes nothing for so long loses its connection, ms."""
 
 
-class ConsoleSettings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class ConsoleSettings(Frozen):
     host: str = Field(
         "127.0.0.1", min_length=1, description="Address to listen on; other than loopback needs token_file"
     )

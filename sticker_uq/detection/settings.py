@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from sticker_uq.detection.names import DEFAULT_MODEL, MODEL_NAMES, known_name
+from sticker_uq.io.setting_fields import Frozen
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 
@@ -15,10 +16,8 @@ ModelName = Annotated[str, AfterValidator(known_name)]
 """The name of a detector in the registry: one of torchvision's six, or one that another package registers."""
 
 
-class DetectorSettings(BaseModel):
+class DetectorSettings(Frozen):
     """Settings of a stochastic detector. A bad value raises pydantic's ``ValidationError``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: ModelName = Field(
         DEFAULT_MODEL,

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from sticker_uq.io.setting_fields import Share
+from sticker_uq.io.setting_fields import Frozen, Share
 
 Technique = Literal["layercam", "gradcam", "gradcam++"]
 ThresholdRule = Literal["fixed", "paper", "regional"]
 
 
-class LocalizationSettings(BaseModel):
+class LocalizationSettings(Frozen):
     """Settings of distinctive localization. A bad value raises pydantic's ``ValidationError``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     technique: Technique = Field(
         "layercam",

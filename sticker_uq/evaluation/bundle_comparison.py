@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from sticker_uq.evaluation.metrics.statistics import CONFIDENCE, Interval, clopper_pearson
+from sticker_uq.io.setting_fields import Frozen
 
 COMPARISON = "comparison.json"
 QUESTIONS, WRONGFUL, DIRTY = "questions", "wrongful releases", "dirty laptops"
@@ -154,13 +155,13 @@ class Compared:
         return Compared(self.questions.grown(factor), risks, self.old, self.guaranteed, self.tolerance)
 
 
-class BundleComparison(BaseModel):
+class BundleComparison(Frozen):
     """The file :data:`COMPARISON` of a candidate: what was compared with what, and the verdict.
 
     ``saved``: questions saved per hundred laptops, with the ends of its interval.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+    model_config = ConfigDict(ser_json_inf_nan="strings")
 
     format: Literal[1] = 1
     active: str = Field(description="SHA-256 of the manifest of the active bundle")

@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from sticker_uq.io.setting_fields import Share
+from sticker_uq.io.setting_fields import Finite, Share
 
 SECOND = 1_000_000_000
 """Nanoseconds."""
@@ -16,10 +16,8 @@ MOST_RELIEF_MM = 3.0
 """What stands out more is no sticker, or its height is in another unit."""
 
 
-class GateSettings(BaseModel):
+class GateSettings(Finite):
     """Settings of the gate; times in seconds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     consecutive_scenes: int = Field(
         3, ge=1, le=50, description="Fresh scenes in a row that must agree before anything is concluded (K)"

@@ -8,7 +8,7 @@ import difflib
 import re
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from sticker_uq.scene import InvalidInput
@@ -16,6 +16,20 @@ from sticker_uq.scene import InvalidInput
 M = TypeVar("M", bound=BaseModel)
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 """A setting from 0 to 1."""
+
+
+class Frozen(BaseModel):
+    """Values that stay as they are made; a name that is no field is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Finite(Frozen):
+    """The same, whose numbers are finite."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
 _SHORTER = {
     "greater than or equal to": "at least",
     "less than or equal to": "at most",

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.reading import MIB, MOST_JSON, read_bytes, read_json
-from sticker_uq.io.setting_fields import words
+from sticker_uq.io.setting_fields import Frozen, words
 from sticker_uq.monitors.detections import Probe
 from sticker_uq.monitors.interface import Monitor
 from sticker_uq.monitors.panel import OF_PASSES, Panel, PanelMember, same_passes
@@ -95,8 +95,8 @@ _PROBE = "probe.safetensors"
 _FORMAT = 1
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+class _Section(Frozen):
+    model_config = ConfigDict(protected_namespaces=())
 
 
 class MonitorFile(_Section):

@@ -17,10 +17,10 @@ from typing import Any, Literal
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.setting_fields import Share
+from sticker_uq.io.setting_fields import Frozen, Share
 from sticker_uq.lab.datasets.abnormal import AbnormalScene, add_foreign_objects
 from sticker_uq.lab.rendering import RenderedScene, SceneSpec, render, sample_scene
 from sticker_uq.lab.rendering.scene_sampling import sticker_on_logo, with_prints
@@ -55,9 +55,7 @@ class Touch(Enum):
     FOREIGN_OBJECT = "foreign object"
 
 
-class SimulationSettings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class SimulationSettings(Frozen):
     seed: int = Field(7, ge=0, description="Seed of the laptops; laptop i is scene seed + i")
     laptops: int = Field(0, ge=0, description="Number of laptops; 0: unlimited")
     max_stickers: int = Field(6, ge=0, le=8, description="Highest number of stickers on one laptop")

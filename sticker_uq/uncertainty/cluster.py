@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy  # loads its parts when they are first used: most nodes need the settings only
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, StochasticSamples
 from sticker_uq.uncertainty.overlap import in_order_of_appearance, iou_matrix, overlap_groups, paired_iou
 
@@ -146,10 +147,8 @@ class TooManyBoxes(InvalidInput):
     """More boxes than can be clustered in the time of an image. Such an image has no objects to trust: it closes the gate."""
 
 
-class ClusterSettings(BaseModel):
+class ClusterSettings(Frozen):
     """How boxes are clustered to objects."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     min_cluster_size: int = Field(
         3,

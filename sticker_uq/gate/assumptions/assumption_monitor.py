@@ -13,24 +13,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sticker_uq.gate.assumptions.drift import DriftTest, Reference, RiskTest, uniform
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.gate.events import AnswerGiven
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswers, SceneAnswer
 from sticker_uq.gate.policy.policy import Policy
-from sticker_uq.io.setting_fields import Share
+from sticker_uq.io.setting_fields import Finite, Share
 from sticker_uq.scene import Outcome, Reason, SceneAssessment, SceneDecision
 
 WRONG_REMOVAL = "wrong_removal"
 MISSED_STICKER = "missed_sticker"
 
 
-class AssumptionSettings(BaseModel):
+class AssumptionSettings(Finite):
     """Settings of the monitoring of the policy's assumption."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     watch_assumption: bool = Field(
         True,

@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from sticker_uq.gate.assumptions.familiarity import MEASURES
+from sticker_uq.io.setting_fields import Finite
 from sticker_uq.scene import FloatArray, InvalidInput, SceneAssessment, Status
 
 
@@ -118,10 +119,8 @@ def signal_value(name: str, scene: SceneAssessment) -> float:
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else MISSING
 
 
-class Reference(BaseModel):
+class Reference(Finite):
     """The signals of the scenes that a policy was made from, one value per scene each; a section of the policy file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     signals: dict[str, tuple[float, ...]] = Field(
         description="Values by signal, one per calibration scene; -1: it could not be measured"

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.assumptions.familiarity import Familiarity
@@ -22,14 +22,14 @@ from sticker_uq.gate.policy.policy_schema import (
     Validity,
 )
 from sticker_uq.io.reading import read_yaml, shown
-from sticker_uq.io.setting_fields import Share, words
+from sticker_uq.io.setting_fields import Finite, Share, words
 from sticker_uq.scene import METRICS, FloatArray, InvalidInput, ObservedObject, Reason, SceneAssessment
 
 NO_LIMIT = 100.0
 """A highest TV or PS over area that limits nothing, not even that it was measured."""
 
 
-class Policy(BaseModel):
+class Policy(Finite):
     """A policy: limits within which a removal needs no question. Every limit still passes itself; NaN never passes.
 
     Probabilities are means over all passes, where a pass that did not see the object says background. Entropies are in bits, TV
@@ -37,8 +37,6 @@ class Policy(BaseModel):
     sections at the end are optional; `sticker-uq calibrate` writes them. Of a policy with ``calibration`` all limits on
     probabilities mean calibrated ones, except for objects seen in too few passes to cluster.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     min_probability: float = Field(
         0.8, ge=0.34, le=1.0, description="Lowest mean probability of sticker at which a sticker is removed"

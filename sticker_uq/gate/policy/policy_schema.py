@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, Signals
-from sticker_uq.io.setting_fields import Share
+from sticker_uq.io.setting_fields import Finite, Share
 from sticker_uq.scene import CLASS_COUNT, MONITOR_SIGNAL, FloatArray, ObjectClass, Reason, SceneAssessment
 
 _NS = 1_000_000_000
@@ -32,10 +32,10 @@ POLICY_REFUSALS = frozenset(
 """Codes of the reason of a scene that its policy was not made for."""
 
 
-class Section(BaseModel):
+class Section(Finite):
     """A section of the policy file. Unknown names and numbers that are not finite are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(protected_namespaces=())
 
 
 class Isotonic(Section):
