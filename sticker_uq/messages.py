@@ -169,9 +169,7 @@ _TEMPLATES = MESSAGES | LOG_LINES
 
 
 def text_of(reason: Reason) -> str:
-    """``reason`` in English words, one :func:`printable` sentence without a full stop. Of an unknown code: the code with its
-    values.
-    """
+    """``reason`` in English, one :func:`printable` sentence without a full stop. Of an unknown code: the code with its values."""
     fields = dict(reason.values)
     detail = fields.pop("detail", "")
     template = _TEMPLATES.get(reason.code)

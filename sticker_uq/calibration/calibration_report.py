@@ -142,9 +142,7 @@ def part_table(sources: Mapping[str, Sequence[Record]], policy: Policy) -> Table
 
 
 def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -> Table:
-    """Calibration at several levels: share of stickers removed under a limit that the images prove,
-    for the gate and for the score.
-    """
+    """At several levels the share of stickers removed under a limit that the images prove, for the gate and for the score."""
     names = [name for name in seen if name in tried]
     rows = []
     for level in _LEVELS:

@@ -136,9 +136,7 @@ def fit_policy(
 
 
 def _notable(records: Sequence[Record], draft: Policy, match_iou: float) -> float:
-    """The probability of sticker that all but `LEFT_STICKERS` of the labelled stickers which the detector saw reach; that of
-    ``draft`` with few of them.
-    """
+    """The probability that all but `LEFT_STICKERS` of the stickers which the detector saw reach; that of ``draft`` with few."""
     reached = []
     for record in records:
         seen = (*record.assessment.objects, *record.assessment.unstable)

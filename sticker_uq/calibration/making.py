@@ -136,9 +136,7 @@ def refuse_repeated(assessed: Sequence[Assessed]) -> None:
 
 
 def split(units: IntArray, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Indices of the labelled images to fit a policy on and of those to prove it with, ascending; images of one unit (N,) stay
-    together.
-    """
+    """Indices of the images to fit on and of those to prove with, ascending; images of one unit (N,) stay together."""
     laptops = len(np.unique(units))
     order = np.random.default_rng(seed).permutation(laptops)
     fit = round(laptops * share)
@@ -159,9 +157,7 @@ class Divided:
 
     @classmethod
     def of(cls, assessed: Sequence[Assessed], share: float = FIT_SHARE, seed: int = 0) -> Divided:
-        """The labelled images of calibration divided by laptop, to fit and to prove with; :class:`InvalidInput` when there are
-        too few.
-        """
+        """The images divided by laptop, to fit and to prove with; :class:`InvalidInput` when there are too few."""
         everything = [record for part in assessed for record in part.records]
         fit, proof = split(units_of(everything), share, seed)
         return cls(
@@ -182,9 +178,7 @@ class Divided:
         return found
 
     def signed(self, policy: Policy, command: str, camera: str = "", valid_days: int = 0) -> Policy:
-        """The calibrated ``policy`` with what it is valid for (weights, settings, device, ``camera``, days, 0 for ever) and
-        its origin.
-        """
+        """``policy`` with what it is valid for (weights, settings, device, ``camera``, days, 0 for ever) and its origin."""
         first = (self.fit or self.proof)[0].assessment
         today = dt.datetime.now(dt.UTC).date()
         return policy.model_copy(

@@ -40,9 +40,7 @@ class Curve:
 
 
 def curve(objects: Objects, doubt: FloatArray, images: int, stickers: int) -> Curve:
-    """A policy's risk-coverage curve of the score ``doubt`` (N,) over ``objects`` of ``images`` images with ``stickers``
-    labelled.
-    """
+    """The curve of the score ``doubt`` (N,) over ``objects`` of ``images`` images with ``stickers`` labelled."""
     order = np.argsort(doubt, kind="stable")
     value = doubt[order]
     wrong = ~objects.right[order]
@@ -102,9 +100,7 @@ def _steps(wrong: NDArray[np.bool_], doubt: FloatArray) -> tuple[FloatArray, Flo
 
 
 def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_IOU) -> Measured:
-    """What the calibrated ``policy`` decides about labelled ``records``, each for itself; the gate's K scenes in a row come on
-    top.
-    """
+    """What ``policy`` decides about labelled ``records``, each for itself; the gate's K scenes in a row come on top."""
     free = policy.model_copy(update={"validity": None})
     counts = DecisionCounts(match_iou)
     for unit, record in zip(units_of(records).tolist(), records, strict=True):
@@ -139,9 +135,7 @@ COMBINED = "combined risk"
 
 
 def scores(outcomes: Outcomes) -> list[Score]:
-    """The policy's risk on what its other rules let through, and to compare it with the mean probability of every object called
-    sticker, which knows nothing else.
-    """
+    """The policy's risk on what its other rules let through, and the mean probability of every object called sticker."""
     ways = [
         (COMBINED, *outcomes.removed()),
         (PLAIN, outcomes.detected, outcomes.detected.signals["improbability"]),

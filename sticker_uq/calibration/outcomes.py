@@ -144,9 +144,7 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
 
 
 def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
-    """The labelled object that a policy's removal of ``observed`` would touch, -1 if none, and the IoU with
-    it, see :func:`touched`.
-    """
+    """The labelled object that a removal of ``observed`` would touch, -1 if none, and the IoU with it, see :func:`touched`."""
     return touched(observed.box, record.boxes, match_iou)
 
 

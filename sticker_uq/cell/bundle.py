@@ -152,9 +152,7 @@ class Bundle:
         return values | ({"panel": str(self.folder / _PANEL)} if has_panel else {})
 
     def supervisor_parameters(self) -> dict[str, Any]:
-        """The bundle's parameters for the supervisor, with path and hash of the policy, which hold it to that, and the
-        bundle's hash.
-        """
+        """Parameters for the supervisor, with path and hash of the policy, which hold it to that, and the bundle's hash."""
         own = {"policy": str(self.policy), "policy_hash": self.manifest.policy_hash, "bundle_hash": self.hash}
         return {**self.manifest.supervisor, **own}
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A queue of length one per sender: a newer item replaces the waiting one, which is counted as dropped. Senders are served
-round-robin.
-"""
+"""A queue of length one per sender: a newer item replaces the waiting one, which counts as dropped. Senders take turns."""
 
 from __future__ import annotations
 

@@ -94,9 +94,7 @@ class ProcessGroup:
                 return name, code
 
     def stop(self) -> dict[str, int]:
-        """Stop every process of the cell with SIGINT, after a timeout with SIGTERM and SIGKILL; returns each node's exit code.
-        Can be called again.
-        """
+        """Stop every process with SIGINT, after a timeout SIGTERM and SIGKILL; returns the exit codes. Can be called again."""
         self._stopping = True
         for stop_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             alive = [p for p in self._processes.values() if p.poll() is None]

@@ -124,9 +124,7 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
         return model(**{name: getattr(self, name) for name in model.model_fields})
 
     def load_policy(self) -> Policy:
-        """The policy that the cell's parameters name; raises :class:`InvalidInput` when invalid, expired or not of
-        ``policy_hash``.
-        """
+        """The policy that the parameters name; raises :class:`InvalidInput` when invalid, expired or not of ``policy_hash``."""
         path = Path(self.policy) if self.policy else share_folder() / "config" / "policy.yaml"
         policy = Policy.load(path)
         if self.policy_hash not in ("", policy.hash):

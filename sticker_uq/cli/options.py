@@ -64,9 +64,7 @@ def output_file(help_text: str, *names: str) -> Any:
 
 
 def output_folder(help_text: str, *names: str, empty: bool = False) -> Any:
-    """An option for a folder to write to; with ``empty`` it must be new or empty. The command does not start when nothing can be
-    written there.
-    """
+    """An option for a folder to write to, checked before the command starts; with ``empty`` it must be new or empty."""
     return typer.Option(*names, help=help_text, callback=_empty_folder if empty else check_folder)
 
 
@@ -168,9 +166,7 @@ def loaded_bundle(folder: Path | None, given: Mapping[str, Any], params: Path | 
 def field_options(
     argument: str, model: type[BaseModel], *names: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Its parameter `argument` is filled with the values of the fields `names` of `model` that
-    were given as options, a dict; the model has the defaults of the others.
-    """
+    """Its parameter `argument` gets a dict of the fields `names` of `model` that were given as options."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)

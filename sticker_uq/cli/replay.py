@@ -88,9 +88,7 @@ class ReplayJob:
         return 1 if self.candidate is None or self.candidate.settings == self.settings else 2
 
     def open(self) -> ImageSource:
-        """The images of a replay job. Raises InvalidInput without images, for unreadable labels,
-        for ``verify`` without a recording.
-        """
+        """The images. Raises InvalidInput without any, for unreadable labels, for ``verify`` without a recording."""
         images = open_source(self.source, self.topic)
         self.labelled()
         if self.verify and not images.topic:

@@ -75,9 +75,7 @@ def list_lines(title: str, lines: Sequence[str], most: int) -> None:
 
 
 def counting(transient: bool = False, console: Console | None = None) -> Progress:
-    """A bar for each task, by default on standard error: its description, how many of how many and per second, time and time
-    left.
-    """
+    """A bar for each task, by default on standard error: description, how many of how many and per second, time and time left."""
     what = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
     columns = (*what, TimeElapsedColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console or Console(stderr=True), transient=transient)

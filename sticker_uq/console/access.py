@@ -36,9 +36,7 @@ def address_of(origin: str) -> Address | None:
 
 
 def origins_of(text: str) -> tuple[Address, ...]:
-    """The addresses of the operator's page in a comma-separated list; raises :class:`InvalidInput` naming the one that is
-    none.
-    """
+    """The page's addresses in a comma-separated list; raises :class:`InvalidInput` naming the one that is none."""
     found = []
     for origin in filter(None, (part.strip() for part in text.split(","))):
         address = address_of(origin)

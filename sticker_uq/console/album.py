@@ -47,9 +47,7 @@ class Album:
                 self._images.popitem(last=False)
 
     def pin(self, purpose: str, stamp_ns: int) -> bool:
-        """Keep the operator's page's picture of ``stamp_ns`` for ``purpose``, in place of the earlier one; whether it is
-        there.
-        """
+        """Keep the picture of ``stamp_ns`` for ``purpose``, in place of the earlier one; whether it is there."""
         with self._lock:
             image = self._find(stamp_ns)
             if image is None:

@@ -179,9 +179,7 @@ class PersonsAnswer(Said):
 
 
 class PersonsCommand(Said):
-    """A person's command to the gate on the operator's page. ``person``: as in :class:`PersonsAnswer`;
-    nobody needs one to hold.
-    """
+    """A person's command to the gate. ``person``: as in :class:`PersonsAnswer`; nobody needs one to hold."""
 
     command: Literal["hold", "release", "reset"]
     person: Text = Field("", max_length=100)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stochastic sticker detectors (Monte Carlo dropout): names, devices, features, anchors, class distributions, dropout masks,
-passes, weights files.
-"""
+"""Stochastic sticker detectors (Monte Carlo dropout): names, devices, features, class distributions, masks, passes, weights."""
 
 from __future__ import annotations
 

@@ -46,18 +46,14 @@ def leaves(maps: Sequence[Tensor]) -> list[Tensor]:
 
 
 def flat(levels: Sequence[Tensor]) -> Tensor:
-    """Head values of all levels of a deterministic pass (n, A, h, w) as (n, sum of h * w * A), in torchvision's order of
-    anchors.
-    """
+    """Head values of all levels (n, A, h, w) as (n, sum of h * w * A), in torchvision's order of anchors."""
     return torch.cat([level.permute(0, 2, 3, 1).flatten(1) for level in levels], dim=1)
 
 
 def by_level(
     scores: Tensor, maps: Sequence[Tensor], anchors_per_location: Sequence[int]
 ) -> tuple[Tensor, ...]:
-    """Anchor values of a deterministic pass (n, sum of h * w * A), in torchvision's order, as (n, A, h, w) per level of
-    ``maps``.
-    """
+    """Anchor values (n, sum of h * w * A), in torchvision's order, as (n, A, h, w) per level of ``maps``."""
     shapes = [(*m.shape[-2:], a) for m, a in zip(maps, anchors_per_location, strict=True)]
     levels = scores.split([h * w * a for h, w, a in shapes], dim=1)
     return tuple(

@@ -31,9 +31,7 @@ class Dropout(Protocol):
     keep: float
 
     def masks(self, like: Tensor) -> Tensor:
-        """The next dropout mask of every pass, (n, C, h, w) of zeros and ones with the type and layout of ``like`` (., C,
-        h, w).
-        """
+        """The next mask of every pass, (n, C, h, w) of zeros and ones with the type and layout of ``like`` (., C, h, w)."""
 
     def __call__(self, maps: Tensor) -> Tensor:
         """``maps`` (1 or n, C, h, w) with elements dropped and the others scaled by ``1 / keep``, (n, C, h, w)."""

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distinctive localization (DiL, S002, Giloni et al. 2025) at run time: saliency of the objectness that no predicted box
-explains, and DiL thresholds.
-"""
+"""Distinctive localization (DiL, S002, Giloni et al. 2025) at run time: saliency that no predicted box explains, thresholds."""
 
 from __future__ import annotations
 

@@ -233,9 +233,7 @@ def unexplained_anchors(
 
 
 def apart(deterministic: DeterministicPass, places: Tensor, objectness: Tensor, floor: float) -> Unexplained:
-    """For DiL: :func:`unexplained_objectness` of what :func:`unexplained_anchors` found, on the processor: places apart from
-    others.
-    """
+    """:func:`unexplained_objectness` of what :func:`unexplained_anchors` found, on the processor: places apart from others."""
     largest = max(float(objectness[0]), 0.0) if len(objectness) else 0.0
     if largest < max(floor, _TINY):
         return Unexplained(largest, np.zeros((0, 4), np.float32), np.zeros(0, np.float32))

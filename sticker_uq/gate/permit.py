@@ -29,9 +29,7 @@ class Lease:
     lease_s: float = math.inf
 
     def allows(self, decision_id: str, object_id: int, now_ns: int) -> bool:
-        """Whether this permit of the gate lets the arm touch that object now. A clock at 0 has not started: nothing is
-        allowed.
-        """
+        """Whether this permit lets the arm touch that object now. A clock at 0 has not started: nothing is allowed."""
         same = self.decision_id == decision_id != "" and self.object_id == object_id
         return same and 0 < now_ns < self.valid_until_ns
 
@@ -52,9 +50,7 @@ class PermitWatch:
         self._losses = 0
 
     def update(self, permit: Lease | None, supervisor: str = "", active: bool = True) -> None:
-        """Take over the newest state of the gate; ``None``: closed. It came from ``supervisor``, ``active`` or
-        not.
-        """
+        """Take over the newest state of the gate; ``None``: closed. It came from ``supervisor``, ``active`` or not."""
         with self._changed:
             self._publishers.received(supervisor, active)
             if permit is None and not active and self._publishers.present():
@@ -64,9 +60,7 @@ class PermitWatch:
             self._changed.notify_all()
 
     def lose(self) -> None:
-        """Arm's permit from the gate: its supervisor has died: what it permitted is void, whatever of it is still under way to
-        here.
-        """
+        """The supervisor has died: what it permitted is void, whatever of it is still under way to here."""
         with self._changed:
             self._permit = None
             self._losses += 1

@@ -255,9 +255,7 @@ def read_annotations(folder: str | os.PathLike[str], *, crowd: bool = False) -> 
 
 
 def parse_annotations(path: Path, document: Mapping[str, Any], *, crowd: bool = False) -> list[LabelledImage]:
-    """The annotated images of a COCO folder in ``document``, the content of the file at ``path``; see
-    :func:`read_annotations`.
-    """
+    """The annotated images in ``document``, the content of the file at ``path``; see :func:`read_annotations`."""
     faults = Faults(str(path))
     images = _images(path, document, faults)
     labels_of = category_labels(path, document)
@@ -371,9 +369,7 @@ def entries_of(path: Path, document: Mapping[str, Any], key: str) -> list[Mappin
 
 
 def category_labels(path: Path, document: Mapping[str, Any]) -> Labels:
-    """What the categories of a COCO folder's annotations at ``path`` mean, by id; InvalidInput for an id that is none or used
-    twice.
-    """
+    """What the categories of annotations at ``path`` mean, by id; InvalidInput for an id that is none or used twice."""
     labels: dict[int, tuple[str, ObjectClass | None, bool]] = {}
     means = category_names(path.parent)
     for category in entries_of(path, document, "categories"):
@@ -439,9 +435,7 @@ def is_box(box: object) -> TypeGuard[list[float]]:
 
 
 def clipped(box: Sequence[float], width: int, height: int) -> Corners | None:
-    """The corners x1, y1, x2, y2 px of the part of a COCO ``box`` (x, y, width, height) inside its image; None when it is
-    empty.
-    """
+    """The corners x1, y1, x2, y2 px of the part of a ``box`` (x, y, width, height) inside its image; None when it is empty."""
     x, y, w, h = map(float, box)
     x1, y1, x2, y2 = max(0.0, x), max(0.0, y), min(float(width), x + w), min(float(height), y + h)
     return (x1, y1, x2, y2) if x2 > x1 and y2 > y1 and _area((x1, y1, x2, y2)) else None

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All faults of a file at once: a person who corrects one by one would start the command as often. And what a source of labels
-declares, with what became of it.
-"""
+"""All faults of a file at once, and what a source of labels declares, with what became of it."""
 
 from __future__ import annotations
 

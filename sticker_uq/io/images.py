@@ -279,9 +279,7 @@ def picture_files(folder: Path, below: bool = False) -> list[Path]:
 
 
 def looks_like_picture(path: Path) -> bool:
-    """Whether the file ``path`` is a picture by its suffix in any case, or by its first bytes where it has no suffix that says
-    something else.
-    """
+    """Whether ``path`` is a picture by its suffix in any case, or by its first bytes where the suffix says nothing else."""
     suffix = path.suffix.lower()
     if suffix in PICTURE_SUFFIXES or suffix in _FOREIGN_SUFFIXES:
         return True

@@ -77,16 +77,12 @@ class LabelledSource(ImageSource):
             )
 
     def workpiece_at(self, stamp_ns: int) -> str:
-        """The laptop that a recording's topic or folder says was there at ``stamp_ns``, unique over all sources; "" if it does
-        not say.
-        """
+        """The laptop that a recording says was there at ``stamp_ns``, unique over all sources; "" if it does not say."""
         before = bisect_right(self.workpieces, stamp_ns, key=lambda announced: announced[0])
         return f"{self.workpieces[before - 1][1]} of {self.path}" if before else ""
 
     def workpiece_of(self, item: LabelledImage, stamp_ns: int) -> str:
-        """The laptop on the image ``item`` of a COCO folder or recording, seen at ``stamp_ns``, unique over all sources; "" if
-        unknown.
-        """
+        """The laptop on the image ``item``, seen at ``stamp_ns``, unique over all sources; "" if unknown."""
         return f"{item.workpiece_id} of {self.path}" if item.workpiece_id else self.workpiece_at(stamp_ns)
 
     def fingerprint(self, digests: Sequence[str]) -> str:

@@ -50,9 +50,7 @@ def box_from_msg(message: Any) -> sc.FloatArray:
 
 @expected_fields("the scene message")
 def scene_from_msg(message: Any) -> sc.SceneAssessment:
-    """The assessment in the fields of ``message``, read without ROS; raises :class:`InvalidInput` for arrays of inconsistent
-    lengths.
-    """
+    """The assessment in the fields of ``message``; raises :class:`InvalidInput` for arrays of inconsistent lengths."""
     return sc.from_plain(sc.SceneAssessment, message, _field)
 
 

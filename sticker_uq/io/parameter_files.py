@@ -17,9 +17,7 @@ _EVERY_NODES_OWN = ("use_sim_time", "autostart")
 
 
 def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None = None) -> None:
-    """For a YAML file of ROS parameters: InvalidInput for the first of `names` not `known` nor of every node; suggests the
-    nearest.
-    """
+    """InvalidInput for the first of `names` that is not `known` and no parameter of every node; suggests the nearest."""
     for name in names:
         if name in (*known, *_EVERY_NODES_OWN) or name.startswith("qos_overrides"):
             continue

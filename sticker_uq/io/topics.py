@@ -50,9 +50,7 @@ def more_topics(text: str) -> tuple[str, ...]:
 
 
 def images_elsewhere(wanted: str, published: Mapping[str, Collection[str]]) -> str:
-    """Where images are ``published`` (topic to type names) while nobody publishes the image topic ``wanted``, and what to set;
-    empty when none are.
-    """
+    """Where images are ``published`` (topic to type names) while nobody publishes ``wanted``, and what to set; "" if nowhere."""
     transports = {
         topic: transport
         for topic, types in published.items()

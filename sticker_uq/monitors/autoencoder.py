@@ -16,9 +16,7 @@ _CHUNK = 1024
 
 
 class Vae(nn.Module):
-    """The autoencoder monitor's variational autoencoder of crops of ``shape`` (C, h, w), 0..1,
-    one hidden layer on either side.
-    """
+    """The variational autoencoder of crops of ``shape`` (C, h, w), 0..1, one hidden layer on either side."""
 
     def __init__(self, shape: tuple[int, ...], hidden: int, latent: int) -> None:
         super().__init__()
@@ -33,9 +31,7 @@ class Vae(nn.Module):
         return torch.sigmoid(self.decoder(self.mean(self.encoder(crops)))).view_as(crops)
 
     def loss(self, crops: Tensor, noise: Tensor) -> Tensor:
-        """The autoencoder monitor's loss: minus the evidence lower bound per crop, pixels as probabilities (Kingma and Welling
-        2013).
-        """
+        """Minus the evidence lower bound per crop, pixels as probabilities (Kingma and Welling 2013)."""
         hidden = self.encoder(crops)
         mean, log_variance = self.mean(hidden), self.log_variance(hidden)
         logits = self.decoder(mean + noise * torch.exp(log_variance / 2))

@@ -110,9 +110,7 @@ def train_network(
     seed: int,
     training: Training,
 ) -> N:
-    """The crop classifier that ``build`` makes for a shape (C, h, w) and a number of classes, trained as by
-    :func:`train_classifier`.
-    """
+    """What ``build`` makes for a shape (C, h, w) and a number of classes, trained as by :func:`train_classifier`."""
     pictures = torch.from_numpy(np.ascontiguousarray(crops, np.float32))
     targets = torch.from_numpy(np.ascontiguousarray(vectors, np.float32))
     with torch.random.fork_rng(devices=[]):

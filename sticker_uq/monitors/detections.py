@@ -43,9 +43,7 @@ class Probe:
 def pooled_layers(
     detector: StochasticDetector, features: Features, boxes: FloatArray
 ) -> tuple[FloatArray, ...]:
-    """Layers of objects for monitors to score: means of the finest maps that enter the heads over ``boxes`` (N, 4) px, (N,
-    C_l) each.
-    """
+    """Layers of objects: means of the finest maps that enter the heads over ``boxes`` (N, 4) px, (N, C_l) each."""
     width, height = features.image_size
     scale = np.array([features.resized[1] / width, features.resized[0] / height] * 2, np.float32)
     rows = torch.from_numpy(np.asarray(boxes, np.float32).reshape(-1, 4) * scale).to(detector.device)

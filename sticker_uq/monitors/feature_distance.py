@@ -195,9 +195,7 @@ class DistanceSurprise(Monitor):
 
 
 class MahalanobisSurprise(Monitor):
-    """MDSA: squared Mahalanobis distance to the training activations of the predicted class, the covariance shrunk (Ledoit
-    and Wolf).
-    """
+    """MDSA: squared Mahalanobis distance to the activations of the predicted class, covariance shrunk (Ledoit and Wolf)."""
 
     name = "mdsa"
     needs = ("probabilities", "features")

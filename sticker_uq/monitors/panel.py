@@ -98,9 +98,7 @@ def observe_objects(
 
 
 def same_passes(fitted: dict[str, object], detector: StochasticDetector) -> None:
-    """Raises InvalidInput naming the setting in which ``detector`` differs from the one that the panel's monitors were
-    ``fitted`` for.
-    """
+    """Raises InvalidInput naming the setting in which ``detector`` differs from the one that monitors were ``fitted`` for."""
     for name in OF_PASSES:
         own = getattr(detector.settings, name)
         if fitted.get(name) != own:

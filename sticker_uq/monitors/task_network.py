@@ -15,9 +15,7 @@ from sticker_uq.scene import FloatArray, InvalidInput
 
 
 class TaskNetwork(Monitor):
-    """Task network monitor: 1 - what a small network says of a crop, trained on whether the share of annotators who
-    call it a sticker is above ``threshold``.
-    """
+    """1 - what a small network says of a crop, trained on whether the share who call it a sticker is above ``threshold``."""
 
     name = "task"
     needs = ("crops",)

@@ -49,9 +49,7 @@ class SceneReference(nn.Module):
         self.register_buffer("root", torch.full((channels, channels), torch.nan))
 
     def set(self, mean: Tensor, root: Tensor) -> None:
-        """Set the novelty reference: ``mean`` (C,), and ``root`` (C, C) of the inverse covariance over the distance that
-        counts as 1.
-        """
+        """Set ``mean`` (C,), and ``root`` (C, C) of the inverse covariance over the distance that counts as 1."""
         self.mean.copy_(mean)
         self.root.copy_(root)
 

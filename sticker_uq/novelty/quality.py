@@ -57,9 +57,7 @@ class NoveltyQuality:
 
     @property
     def objects_weakness(self) -> str:
-        """Why the novelty of objects is not used, only that of scenes; empty when it is. Of stickers of some 20 px nothing can
-        be told.
-        """
+        """Why novelty of objects is not used, only of scenes; empty when it is. Of stickers of some 20 px nothing can be told."""
         return _weak("unknown objects", self.objects)
 
 

@@ -41,9 +41,7 @@ def missed_stickers(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArra
 
 
 def missed_sticker_probability(maps: NoveltyMaps, predicted: FloatArray) -> float:
-    """Novelty network's probability that a sticker is visible that no ``predicted`` box (N, 4) px shows: of the surest missed
-    one.
-    """
+    """Probability that a sticker is visible that no ``predicted`` box (N, 4) px shows: of the surest missed one."""
     return float(missed_stickers(maps, predicted)[1].max(initial=0.0))
 
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perception: image in, SceneAssessment out: settings, image checks, digest, exposure; pipeline of detector, DiL, panel votes
-and novelty.
-"""
+"""Perception, image in, SceneAssessment out: image checks, digest, exposure, detector, DiL, panel votes and novelty."""
 
 from __future__ import annotations
 

@@ -42,9 +42,7 @@ def measure_exposure(image: NDArray[np.uint8]) -> Exposure:
 
 
 def measure_brightness(image: NDArray[np.uint8]) -> Exposure:
-    """How bright ``image`` (H, W, 3) uint8 BGR is, as :func:`measure_exposure` says, in a fraction of its time; no noise, no
-    sharpness.
-    """
+    """How bright ``image`` (H, W, 3) uint8 BGR is, in a fraction of :func:`measure_exposure`'s time; no noise, no sharpness."""
     stride = _stride(image)
     return _brightness(cv2.cvtColor(np.ascontiguousarray(image[::stride, ::stride]), cv2.COLOR_BGR2GRAY))
 
@@ -120,9 +118,7 @@ def check_picture(image: NDArray[np.uint8]) -> None:
 
 
 def image_digest(image: NDArray[np.uint8]) -> str:
-    """Perception's BLAKE2b digest of shape and pixels of ``image`` (H, W, 3) uint8, 32 hex digits; raises
-    :class:`InvalidInput`.
-    """
+    """BLAKE2b digest of shape and pixels of ``image`` (H, W, 3) uint8, 32 hex digits; raises :class:`InvalidInput`."""
     check_picture(image)
     digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(image).data)

@@ -1,4 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cell's world without ROS: laptops, what lies on them, what an arm and an operator do to them. Nodes:
-sticker_uq.nodes.simulation.
-"""
+"""The simulated cell without ROS: laptops, what lies on them, what arm and operator do. Nodes: sticker_uq.nodes.simulation."""

@@ -37,9 +37,7 @@ class GroupedSamples:
 
     @classmethod
     def of(cls, samples: StochasticSamples, members: Sequence[IntArray]) -> GroupedSamples:
-        """Boxes of the passes by object: those whose rows in ``samples`` are ``members``, at least one,
-        each with at least one row.
-        """
+        """Boxes by object: those whose rows in ``samples`` are ``members``, at least one, each with at least one row."""
         rows = np.concatenate(members)
         sizes = np.array([len(one) for one in members])
         owner = np.repeat(np.arange(len(members)), sizes)
@@ -66,9 +64,7 @@ class GroupedSamples:
 
     @cached_property
     def covariances(self) -> FloatArray:
-        """Covariance of (x1, y1, x2, y2) over the M boxes clustered into each object, (G, 4, 4) px^2, divided by M (Lu et al.,
-        eq 7).
-        """
+        """Covariance of (x1, y1, x2, y2) over the M boxes of each object, (G, 4, 4) px^2, divided by M (Lu et al., eq 7)."""
         centred = self.boxes - self.mean_boxes[self.owner]
         parts = (centred[rows] for rows in self.slices)
         return np.stack([part.T @ part / len(part) for part in parts])

@@ -37,9 +37,7 @@ _BROKEN = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUDNN_STATUS_INTERNA
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether the torch ``error`` is lack of GPU or other memory; allocator, driver, cuBLAS and cuDNN each say it in their own
-    way.
-    """
+    """Whether torch's ``error`` is lack of memory; allocator, driver, cuBLAS and cuDNN each say it in their own way."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)

@@ -22,9 +22,7 @@ class Family(Protocol):
     two_stage: bool
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        """A detector family's part before the first dropout, for transformed images whose originals have ``image_size`` (W,
-        H).
-        """
+        """The part before the first dropout, for transformed images whose originals have ``image_size`` (W, H)."""
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
         """A detector family's maps that enter the heads, one (n, C, h, w) per level of n passes, fine to coarse."""

@@ -38,9 +38,7 @@ class FasterRcnn:
         return self._rows(features, maps, objectness, deltas, score_floor)
 
     def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
-        """Faster R-CNN's head outputs; objectness is the region proposal network's logit, before suppression (DiL paper,
-        section 3).
-        """
+        """Head outputs; objectness is the region proposal network's logit, before suppression (DiL paper, section 3)."""
         rpn = self._model.rpn
         with torch.enable_grad():
             objectness, deltas = rpn.head(maps)

@@ -139,9 +139,7 @@ def _average_precisions(
 def _class_table(
     detections: Sequence[Detections], truths: Sequence[LabelledImage], label: int
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.float64]]:
-    """All detections of one class, the surest first: image (N,) and hits (N, 10) by IoU threshold; objects of the class
-    (images,).
-    """
+    """Detections of a class, the surest first: image (N,) and hits (N, 10) by IoU threshold; objects of the class (images,)."""
     scores, images, hits = [], [], []
     objects = np.zeros(len(truths))
     for index, (found, truth) in enumerate(zip(detections, truths, strict=True)):

@@ -34,9 +34,7 @@ NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
 def upper_bound(events: int, count: int, delta: float) -> float:
-    """The upper end of a Clopper-Pearson interval: the rate that ``events`` of ``count`` exclude with confidence 1 -
-    ``delta``.
-    """
+    """Upper end of a Clopper-Pearson interval: the rate that ``events`` of ``count`` exclude with confidence 1 - ``delta``."""
     return 1.0 if events >= count else float(scipy.stats.beta.ppf(1.0 - delta, events + 1, count - events))
 
 

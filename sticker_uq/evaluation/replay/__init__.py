@@ -1,4 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay of recordings through perception and policy, without gate and arm: tables and pictures of the images, comparison with
-the live cell.
-"""
+"""Replay of recordings through perception and policy, without gate and arm: tables, pictures, comparison with the live cell."""

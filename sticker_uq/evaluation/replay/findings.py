@@ -261,9 +261,7 @@ class Gallery:
         self._artist.shutdown(cancel_futures=True)
 
     def add(self, item: SourceImage, assessment: SceneAssessment, decision: SceneDecision) -> None:
-        """Take up the replay's next image. Raises OSError when the disk refused its picture or that of an image shortly
-        before.
-        """
+        """Take up the next image. Raises OSError when the disk refused its picture or that of an image shortly before."""
         kept = 0 if self._spread is None else self._spread.place()
         shown = self._shown.place() if self._differs(assessment, decision) else None
         if kept is None and shown is None:

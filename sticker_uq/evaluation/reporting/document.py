@@ -144,9 +144,7 @@ def course_chart(course: Course) -> Markup:
 
 
 def blocked_bars(names: Sequence[str], blocked: Sequence[int], alone: Sequence[int]) -> Markup:
-    """Chart of how many objects each limit blocked in a replay, in the order of ``names``; ``alone``:
-    nothing else blocked them.
-    """
+    """Chart of how many objects each limit blocked, in the order of ``names``; ``alone``: nothing else blocked them."""
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()

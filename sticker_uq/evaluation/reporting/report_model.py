@@ -27,9 +27,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True)
 class TimelineEvent:
-    """One event on a report's time line. ``stamp_ns`` on the clock of the images; ``who`` acted: camera, gate, arm,
-    person, ...
-    """
+    """One event on a time line. ``stamp_ns`` on the clock of the images; ``who`` acted: camera, gate, arm, person, ..."""
 
     stamp_ns: int
     who: str

@@ -160,9 +160,7 @@ class AssumptionMonitor:
         self._asked = self._own
 
     def answered(self, event: AnswerGiven) -> Alarm | None:
-        """Test an accepted answer against the policy's assumption; the alarm it raises, if any.
-        Only that to a spot check is a test.
-        """
+        """Test an accepted answer; the alarm it raises, if any. Only that to a spot check is a test."""
         own = self._asked
         if own is None or event.scene_answer not in (SceneAnswer.NONE, SceneAnswer.CLEAN):
             return None  # nothing was said about the stickers

@@ -125,9 +125,7 @@ def _usual(values: FloatArray, beyond: float, ratio: bool) -> Usual:
 
 
 def tail_limit(values: FloatArray, beyond: float) -> float:
-    """The limit above which lies a share ``beyond`` of values like ``values`` (N,), with an exponential
-    tail.
-    """
+    """The limit above which lies a share ``beyond`` of values like ``values`` (N,), with an exponential tail."""
     tail = max(_TAIL, _LEAST_IN_TAIL / len(values))
     threshold = float(np.quantile(values, 1.0 - tail))
     above = values[values > threshold]

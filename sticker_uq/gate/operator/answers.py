@@ -125,9 +125,7 @@ def sticker_places(verdicts: Iterable[ObjectVerdict]) -> tuple[Box, ...]:
 def unmentioned(
     stickers: Iterable[Box], answers: Iterable[OperatorAnswer], not_stickers: Iterable[Box]
 ) -> Reason | None:
-    """Why an operator cannot mean that no sticker is left: one of the places ``stickers`` is neither among ``answers`` nor among
-    ``not_stickers``; None when they can.
-    """
+    """Why nobody can mean that no sticker is left: a place of ``stickers`` is in neither of the others; None when they can."""
     said = [*(answer.box for answer in answers), *not_stickers]
     open_places = (box for box in stickers if not any(same_place(box, other) for other in said))
     return next((Reason("sticker_not_mentioned", box=box) for box in open_places), None)

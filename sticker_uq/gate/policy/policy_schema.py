@@ -56,9 +56,7 @@ class Isotonic(Section):
 
 
 class Temperature(Section):
-    """Temperature scaling in a policy file: log odds of one class against the rest divided by ``temperature`` (Guo et al.
-    2017).
-    """
+    """Temperature scaling: log odds of one class against the rest divided by ``temperature`` (Guo et al. 2017)."""
 
     kind: Literal["temperature"] = Field("temperature", description="This kind of map")
     temperature: float = Field(gt=0.0, le=100.0, description="Above 1 the detector was too sure")

@@ -35,9 +35,7 @@ class StopState(Enum):
 
 
 class CellStop:
-    """The cell's arm stop, demanded by ``node``; never waits. Raises :class:`InvalidInput` for an invalid service or topic
-    name.
-    """
+    """The stop of the arm, demanded by ``node``; never waits. Raises :class:`InvalidInput` for an invalid name."""
 
     def __init__(self, node: Node, settings: StopSettings) -> None:
         self._node = node

@@ -45,9 +45,7 @@ class GeometrySource:
             self._tf.destroy()
 
     def geometry(self, frame_id: str, stamp_ns: int) -> CellGeometry | Reason:
-        """What the node knows of the cell's calibration for the image of ``frame_id`` at ``stamp_ns``, or the reason why there
-        is none.
-        """
+        """The cell's calibration for the image of ``frame_id`` at ``stamp_ns``, or the reason why there is none."""
         try:
             camera = self._camera(frame_id, stamp_ns)
             pose = self._camera_pose(frame_id, stamp_ns)

@@ -155,9 +155,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return self.trigger_configure() == success and self.trigger_activate() == success
 
     def managed_publisher(self, message_type: type, topic: str, profile: QoSProfile) -> LifecyclePublisher:
-        """The node's publisher for the lifecycle: sends only in the active state, destroyed by cleanup; for use in
-        :meth:`configure`.
-        """
+        """A publisher that sends only in the active state, destroyed by cleanup; for use in :meth:`configure`."""
         publisher = self.create_lifecycle_publisher(message_type, topic, profile)
         self.while_configured.callback(self.destroy_lifecycle_publisher, publisher)
         return publisher

@@ -160,9 +160,7 @@ class SettingsParameters(Generic[M]):
 
 
 def unknown_overrides(node: Node) -> list[str]:
-    """One sentence for every parameter in a file or on the command line that ``node`` does not have, with the
-    nearest known name.
-    """
+    """A sentence for every parameter, in a file or given, that ``node`` does not have, with the nearest known name."""
     of_others = {name for pattern, values in _sections() if is_shared(pattern) for name in values}
     of_others -= {name for pattern, values in _sections() if not is_shared(pattern) for name in values}
     return unknown_names(set(node._parameter_overrides) - _ALWAYS_KNOWN - of_others, node)

@@ -39,9 +39,7 @@ from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 
 
 def shown_scene(scene: m.SceneAssessment, decision: m.SceneDecision | None) -> dict[str, Any]:
-    """One scene's messages and its decision as the operator's page shows them. Stamps are text: JavaScript has no integers of
-    64 bits.
-    """
+    """A scene and its decision as the page shows them. Stamps are text: JavaScript has no integers of 64 bits."""
     verdicts = {} if decision is None else {verdict.object_id: verdict for verdict in decision.verdicts}
     objects = [_shown_object(seen, verdicts.pop(seen.id, None)) for seen in (*scene.objects, *scene.unstable)]
     objects += [_shown_object(None, verdict) for verdict in verdicts.values()]
@@ -84,9 +82,7 @@ def shown_request(message: m.InterventionRequest) -> dict[str, Any] | None:
 
 
 def shown_gate(message: m.GateState) -> dict[str, Any]:
-    """The gate's state message as the operator's page shows it: ``closed`` are the reasons of its bits, ``details`` more about
-    them.
-    """
+    """The gate as the page shows it: ``closed`` are the reasons of its bits, ``details`` more about them."""
     codes = BlockReason(message.reasons).codes
     closed = [shown_reason(Reason(code)) for code in codes]
     return {
@@ -98,9 +94,7 @@ def shown_gate(message: m.GateState) -> dict[str, Any]:
 
 
 def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
-    """A reason message as the operator's page shows it, with values, for it has words of its own; ``text``: for an unknown
-    code.
-    """
+    """A reason as the page shows it, with values, for it has words of its own; ``text``: for an unknown code."""
     return {
         "code": reason.code,
         "subject": reason.subject,
@@ -405,9 +399,7 @@ class Console(Node):
         return self._album.file(stamp_ns)
 
     def heat(self, stamp_ns: int) -> bytes:
-        """The console node's saliency map from the topic with that stamp, as PNG for the operator's page, empty when it is not
-        kept.
-        """
+        """The saliency map with that stamp as PNG, empty when it is not kept."""
         return self._maps.file(stamp_ns)
 
     def watched(self, pages: int, heat: int) -> None:

@@ -1,4 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS node ``detector``: camera images in, scenes out: cameras, image worker, model exchange, topics, vision_msgs. The
-networks: sticker_uq.detection.
-"""
+"""ROS node ``detector``: camera images in, scenes out: cameras, worker, model exchange, topics, vision_msgs."""

@@ -1,4 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS nodes in place of hardware: ``cell_sim`` (simulated arm and camera), a simulated operator, ``image_source`` for
-recordings and files.
-"""
+"""ROS nodes in place of hardware: ``cell_sim`` (arm, camera, operator), and ``image_source`` for recordings and files."""

@@ -1,4 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS node ``supervisor``: joins the gate to topics, services, diagnostics and the arm's action: scenes in, permits out. Its
-logic: sticker_uq.gate.
-"""
+"""ROS node ``supervisor``: joins the gate (sticker_uq.gate) to topics, services, diagnostics and the arm's action."""

@@ -133,9 +133,7 @@ def several_detectors(node: Node, subscriptions: Sequence[Subscription]) -> Reas
 
 
 def publishers_of(node: Node, subscription: Subscription) -> list[str]:
-    """The nodes that publish what the supervisor's ``subscription`` is to, sorted, one for each publisher, with a type that
-    differs.
-    """
+    """The nodes that publish what ``subscription`` is to, sorted, one for each publisher, with a type that differs."""
     expected = type_of(cast(type, subscription.msg_type))
     found = node.get_publishers_info_by_topic(subscription.topic_name)
     names = [publisher_name(one, expected) for one in found]

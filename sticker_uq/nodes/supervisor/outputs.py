@@ -351,9 +351,7 @@ class AuditTrail:
 
 
 def unfinished(folder: Path) -> tuple[Reason, ...]:
-    """What the supervisor node's audit log says was open when it died without ``stop``: a fault or a question; empty when
-    nothing was.
-    """
+    """What was open when the last run died without ``stop``: a fault or a question; empty when nothing was."""
     standing: tuple[Reason, ...] = ()
     for entry in entries(folder, newest_files=2):
         if entry.kind == "stop":

@@ -91,9 +91,7 @@ class RemovalClient:
         self._happened(ev.ArmLost())
 
     def send(self, goal_id: int, target: Target) -> None:
-        """Ask the arm to remove ``target`` for the supervisor. Whatever its label: it is a sticker,
-        by the policy or a person's word.
-        """
+        """Ask the arm to remove ``target``. Whatever its label: it is a sticker, by the policy or a person's word."""
         goal = RemoveSticker.Goal(
             decision_id=target.decision_id,
             object_id=target.object_id,
