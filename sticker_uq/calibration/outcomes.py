@@ -149,10 +149,7 @@ def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int
 
 
 def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
-    """The labelled sticker of ``record`` that a policy's removal of ``observed`` would take, -1 if none.
-
-    See :func:`met`.
-    """
+    """The labelled sticker of ``record`` that a policy's removal of ``observed`` would take, -1 if none. See :func:`met`."""
     return _sticker(record, met(observed, record, match_iou)[0])
 
 

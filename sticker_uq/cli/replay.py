@@ -276,10 +276,9 @@ def command(
 ) -> None:
     """Assess and judge every image of SOURCE with the same code as the cell.
 
-    Writes tables of images, objects and limits (which one blocked how often), annotated
-    pictures, report.html and summary.json. Exit status 1: no image of a source can be read, or
-    a recording has lost some. Several sources are recordings of cells, each named after the
-    folder that it lies in; one that cannot be read does not stop the others.
+    Writes tables of images, objects and limits (which one blocked how often), annotated pictures, report.html and summary.json.
+    Exit status 1: no image of a source can be read, or a recording has lost some. Several sources are recordings of cells, each
+    named after the folder that it lies in; one that cannot be read does not stop the others.
     """
     limits = policy_of(policy or (bundle.policy if bundle is not None else None), params)
     most = _pictures(pictures)

@@ -47,14 +47,12 @@ def judge(
     memory: OperatorAnswers = NOTHING_SAID,
     workpiece_id: str = "",
 ) -> SceneDecision:
-    """The gate's judge: decides about one scene by the policy and the operator's answers what may be removed, and what is
-    asked.
+    """The gate's judge: decides about one scene by the policy and the operator's answers what may be removed, and what is asked.
 
-    One verdict per object, the clustered ones first, then those seen in few passes, then the places that an operator drew and
-    the detector does not see (their numbers follow). The outcome is BLOCKED for a failed scene and for one that the
-    policy was not made for, ASK when there is a doubt
-    about the scene as a whole or nothing but doubtful objects is left, WORK when an object may be removed, else CLEAN.
-    The same input gives the same decision with the same ``decision_id``.
+    One verdict per object, the clustered ones first, then those seen in few passes, then the places that an operator drew and the
+    detector does not see (their numbers follow). The outcome is BLOCKED for a failed scene and for one that the policy was not
+    made for, ASK when there is a doubt about the scene as a whole or nothing but doubtful objects is left, WORK when an object
+    may be removed, else CLEAN. The same input gives the same decision with the same ``decision_id``.
     """
     verdicts: tuple[ObjectVerdict, ...] = ()
     if assessment.status not in (Status.OK, Status.DEGRADED):

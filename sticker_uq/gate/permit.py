@@ -91,8 +91,7 @@ class PermitWatch:
     def wait_until_allowed(
         self, decision_id: str, object_id: int, timeout_s: float, given_up: Callable[[], bool] = lambda: False
     ) -> str:
-        """Wait until the gate allows that object; the refusal that stands after ``timeout_s`` seconds, empty
-        when allowed.
+        """Wait until the gate allows that object; the refusal that stands after ``timeout_s`` seconds, empty when allowed.
 
         Ends early when ``given_up`` says so, which is called after each message of the gate and after :meth:`wake`.
         """

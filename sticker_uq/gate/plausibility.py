@@ -108,8 +108,7 @@ def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings)
 def image_problems(
     check: ImageCheck, before: GateState, now_ns: int, settings: GateSettings
 ) -> tuple[Problem, ...]:
-    """Everything that is wrong with an image that reaches the gate at ``now_ns``, whatever a model may make of
-    it.
+    """Everything that is wrong with an image that reaches the gate at ``now_ns``, whatever a model may make of it.
 
     An image that cannot be used, or comes from elsewhere than the ones before, is not checked any further.
     """

@@ -45,9 +45,8 @@ class EProcess:
         return float(np.logaddexp(self._idle, np.logaddexp.reduce(self._active)))
 
     def bet(self, factors: FloatArray) -> None:
-        """A round of the test martingale: each strategy's capital times its one of ``factors`` (S,), at least 0, of mean at
-        most 1 under
-        the claim. Raises :class:`InvalidInput` for any other number of factors, and for one that is negative or NaN.
+        """A round of the test martingale: each strategy's capital times its one of ``factors`` (S,), at least 0, of mean at most
+        1 under the claim. Raises :class:`InvalidInput` for any other number of factors, and for one that is negative or NaN.
         """
         if factors.shape != self._active.shape or not bool((factors >= 0).all()):
             raise InvalidInput(f"factors {factors}: expected {len(self._active)} numbers of at least 0")
