@@ -23,7 +23,6 @@ from sticker_uq.evaluation.reporting.report_model import (
     outcome_words,
     short_reason,
 )
-from sticker_uq.evaluation.reporting.wording import deciding_words, number, outcome_words, short_reason
 from sticker_uq.io.files import write_file
 from sticker_uq.messages import LABELS, VERDICTS
 from sticker_uq.scene import (

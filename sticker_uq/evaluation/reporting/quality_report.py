@@ -11,7 +11,6 @@ import pandas as pd
 
 from sticker_uq.evaluation.metrics.probability_quality import Sampling
 from sticker_uq.evaluation.metrics.quality import BY_CLASS, CLASSES, OVERALL, WHOLE, Quality
-from sticker_uq.evaluation.reporting.charts import error_scatter, variance_bars
 from sticker_uq.evaluation.reporting.document import (
     Block,
     Table,

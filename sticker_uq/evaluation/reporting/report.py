@@ -16,7 +16,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.reporting.charts import course_chart
 from sticker_uq.evaluation.reporting.document import course_chart, templates
 from sticker_uq.evaluation.reporting.report_model import (
     SHOWN_METRICS,
@@ -27,7 +26,6 @@ from sticker_uq.evaluation.reporting.report_model import (
     number,
     outcome_words,
 )
-from sticker_uq.evaluation.reporting.wording import SHOWN_METRICS, deciding_words, number, outcome_words
 from sticker_uq.io.files import write_file
 from sticker_uq.messages import LABELS, VERDICTS, texts_of
 from sticker_uq.scene import (

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from markupsafe import Markup
 
-from sticker_uq.evaluation.reporting.charts import COLOURS, INK, svg
 from sticker_uq.evaluation.reporting.document import COLOURS, INK, Block, Table, as_html, as_markdown, svg
 from sticker_uq.io.files import write_file
 from sticker_uq.lab.robustness.assessment import WHOLE, Assessment

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from sticker_uq.evaluation.reporting.charts import COLOURS, MARKERS, legend_below, svg
 from sticker_uq.evaluation.reporting.document import (
     COLOURS,
     MARKERS,
