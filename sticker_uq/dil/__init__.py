@@ -10,7 +10,7 @@ from sticker_uq.dil.score import distinctive_localization, dynamic_threshold
 from sticker_uq.dil.settings import LocalizationSettings
 
 # loaded when first used: settings and score are needed by programs that never load torch
-_WITH_TORCH = {"localize": "dil", "objectness_saliency": "saliency", "unexplained_objectness": "dil"}
+_WITH_TORCH = {"localize": "dil", "objectness_saliency": "dil", "unexplained_objectness": "dil"}
 
 __all__ = ["LocalizationSettings", "distinctive_localization", "dynamic_threshold", *_WITH_TORCH]
 
