@@ -96,7 +96,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("out",),
         ),
         ("train --data DATA --out out --start packaged --batch-size 2 --epochs 9", "first step of", ("out", "out/state.pt")),
-        ("demo --out out", "live page: http", ("out",)),
+        ("demo --out out --port 0", "live page: http", ("out",)),
     ],
     ids=lambda value: value.split()[0] if isinstance(value, str) else "",
 )  # fmt: skip
