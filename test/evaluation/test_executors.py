@@ -55,8 +55,7 @@ def test_an_interruption_does_not_wait_for_work_that_takes_hours(tmp_path):
     started = [tmp_path / "1", tmp_path / "2"]
 
     def work():
-        for file in (*started, tmp_path / "3"):
-            yield file
+        yield from (*started, tmp_path / "3")
         while not all(file.exists() for file in started):
             time.sleep(0.05)
         raise KeyboardInterrupt
