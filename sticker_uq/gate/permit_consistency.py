@@ -4,24 +4,19 @@
 A metric near its limit goes over it and back with the noise of the passes. An arm that stopped each time would never finish,
 so a permit, once given, is held against wider limits (a margin) and against scenes in a row: as many of them must doubt the
 object slightly as had to agree before it was given. Everything else that contradicts the permit stops the arm at once.
-
-The second measurement is here too: a sticker stands out of the lid and a print does not, which no picture from above shows.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import get_args
 
-import numpy as np
-
-from sticker_uq.gate.box_overlap import Box, as_box, cover, iou, is_proper
+from sticker_uq.gate.box_overlap import Box, as_box, cover, iou
 from sticker_uq.gate.plausibility import may_be_removed
 from sticker_uq.gate.policy.policy import LIMITED_METRICS
 from sticker_uq.gate.policy.signals import DISTANCE, OBJECT_NOVELTY, NoveltySignal, SaliencyName
-from sticker_uq.gate.settings import MOST_RELIEF_MM, GateSettings, nanoseconds
-from sticker_uq.gate.state import GateState, Permit, Relief
+from sticker_uq.gate.settings import GateSettings
+from sticker_uq.gate.state import Permit
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
 
 NOISY_METRICS = frozenset(
@@ -183,39 +178,3 @@ def _is_known(permit: Permit, box: Box, match_iou: float) -> bool:
 def _same_size(first: Box, second: Box) -> bool:
     at_origin = (0.0, 0.0, first[2] - first[0], first[3] - first[1])
     return iou(at_origin, (0.0, 0.0, second[2] - second[0], second[3] - second[1])) >= SAME_SIZE_IOU
-
-
-def relief_doubt(state: GateState, verdict: ObjectVerdict, settings: GateSettings) -> Reason | None:
-    """Why the newest relief does not let the gate remove an object; None when it does, or is not needed.
-
-    A person who approved the object has looked. A relief counts that was measured after the laptop came and the arm last moved.
-    """
-    relief, scene, limit = state.relief, state.scene, settings.min_relief_mm
-    if limit == 0.0 or verdict.by_operator:
-        return None
-    oldest_ns = max(state.counts_after_ns, state.now_ns - nanoseconds(settings.max_relief_age_s))
-    newest_ns = state.now_ns + nanoseconds(settings.max_clock_skew_s)
-    if relief is None or scene is None or not oldest_ns < relief.stamp_ns <= newest_ns:
-        return Reason("relief_missing")
-    if (relief.frame_id, relief.height.shape[::-1]) != scene.source:
-        return Reason("relief_elsewhere")
-    height = height_mm(relief, as_box(verdict.object.box))
-    if not height <= MOST_RELIEF_MM:
-        return Reason("relief_unmeasured")
-    return None if height >= limit else Reason("relief_flat", value=height, limit=limit)
-
-
-def height_mm(relief: Relief, box: Box) -> float:
-    """Median height in the middle of ``box``, half as wide and high, mm; NaN when less than half of that was measured.
-
-    The corners of the box around a turned sticker show the bare lid.
-    """
-    if not is_proper(box):
-        return math.nan
-    x1, y1, x2, y2 = box
-    width, height = (x2 - x1) / 4, (y2 - y1) / 4
-    rows = slice(max(math.floor(y1 + height), 0), max(math.ceil(y2 - height), 0))
-    columns = slice(max(math.floor(x1 + width), 0), max(math.ceil(x2 - width), 0))
-    middle = relief.height[rows, columns]
-    measured = middle[np.isfinite(middle)]
-    return 1e3 * float(np.median(measured)) if 2 * measured.size > middle.size else math.nan

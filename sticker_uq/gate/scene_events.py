@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box, iou, same_place
-from sticker_uq.gate.permit_consistency import check_permit, left_out, relief_doubt, surroundings
+from sticker_uq.gate.permit_consistency import check_permit, left_out, surroundings
 from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, problems_of
 from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
+from sticker_uq.gate.relief import relief_doubt
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Permit, Streak, Target
 from sticker_uq.gate.step_context import StepContext

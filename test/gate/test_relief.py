@@ -8,7 +8,7 @@ import pytest
 
 from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase
 from sticker_uq.gate.events import GoalAccepted, OpenIntervention, ReliefReceived, SendGoal, WorkpieceChanged
-from sticker_uq.gate.permit_consistency import height_mm
+from sticker_uq.gate.relief import height_mm
 from sticker_uq.gate.state import Relief
 from sticker_uq.scene import FloatArray
 from sticker_uq.testing.scenes import HERE, SECOND, SIZE, THERE, observed

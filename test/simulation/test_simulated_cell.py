@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from sticker_uq.gate.permit_consistency import height_mm
+from sticker_uq.gate.relief import height_mm
 from sticker_uq.gate.state import Relief
 from sticker_uq.scene import ObjectClass
 from sticker_uq.simulation.simulated_cell import (

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from sticker_uq.gate.assumptions.drift import DriftTest, Reference, RiskTest, uniform
+from sticker_uq.gate.assumptions.drift import DriftTest, Reference, uniform
+from sticker_uq.gate.assumptions.martingale import RiskTest
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.gate.events import AnswerGiven
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswers, SceneAnswer

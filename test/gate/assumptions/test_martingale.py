@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.gate.assumptions.drift import EProcess, RiskTest
+from sticker_uq.gate.assumptions.martingale import EProcess, RiskTest
 from sticker_uq.scene import InvalidInput
 
 
