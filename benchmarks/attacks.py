@@ -9,8 +9,6 @@ the pictures as they would be stored: clipped and rounded to 8 bits. A row of th
 column the model that looks.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -4,8 +4,6 @@
 OMP_NUM_THREADS=1 python -m benchmarks.cost --json benchmarks/results/cost.json --figure docs/images/cost.svg
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

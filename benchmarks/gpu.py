@@ -19,8 +19,6 @@ the GPU, and whether three assessments of one image are the same bytes.
 SSDLite has its packaged weights, and with them the novelty network; the others have random ones.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

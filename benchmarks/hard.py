@@ -11,8 +11,6 @@ interrupted run continues and a new method needs no new run. Photographs come fr
 Nothing may be chosen by the split "test": run it once, for what ships.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -4,8 +4,6 @@
 A method reads these tables only, so that a new one costs no new run of the detector.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zlib

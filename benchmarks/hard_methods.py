@@ -5,8 +5,6 @@ Every method but a shipped policy has one limit. It is set on unchanged laptops 
 releases, as for every other method, and is then frozen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol

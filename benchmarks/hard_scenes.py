@@ -4,8 +4,6 @@
 The laptop of a seed is the same in every case, so that cases compare laptop by laptop. Nothing of the splits overlaps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

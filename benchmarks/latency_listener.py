@@ -5,8 +5,6 @@ Per line of JSON on standard input it has the detector listen to raw or compress
 prints what it noted, as JSON.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import signal

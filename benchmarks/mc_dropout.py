@@ -14,8 +14,6 @@ run, above 1 where minimal filtering needs fewer; peak memory of a fresh process
 (`torch.cuda.set_sync_debug_mode`) that the processor waited for it, in T complete passes and in the engine's for one image.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The published way to run a stochastic detector: a complete pass through torchvision's own model for every sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

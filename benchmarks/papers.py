@@ -8,8 +8,6 @@ were reported first: the tables of studies in ``results``, the specification of 
     python -m benchmarks.papers medical significance      # these
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

@@ -9,8 +9,6 @@ shipped policies would let the arm remove something, under several limits on the
 laptops lie beyond each; no policy was fitted to or chosen on these laptops.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import importlib.util

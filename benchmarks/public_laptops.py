@@ -9,8 +9,6 @@ chance, and what is on the pictures of each is said by weights that learned from
 Frozen before anything was measured: folds, sizes, epochs, alpha, splits, and the aims of AIMS.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

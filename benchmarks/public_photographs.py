@@ -7,8 +7,6 @@
 downloaded and made: an interrupted run resumes there. --figure FILE.svg draws the result, without --work that of an earlier run.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 import json

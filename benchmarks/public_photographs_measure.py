@@ -4,8 +4,6 @@
 A set is downloaded, imported and qualified with the commands of the product in a folder, where a later run takes what is there.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

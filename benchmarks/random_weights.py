@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Detectors with random weights that behave like trained ones in what costs time: a few dozen boxes survive a pass."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

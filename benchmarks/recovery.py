@@ -11,8 +11,6 @@ Times count from the kill, or from the creation of the second publisher, which i
 nothing: discovery is part of the time. ``load`` more processes want a core all the time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

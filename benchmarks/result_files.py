@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options for the files and folders that benchmarks write: checked before the measurement, which may take hours."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -10,8 +10,6 @@ for who reads the file.
     python -m benchmarks.tables --write docs/worth.md     the tables that stand in the page, anew
 """
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import re

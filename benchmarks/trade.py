@@ -11,8 +11,6 @@ config/policy_rendered.yaml, and their limit moves over test laptops of both pro
 ``--old`` adds the score of one pass of other weights to the file.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 from collections.abc import Sequence

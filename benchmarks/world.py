@@ -12,8 +12,6 @@ test seeds were looked at: a detection is right when it has the class of an obje
 score is the one with the highest F1 of stickers on the validation pictures. It is the same on photographs.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -5,8 +5,6 @@ The robot arm may peel a sticker only while the uncertainty of perception is bel
 is asked. :mod:`sticker_uq.api` is the Python interface; docs/contributing.md lists the packages and what each may import.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -12,8 +12,6 @@ any other name for one of its ``values``. The subject and a value ``signal`` hav
 no place in the template: it follows after a colon.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measurements of a GPU, on the processor and on a simulated GPU; what a table says without and with results."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

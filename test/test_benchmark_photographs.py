@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Photographs for the benchmarks come from repositories and packages, whole or not at all."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import replace
 from pathlib import Path

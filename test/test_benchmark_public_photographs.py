@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What public photographs are said to show is computed as said: wrong objects, areas, splits, chance."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

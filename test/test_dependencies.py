@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the code imports is declared in package.xml and requirements.txt."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

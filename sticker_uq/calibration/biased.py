@@ -22,8 +22,6 @@ The rate of stickers on laptops called clean is that of a subset C. A has the we
 and b = P(C | B), rises with q and a and falls with b; each is bounded in the same way and takes its part of delta.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which combination of signals a calibrated policy uses: cross-validation on the images that are fitted on, and on no others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Risk control for a policy's limits: Learn-then-Test and conformal risk control for losses that are 0 or 1 per image."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

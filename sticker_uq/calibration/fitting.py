@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A policy from labelled images: fitted on some of them, proved on the others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

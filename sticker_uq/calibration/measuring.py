@@ -3,8 +3,6 @@
 risk-coverage curves, AURC, AUGRC, and coverage at equal risk. Accepted are objects whose score of doubt is at most a threshold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

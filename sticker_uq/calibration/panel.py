@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A panel of monitors from labelled images: fitted on some, the limits of its objections set on the others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

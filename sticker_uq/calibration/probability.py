@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Maps from a detector's class probability to the share of such objects that really are of the class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labelled images and what perception says about them, as calibration reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 

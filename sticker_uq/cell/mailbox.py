@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A queue of length one per sender: a newer item replaces the waiting one, which counts as dropped. Senders take turns."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from typing import Generic, TypeVar

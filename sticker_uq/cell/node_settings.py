@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parameters of the nodes ``detector``, ``image_source`` and ``recorder``."""
 
-from __future__ import annotations
-
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator

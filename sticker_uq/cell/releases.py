@@ -5,8 +5,6 @@
 the disk before the link changes, so that no bundle is ever active without one.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parameters of the node ``supervisor``."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Literal, TypeVar

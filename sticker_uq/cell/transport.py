@@ -3,8 +3,6 @@
 process of this machine takes part, for tests, demos and simulations. Without ROS.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -6,8 +6,6 @@ ROS. Errors end in one line, those of a file with several faults in one line eac
 error (disk, permission, missing package) with 1, Ctrl-C with 130. ``STICKER_UQ_DEBUG=1`` shows the traceback instead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import errno

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq audit``: is the audit log whole, and what does it say."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Iterable

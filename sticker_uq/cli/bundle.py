@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq bundle``: one folder with all that a cell was qualified with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

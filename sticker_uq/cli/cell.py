@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq cell``: start the whole cell as separate processes, with or without launch on the machine."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Annotated, Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset import``: labelled photographs of another tool as COCO folders for train, calibrate and evaluate."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections import Counter

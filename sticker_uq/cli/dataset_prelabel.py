@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset prelabel``: the detector's boxes as labels to be corrected by a person."""
 
-from __future__ import annotations
-
 import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq demo``: a simulated cell at work, with its gate and without."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

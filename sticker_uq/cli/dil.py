@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dil``: studies of distinctive localization (DiL) and training of novelty detection."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq doctor``: checks the installation."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

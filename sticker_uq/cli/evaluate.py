@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq evaluate``: detection accuracy on labelled pictures."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

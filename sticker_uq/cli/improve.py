@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq improve``: from operators' answers to a candidate bundle and a verdict about it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

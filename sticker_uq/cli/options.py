@@ -4,8 +4,6 @@
 Values come, in rising priority, from the model's default, from a ROS 2 parameter file (``--params``) and from its option.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps

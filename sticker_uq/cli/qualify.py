@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq qualify``: from labelled images to a bundle that is ready, or to what is missing for one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq robustness``: the robustness assessment method of Wozniak et al. as commands."""
 
-from __future__ import annotations
-
 import platform
 from functools import partial
 from importlib import metadata

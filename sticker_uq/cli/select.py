@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq select``: selects a model of a study, as a parameter file for the detector."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Annotated

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq status``: what a running cell says of itself, where there is no ``ros2 topic echo``."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

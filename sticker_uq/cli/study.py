@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq study``: detectors compared for accuracy, uncertainty and adversarial robustness."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

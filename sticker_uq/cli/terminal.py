@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of the commands: tables are as wide as they need to be where no terminal limits them."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq train``: trains a sticker detection model on a COCO folder."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may use the operator's page: the addresses it is opened under, its token, and the name that a proxy gives."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress

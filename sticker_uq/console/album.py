@@ -5,8 +5,6 @@ No web server and no ROS: an image is whatever ``encode`` turns into a file. Thr
 the executor's thread and the page fetches them in the web server's.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable

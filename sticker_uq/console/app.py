@@ -5,8 +5,6 @@
 of somebody who has entered it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

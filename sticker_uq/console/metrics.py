@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Prometheus reads of a cell: https://prometheus.io/docs/instrumenting/exposition_formats/."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from threading import Thread

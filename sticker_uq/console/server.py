@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The web server behind the operator's page, in a thread of its own."""
 
-from __future__ import annotations
-
 import errno
 import socket
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the operator's page shows, as plain values that JSON can hold. No ROS and no web server in here."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stochastic sticker detectors (Monte Carlo dropout): names, devices, features, class distributions, masks, passes, weights."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The six sticker detection models as torchvision builds them, and how each is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast

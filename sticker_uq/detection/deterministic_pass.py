@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One forward pass of a detector without dropout, with everything that distinctive localization reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

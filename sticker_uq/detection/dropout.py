@@ -6,8 +6,6 @@ because its forward pass never calls it. The detectors here draw a mask wherever
 elements (Lu et al., section 3.1) and multiply it in themselves.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Iterable

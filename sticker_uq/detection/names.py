@@ -4,8 +4,6 @@
 Neither torch nor a detector is imported for them.
 """
 
-from __future__ import annotations
-
 from importlib.metadata import EntryPoint, entry_points
 
 from sticker_uq.scene import InvalidInput

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a stochastic detector is made of: one validated model shared by the nodes and the command line."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field

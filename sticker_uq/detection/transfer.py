@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Between a processor and a GPU with as few waits as possible: each of them lasts until the GPU has computed all it was given."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

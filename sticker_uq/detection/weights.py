@@ -6,8 +6,6 @@ A file holds the tensors and one JSON text under the metadata key ``sticker_uq``
 in half precision and the same weights written in full precision have the same one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Distinctive localization (DiL, S002, Giloni et al. 2025) at run time: saliency that no predicted box explains, thresholds."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

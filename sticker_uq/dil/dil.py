@@ -7,8 +7,6 @@ costs about one pass through the heads instead of one through the whole network 
 are not min-max scaled each: that would subtract a different background from every level and change BL / CL.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

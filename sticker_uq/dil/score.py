@@ -3,8 +3,6 @@
 detections count under a fixed, a dynamic and a regional one (sections 3.2.3 and 7).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What distinctive localization can be asked for."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where work that is spread runs: in this process, in several processes, or on a Ray cluster, with the same results."""
 
-from __future__ import annotations
-
 import errno
 import importlib
 import multiprocessing

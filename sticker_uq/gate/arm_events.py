@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the gate's state machine reacts to the arm: goals, their ends, and an arm that does not answer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from sticker_uq.gate import events as ev

@@ -4,8 +4,6 @@
 The gate's state must be hashable, so a box is a tuple here. Whatever is not a proper box overlaps nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

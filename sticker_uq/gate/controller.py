@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gate controller, the supervisor without ROS: assessments in, effects out. The node and the offline replay share it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

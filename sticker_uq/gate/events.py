@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events that happen to the gate, and effects that the gate wants: the inputs and outputs of its state machine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the assessment to what may be done: a pure function of the assessment, the policy and the operator's answers."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

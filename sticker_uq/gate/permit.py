@@ -4,8 +4,6 @@
 A permit is a lease. The watch never trusts the presence of a message, only its time of expiry.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -6,8 +6,6 @@ so a permit, once given, is held against wider limits (a margin) and against sce
 object slightly as had to agree before it was given. Everything else that contradicts the permit stops the arm at once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import get_args
 

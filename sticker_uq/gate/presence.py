@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is there: one supervisor, or nothing is permitted, and exactly one arm that sends its heartbeat. No ROS in here."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

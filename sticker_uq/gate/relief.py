@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gate's second measurement: a sticker stands out of the lid and a print does not, which no picture from above shows."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the gate's state machine reacts to scenes: what the newest one does to a permit, and what follows from K of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from sticker_uq.gate import events as ev

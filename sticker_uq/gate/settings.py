@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gate's settings: counts, ages and time limits, as one validated model."""
 
-from __future__ import annotations
-
 import math
 from typing import Self
 

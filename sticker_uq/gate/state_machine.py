@@ -7,8 +7,6 @@ There is one permit at a time, and none while the arm still owes the end of an e
 request to the operator until the answer; neither ends by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -5,8 +5,6 @@ The modules of the gate (scenes, arm, operator) work on it one after the other; 
 it into a pure function.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

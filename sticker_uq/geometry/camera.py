@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pinhole camera with lens distortion, as in ``sensor_msgs/CameraInfo``."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pose of an object on the lid in the arm's frame, with its covariance."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poses of camera and lid in the simulated cell, in the arm's frame."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sticker_uq.geometry.camera import Camera

@@ -10,8 +10,6 @@ Without either, its category counts as certain. Annotators may use the names in 
 ignored there counts as not a sticker. An object whose own category is ignored is left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -9,8 +9,6 @@ a limit. A file that is cut off, or a chunk that is broken, here costs what it h
 used: of chunks with padded records, which the format allows, it loses messages without a word; lz4 it unpacks without a limit.
 """
 
-from __future__ import annotations
-
 import heapq
 import os
 import shutil

@@ -3,8 +3,6 @@
 category names of a data set to logo, sticker or ignore.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Square crops of objects, resized to one size."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import numpy.typing as npt

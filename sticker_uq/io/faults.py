@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All faults of a file at once, and what a source of labels declares, with what became of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

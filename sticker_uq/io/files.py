@@ -3,8 +3,6 @@
 removal of what an earlier run wrote there.
 """
 
-from __future__ import annotations
-
 import getpass
 import os
 import shutil

@@ -6,8 +6,6 @@ faithfully (truncated data, an impossible size, an encoding whose meaning as a c
 :class:`sticker_uq.scene.InvalidInput`, which names the value and what was expected.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import struct

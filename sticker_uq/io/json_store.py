@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON values by keys in one file: what is in it survives a kill at any moment, and several processes may use it."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import zlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labelled images, from a COCO folder or from a recording with annotations."""
 
-from __future__ import annotations
-
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

@@ -7,8 +7,6 @@ A message whose arrays have inconsistent lengths raises :class:`sticker_uq.scene
 a recording brings its own definitions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading the parameters of one node from ROS 2 parameter files, without ROS."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection, Iterable, Sequence

@@ -5,8 +5,6 @@ Files come from anywhere: a data set from the web, a recording of another cell, 
 because a FIFO or a device never ends, and no more of them than a file of that kind can need.
 """
 
-from __future__ import annotations
-
 import codecs
 import datetime as dt
 import json

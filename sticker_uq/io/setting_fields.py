@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types and limits of the fields of settings models, for ROS parameters and command line options. Without ROS."""
 
-from __future__ import annotations
-
 import copy
 import difflib
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Location of the installed package's share folder."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

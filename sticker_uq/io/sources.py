@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Image sources: recordings, folders of pictures, videos."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 The images of `left/image` (or `left/image/compressed`) are assessed on `left/scene`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a study or a qualification keeps on the disk, and goes on from: documents, the results of steps."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Result tables of studies and assessments as CSV files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The autoencoder monitor: what a variational autoencoder cannot draw again, it has not seen (Stocco et al. 2020)."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

@@ -4,8 +4,6 @@
 All entropies are in bits, with 0 log 0 = 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small convolutional classifier of crops: what the studies of monitors supervise, and what a task network is made of."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

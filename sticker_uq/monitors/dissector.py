@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dissector: whether the layers of a network agree more and more with what it says in the end (Wang et al. 2020)."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

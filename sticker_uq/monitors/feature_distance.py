@@ -9,8 +9,6 @@ Own code: pytorch-ood has both, but keeps what was fitted in objects that only p
 covariances of few objects without shrinkage.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fitted panel on the disk: one file pair per monitor, the probe, and panel.json about all."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The panel of monitors at run time: fitted for one detector, each with the limit above which it objects to an object."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

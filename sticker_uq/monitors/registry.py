@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All monitors by name."""
 
-from __future__ import annotations
-
 import difflib
 from typing import Any
 

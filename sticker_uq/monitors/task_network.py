@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network for one decision as a monitor: is the probability of a removable sticker above a threshold? (Ullah et al., V-C)"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

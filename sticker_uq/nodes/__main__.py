@@ -5,8 +5,6 @@ Importing a node's dependencies takes seconds. A signal during that time ends th
 traceback, with exit status 0.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

@@ -6,8 +6,6 @@ that was trained on pictures of the same world. For every cell it tells how prob
 lies there (outlier exposure, Hendrycks et al. 2019).
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How well novelty detection tells the unknown from the known, as measured when it was trained."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 

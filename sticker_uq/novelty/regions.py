@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stickers and foreign objects of the novelty network that no predicted box explains."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 from numpy.typing import NDArray

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Perception, image in, SceneAssessment out: image checks, digest, exposure, detector, DiL, panel votes and novelty."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -3,8 +3,6 @@
 it is, which tells a covered lens, a blinded sensor, noise and blur from a lid without stickers.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace

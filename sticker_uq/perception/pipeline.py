@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The image pipeline of perception: from pixels to an assessment."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated cell with a plain score threshold in place of the gate, to compare with. Without ROS."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sticker_uq.detection.detector import StochasticDetector

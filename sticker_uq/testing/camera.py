@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A camera whose images say what a scripted detector sees on them."""
 
-from __future__ import annotations
-
 import array
 import itertools
 from collections.abc import Callable, Iterator

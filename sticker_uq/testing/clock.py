@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test double of the clock: simulated time for nodes with ``use_sim_time``."""
 
-from __future__ import annotations
-
 import time
 
 from rosgraph_msgs.msg import Clock

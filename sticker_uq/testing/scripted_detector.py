@@ -4,8 +4,6 @@
 The first pixel of an image says what is detected in it (:class:`Seen`). It loads no torch.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import threading

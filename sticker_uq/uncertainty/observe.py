@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the detections of T passes to objects with their uncertainty, and to the uncertainty of the image."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

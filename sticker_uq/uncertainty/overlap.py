@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Overlap of axis-aligned boxes: intersection over union and the groups it connects."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy
 

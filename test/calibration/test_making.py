@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can be known before any labelled image is assessed; what processes or a cluster share is what one process says."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bundle holds together: what does not fit is refused when it is made, when it is loaded and where it is used."""
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 from pathlib import Path

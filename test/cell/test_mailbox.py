@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mailbox: the newest of each sender, in turn; losses are counted, closing wakes."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections import Counter

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Promotion and roll-back: one link, and no change of it without an entry in a chain that shows what was changed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

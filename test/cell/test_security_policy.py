@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SROS2 policy: who may say what is what the documentation promises, and covers what the nodes really do."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 

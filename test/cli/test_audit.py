@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq audit`` as a person uses it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

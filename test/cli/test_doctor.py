@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The doctor sees what is wrong with a machine and says what to do."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

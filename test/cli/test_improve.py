@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq improve``: from the answers of a simulated cell to a candidate and its verdict, also after a kill."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass

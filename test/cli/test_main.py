@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line as a whole: quick help, one line for every error, the right exit status."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

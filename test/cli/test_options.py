@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options made from a settings model: same names, ranges and parameter files as the nodes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """No command loses anything: outputs are checked before the work, and only what an earlier run wrote is replaced."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

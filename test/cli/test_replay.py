@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sticker-uq replay` from the command line: options, errors, and the comparison with a live cell."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace as changed

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings of several cells in one replay: spread; what cannot be read stops nothing else."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

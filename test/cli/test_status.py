@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ``sticker-uq status`` says of a gate that others publish, and of none."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

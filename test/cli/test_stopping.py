@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ctrl-C in a terminal: the command ends with a word and status 130, and leaves no process and no half-written file."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

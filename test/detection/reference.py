@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the detectors must compute, the slow way: whole torchvision models, masks through hooks, loops over boxes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass

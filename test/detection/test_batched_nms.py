@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Suppression of many groups at once is torchvision's of each, and the choice before it knows no chance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import hypothesis.strategies as st

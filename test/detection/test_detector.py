@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The detector around its passes: images, devices, weights, objectness, outputs that cannot be trusted."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 On a machine with a GPU and without ROS: ``python -m pytest --noconftest test/detection/test_devices.py``.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The masks, without a network."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

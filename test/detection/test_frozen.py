@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the fast kernels compute is what torchvision computes, for inputs that a network rarely makes."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way of an image through a GPU, on one that is simulated: nothing is left on the wrong side, and the result is the same."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager

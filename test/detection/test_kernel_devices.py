@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of torch that mean too little memory or a GPU that is lost, and how a GPU multiplies float32."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stochastic passes of all six models against whole torchvision models with the same masks."""
 
-from __future__ import annotations
-
 import copy
 from functools import cache
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Distributions and the choice of boxes, without a network."""
 
-from __future__ import annotations
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest

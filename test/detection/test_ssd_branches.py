@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The branches of a frozen SSD's head, level by level, are torch's convolutions."""
 
-from __future__ import annotations
-
 import copy
 from functools import cache
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights files: what is written comes back, and whatever does not fit is refused by name."""
 
-from __future__ import annotations
-
 import argparse
 import copy
 import json

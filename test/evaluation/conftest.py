@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One scene that shows every case, as pictures and reports get it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work that is spread comes back whole, in any order; what goes wrong elsewhere is raised here as what it is."""
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import operator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An arm and people who do not behave."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sticker_uq.gate import BlockReason

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A clock that has not started, jumps or stands still; the cell takes its time from /clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

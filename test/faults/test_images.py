@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of camera, pictures and perception, one after the other in one cell of real processes."""
 
-from __future__ import annotations
-
 import array
 
 import pytest

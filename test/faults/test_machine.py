@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A full disk, a second supervisor, and programs that only listen."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``kill -9`` of each node, in the states of the gate that differ for it; the runner starts it again and the cell goes on."""
 
-from __future__ import annotations
-
 import pytest
 
 from sticker_uq.gate import BlockReason

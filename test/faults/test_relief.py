@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cell that requires relief, whose sensor is silent, lies or is not alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files and messages that work, of which fuzzing makes others."""
 
-from __future__ import annotations
-
 from functools import cache
 from io import BytesIO
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs for parsers: examples that work, with changes that a parser has to expect."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -5,8 +5,6 @@ A target returns or raises :class:`sticker_uq.scene.InvalidInput`. Anything else
 lies in `seeds/TARGET/` and is tried first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A short run of every target, and what was found before."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What closes the gate: cause, reason, and who opens it again. What must hold at every step is in the witness."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

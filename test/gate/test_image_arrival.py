@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An image closes the gate when it arrives, before any model has looked at it; it never opens it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

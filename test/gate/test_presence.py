@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two supervisors in one cell: both are heard, the arm obeys neither."""
 
-from __future__ import annotations
-
 from sticker_uq.gate.permit import Lease, PermitWatch
 from sticker_uq.gate.presence import QUIET_S, GatePublishers, Heartbeat
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The second measurement: where it is required nothing opens the gate but a sticker that stands out, or a person."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A headless Chromium for tests of the operator's page, and a page without a cell behind it."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable, Iterator

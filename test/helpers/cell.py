@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small simulated cell and what it must do, however its processes are started."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -5,8 +5,6 @@ The camera and the person are the test itself. Every gate message and every step
 :meth:`FaultCell.check_motion` says whether the arm ever moved without a permit or beyond the end of one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -5,8 +5,6 @@ Random weights detect nothing: the layers that score classes learn places of one
 with dropout a few anchors or proposals per class reach a probability of about 0.5. Small inputs and few proposals keep it fast.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

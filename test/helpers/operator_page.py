@@ -5,8 +5,6 @@ python -m test.helpers.operator_page                              # serves all s
 python -m test.helpers.operator_page --screenshots docs/images    # the pictures of docs/console.md
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import math

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A panel of monitors fitted for the tiny detector on the pictures that it was tuned for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cv2

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings of small cells: laptops that are announced, pictures, a gate, questions."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -5,8 +5,6 @@
 never ends, whatever it is told.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -3,8 +3,6 @@
 recording and the audit log that a real cell would leave.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A supervisor as a node under test, with a camera, an arm and subscriptions to all it publishes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

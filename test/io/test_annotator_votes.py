@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What annotators said about the objects of a COCO folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

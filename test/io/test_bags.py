@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings as ROS 2 writes them, and as a killed recorder or a full disk leaves them."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

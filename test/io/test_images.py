@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoding of raw and compressed images: every encoding, padding, endianness, and everything that must be refused."""
 
-from __future__ import annotations
-
 import struct
 from array import array
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images from recordings, folders and videos; what cannot be read is named and stops nothing."""
 
-from __future__ import annotations
-
 import operator
 from pathlib import Path
 

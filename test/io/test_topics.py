@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which topics belong to one camera."""
 
-from __future__ import annotations
-
 import pytest
 
 from sticker_uq.io.topics import folder_of, images_elsewhere, more_topics, scene_topic_of

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A detector's objects as monitors see them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

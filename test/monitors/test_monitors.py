@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Monitors: fit, score, save, load, refuse; formulas over class vectors, features, task networks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A panel on the disk and at work: limits, files that belong together, scores of every object."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node ``moveit_driver``: serves the cell's action ``remove_sticker`` with a MoveIt 2 arm."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rclpy.node import Node

@@ -4,8 +4,6 @@
 The function to change if your cell must treat an error otherwise: :func:`removal_code_of`.
 """
 
-from __future__ import annotations
-
 from sticker_uq.gate.events import RemovalCode
 
 SUCCESS = 1

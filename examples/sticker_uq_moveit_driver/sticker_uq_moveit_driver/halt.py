@@ -6,8 +6,6 @@ move_group of Jazzy accepts the cancellation of ``execute_trajectory`` without s
 ``MoveGroupInterface::stop`` sends it; the actions are cancelled too, for a motion that is still being planned.
 """
 
-from __future__ import annotations
-
 from action_msgs.srv import CancelGoal
 from controller_manager_msgs.srv import SwitchController
 from rclpy.node import Node

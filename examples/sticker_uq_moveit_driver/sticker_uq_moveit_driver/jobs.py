@@ -5,8 +5,6 @@ Nothing here blocks and, but for a goal that is accepted too late, nothing runs 
 cancelled at a known place. Without messages: whoever starts a job makes the request and reads the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The motion of the arm: the pieces of a removal, one step each, and how it is stopped. Without MoveIt's messages."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol

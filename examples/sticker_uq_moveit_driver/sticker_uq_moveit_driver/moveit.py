@@ -4,8 +4,6 @@
 The function to change for another tool: :meth:`MoveItRobot._use_tool`.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -4,8 +4,6 @@
 The functions to change for another tool: :func:`tool_at` (where it is, seen from the sticker), :func:`pieces_of` (what it does).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ A process of its own, so that it serves when the driver hangs or is dead. Where 
 service, use that instead.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from rclpy.callback_groups import ReentrantCallbackGroup

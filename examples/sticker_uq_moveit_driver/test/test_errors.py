@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an error of MoveIt means for the goal of the cell."""
 
-from __future__ import annotations
-
 import pytest
 
 from sticker_uq.gate.events import RemovalCode

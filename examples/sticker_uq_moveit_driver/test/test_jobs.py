@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goals and calls as the motion polls them, with futures that the test completes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

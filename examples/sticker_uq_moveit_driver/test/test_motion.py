@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps and stops of the driver without move_group: a robot of jobs that the test ends, under the product's own ArmClient."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ They need messages that PyPI does not have; the path of the arm is the only thin
 accepts the cancellation of execute_trajectory and goes on until the stop event comes.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

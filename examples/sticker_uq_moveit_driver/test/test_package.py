@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package holds together: manifest, setup, parameter files, launch files."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import re

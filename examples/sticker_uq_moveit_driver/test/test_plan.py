@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the tool goes, in which order."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions on a processor: what oneDNN computes in any case, with their gradient to the input, and Winograd's filtering."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import cached_property

@@ -3,8 +3,6 @@
 and how a GPU multiplies float32: IEEE 754, or TF32 with a mantissa of 10 bits.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ and returns as many rows as it kept, a number for which the processor has to wai
 sizes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

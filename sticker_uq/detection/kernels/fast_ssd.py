@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SSDs' passes over a frozen model: class scores of all places, box deltas where they are asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A detector's modules as inference wants them: batch normalisation folded into convolutions, channels last."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

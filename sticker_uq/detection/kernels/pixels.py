@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From camera pixels to the network's input, touching only the pixels that the resized image is made of."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faster R-CNN: dropout in the feature pyramid, proposals and boxes once per pass."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

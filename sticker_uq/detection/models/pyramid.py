@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The feature pyramid (FPN) of four of the models, cut at its first dropout."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """RetinaNet: dropout in the feature pyramid, one sigmoid per class and anchor."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

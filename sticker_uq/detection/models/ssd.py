@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SSD300 and SSDLite320: dropout in the detection head, on its inputs or on its outputs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

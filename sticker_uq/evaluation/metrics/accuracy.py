@@ -3,8 +3,6 @@
 T passes cluster into, also for resampled images.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

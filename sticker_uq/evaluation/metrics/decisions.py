@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a policy decided about labelled images, counted: removals right and wrong, laptops called clean, questions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

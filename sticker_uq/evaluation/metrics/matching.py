@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which labelled object each detection shows, if any."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

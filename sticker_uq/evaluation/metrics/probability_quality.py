@@ -6,8 +6,6 @@ Systems": ACE, EACE and VACE (section IV-A), and the measures they are compared 
 probabilities ``p`` (N, K), rows summing to 1, and true classes ``y`` (N,) in [0, K); of no object the result is NaN.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

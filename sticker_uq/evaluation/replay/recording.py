@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a recording of the cell says, laptop by laptop: what was seen, decided, asked and done. ROS is not needed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

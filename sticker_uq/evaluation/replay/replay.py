@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replay of recorded images by the same perception and policy as in the cell, as fast as the machine allows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain

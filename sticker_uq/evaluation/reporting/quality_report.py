@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of probability quality: a page, a table for programs and one for documents, and the charts as files."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

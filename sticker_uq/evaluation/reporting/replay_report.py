@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a replay."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

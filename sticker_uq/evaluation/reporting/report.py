@@ -4,8 +4,6 @@
 Nothing in the file refers to anything outside it, so it can be mailed, archived and read offline.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 and the words that pictures and reports use for metrics, verdicts and reasons.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ that what people answer agrees with the risks the policy promises. Answers to th
 are no test of it: it asks about the doubtful ones only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

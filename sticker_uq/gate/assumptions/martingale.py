@@ -8,8 +8,6 @@ at most a, however often one looks (Ville's inequality; Shafer and Vovk, "Game-T
 Finance", 2019).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the audit log in a thread of its own: every entry reaches the disk, and the gate never waits for it."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

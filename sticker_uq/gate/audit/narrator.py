@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which steps of the gate become entries of the audit log, and with which data. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any

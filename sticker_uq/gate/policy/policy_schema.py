@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The optional sections of a policy file: what `sticker-uq calibrate` learns from labelled images, proves and notes down."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from itertools import pairwise

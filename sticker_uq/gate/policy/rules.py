@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the policy decides about one object, before the operator's answers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

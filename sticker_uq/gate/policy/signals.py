@@ -4,8 +4,6 @@
 Every signal grows with uncertainty; what was not measured is NaN.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 

@@ -6,8 +6,6 @@ gradient of the class probabilities is propagated through the whole network to t
 sticker is classified as a logo, which the cell does not touch; or the sticker vanishes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Literal
 

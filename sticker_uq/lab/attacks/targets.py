@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The boxes that white-box attacks start from, and what each family of detectors outputs for them."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ and predict its class. The picture is then moved, in grey levels as it is stored
 the true ones until no attacked box predicts its class any more.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

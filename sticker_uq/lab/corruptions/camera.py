@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What light, lens and sensor do to a picture."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of corruptions by name."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another pose of the laptop, what lies before it, and another state of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of abnormal laptops: what lies on them that no detector learned, and their COCO folder."""
 
-from __future__ import annotations
-
 import math
 import os
 import zlib

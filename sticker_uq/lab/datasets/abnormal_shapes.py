@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Abnormal shapes of any kind and surface, to learn novelty from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks labelled data sets before a training."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of a data set as a detector sees them, which resizes every picture, and how well its default boxes fit them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -3,8 +3,6 @@
 other, whose names differ only in a number.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict

@@ -7,8 +7,6 @@ missing box would train the detector to miss it. So is one whose answers contrad
 accepted, and every later one of that laptop: what the gate decided then followed from the contradiction.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From answers to a candidate: labels, training, novelty, calibration, comparison with the active bundle; each step kept."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page on which a person decides about a candidate: verdict, what it saves and risks, where its labels come from."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labelled pictures of the laptops of an audit log, divided by laptop and time into parts with different uses."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

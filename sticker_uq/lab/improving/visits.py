@@ -6,8 +6,6 @@ released. The policy asks about what it doubts, so the groups differ; within the
 of the three groups have answers, and together they stand for all laptops (see :mod:`sticker_uq.calibration.biased`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

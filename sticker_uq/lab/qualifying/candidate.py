@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a qualification and an improvement do alike, in kept steps: weights, novelty network, assessed pictures, limits."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A qualification: check, train, evaluate, novelty network, calibrate, test, robustness, verdict."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import asdict

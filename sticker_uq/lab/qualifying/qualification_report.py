@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a qualification: ready or not, why, what can be proved, and what the next hundred labels would buy."""
 
-from __future__ import annotations
-
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html
 from sticker_uq.lab.qualifying.qualification import Qualification
 from sticker_uq.lab.qualifying.results import MORE, NOT_MEASURED, percent

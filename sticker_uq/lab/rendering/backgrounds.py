@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backgrounds: benches, mats, belts, sheets of metal and cloth, with a few tools."""
 
-from __future__ import annotations
-
 import math
 
 import cv2

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brand emblems and word marks as coverage masks, and their rendering on a laptop's surface."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures on stickers, each drawn with a pen whose unit is half the figure's size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

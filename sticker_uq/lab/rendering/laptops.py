@@ -3,8 +3,6 @@
 open deck.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import cv2

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders a scene description, lit and photographed, to its picture and the boxes of the visible objects."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

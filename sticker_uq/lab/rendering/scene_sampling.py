@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples laptop scenes from a seed: laptop, pose, logos, stickers, light and camera; and variants of a scene."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Literal

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of sticker, and where on a laptop they are put."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import cv2

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stickers: what is printed on them, their outlines, wear and peeled corners, and what is left where one was."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Sizes, counts, proportions, contact and places follow the quantiles of the cell'
 of the cell's pictures of 2448x2048.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache

@@ -3,8 +3,6 @@
 workshop, and foreign objects, which are in no scene, so that a detector can be tested on them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole robustness assessment (Wozniak et al., tasks 4 to 7): follow-up cases, answers, figures, distances, verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial

@@ -6,8 +6,6 @@ A follow-up of another size is compared in the size of its source. SSIM and CW-S
 shorter side has about 256 px, as the authors of SSIM recommend; MSE and PSNR look at every colour value.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

@@ -3,8 +3,6 @@
 COCO folder; resumed where interrupted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

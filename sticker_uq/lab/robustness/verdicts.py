@@ -5,8 +5,6 @@ The paper compares two numbers. Here every number comes with the uncertainty of 
 drawn again with replacement, and their follow-ups with them (a paired bootstrap), so that the relation can also be undecided.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

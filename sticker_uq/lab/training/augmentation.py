@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading, augmentation and resizing of training pictures, with transformations that keep boxes axis-aligned."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

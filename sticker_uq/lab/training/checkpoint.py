@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoint of a training and its table of epochs."""
 
-from __future__ import annotations
-
 import csv
 import math
 import pickle

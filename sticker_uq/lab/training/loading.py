@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training pictures that are prepared while the network computes."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training samples of the novelty network: a picture with random shapes, and the targets of its cells."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import cv2

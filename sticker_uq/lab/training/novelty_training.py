@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning a novelty network from labelled pictures, and how well it tells what it has not seen."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial

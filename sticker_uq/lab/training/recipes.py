@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How each family of detectors is trained: losses, first weights, optimiser and learning rate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack

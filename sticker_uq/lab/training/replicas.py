@@ -6,8 +6,6 @@ under other load. Replicas that share the parameters, each with a part of the ba
 per step.
 """
 
-from __future__ import annotations
-
 import copy
 import ctypes
 from collections.abc import Callable, Sequence

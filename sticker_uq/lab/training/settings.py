@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings, progress and results of a training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

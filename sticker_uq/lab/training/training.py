@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training a detector: what it starts from, its epochs, validation and checkpoints."""
 
-from __future__ import annotations
-
 import copy
 import math
 import os

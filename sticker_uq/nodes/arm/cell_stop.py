@@ -5,8 +5,6 @@ A service is called until it confirms the stop; a topic is true as long as the s
 function in the sense of ISO 10218 / ISO 13849.
 """
 
-from __future__ import annotations
-
 import time
 from enum import Enum
 from typing import Any

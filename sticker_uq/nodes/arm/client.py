@@ -5,8 +5,6 @@
 :class:`Motion` (how to move, how to stop); the simulated arm does too, and examples/sticker_uq_moveit_driver for MoveIt 2.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 import uuid

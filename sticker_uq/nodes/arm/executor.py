@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multi-threaded rclpy executor of a node with an arm, which dispatches each callback once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a cell is, heard from outside: its gate and /diagnostics, by a node that only listens."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

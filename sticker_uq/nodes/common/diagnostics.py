@@ -5,8 +5,6 @@ Stamps are the node's time, the period is wall time, so that a stopped simulated
 keys in every state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node's subscription to camera images: matches the publishers' reliability and diagnoses missing images."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque

@@ -5,8 +5,6 @@ rclpy swallows exceptions of transitions; here each is logged in one line. Inval
 its state and can be configured again); an unexpected exception releases all resources and leaves the node unconfigured.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

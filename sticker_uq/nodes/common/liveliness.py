@@ -5,8 +5,6 @@ The middleware does so in its own threads (DDS LIVELINESS, kind AUTOMATIC): unli
 interpreter for a dead one. It does not detect a process that hangs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

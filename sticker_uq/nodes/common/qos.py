@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The quality of service of every topic, in one place. Depths are explicit: the default depth differs between middlewares."""
 
-from __future__ import annotations
-
 from rclpy.duration import Duration
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, LivelinessPolicy, QoSProfile, ReliabilityPolicy
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node ``console``: the operator's page. Shows what the cell sees and decides, and takes a person's answer."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

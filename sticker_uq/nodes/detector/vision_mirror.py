@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Detections as vision_msgs 4 messages, for tools that expect them; off where that is not installed."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 from sticker_uq import scene as sc

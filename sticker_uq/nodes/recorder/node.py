@@ -6,8 +6,6 @@ nor the cell: what was written stays readable, the loss is logged and counted wi
 folder when there is space again, and the process exits with status 1 when it is stopped.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

@@ -5,8 +5,6 @@ Publishes images of a rendered laptop, peels what the supervisor permits, remove
 next laptop when this one is done. For unattended demos and tests a simulated operator answers from ground truth.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ Images are stamped with the node's time when they are read, because the detector
 recording lie in the past. Playback starts with the first subscriber, so that no image of a short source is lost.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any

@@ -5,8 +5,6 @@ It turns messages into events of :class:`sticker_uq.gate.GateController` and eff
 waits. It never loads torch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 import uuid

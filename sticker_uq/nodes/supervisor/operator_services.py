@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor node's services for the operator: answers, hold and release, reset."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

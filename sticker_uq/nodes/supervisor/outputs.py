@@ -4,8 +4,6 @@ RViz and Foxglove (off where visualization_msgs is not installed), its status in
 audit log.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor's action client of the arm: goals go out; what becomes of them, and of the arm itself, comes back as events."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a laptop ends with a question."""
 
-from __future__ import annotations
-
 import pytest
 
 from sticker_uq.evaluation.metrics.decisions import ends_with_question

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures of probability quality: against values worked out by hand, against each other, and a published observation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Probability quality of detectors: what their boxes show, the report and the command."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

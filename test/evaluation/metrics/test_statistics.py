@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Intervals and areas whose value is known by hand or by a library."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@
 The perception is scripted: that the real one says the same in every process is shown by test/cli/test_replay.py.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import threading

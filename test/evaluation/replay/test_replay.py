@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A replay assesses every image once, says what it could not read, and leaves whole files or none."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import hashlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the pictures show: every object, its verdict, and nothing outside the picture."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report is one file, says what happened, and stays small."""
 
-from __future__ import annotations
-
 import base64
 import re
 from dataclasses import replace

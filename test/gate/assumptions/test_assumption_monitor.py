@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor closes the gate when what its policy rests on does not hold any more, and keeps it closed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever is done to the lines of an audit log is found; what is cut off at its end is found with the head."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The writer of the audit log: continues, rotates, survives crashes and a full disk, and never makes anybody wait."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

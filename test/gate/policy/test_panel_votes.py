@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the policy and the gate make of a panel of monitors."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

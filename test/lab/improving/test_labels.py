@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each laptop's pictures are used for, and which of them have labels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The published assessment of a medical diagnosis system (MDS), as a known answer (Wozniak et al., boxes 1, 3, 5, 7)."""
 
-from __future__ import annotations
-
 from sticker_uq.lab.robustness.spec import Relation, Specification, preset
 
 MDS_SOURCE = {"precision": 0.564, "recall": 0.510, "ap50": 0.526, "ap75": 0.396, "ap": 0.340}

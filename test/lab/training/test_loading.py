@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures prepared beside the network: in order, the same from processes as from threads, and the same training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

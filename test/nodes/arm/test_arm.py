@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an arm does with driver, goals and permits, and what it says meanwhile; every end of a motion has its own result."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

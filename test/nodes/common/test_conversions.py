@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages carry scenes and decisions without loss."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

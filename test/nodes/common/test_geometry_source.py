@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calibration of the cell over ROS, and what is said when a part of it is missing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import rclpy

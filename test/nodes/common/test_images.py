@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Image messages: both ways of decoding agree, and what is sent can be read back."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from array import array

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transitions tell their failures, undo what they did, and a process ends with the right exit status."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any
 

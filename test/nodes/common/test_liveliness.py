@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The death of a publisher is noticed, however fast it came and went."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any

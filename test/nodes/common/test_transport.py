@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Fast DDS profile a process uses, and that camera images reach another process with it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

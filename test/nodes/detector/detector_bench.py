@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A detector node with a fake perception on a bench, and pictures for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

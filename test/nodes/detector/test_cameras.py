@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One model, several cameras: turns, topics, diagnostics, recordings, with real processes too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

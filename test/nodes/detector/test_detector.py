@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The detector node with a fake perception: images in, scenes out, and processes that end."""
 
-from __future__ import annotations
-
 import signal
 from array import array
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a detector node says about the images that it waits for and about its work."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of a detector node: transitions, and another model or other parameters while it works."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from typing import Any

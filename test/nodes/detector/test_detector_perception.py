@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The detector node with the real perception and the packaged weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a detector node says about the device that computes, and what it does when that fails."""
 
-from __future__ import annotations
-
 import pytest
 from rcl_interfaces.msg import Log
 from rclpy.qos import DurabilityPolicy, QoSProfile

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A panel of monitors in the cell: scores in live scenes, repeated by a replay, and objections that reach a person."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """vision_msgs, where it is installed: pixels of the original image, both hypotheses, names of the classes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated cell as a node."""
 
-from __future__ import annotations
-
 import errno
 import json
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node that plays files and devices as images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

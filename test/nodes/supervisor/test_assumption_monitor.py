@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor as a node: workpieces unlike those of its policy close the gate, others do not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

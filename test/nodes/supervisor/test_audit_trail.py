@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a supervisor takes over from the log of its last run, also where another program wrote into it."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

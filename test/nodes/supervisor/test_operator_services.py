@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor as a node and people: questions, answers, who operates the gate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sticker_uq.gate import BlockReason

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor as a node: scenes that speak over ROS make it open, close and ask."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

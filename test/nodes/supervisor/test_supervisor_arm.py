@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor as a node and its arm: goals, silence, the cell's own stop."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor as a process of a cell: other gate publishers, lifecycle, parameters, clock, plain mirrors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """COCO object detection: one or more JSON files, with any categories."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which format a source has, and its pictures."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From named pictures to COCO folders: upright pixels, known classes, groups of one laptop, parts without a common laptop."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

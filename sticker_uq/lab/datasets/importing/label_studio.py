@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Label Studio: the JSON export (also JSON-MIN), with boxes in percent of the picture."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every format says: pictures with named objects; and where a picture lies on the disk."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable

@@ -4,8 +4,6 @@
 XML from outside is read to a limited size, without a document type, entities and references to other files.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """YOLO: one text file for each picture, with lines CLASS X Y WIDTH HEIGHT in fractions of the picture."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ambiguous crops (AmbiGuess) back in scenes, so that detectors meet them: seamless borders, probabilistic labels in COCO."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

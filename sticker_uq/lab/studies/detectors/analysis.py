@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The statistics of the detector study from its per-image results: the tables of Lu et al., and the same with intervals."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

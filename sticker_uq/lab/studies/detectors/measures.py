@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measures that the detector study compares, and the tables of per-image results that have them, of this bench or others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

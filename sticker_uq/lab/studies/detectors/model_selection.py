@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selection of a detector: the paper's guideline (Lu et al., figure 6) on the results of the detector study."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

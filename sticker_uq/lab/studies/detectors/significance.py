@@ -5,8 +5,6 @@ whether uncertainty tells where a model is wrong (RQ4).
 Everything is paired by image. Values that cannot be computed are NaN.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections import Counter

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan of a detector study: models, data sets, dropout rates, variants. One validated value, which decides the result."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Literal, Self

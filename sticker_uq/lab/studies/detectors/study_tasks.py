@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tasks of a detector study, each a function of its arguments alone: attacking one picture, assessing one picture."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Robustness scores (Lu et al., eq 14-16), and the summary tables of a detector study beside the statistics."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

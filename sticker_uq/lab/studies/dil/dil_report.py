@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The DiL study as tables and pages, and what a threshold on DiL gains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The signals and detections of every abnormal scene, cached so that it assesses each picture once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass

@@ -3,8 +3,6 @@
 change of one value, and corruptions that leave the class alone, after MNIST-C (Mu and Gilmer 2019).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import cv2

@@ -3,8 +3,6 @@
 Fashion-MNIST from their files.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import math

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The four kinds of classifier that Weiss et al. 2022 (section VI-A) supervise, by name; all but the first need larger crops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise

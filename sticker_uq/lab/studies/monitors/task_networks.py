@@ -8,8 +8,6 @@ paper gave its two networks different optimisers, losses and budgets. Here they 
 the crops, dropout masks, optimiser, epochs and loss (cross entropy), and differ in nothing but the labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ambiguous objects: crops pasted into scenes, the autoencoders that make them, and what is drawn from their codes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

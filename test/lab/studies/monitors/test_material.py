@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Crops of the cell's own objects, MNIST and Fashion-MNIST."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from pathlib import Path

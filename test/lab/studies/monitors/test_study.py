@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole study on a few digits, its figures by hand, and attacks on a linear model, whose nearest boundary is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

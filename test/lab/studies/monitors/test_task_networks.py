@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks trained for a decision: their labels, the comparison with a probability, the cascade."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
