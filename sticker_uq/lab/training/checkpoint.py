@@ -29,7 +29,7 @@ class Position:
     seconds: float = 0.0
     """Spent on the current epoch."""
     best: tuple[int, float] = (0, 0.0)
-    """Input size and mAP of the weights in best.safetensors; the size counts first."""
+    """Input size of the weights in best.safetensors, which counts first, and their wrongful releases, negative."""
     initial: str = ""
     """Description of the initial weights."""
     history: list[EpochResult] = field(default_factory=list)

@@ -88,13 +88,15 @@ class Progress:
 class EpochResult:
     """One row of metrics.csv: the results of an epoch.
 
-    ``loss``: mean over its steps. ``map50``: mAP at IoU 0.5 of the averaged weights over the classes that the
-    validation pictures have, NaN without any; ``ap_logo``, ``ap_sticker`` its parts. ``input_size``: px of the
-    network's input, in training and validation (FPN models: shorter side).
+    ``loss``: mean over its steps. Of the averaged weights on the validation pictures: ``wrongful``, the share with a wrongful
+    release at equal questions (`evaluation.metrics.decisions.wrongful_share`); ``map50``, mAP at IoU 0.5 over the classes that
+    they have, NaN without any; ``ap_logo``, ``ap_sticker`` its parts. ``input_size``: px of the network's input, in training
+    and validation (FPN models: shorter side).
     """
 
     epoch: int
     loss: float
+    wrongful: float
     map50: float
     ap_logo: float
     ap_sticker: float

@@ -34,6 +34,7 @@ from sticker_uq.detection.weights import (
     save_weights,
 )
 from sticker_uq.evaluation.metrics.accuracy import average_precisions
+from sticker_uq.evaluation.metrics.decisions import wrongful_share
 from sticker_uq.io.coco import LabelledImage, check_objects, dataset_digest, read_coco, read_picture
 from sticker_uq.lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
@@ -150,8 +151,8 @@ _NORM_MOMENTUM = 0.1  # torchvision's 0.03 for SSDLite needs more steps than a s
 _VALIDATION_FLOOR = 0.01
 _MIN_PER_REPLICA = 2
 _SAVE_EVERY_S = 60.0
-ENOUGH_TO_CHOOSE = 30
-"""Validation pictures from which the epoch with the highest mAP is the best one; by chance one of fewer is."""
+ENOUGH_TO_CHOOSE = 100
+"""Validation pictures from which the epoch with the fewest wrongful releases is the best one; by chance one of fewer is."""
 
 
 class Training:
@@ -387,11 +388,12 @@ class Training:
         position, settings = self.position, self.settings
         rate = self.optimizer.param_groups[0]["lr"]
         size = self._input_size(position.step - 1)
-        precisions = self._validate(size)
+        wrongful, precisions = self._validate(size)
         known = [p for p in precisions.values() if not math.isnan(p)]
         result = EpochResult(
             position.step // self.steps_per_epoch,
             position.epoch_loss / self.steps_per_epoch,
+            wrongful,
             sum(known) / len(known) if known else math.nan,
             precisions[ObjectClass.LOGO],
             precisions[ObjectClass.STICKER],
@@ -403,7 +405,7 @@ class Training:
         position.epoch_loss, position.seconds = 0.0, 0.0
         # Larger inputs are closer to those of the detector and come first. Without a measurement to rely on the latest are best.
         enough = known and len(self.val_items) >= ENOUGH_TO_CHOOSE
-        rank = (result.input_size, result.map50 if enough else math.inf)
+        rank = (result.input_size, -wrongful if enough else math.inf)
         if rank >= position.best:
             position.best = rank
             save_weights(self.average, settings.out / BEST, self._metadata(result), half=True)
@@ -411,8 +413,10 @@ class Training:
         self._save()
         return result
 
-    def _validate(self, size: tuple[int, int] | None) -> dict[ObjectClass, float]:
-        """Average precision at IoU 0.5 of the averaged weights by class, on validation pictures resized to ``size``."""
+    def _validate(self, size: tuple[int, int] | None) -> tuple[float, dict[ObjectClass, float]]:
+        """Wrongful releases at equal questions of the averaged weights, and their average precision at IoU 0.5 by class, on
+        validation pictures resized to ``size``.
+        """
         settings = DetectorSettings(
             model=self.settings.model,
             score_floor=_VALIDATION_FLOOR,
@@ -434,7 +438,7 @@ class Training:
                 found = list(pool.map(detect, self.val_items))
         finally:
             self.average.transform.fixed_size = own_size
-        return average_precisions(found, self.val_items)
+        return wrongful_share(found, self.val_items), average_precisions(found, self.val_items)
 
     def _progress(self, seconds: float) -> Progress:
         position = self.position
@@ -482,6 +486,7 @@ class Training:
             "seed": self.settings.seed,
             "epoch": result.epoch,
             "input_size": result.input_size,
+            "wrongful": result.wrongful,
             "map50": _finite(result.map50),
             "ap50": {"logo": _finite(result.ap_logo), "sticker": _finite(result.ap_sticker)},
             "initial": self.position.initial,

@@ -85,8 +85,10 @@ def test_the_best_epoch_is_chosen_on_enough_pictures_only(
     enough: bool, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sticker_uq.lab.training.training.ENOUGH_TO_CHOOSE", 4 if enough else 5)
-    maps = iter([0.5, 0.2])
-    monkeypatch.setattr(Training, "_validate", lambda self, size: dict.fromkeys((1, 2), next(maps)))
+    shares = iter([0.1, 0.2])  # the mAP says the opposite
+    monkeypatch.setattr(
+        Training, "_validate", lambda self, size: ((share := next(shares)), dict.fromkeys((1, 2), share))
+    )
     said: list[str] = []
     quick = {"freeze": "backbone", "input_size": 320}
     train(settings(few, tmp_path, start="packaged", **quick), say=said.append)
@@ -115,8 +117,9 @@ def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
     assert [r.input_size for r in results] == [192, 192, 192, 256, 320, 320]
 
     state, metadata = load_weights(tmp_path / BEST)
-    best = max((r for r in results if r.input_size == 320), key=lambda r: r.map50)
+    best = min(reversed([r for r in results if r.input_size == 320]), key=lambda r: r.wrongful)
     assert metadata["epoch"] == best.epoch
+    assert metadata["wrongful"] == best.wrongful
     assert metadata["map50"] == best.map50
     assert metadata["model"] == SSDLITE
     assert metadata["classes"] == ["background", "logo", "sticker"]
