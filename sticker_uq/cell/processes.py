@@ -73,7 +73,7 @@ class CellOptions(Frozen):
     policy: str = Field("", description="Policy YAML of the supervisor; empty: the packaged one")
     allow_uncalibrated: bool = Field(
         False,
-        description="Let the arm move on a policy without a guarantee, as the packaged ones are; the simulated arm always may",
+        description="Let the arm move on a policy without a guarantee, as the default one is; the simulated arm always may",
     )
     dropout_rate: float | None = Field(
         None, ge=0.0, le=0.9, description="Probability of a dropped activation; empty: as in params_file"

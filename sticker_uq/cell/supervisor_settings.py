@@ -91,7 +91,7 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
     )
     allow_uncalibrated: bool = Field(
         False,
-        description="Whether the gate may open on a policy without a guarantee, as the packaged ones are",
+        description="Whether the gate may open on a policy without a guarantee, as the default one is",
     )
     bundle_hash: str = Field(
         "",

@@ -20,7 +20,7 @@ from sticker_uq.io.files import write_file
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.datasets.checking import NEAR, class_balance
 from sticker_uq.lab.datasets.frames import CLOSE, close_frames, close_frames_text, video_name
-from sticker_uq.lab.datasets.importing.formats import read_source
+from sticker_uq.lab.datasets.importing.formats import Format, read_source
 from sticker_uq.lab.datasets.importing.grouping import CALIBRATE, shares_of
 from sticker_uq.lab.datasets.importing.importing import (
     RECORD,
@@ -53,7 +53,7 @@ def command(
         output_folder("New folder to write to: a COCO folder, or with --split three of them.", empty=True),
     ],
     format_: Annotated[
-        Literal["auto", "coco", "voc", "yolo", "cvat", "label-studio"],
+        Literal["auto", Format],
         typer.Option("--format", help="Format of the annotations; auto: of what is there."),
     ] = "auto",
     class_: Annotated[

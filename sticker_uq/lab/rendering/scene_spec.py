@@ -21,7 +21,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class FixtureSpec:
-    """A part or print of the case that is neither logo nor sticker, one of `workshop.FIXTURES`."""
+    """A part or print of the case that is neither logo nor sticker, one of `things.FIXTURES`."""
 
     kind: str
     centre: Point
@@ -33,7 +33,7 @@ class FixtureSpec:
 
 @dataclass(frozen=True)
 class ThingSpec:
-    """Something that lies or reaches over the scene, one of `workshop.THINGS`; in the reference frame."""
+    """Something that lies or reaches over the scene, one of `things.THINGS`; in the reference frame."""
 
     kind: str
     centre: Point
