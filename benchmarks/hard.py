@@ -440,7 +440,7 @@ def _signals(found: dict[str, Any]) -> Table:
 def _trade(found: dict[str, Any]) -> Table:
     """Wrongful releases at equal questions: of each method, and less than those of REFERENCE with the same and other weights.
 
-    With the questions that were reached: below some share no limit of a method gets.
+    With the questions that were reached, below which no limit of a method gets, and the laptops with a sticker called clean.
     """
     results = {"": found["trade"]} | {name: other["trade"] for name, other in found["against"].items()}
     counts = {
@@ -453,12 +453,15 @@ def _trade(found: dict[str, Any]) -> Table:
     def cell(*keys: tuple[Any, ...]) -> str:
         if any(key not in counts for key in keys):
             return "-"
-        wrong, asked = (
-            np.stack([np.array(counts[key][figure], float) for key in keys]) for figure in ("wrong", "asked")
+        wrong, asked, dirty = (
+            np.stack([np.array(counts[key][figure], float) for key in keys])
+            for figure in ("wrong", "asked", "dirty_clean")
         )
-        value, questions = (100 * float(_difference(one.sum(axis=1))) for one in (wrong, asked))
+        value, questions, missed = (
+            100 * float(_difference(one.sum(axis=1))) for one in (wrong, asked, dirty)
+        )
         low, high = 100 * np.nanquantile(_difference(_redrawn(wrong.shape[1]) @ wrong), [0.025, 0.975])
-        return f"{value:.1f} ({low:.1f} to {high:.1f}), asked {questions:.0f}"
+        return f"{value:.1f} ({low:.1f} to {high:.1f}), asked {questions:.0f}, dirty {missed:.0f}"
 
     columns: dict[str, tuple[tuple[str, str], ...]] = {
         f"{method}{f', {name}' if name else ''}": ((name, method),) for name in results for method in TRADED
@@ -467,13 +470,13 @@ def _trade(found: dict[str, Any]) -> Table:
         for method in TRADED[not name :]:
             title = f"{method} minus {REFERENCE}{f', {name}' if name else ''}"
             columns[title] = (("", method), (name, REFERENCE))
-    lines = [
-        (*place, *(cell(*((*key, *place) for key in keys)) for keys in columns.values()))
-        for place in dict.fromkeys(key[2:] for key in counts)
-    ]
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for group, share in dict.fromkeys(key[2:] for key in counts):
+        cells = (cell(*((*key, group, share) for key in keys)) for keys in columns.values())
+        lines.setdefault((group, *cells), []).append(f"{100 * share:.0f}")
     return Table(
         ("% of pictures", "asked for", *columns),
-        [(group, f"{100 * share:.0f}", *cells) for group, share, *cells in lines],
+        [(group, ", ".join(shares), *cells) for (group, *cells), shares in lines.items()],
     )
 
 

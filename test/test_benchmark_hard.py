@@ -249,7 +249,11 @@ def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, caps
 
 def test_weights_are_compared_where_they_ask_equally_often():
     def row(method: str, wrong: list[int], asked: int) -> dict[str, object]:
-        counts = {"wrong": [[n, 2] for n in wrong], "asked": [[asked, 5]] * 4}
+        counts = {
+            "wrong": [[n, 2] for n in wrong],
+            "asked": [[asked, 5]] * 4,
+            "dirty_clean": [[asked, 5]] * 4,
+        }
         return {"group": "weak shift", "method": method, "asked_for": 0.2} | counts
 
     mean = "mean score, T passes"
