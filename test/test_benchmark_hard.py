@@ -21,11 +21,13 @@ from benchmarks.hard_measure import (
     measure_photographs,
 )
 from benchmarks.hard_methods import (
+    NOTABLE,
     Decision,
     ObjectLimit,
     PolicyMethod,
     improbability,
     limit_for,
+    notable,
     result,
     signal,
 )
@@ -127,6 +129,18 @@ def test_a_limit_releases_what_is_within_it_and_asks_about_other_possible_sticke
     assert not method.decide(rare, 0.3).asked, "0.1 over all passes"
     faint = scene(seen([HERE], [(0.75, 0.0, 0.25)], doubt=[0.0]))
     assert method.decide(faint, 1.0).asked
+
+
+def test_what_is_a_possible_sticker_is_fitted_to_the_stickers_that_were_seen():
+    def shown(probability, at=HERE):
+        return scene(seen([at], [(1 - probability, 0.0, probability)]), ((HERE, 2), (THERE, 2)))
+
+    scenes = [shown(value) for value in np.linspace(0.1, 1, 100)] + [shown(0.01, ELSEWHERE)] * 50
+    assert notable(scenes, DROPOUT) == pytest.approx(0.1)
+    assert notable([shown(0.9, ELSEWHERE)], DROPOUT) == NOTABLE
+    method = ObjectLimit("d", DROPOUT, lambda scene: np.ones(1), notable=0.1)
+    assert method.decide(shown(0.15), 0.0).asked
+    assert not method.decide(shown(0.05), 0.0).asked
 
 
 def test_a_policy_is_asked_again_once_the_released_objects_are_gone():
