@@ -4,8 +4,9 @@
 import pytest
 
 from sticker_uq.gate import BlockReason
+from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq_msgs.msg import GateState
-from test.helpers.fault_cell import FaultCell
+from test.helpers.fault_cell import SLACK_S, FaultCell
 
 ASKED = (GateState.STATE_INTERVENTION, GateState.STATE_FAULT)
 
@@ -62,19 +63,22 @@ def test_arm_hangs(hasty: FaultCell) -> None:
 def test_supervisor_hangs(cell: FaultCell) -> None:
     """The arm stops with its lease; when the supervisor goes on, the permit is not renewed."""
 
-    def stopped_or_closed() -> bool:
-        return len(cell.stopped) > stops or not cell.gates[-1].open
+    def told_or_over() -> bool:
+        over = cell.now_ns() > stamp_to_ns(cell.gates[-1].valid_until) + SLACK_S * 1e9
+        return len(cell.stopped) > stops or not cell.gates[-1].open or over
 
-    while True:  # a busy machine may close the gate between the arm's last step and the stop
+    for _ in range(9):  # a busy machine may close the gate, or the arm stop, before the supervisor hangs
         cell.until_moving()
         newest, stops = cell.gates[-1], len(cell.stopped)
         cell.stop("supervisor", True)
         try:
-            cell.until(stopped_or_closed, "an arm that has stopped")
-            if cell.gates[-1].open:
+            cell.until(told_or_over, "an arm that has stopped")
+            if cell.gates[-1].open and len(cell.stopped) > stops:
                 break
         finally:
             cell.stop("supervisor", False)
+    else:
+        pytest.fail("the arm never stopped with its lease")
     gate = cell.until_gate()
     assert gate.supervisor == newest.supervisor
     assert gate.sequence > newest.sequence
