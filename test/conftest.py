@@ -2,6 +2,7 @@
 """What every test needs: a set-up environment, a ROS domain of its own, numeric tests that repeat."""
 
 import ctypes
+import functools
 import gc
 import importlib
 import os
@@ -14,6 +15,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+gc.disable()  # until all tests are collected: nothing of what they import is garbage
 LAUNCH_TESTS = Path(__file__).parent / "launch"
 FAULT_TESTS = Path(__file__).parent / "faults"
 NOT_RUN = os.environ.pop("STICKER_UQ_NOT_RUN", "")  # not for the runs of pytest that tests start
@@ -84,21 +86,23 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With ``-n N --dist loadgroup`` a file's tests stay in one process, those of the faults, which share a cell, too."""
 
-    def group(item: pytest.Item) -> str:
-        together = FAULT_TESTS if FAULT_TESTS in item.path.parents else item.path
-        below = FAULT_TESTS.parent if FAULT_TESTS.parent in item.path.parents else FAULT_TESTS.parents[1]
+    @functools.cache
+    def group(path: Path) -> str:
+        together = FAULT_TESTS if FAULT_TESTS in path.parents else path
+        below = FAULT_TESTS.parent if FAULT_TESTS.parent in path.parents else FAULT_TESTS.parents[1]
         return together.relative_to(below).as_posix()
 
     places = {name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(group(item), len(LONG)))
+    items.sort(key=lambda item: places.get(group(item.path), len(LONG)))
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
+        item.add_marker(pytest.mark.xdist_group(group(item.path)))
 
 
 def pytest_collection_finish() -> None:
     """What was imported stays: the garbage collector need not walk through half a million objects again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

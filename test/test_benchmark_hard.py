@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks import hard, hard_methods, hard_scenes
 from benchmarks.hard import REFERENCE, SHIPPED, TABLES, cells, plan, shares, summary, table
-from benchmarks.hard_measure import (
-    DROPOUT,
-    SINGLE,
-    Instrument,
-    MeasuredScene,
-    Seen,
-    measure_photographs,
-)
+from benchmarks.hard_measure import DROPOUT, SINGLE, Instrument, MeasuredScene, Seen, measure_photographs
 from benchmarks.hard_methods import (
     NOTABLE,
     Decision,

@@ -83,10 +83,7 @@ def test_a_gpu_is_named_with_its_precision(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**33, 2**34))
     with simulated_gpu():
         check = only(monkeypatch, "device")
-    assert (check.level, check.found) == (
-        OK,
-        "cuda:0 Simulated in float32 (IEEE), 8192 of 16384 MiB free",
-    )
+    assert (check.level, check.found) == (OK, "cuda:0 Simulated in float32 (IEEE), 8192 of 16384 MiB free")
 
 
 @pytest.mark.parametrize(
@@ -110,8 +107,7 @@ def test_a_gpu_that_cannot_compute_is_a_failure(monkeypatch, error, found):
 
 
 @pytest.mark.parametrize(
-    ("domain", "level"),
-    [("0", OK), ("101", OK), ("102", WARN), ("233", FAIL), ("x", FAIL)],
+    ("domain", "level"), [("0", OK), ("101", OK), ("102", WARN), ("233", FAIL), ("x", FAIL)]
 )
 def test_domains(monkeypatch, domain, level):
     monkeypatch.setenv("ROS_DOMAIN_ID", domain)
@@ -140,10 +136,7 @@ def test_image_transport(monkeypatch, tmp_path, profile, level, words):
     assert words in check.found
 
 
-@pytest.mark.parametrize(
-    ("content", "level"),
-    [("4194304\n", OK), ("212992\n", WARN), (None, WARN)],
-)
+@pytest.mark.parametrize(("content", "level"), [("4194304\n", OK), ("212992\n", WARN), (None, WARN)])
 def test_socket_buffers(monkeypatch, tmp_path, content, level):
     file = tmp_path / "rmem_max"
     if content is not None:

@@ -93,11 +93,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             r"images\D*[1-9]\d*/80",
             ("out",),
         ),
-        ("train --data DATA --out out --start packaged --batch-size 2 --epochs 9", "first step of", ("out", "out/state.pt")),
+        (
+            "train --data DATA --out out --start packaged --input-size 320 --freeze backbone --batch-size 2 --epochs 9",
+            "first step of",
+            ("out", "out/state.pt"),
+        ),
         ("demo --out out --port 0", "live page: http", ("out",)),
     ],
     ids=lambda value: value.split()[0] if isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_ctrl_c_ends_a_command_with_a_word_and_leaves_nothing_behind(
     tmp_path: Path, data: Path, command: str, under_way: str, left: tuple[str, ...]
 ) -> None:

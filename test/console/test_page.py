@@ -673,10 +673,7 @@ def test_boxes_are_never_drawn_over_another_picture(operator):
 
 @pytest.mark.parametrize(
     ("command", "then", "stays"),
-    [
-        ("release", gate("fault", "fault"), False),
-        ("hold", gate("fault", "fault", held=True), True),
-    ],
+    [("release", gate("fault", "fault"), False), ("hold", gate("fault", "fault", held=True), True)],
 )
 def test_messages_go_when_the_state_goes_that_they_are_about(operator, command, then, stays):
     page, said = operator.page, operator.page.locator("#said")

@@ -28,12 +28,7 @@ from sticker_uq.io.labelled_images import recorded_workpieces
 from sticker_uq.io.reading import read_yaml
 from sticker_uq.io.sources import open_source
 from sticker_uq.lab.datasets.importing.formats import read_source
-from sticker_uq.lab.datasets.importing.importing import (
-    Reader,
-    class_mapping,
-    complete_mapping,
-    grouped,
-)
+from sticker_uq.lab.datasets.importing.importing import Reader, class_mapping, complete_mapping, grouped
 from sticker_uq.scene import InvalidInput
 from test.fuzz import examples
 from test.fuzz.mutation import as_json, as_yaml, changed_bytes, changed_documents

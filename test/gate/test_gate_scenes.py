@@ -5,13 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sticker_uq.gate import (
-    Answer,
-    BlockReason,
-    OperatorAnswer,
-    Phase,
-    SceneAnswer,
-)
+from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, SceneAnswer
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.events import (
     DeclareDone,
@@ -23,27 +17,9 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.policy.signals import UNEXPLAINED
 from sticker_uq.gate.scene_events import unexplained
-from sticker_uq.scene import (
-    ObjectClass,
-    ObjectVerdict,
-    ObservedObject,
-    Outcome,
-    Reason,
-    Status,
-    Verdict,
-)
+from sticker_uq.scene import ObjectClass, ObjectVerdict, ObservedObject, Outcome, Reason, Status, Verdict
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, observed
-from test.helpers.gate import (
-    STICKER,
-    UNSURE,
-    Cell,
-    K,
-    answer,
-    asking,
-    codes,
-    running,
-    verifying,
-)
+from test.helpers.gate import STICKER, UNSURE, Cell, K, answer, asking, codes, running, verifying
 
 HALF = (100.0, 100.0, 140.0, 160.0)  # the left half of HERE: they overlap by exactly match_iou
 
@@ -72,11 +48,7 @@ def test_a_sticker_at_another_place_says_nothing_about_a_removal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("objects", "count"),
-    [
-        ((UNSURE,), 1),
-        ((UNSURE, observed(THERE, shannon_entropy=1.5)), 2),
-    ],
+    ("objects", "count"), [((UNSURE,), 1), ((UNSURE, observed(THERE, shannon_entropy=1.5)), 2)]
 )
 def test_a_request_counts_its_objects(objects: tuple[ObservedObject, ...], count: int) -> None:
     assert asked(running().scene(*objects, times=K)).reasons == (

@@ -9,14 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from sticker_uq.gate import BlockReason, Phase
-from sticker_uq.gate.events import (
-    CancelGoal,
-    DeclareDone,
-    ImageArrived,
-    Impediment,
-    SendGoal,
-    Tick,
-)
+from sticker_uq.gate.events import CancelGoal, DeclareDone, ImageArrived, Impediment, SendGoal, Tick
 from sticker_uq.gate.plausibility import lateness
 from sticker_uq.messages import texts_of
 from sticker_uq.scene import Exposure, ImageCheck, Reason, Status

@@ -70,10 +70,7 @@ def test_the_arm_goes_on_until_a_clear_contradiction_or_k_slight_doubts_in_a_row
             return
 
 
-@given(
-    st.tuples(*[st.floats(0.0, 200.0)] * 2, *[st.floats(5.0, 200.0)] * 2),
-    st.floats(0.0, 1.0),
-)
+@given(st.tuples(*[st.floats(0.0, 200.0)] * 2, *[st.floats(5.0, 200.0)] * 2), st.floats(0.0, 1.0))
 def test_two_things_in_one_box_are_told_by_its_size(drawn: tuple[float, ...], margin: float) -> None:
     x, y, width, height = drawn
     box = (x, y, x + width, y + height)

@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from sticker_uq.gate import (
-    Answer,
-    BlockReason,
-    OperatorAnswer,
-    Phase,
-    SceneAnswer,
-    facts_of,
-    judge,
-)
+from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, SceneAnswer, facts_of, judge
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.events import (
     AnswerGiven,

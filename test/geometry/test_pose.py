@@ -81,9 +81,7 @@ def test_the_covariance_is_what_many_noisy_boxes_show() -> None:
     box_covariance = root @ root.T
     lens = Camera((640, 480), CAMERA.matrix, "plumb_bob", (-0.25, 0.08, 0.001, -0.001, 0.0))
     cell = replace(
-        CELL,
-        camera=lens,
-        camera_pose=Transform(rotation_of(0.6, 0.3, 0.3) @ DOWN.rotation, DOWN.translation),
+        CELL, camera=lens, camera_pose=Transform(rotation_of(0.6, 0.3, 0.3) @ DOWN.rotation, DOWN.translation)
     )
     boxes = random.multivariate_normal(BOX, box_covariance, 2000)
     points = np.array([locate(observed(box), cell).position for box in boxes])

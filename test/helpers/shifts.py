@@ -123,11 +123,7 @@ def run_shift(
 
 
 def _ask(
-    log: AuditWriter,
-    decision: SceneDecision,
-    truth: TrueScene,
-    check: bool,
-    rng: np.random.Generator,
+    log: AuditWriter, decision: SceneDecision, truth: TrueScene, check: bool, rng: np.random.Generator
 ) -> None:
     left = decision.outcome is Outcome.WORK and not check  # what was released is gone by then
     objects = [

@@ -110,10 +110,7 @@ def test_a_doubt_about_the_scene_puts_every_sticker_in_question() -> None:
         ({"person": " "}, "person_missing"),
         ({"answers": ()}, "answer_empty"),
         ({"answers": (OperatorAnswer(Answer.UNKNOWN, HERE),)}, "answer_unknown"),
-        (
-            {"answers": (OperatorAnswer(Answer.REMOVE, THERE),)},
-            "object_unanswered",
-        ),
+        ({"answers": (OperatorAnswer(Answer.REMOVE, THERE),)}, "object_unanswered"),
         ({"answers": (OperatorAnswer(Answer.REMOVE, (9.0, 9.0, 5.0, 5.0)),)}, "box_without_area"),
         ({"answers": (OperatorAnswer(Answer.MISSED, (600.0, 400.0, 641.0, 470.0)),)}, "box_outside_image"),
         ({"answers": (OperatorAnswer(Answer.MISSED, (600.0, 400.0, 640.0, 481.0)),)}, "box_outside_image"),

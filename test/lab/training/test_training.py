@@ -153,12 +153,10 @@ def test_a_pause_changes_nothing(few: Path, tmp_path: Path) -> None:
     assert losses[0] == losses[1]
 
 
-def test_input_size_and_default_boxes_travel_with_the_weights(scenes: Path, tmp_path: Path) -> None:
+def test_input_size_and_default_boxes_travel_with_the_weights(few: Path, tmp_path: Path) -> None:
     scales = (0.1, 0.15, 0.25, 0.4, 0.6, 0.9, 1.0)
     said: list[str] = []
-    first = settings(
-        scenes, tmp_path / "one", epochs=1, input_size=352, anchor_scales=scales, dropout=0.2, batch_size=8
-    )
+    first = settings(few, tmp_path / "one", epochs=1, input_size=352, anchor_scales=scales, dropout=0.2)
     assert train(first, say=said.append)
     assert "default boxes from 0.1 of the picture, input of 352 px" in said
     weights = tmp_path / "one" / BEST
@@ -168,12 +166,12 @@ def test_input_size_and_default_boxes_travel_with_the_weights(scenes: Path, tmp_
     model = detector.model
     assert model.transform.fixed_size == (352, 352)
     assert model.anchor_generator.scales == list(scales)
-    more = Training(settings(scenes, tmp_path / "two", start=str(weights)))
+    more = Training(settings(few, tmp_path / "two", start=str(weights)))
     assert more.model.transform.fixed_size == (352, 352)
     with pytest.raises(InvalidInput, match=r"for an SSD, expected none for fasterrcnn_resnet50_fpn"):
-        Training(settings(scenes, tmp_path / "no", model="fasterrcnn_resnet50_fpn", input_size=640))
+        Training(settings(few, tmp_path / "no", model="fasterrcnn_resnet50_fpn", input_size=640))
     with pytest.raises(InvalidInput, match=r"anchor_scales \[0\.1\]: expected 7 shares"):
-        Training(settings(scenes, tmp_path / "no", anchor_scales=(0.1,)))
+        Training(settings(few, tmp_path / "no", anchor_scales=(0.1,)))
 
 
 def test_small_objects_get_small_default_boxes(tmp_path: Path) -> None:
@@ -213,7 +211,7 @@ def test_dropout_in_training_changes_the_loss_by_its_seed(name: str, scenes: Pat
 def test_what_is_frozen_stays_and_all_else_learns(
     frozen: str, changing: set[str], scenes: Path, tmp_path: Path
 ) -> None:
-    training = Training(settings(scenes, tmp_path, freeze=frozen, learning_rate=1e-2))
+    training = Training(settings(scenes, tmp_path, freeze=frozen, learning_rate=1e-2, batch_size=2))
     before = {name: tensor.clone() for name, tensor in training.model.state_dict().items()}
     assert not training.run(lambda step: None, lambda epoch: None, stop=lambda: training.position.step == 1)
     changed = set()
@@ -246,7 +244,7 @@ def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name: str, s
 def test_bfloat16_changes_the_products_and_not_the_weights_type(scenes: Path, tmp_path: Path) -> None:
     losses = []
     for precision in ("float32", "bfloat16"):
-        chosen = settings(scenes, tmp_path / precision, precision=precision, device="cpu")
+        chosen = settings(scenes, tmp_path / precision, precision=precision, device="cpu", batch_size=2)
         chosen.out.mkdir()
         training = Training(chosen)
         assert not training.run(lambda step: None, lambda epoch: None, stop=lambda: True)
@@ -309,7 +307,7 @@ def test_augmentation_moves_boxes_with_what_they_are_around(tmp_path: Path, scen
 
 
 def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_their_network_and_says_so(
-    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Unreachable:
         def get_state_dict(self, **options: object) -> None:
@@ -317,8 +315,8 @@ def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_thei
 
     monkeypatch.setattr(training, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Unreachable()}))
     lines: list[str] = []
-    found = Training(settings(scenes, tmp_path / "a", start="auto"), say=lines.append)
-    packaged = Training(settings(scenes, tmp_path / "b", start="packaged"))
+    found = Training(settings(few, tmp_path / "a", start="auto"), say=lines.append)
+    packaged = Training(settings(few, tmp_path / "b", start="packaged"))
     assert found.position.initial == packaged.position.initial
     assert found.model.state_dict().keys() == packaged.model.state_dict().keys()
     assert all(
@@ -335,7 +333,7 @@ def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_thei
     with pytest.raises(
         InvalidInput, match=f"no packaged weights of model 'ssd300_vgg16'; expected '{SSDLITE}'"
     ):
-        Training(settings(scenes, tmp_path / "c", start="packaged", model="ssd300_vgg16"))
+        Training(settings(few, tmp_path / "c", start="packaged", model="ssd300_vgg16"))
 
 
 def test_weights_of_another_class_count_fill_all_but_the_class_layers() -> None:
@@ -399,13 +397,13 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path)
         training.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
 
 
-def test_a_state_continues_only_its_own_training(scenes: Path, tmp_path: Path) -> None:
-    train(settings(scenes, tmp_path), stop=lambda: True)
+def test_a_state_continues_only_its_own_training(few: Path, tmp_path: Path) -> None:
+    train(settings(few, tmp_path, batch_size=2), stop=lambda: True)
     with pytest.raises(InvalidInput, match=r"--seed is 4, was 3; give --seed 3$"):
-        train(settings(scenes, tmp_path, seed=4), resume=True)
+        train(settings(few, tmp_path, seed=4, batch_size=2), resume=True)
     with pytest.raises(InvalidInput, match=r"--epochs is 3, was 2; .*; --freeze is backbone, was nothing"):
-        train(settings(scenes, tmp_path, freeze="backbone", epochs=3), resume=True)
-    path = scenes / "annotations.json"
+        train(settings(few, tmp_path, freeze="backbone", epochs=3, batch_size=2), resume=True)
+    path = few / "annotations.json"
     text = path.read_text()
     try:
         labels = json.loads(text)["annotations"][1:]
@@ -413,7 +411,7 @@ def test_a_state_continues_only_its_own_training(scenes: Path, tmp_path: Path) -
         with pytest.raises(
             InvalidInput, match="--data has other images or labels now; expected the same folders"
         ):
-            train(settings(scenes, tmp_path), resume=True)
+            train(settings(few, tmp_path, batch_size=2), resume=True)
     finally:
         path.write_text(text)
 

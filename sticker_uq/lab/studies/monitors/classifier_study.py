@@ -6,7 +6,7 @@ classifier.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -114,7 +114,7 @@ def missed_share(wrong: NDArray[np.bool_], scores: FloatArray, threshold: float)
 SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
 PUBLISHED = f"ambiguous, delta_max {TEST_DELTA:g}"
 """The row of Table I of ambiguous crops that are as ambiguous as those of the paper."""
-_FORMAT = 7
+_FORMAT = 8
 _TESTING = 1000  # seed of the autoencoders that draw what is tested with
 
 
@@ -170,7 +170,7 @@ def run_study(
 
     With ``out`` finished seeds stay there, and the same study goes on from them.
     """
-    ambiguous = ambiguous_crops(material, settings, tell)
+    ambiguous = cache(partial(ambiguous_crops, material, settings, tell))
     results, clean = [], []
     for architecture in settings.architectures:
         for seed in range(settings.seeds):
@@ -323,7 +323,7 @@ def _tell_within(tell: Callable[[str], None], stage: str, step: str) -> None:
 def _kept(
     material: Material,
     settings: MonitorStudySettings,
-    ambiguous: AmbiguousCrops,
+    ambiguous: Callable[[], AmbiguousCrops],
     seed: int,
     out: Path | None,
     architecture: str,
@@ -336,15 +336,17 @@ def _kept(
         "architectures": architecture,
         "format": _FORMAT,
         "material": material.name,
+        "pairs": material.pairs,
+        "raae": asdict(material.raae),
     }
     named["training"] = asdict(settings.training or material.training)
-    made = (ambiguous.training.images, ambiguous.testing.images)
-    arrays = (material.train, material.test, material.invalid, *made)
+    labels = (material.train_labels, material.test_labels)
+    arrays = (material.train, material.test, material.invalid, *labels)
     prefix = "" if architecture == CONVOLUTIONAL else f"{architecture}_"
     mark = fingerprint(named, *arrays)
     found: SeedResult = kept_document(
         out and out / f"{prefix}seed_{seed}_{mark}.json",
-        lambda: run_seed(material, settings, ambiguous, seed, architecture, progress),
+        lambda: run_seed(material, settings, ambiguous(), seed, architecture, progress),
     )
     return found
 
