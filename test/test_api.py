@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_name_is_there_and_importing_loads_no_network() -> None:
+def test_every_name_is_there_and_importing_loads_no_network():
     assert {name for name in sticker_uq.__all__ if hasattr(sticker_uq, name)} == set(sticker_uq.__all__)
     assert set(sticker_uq.__all__) <= set(dir(sticker_uq))
     code = "from sticker_uq import Detector, Policy, judge, draw; import sys; print({'torch', 'rclpy'} & set(sys.modules))"
@@ -51,11 +51,10 @@ def test_every_name_is_there_and_importing_loads_no_network() -> None:
         _ = sticker_uq.Detektor  # type: ignore[attr-defined]
 
 
-def test_an_image_is_assessed_judged_and_drawn(detector: Detector, folder: Path) -> None:
+def test_an_image_is_assessed_judged_and_drawn(detector, folder):
     image = read_image(folder / "1.png")
     scene = detector.assess(image)
     assert scene.passes == 5
-    assert scene.localization is not None
     assert scene.localization.saliency is not None
     assert detector.assess(image).digest == scene.digest
     decision = judge(scene, packaged_policy())
@@ -65,9 +64,7 @@ def test_an_image_is_assessed_judged_and_drawn(detector: Detector, folder: Path)
     assert (drawn != image).any()
 
 
-def test_one_call_gives_what_the_cell_would_do_to_read_save_and_show(
-    detector: Detector, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_call_gives_what_the_cell_would_do_to_read_save_and_show(detector, folder, tmp_path, monkeypatch):
     image = read_image(folder / "1.png")
     judged = detector.judge(image)
     assert judged.decision == judge(judged.scene, packaged_policy())
@@ -88,7 +85,7 @@ def test_one_call_gives_what_the_cell_would_do_to_read_save_and_show(
     judged.show()
 
 
-def test_a_folder_becomes_a_table_and_what_is_unreadable_is_told(detector: Detector, folder: Path) -> None:
+def test_a_folder_becomes_a_table_and_what_is_unreadable_is_told(detector, folder):
     seen = list(detector.assess_all(folder))
     assert [one.name for one in seen] == ["1.png", "2.png", "3.png"]
     assert seen[2].image is None
@@ -100,9 +97,7 @@ def test_a_folder_becomes_a_table_and_what_is_unreadable_is_told(detector: Detec
     assert {"image", "label", "p_sticker", "mutual_information", "verdict"} <= set(table.columns)
 
 
-def test_a_video_shows_what_the_cell_would_do_as_fast_as_its_source(
-    detector: Detector, folder: Path, tmp_path: Path
-) -> None:
+def test_a_video_shows_what_the_cell_would_do_as_fast_as_its_source(detector, folder, tmp_path):
     image = read_image(folder / "1.png")
     source, judged = tmp_path / "lids.avi", tmp_path / "judged.mp4"
     writer = cv2.VideoWriter(str(source), cv2.VideoWriter.fourcc(*"MJPG"), 12.5, (480, 360))
@@ -129,7 +124,7 @@ def test_a_video_shows_what_the_cell_would_do_as_fast_as_its_source(
     }
 
 
-def test_mistakes_are_named(folder: Path) -> None:
+def test_mistakes_are_named(folder):
     with pytest.raises(InvalidInput, match="unknown parameter pases; did you mean passes"):
         Detector(pases=3)
     with pytest.raises(InvalidInput, match="passes = 0: expected an integer from 1 to 200"):
@@ -158,7 +153,7 @@ def test_mistakes_are_named(folder: Path) -> None:
         ".uncertainty",
     ],
 )
-def test_what_a_package_exports_is_documented(package: str) -> None:
+def test_what_a_package_exports_is_documented(package):
     module = import_module(f"sticker_uq{package}")
     for name in module.__all__:
         value = getattr(module, name)

@@ -46,7 +46,7 @@ def run(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
 
 
-def test_it_runs_without_ros_pytest_and_network_and_adds_its_rows(tmp_path: Path) -> None:
+def test_it_runs_without_ros_pytest_and_network_and_adds_its_rows(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(ISOLATED)
     out = tmp_path / "gpu.jsonl"
     out.write_text(
@@ -70,7 +70,7 @@ def test_it_runs_without_ros_pytest_and_network_and_adds_its_rows(tmp_path: Path
     assert SSDLITE in gpu.table([row])
 
 
-def test_it_says_that_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_it_says_that_there_is_no_gpu(tmp_path, monkeypatch, capsys):
     out = tmp_path / "gpu.jsonl"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(sys, "argv", ["gpu", "--out", str(out), "--device", "cuda"])
@@ -79,9 +79,7 @@ def test_it_says_that_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not out.exists()
 
 
-def test_a_part_that_ends_badly_is_a_row_and_the_next_one_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_that_ends_badly_is_a_row_and_the_next_one_runs(tmp_path, monkeypatch):
     """As one whose device broke, or that takes for ever."""
 
     def ended(command: list[str], timeout: float, **_: Any) -> subprocess.CompletedProcess[str]:
@@ -124,9 +122,7 @@ def on_simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "profile", lambda **_: nullcontext(SimpleNamespace(events=list)))
 
 
-def test_the_parts_run_on_a_gpu(
-    on_simulated_gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_parts_run_on_a_gpu(on_simulated_gpu, tmp_path, monkeypatch):
     small = str(small_weights(tmp_path)), [render(sample_scene(5), (320, 240)).image]
     monkeypatch.setattr(gpu, "_weights", lambda model, arguments: small)
     arguments = Namespace(
@@ -160,7 +156,7 @@ def test_the_parts_run_on_a_gpu(
     assert len({line.count("|") for line in lines}) == 1
 
 
-def test_kernels_are_counted_on_the_gpu_alone() -> None:
+def test_kernels_are_counted_on_the_gpu_alone():
     def event(name: str, kind: torch.autograd.DeviceType, microseconds: float) -> SimpleNamespace:
         span = SimpleNamespace(elapsed_us=lambda: microseconds)
         return SimpleNamespace(name=name, device_type=kind, time_range=span)
@@ -177,7 +173,7 @@ def test_kernels_are_counted_on_the_gpu_alone() -> None:
     assert gpu.on_the_gpu(events[3:]) == {}, "nobody may profile there"
 
 
-def test_only_what_torch_says_of_waiting_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_torch_says_of_waiting_counts(monkeypatch):
     modes: list[object] = [0]
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: modes[-1])
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)

@@ -299,7 +299,7 @@ def test_photographs_show_nothing_to_remove_and_are_divided_by_name(tmp_path):
         assert found.wrong == found.released
 
 
-def test_torn_stickers_are_worn_and_peeled_and_the_lid_is_the_same() -> None:
+def test_torn_stickers_are_worn_and_peeled_and_the_lid_is_the_same():
     whole, size = sample_scene(7003, stickers=4), (320, 240)
     scene = hard_scenes.torn(whole, 0.8)
     assert all(sticker.wear >= 0.8 and sticker.peel >= 0.279 for sticker in scene.stickers)

@@ -51,7 +51,7 @@ def _source(entry: dict[str, object]) -> Source:
     return Source.model_validate(usual | entry)
 
 
-def test_a_repository_gives_files_evenly_spaced(tmp_path: Path, repository: str) -> None:
+def test_a_repository_gives_files_evenly_spaced(tmp_path, repository):
     folder = tmp_path / "photographs"
     for _ in range(2):  # a second download changes nothing
         assert download(folder, _source({"commit": repository})) == 3
@@ -69,9 +69,7 @@ def test_a_repository_gives_files_evenly_spaced(tmp_path: Path, repository: str)
         ({"count": 0, "files": ("0.png", "9.png")}, "9.png missing"),
     ],
 )
-def test_what_cannot_be_had_is_an_error_and_nothing_is_left(
-    tmp_path: Path, repository: str, other: dict[str, object], said: str
-) -> None:
+def test_what_cannot_be_had_is_an_error_and_nothing_is_left(tmp_path, repository, other, said):
     folder = tmp_path / "photographs"
     with pytest.raises(InvalidInput, match=said):
         download(folder, _source({"commit": repository} | other))
@@ -80,7 +78,7 @@ def test_what_cannot_be_had_is_an_error_and_nothing_is_left(
         next(load_photographs(folder))
 
 
-def test_sample_images_come_from_installed_packages(tmp_path: Path) -> None:
+def test_sample_images_come_from_installed_packages(tmp_path):
     (source,) = [s for s in sources() if s.package == "sklearn"]
     assert download(tmp_path, source) == 2
     assert {image.shape for _, _, image in load_photographs(tmp_path)} == {(427, 640, 3)}
@@ -89,9 +87,7 @@ def test_sample_images_come_from_installed_packages(tmp_path: Path) -> None:
         list(load_photographs(tmp_path))
 
 
-def test_what_policies_release_is_counted_of_photographs_and_laptops(
-    tmp_path: Path, repository: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_policies_release_is_counted_of_photographs_and_laptops(tmp_path, repository, monkeypatch):
     monkeypatch.setattr(photographs, "LAPTOPS", 2)
     download(tmp_path / "photographs", _source({"commit": repository}))
     laptop = assessment(observed())
@@ -110,7 +106,7 @@ def test_what_policies_release_is_counted_of_photographs_and_laptops(
         next(rows)
 
 
-def test_a_labelled_set_is_downloaded_whole_or_not_at_all(tmp_path: Path, repository: str) -> None:
+def test_a_labelled_set_is_downloaded_whole_or_not_at_all(tmp_path, repository):
     listed = {"name": "plain", "title": "plain pictures", "repository": "owner/name", "commit": repository}
     source = LabelledSet.model_validate(
         listed | {"folders": ["pictures"], "licence": "MIT", "classes": {"thing": "sticker"}}

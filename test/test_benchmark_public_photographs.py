@@ -38,14 +38,14 @@ def _record(number: int, labelled: ObjectClass | None, score: float = 0.95, work
     return Record(str(number), boxes, labels, assessment(seen, stamp_ns=number), workpiece)
 
 
-def test_every_listed_set_has_something_to_keep_and_to_remove() -> None:
+def test_every_listed_set_has_something_to_keep_and_to_remove():
     listed = labelled_sets()
     assert len({one.name for one in listed}) == len(listed) >= 2
     assert all({"logo", "sticker"} <= set(one.classes.values()) for one in listed)
     assert all(one.licence != "unknown" for one in listed)
 
 
-def test_an_object_is_wrong_unless_it_lies_on_one_of_its_class() -> None:
+def test_an_object_is_wrong_unless_it_lies_on_one_of_its_class():
     records = [_record(0, STICKER), _record(1, LOGO, 0.6), _record(2, None)]
     elsewhere = replace(_record(3, STICKER), boxes=np.array([THERE], np.float32))
     further = [[{SCORE: 0.1 * n}] for n in range(4)]
@@ -57,7 +57,7 @@ def test_an_object_is_wrong_unless_it_lies_on_one_of_its_class() -> None:
     np.testing.assert_allclose(found.doubts["mean score"], [0.05, 0.4, 0.05, 0.05], atol=1e-6)
 
 
-def test_one_pass_doubts_what_it_does_not_see_there() -> None:
+def test_one_pass_doubts_what_it_does_not_see_there():
     found = Detections(
         np.array([HERE, HERE, THERE], np.float32),
         np.array([[0.2, 0.1, 0.7], [0.1, 0.8, 0.1], [0.0, 0.0, 1.0]], np.float32),
@@ -67,7 +67,7 @@ def test_one_pass_doubts_what_it_does_not_see_there() -> None:
     assert one_pass_doubt(observed((0, 0, 20, 20), STICKER), found) == 1.0
 
 
-def test_areas_are_those_of_the_doubts_and_of_their_difference_to_one_pass() -> None:
+def test_areas_are_those_of_the_doubts_and_of_their_difference_to_one_pass():
     rng = np.random.default_rng(0)
     wrong = np.arange(200) % 4 == 0
     doubts = {SCORE: rng.random(200), "exact": wrong + 0.1 * rng.random(200), "none": np.full(200, np.nan)}
@@ -83,7 +83,7 @@ def test_areas_are_those_of_the_doubts_and_of_their_difference_to_one_pass() -> 
     assert half["auroc"] != score["auroc"]
 
 
-def test_a_split_calibrates_on_one_half_and_counts_on_the_other() -> None:
+def test_a_split_calibrates_on_one_half_and_counts_on_the_other():
     rng = np.random.default_rng(1)
     sure, unsure = 0.999 - 0.2 * rng.random(160) ** 4, 0.4 + 0.3 * rng.random(160)
     records = []
@@ -100,7 +100,7 @@ def test_a_split_calibrates_on_one_half_and_counts_on_the_other() -> None:
     assert "--alpha 0.05 cannot be proved" in few["refused"]
 
 
-def test_pictures_of_one_group_stay_together() -> None:
+def test_pictures_of_one_group_stay_together():
     records = [_record(n, STICKER, workpiece=f"laptop {n // 4}") for n in range(40)]
     row = promise(records, 0, 0.5, Policy(unmeasured_novelty="release"))
     assert "none of the" in row["refused"]  # no picture without a sticker to fit on
@@ -110,13 +110,13 @@ def test_pictures_of_one_group_stay_together() -> None:
     assert decided(records, Policy(min_probability=0.99))["blocked"][0]["alone"] == 40
 
 
-def test_chance_is_that_of_the_binomial_distribution() -> None:
+def test_chance_is_that_of_the_binomial_distribution():
     assert above_by_chance([[0, 1], [0, 1]], 0.1, 0.25) == pytest.approx(0.5)  # above as soon as one is bad
     assert above_by_chance([[0, 10]], 0.1, 0.1) == pytest.approx(1 - 0.9**10 - 10 * 0.1 * 0.9**9)
     assert above_by_chance([], 0.1, 0.1) == 0
 
 
-def test_no_laptop_of_the_photographs_is_learned_from_and_tested_on() -> None:
+def test_no_laptop_of_the_photographs_is_learned_from_and_tested_on():
     items = parse_annotations(LABELS, json.loads(LABELS.read_text(encoding="utf-8")))
     parts = folds(items)
     assert sorted(n for part in parts for n in part) == list(range(len(items)))
@@ -126,7 +126,7 @@ def test_no_laptop_of_the_photographs_is_learned_from_and_tested_on() -> None:
     assert sum(map(len, laptops)) == len(set.union(*laptops))
 
 
-def test_recall_is_that_of_the_lowest_score_at_which_enough_are_right() -> None:
+def test_recall_is_that_of_the_lowest_score_at_which_enough_are_right():
     items = [LabelledImage(Path("a"), 1, 400, 400, np.float32([HERE, THERE]), np.array([2, 2]))]
     elsewhere = (0, 0, 40, 40)
 

@@ -7,14 +7,14 @@ from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.novelty.network import packaged_for, read_network
 
 
-def test_rendered_boxes_are_as_large_as_those_of_the_study(one_thread: None) -> None:
+def test_rendered_boxes_are_as_large_as_those_of_the_study(one_thread):
     measured = quantiles(range(5_000_000, 5_000_120), (408, 342))
     for kind, sides in CELL.items():
         for side, wanted in sides.items():
             np.testing.assert_allclose(measured[kind][side], wanted, rtol=0.2, err_msg=f"{kind}, {side}")
 
 
-def test_measured_weights_are_the_packaged_ones() -> None:
+def test_measured_weights_are_the_packaged_ones():
     measured = read(ROOT / "benchmarks/results/world.json")["weights"]
     detector = load_detector(DetectorSettings())
     assert measured["packaged"]["checksum"] == detector.weights_hash
@@ -22,12 +22,11 @@ def test_measured_weights_are_the_packaged_ones() -> None:
     file = packaged_for(detector)
     assert file is not None
     network = read_network(file)
-    assert network.quality is not None
     assert not network.quality.weakness
     assert network.quality.objects_weakness
 
 
-def test_stickers_are_counted_by_score_and_size() -> None:
+def test_stickers_are_counted_by_score_and_size():
     found = [
         Found(
             np.array([1.0, 3.0]), np.array([0.9, -1.0]), np.array([1.1]), np.array([0.9]), np.array([True])

@@ -106,7 +106,7 @@ def optional(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return set(setup_arguments(monkeypatch)["extras_require"]["diffusers"])
 
 
-def test_every_import_is_a_dependency_of_package_xml(optional: set[str]) -> None:
+def test_every_import_is_a_dependency_of_package_xml(optional):
     running, testing = declared_keys()
     for folders, keys in ((PRODUCT, running), (WITH_TESTS, running | testing)):
         undeclared = {
@@ -119,7 +119,7 @@ def test_every_import_is_a_dependency_of_package_xml(optional: set[str]) -> None
         )
 
 
-def test_every_import_that_pypi_has_is_in_requirements(optional: set[str]) -> None:
+def test_every_import_that_pypi_has_is_in_requirements(optional):
     missing = {
         module: place
         for module, place in imports(WITH_TESTS).items()
@@ -129,7 +129,7 @@ def test_every_import_that_pypi_has_is_in_requirements(optional: set[str]) -> No
     assert missing == {}
 
 
-def test_interfaces_depend_on_the_packages_whose_types_they_use() -> None:
+def test_interfaces_depend_on_the_packages_whose_types_they_use():
     folder = ROOT / INTERFACES
     texts = [
         path.read_text(encoding="utf-8")
@@ -143,11 +143,10 @@ def test_interfaces_depend_on_the_packages_whose_types_they_use() -> None:
     assert declared == used | {"action_msgs"}  # goals, results and feedback are wrapped in its types
     cmake = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
     found = re.search(r"DEPENDENCIES ([\w\s]+)\)", cmake)
-    assert found is not None
     assert set(found[1].split()) == used
 
 
-def test_pip_installs_what_the_package_imports_outside_ros(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_installs_what_the_package_imports_outside_ros(monkeypatch):
     given = setup_arguments(monkeypatch)
     named = {re.split(r"[>=]", line)[0] for line in given["install_requires"]}
     extras = {line for lines in given["extras_require"].values() for line in lines}

@@ -40,20 +40,20 @@ def complaints(folder: Path, unit: Path) -> str:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_systemd_accepts_the_unit(unit: Path, tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(unit, tmp_path):
     assert complaints(tmp_path, unit) == ""
     wrong = tmp_path / "wrong.service"
     wrong.write_text(unit.read_text(encoding="utf-8").replace("Restart=", "Rstart="))
     assert "Rstart" in complaints(tmp_path, wrong.rename(tmp_path.parent / f"wrong-{unit.name}"))
 
 
-def test_the_page_shows_the_unit_files() -> None:
+def test_the_page_shows_the_unit_files():
     page = (ROOT / "docs" / "howto" / "boot.md").read_text(encoding="utf-8")
     shown = re.findall(r"^```ini\n(.*?)^```$", page, re.M | re.S)
     assert sorted(shown) == sorted(unit.read_text(encoding="utf-8") for unit in UNITS)
 
 
-def test_the_robots_unit_starts_the_documented_installation() -> None:
+def test_the_robots_unit_starts_the_documented_installation():
     unit = ROOT / "config" / "systemd" / "sticker-uq.service"
     _, source_ros, _, *sources, _ = on_the_robot("docs/howto/install.md")
     steps = re.findall(r"source \S+", setting(unit, "ExecStart"))
@@ -64,7 +64,7 @@ def test_the_robots_unit_starts_the_documented_installation() -> None:
     assert options.camera_topic == "/camera/image_raw"
 
 
-def test_dockers_unit_starts_a_service_with_variables_that_it_has() -> None:
+def test_dockers_unit_starts_a_service_with_variables_that_it_has():
     unit = ROOT / "config" / "systemd" / "sticker-uq-docker.service"
     service = setting(unit, "ExecStart").split()[-1]
     cell = COMPOSE["services"][service]
@@ -105,7 +105,7 @@ def started_by(service: dict[str, Any], **variables: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_image_runs_the_commands_of_the_page(page: str) -> None:
+def test_the_image_runs_the_commands_of_the_page(page):
     clone, *commands, launch = on_the_robot(page)
     assert clone.endswith(" src/sticker_uq")
     assert launch.startswith("ros2 launch sticker_uq cell.launch.py ")
@@ -122,7 +122,7 @@ def test_the_image_runs_the_commands_of_the_page(page: str) -> None:
 
 
 @pytest.mark.parametrize("service", COMPOSE["services"])
-def test_services_start_launch_files_with_arguments_that_exist(service: str) -> None:
+def test_services_start_launch_files_with_arguments_that_exist(service):
     words = started_by(COMPOSE["services"][service], BUNDLE="lids", ARGUMENTS="log_level:=debug")
     assert words[:3] == ["ros2", "launch", "sticker_uq"]
     assert (ROOT / "launch" / words[3]).is_file()
@@ -131,7 +131,7 @@ def test_services_start_launch_files_with_arguments_that_exist(service: str) -> 
     assert bool(given.get("sim")) == (service == "sim")
 
 
-def test_a_robots_cell_names_only_what_is_given() -> None:
+def test_a_robots_cell_names_only_what_is_given():
     cell = COMPOSE["services"]["cell"]
     bare = ["ros2", "launch", "sticker_uq", "cell.launch.py", "camera_topic:=/camera/image_raw"]
     assert started_by(cell) == bare
@@ -140,13 +140,13 @@ def test_a_robots_cell_names_only_what_is_given() -> None:
     ]  # fmt: skip
 
 
-def test_a_simulated_cell_cannot_reach_a_real_arm() -> None:
+def test_a_simulated_cell_cannot_reach_a_real_arm():
     sim, cell = COMPOSE["services"]["sim"], COMPOSE["services"]["cell"]
     assert cell["network_mode"] == "host"
     assert not {"network_mode", "networks"} & set(sim)
 
 
-def test_mounted_files_lie_where_the_command_looks() -> None:
+def test_mounted_files_lie_where_the_command_looks():
     (mount,) = COMPOSE["services"]["cell"]["volumes"]
     assert mount.endswith(":/cell")
     assert ":=/cell/${BUNDLE}" in COMPOSE["services"]["cell"]["command"]

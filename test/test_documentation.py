@@ -41,7 +41,7 @@ SETTINGS = {
 }
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_site_builds_without_a_warning(tmp_path, monkeypatch):
     # in this process, which has loaded what the tables of results are made with
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", ["mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")])
@@ -70,15 +70,14 @@ def command_lines(text: str, name: str) -> Iterator[list[str]]:
             yield shlex.split(found[1] or "", comments=True)
 
 
-def test_the_images_per_second_of_the_readme_are_measured() -> None:
+def test_the_images_per_second_of_the_readme_are_measured():
     cost = json.loads((ROOT / "benchmarks/results/cost.json").read_text(encoding="utf-8"))["assessment"]
     told = re.search(r"(\d+) images/s, calculated", (ROOT / "README.md").read_text())
-    assert told is not None
     assert told[1] == f"{2 * 1000 / cost[1]:.0f}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_its_commands_and_files_name_exists(page: Path) -> None:
+def test_what_its_commands_and_files_name_exists(page):
     text = page.read_text(encoding="utf-8")
     assert set(re.findall(r"`(test_\w+)`", text)) <= TESTS
     group = typer.main.get_command(cli.app)
@@ -123,7 +122,7 @@ def python_of(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorials/python.md"])
-def test_its_python_runs(name: str, beside_a_lid: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_python_runs(name, beside_a_lid, capsys):
     names: dict[str, Any] = {}
     for block in python_of(ROOT / name):
         exec(compile(block, name, "exec"), names)
@@ -131,7 +130,7 @@ def test_its_python_runs(name: str, beside_a_lid: Path, capsys: pytest.CaptureFi
     assert "lid.jpg" in set(names["table"]["image"])
 
 
-def test_the_script_to_compare_leaves_a_picture_a_table_and_a_video(beside_a_lid: Path) -> None:
+def test_the_script_to_compare_leaves_a_picture_a_table_and_a_video(beside_a_lid):
     video = cv2.VideoWriter("lids.mp4", cv2.VideoWriter.fourcc(*"mp4v"), 5, (480, 360))
     video.write(cv2.imread("lid.jpg"))
     video.release()
@@ -141,12 +140,8 @@ def test_the_script_to_compare_leaves_a_picture_a_table_and_a_video(beside_a_lid
     assert cv2.VideoCapture("judged.mp4").read()[0]
 
 
-def test_the_notebook_has_what_its_code_prints_and_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_notebook_has_what_its_code_prints_and_shows(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("notebook", ROOT / "scripts" / "notebook.py")
-    assert spec is not None
-    assert spec.loader is not None
     notebook = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(notebook)
     stored = json.loads((ROOT / "examples" / "python.ipynb").read_text(encoding="utf-8"))["cells"]

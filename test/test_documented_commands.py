@@ -124,9 +124,7 @@ def replaced(arguments: list[str], options: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_work_in_their_order(
-    page: Path, supplies: Supplies, tmp_path: Path, ros_domain: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_of_a_page_work_in_their_order(page, supplies, tmp_path, ros_domain, monkeypatch):
     monkeypatch.setattr(novelty_training, "FEWEST", FEWEST)
     monkeypatch.setattr(training, "packaged_weights", lambda name: supplies.weights)
     monkeypatch.setattr(dil, "packaged_file", lambda name: supplies.novelty)
@@ -151,7 +149,7 @@ def test_the_commands_of_a_page_work_in_their_order(
             subprocess.run(words, check=True, cwd=tmp_path)
 
 
-def test_a_comment_that_is_not_known_is_refused() -> None:
+def test_a_comment_that_is_not_known_is_refused():
     assert list(commands("It:\n\n<!-- run with: --b 2 -->\n\n    sticker-uq a \\\n        --c\n")) == [
         ("sticker-uq a          --c", "--b 2")
     ]

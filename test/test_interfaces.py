@@ -3,7 +3,6 @@
 
 import importlib
 import re
-from enum import IntEnum
 from pathlib import Path
 
 import pytest
@@ -46,12 +45,12 @@ def parts(path: Path) -> dict[str, parser.MessageSpecification]:
     }
 
 
-def test_the_package_has_all_three_kinds_of_interfaces() -> None:
+def test_the_package_has_all_three_kinds_of_interfaces():
     assert {path.suffix for path in FILES} == {".msg", ".srv", ".action"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_built_interface_is_the_one_in_the_file(path: Path) -> None:
+def test_built_interface_is_the_one_in_the_file(path):
     module = importlib.import_module(f"sticker_uq_msgs.{path.suffix[1:]}")
     assert hasattr(module, path.stem)
     generated = importlib.import_module(f"sticker_uq_msgs.{path.suffix[1:]}._{_snake_case(path.stem)}")
@@ -63,7 +62,7 @@ def test_built_interface_is_the_one_in_the_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_field_says_what_it_means(path: Path) -> None:
+def test_every_field_says_what_it_means(path):
     for line in lines_with_fields(path):
         definition, _, comment = line.partition("#")
         assert re.search(r"[A-Za-z]{2}", comment), f"no explanation: {line}"
@@ -72,7 +71,7 @@ def test_every_field_says_what_it_means(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_the_zero_of_an_enumeration_means_unknown_or_nothing(path: Path) -> None:
+def test_the_zero_of_an_enumeration_means_unknown_or_nothing(path):
     zeros = [line.split()[1] for line in lines_with_fields(path) if re.match(r"uint\d+ [A-Z_]+ += 0\b", line)]
     assert all(name.endswith(("_UNKNOWN", "_NONE", "_BACKGROUND")) for name in zeros)
 
@@ -88,15 +87,13 @@ def test_the_zero_of_an_enumeration_means_unknown_or_nothing(path: Path) -> None
         ("Verdict", "VERDICT_", Verdict),
     ],
 )
-def test_the_constants_of_a_message_are_the_values_of_its_enumeration(
-    message: str, prefix: str, values: type[IntEnum]
-) -> None:
+def test_the_constants_of_a_message_are_the_values_of_its_enumeration(message, prefix, values):
     constants = parts(PACKAGE / "msg" / f"{message}.msg")[message].constants
     found = {c.name.removeprefix(prefix): c.value for c in constants if c.name.startswith(prefix)}
     assert found == {name: int(value) for name, value in values.__members__.items()}
 
 
-def test_cmake_builds_every_file() -> None:
+def test_cmake_builds_every_file():
     listed = re.findall(r'"((?:msg|srv|action)/\w+\.\w+)"', (PACKAGE / "CMakeLists.txt").read_text())
     assert sorted(listed) == sorted(str(path.relative_to(PACKAGE)) for path in FILES)
 

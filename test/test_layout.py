@@ -43,7 +43,7 @@ assert "torch" not in sys.modules
 """Passes are clustered, settings made, and the commands that replay ask for help and completion."""
 
 
-def test_what_runs_beside_the_arm_loads_without_torch() -> None:
+def test_what_runs_beside_the_arm_loads_without_torch():
     code = (
         "import importlib, pkgutil, sys\n"
         f"for package in {LIGHT!r}:\n"
@@ -56,7 +56,7 @@ def test_what_runs_beside_the_arm_loads_without_torch() -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_every_executable_has_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_executable_has_its_function(monkeypatch):
     for script in setup_arguments(monkeypatch)["entry_points"]["console_scripts"]:
         executable, module, function = re.split(r"\s*[=:]\s*", script)
         found = importlib.util.find_spec(module)
@@ -67,7 +67,7 @@ def test_every_executable_has_its_function(monkeypatch: pytest.MonkeyPatch) -> N
         )
 
 
-def test_manifests_are_valid_and_agree() -> None:
+def test_manifests_are_valid_and_agree():
     packages = []
     for folder in (ROOT, ROOT / "sticker_uq_msgs", ROOT / "examples/sticker_uq_moveit_driver"):
         warnings: list[str] = []
@@ -75,19 +75,18 @@ def test_manifests_are_valid_and_agree() -> None:
         packages[-1].validate(warnings=warnings)
         assert warnings == []
     setup_py = re.search(r'version="([^"]+)"', (ROOT / "setup.py").read_text())
-    assert setup_py is not None
     assert {package.version for package in packages} == {setup_py[1]}
     assert packages[1].name in {dependency.name for dependency in packages[0].exec_depends}
 
 
-def test_requirements_are_pinned_exactly() -> None:
+def test_requirements_are_pinned_exactly():
     lines = [line.strip() for line in (ROOT / "requirements.txt").read_text().splitlines()]
     requirements = [line for line in lines if line and not line.startswith("#")]
     assert requirements
     assert [line for line in requirements if not re.fullmatch(r"[\w.-]+(\[\w+\])?==[\w.]+", line)] == []
 
 
-def test_every_data_file_of_the_package_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_data_file_of_the_package_is_installed(monkeypatch):
     installed = {
         path
         for package, patterns in setup_arguments(monkeypatch)["package_data"].items()
@@ -112,12 +111,12 @@ def setup_arguments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda p: p.name)
-def test_every_relative_link_of_a_page_leads_somewhere(page: Path) -> None:
+def test_every_relative_link_of_a_page_leads_somewhere(page):
     links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def test_the_citation_names_this_version_and_the_five_papers() -> None:
+def test_the_citation_names_this_version_and_the_five_papers():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == sticker_uq.__version__
     assert [str(work["notes"])[:4] for work in citation["references"]] == [f"S00{k}" for k in range(5)]
@@ -138,7 +137,7 @@ assert asked("cpu") == torch._dynamo.utils.is_compile_supported("cpu")
 """
 
 
-def test_torchvision_is_imported_without_the_compiler_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvision_is_imported_without_the_compiler_of_torch(monkeypatch):
     done = subprocess.run([sys.executable, "-c", COMPILER_IS_LEFT_OUT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     monkeypatch.setitem(sys.modules, "torch._dynamo", ModuleType("torch._dynamo"))

@@ -32,13 +32,13 @@ def codes_in(source: Path) -> set[str]:
     return found
 
 
-def test_every_block_reason_has_words_and_advice_of_its_own() -> None:
+def test_every_block_reason_has_words_and_advice_of_its_own():
     codes = [str(bit.name).lower() for bit in BlockReason if bit]
     assert sorted(messages.BLOCK_ADVICE) == sorted(messages.BLOCK_REASONS) == sorted(codes)
     assert len({*messages.BLOCK_ADVICE.values()}) == len(codes)
 
 
-def test_every_code_has_words_and_all_words_are_used() -> None:
+def test_every_code_has_words_and_all_words_are_used():
     used = {code for source in ROOT.rglob("*.py") for code in codes_in(source)}
     assert used <= {*MESSAGES, *LOG_LINES}
     named_elsewhere = {
@@ -63,7 +63,7 @@ def test_every_code_has_words_and_all_words_are_used() -> None:
         (messages.SCENE_ANSWERS, SceneAnswer),
     ],
 )
-def test_every_enumeration_has_words_for_each_value(words: dict[str, str], values: type) -> None:
+def test_every_enumeration_has_words_for_each_value(words, values):
     assert list(words) == [value.name.lower() for value in values]  # type: ignore[attr-defined]
 
 
@@ -91,11 +91,11 @@ def test_every_enumeration_has_words_for_each_value(words: dict[str, str], value
         (Reason.of("goal_rejected", detail="{count} {"), "the arm rejected the goal: {count} {"),
     ],
 )  # fmt: skip
-def test_a_reason_in_words(reason: Reason, text: str) -> None:
+def test_a_reason_in_words(reason, text):
     assert text_of(reason) == text
 
 
-def test_several_reasons_are_one_line() -> None:
+def test_several_reasons_are_one_line():
     held, same = Reason("held"), Reason.of("image_repeats", count=3)
     assert texts_of([held, same]) == "held; consecutive images with identical pixels: 3"
     assert gate_text(["held", "frozen_image"], [same]) == (
@@ -105,7 +105,7 @@ def test_several_reasons_are_one_line() -> None:
     assert log_line([Reason.of("permit_revoked", goal=3), held]) == "permit 3 revoked: held"
 
 
-def test_a_reason_survives_json() -> None:
+def test_a_reason_survives_json():
     whole = Reason("x", "noise", 1.5, float("inf"), (("seconds", 2.0), ("detail", "d")), (1.0, 2.0, 3.0, 4.0))
     for reason in (whole, Reason("x"), Reason.of("x", count=3)):
         assert Reason.from_dict(reason.to_dict()) == reason

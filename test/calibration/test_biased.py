@@ -28,7 +28,7 @@ def objects(image: list[int], right: list[bool], truth: list[int]) -> Objects:
     )
 
 
-def test_areas_by_hand() -> None:
+def test_areas_by_hand():
     wrong, doubt = np.array([False, False, True, False]), np.array([0.1, 0.2, 0.3, 0.4])
     # selective risk 0, 0, 1/3, 1/4 at each quarter
     assert aurc(wrong, doubt) == pytest.approx((0 + 0 + 1 / 3 + 1 / 4) / 4)
@@ -39,14 +39,14 @@ def test_areas_by_hand() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_size=30))
-def test_a_perfect_ranking_is_never_worse(rows: list[tuple[bool, int]]) -> None:
+def test_a_perfect_ranking_is_never_worse(rows):
     wrong, doubt = np.array([r[0] for r in rows]), np.array([float(r[1]) for r in rows])
     assert augrc(wrong, wrong.astype(float)) <= augrc(wrong, doubt) + 1e-12
     assert 0 <= augrc(wrong, doubt) <= 1
     assert 0 <= aurc(wrong, doubt) <= 1
 
 
-def test_a_curve_counts_images_and_stickers_not_objects() -> None:
+def test_a_curve_counts_images_and_stickers_not_objects():
     # image 0: a right one, then two wrong ones; image 1: two objects at the same sticker; image 2: nothing
     seen = objects([0, 0, 0, 1, 1], [True, False, False, True, True], [0, -1, -1, 1, 1])
     line = curve(seen, np.array([0.1, 0.3, 0.4, 0.2, 0.3]), images=3, stickers=4)
@@ -82,7 +82,7 @@ def weeks(rng: np.random.Generator, laptops: int = 600) -> BiasedTrial:
     return trial(*counts, of=(counts[0][1], counts[1][1]), population=(int(asked.sum()), int((~asked).sum())))
 
 
-def test_the_promised_level_holds_in_all_but_delta_of_repetitions_where_pooling_breaks_it() -> None:
+def test_the_promised_level_holds_in_all_but_delta_of_repetitions_where_pooling_breaks_it():
     rng = np.random.default_rng(1)
     repetitions = 600
     found = [weeks(rng) for _ in range(repetitions)]
@@ -106,13 +106,13 @@ def cleans(rng: np.random.Generator, laptops: int = 400) -> tuple[BiasedTrial, f
     return trial(*counts, of=sizes, population=population), weight * 0.02 + (1 - weight) * 0.10
 
 
-def test_the_rate_among_laptops_called_clean_is_bounded_as_well() -> None:
+def test_the_rate_among_laptops_called_clean_is_bounded_as_well():
     rng = np.random.default_rng(2)
     found = [cleans(rng) for _ in range(400)]
     assert sum(one.bound(DELTA) < rate for one, rate in found) <= DELTA * len(found)
 
 
-def test_more_spot_checks_prove_more_and_no_answer_proves_nothing() -> None:
+def test_more_spot_checks_prove_more_and_no_answer_proves_nothing():
     bounds = [trial(checked=(0, n), of=(100, n)).bound(DELTA) for n in (0, 20, 100, 1000)]
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[0] > 0.5
@@ -124,7 +124,7 @@ def test_more_spot_checks_prove_more_and_no_answer_proves_nothing() -> None:
     assert str(needed) in few.lacking(0.02, DELTA, "bad")
 
 
-def test_a_limit_is_proved_exactly_when_its_bound_is_within_the_level() -> None:
+def test_a_limit_is_proved_exactly_when_its_bound_is_within_the_level():
     one = trial((1, 300), (0, 200), (300, 200))
     level = one.bound(DELTA)
     assert p_values([one], level * 1.001)[0] <= DELTA < p_values([one], level * 0.98)[0]
@@ -158,7 +158,7 @@ def test_so_many_laptops_prove_ten_percent(laptops, rate):
     assert proof(0.7)
 
 
-def test_a_cell_that_asked_about_every_laptop_needs_no_spot_check() -> None:
+def test_a_cell_that_asked_about_every_laptop_needs_no_spot_check():
     everything = trial((0, 300), (0, 0), (300, 0), (300, 0))
     assert everything.bound(DELTA) < 0.03
     assert trial((0, 300), (0, 0), (300, 0), (300, 300)).bound(DELTA) > 0.5

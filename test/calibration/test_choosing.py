@@ -25,19 +25,19 @@ def objects(rng: np.random.Generator, count: int, useful: bool) -> Objects:
     return Objects(image, ~wrong, wrong.astype(float), truth, signals)
 
 
-def test_signals_that_help_are_combined() -> None:
+def test_signals_that_help_are_combined():
     risk = choose_risk(objects(np.random.default_rng(0), 600, True), ("improbability", "crowding"), 0.02)
     assert {term.signal for term in risk.terms} == {"improbability", "crowding"}
 
 
-def test_the_same_objects_give_the_same_score_whatever_the_images_are_called() -> None:
+def test_the_same_objects_give_the_same_score_whatever_the_images_are_called():
     known = objects(np.random.default_rng(0), 200, True)
     renamed = Objects(known.image * 7 + 3, known.right, known.badness, known.truth, known.signals)
     names = ("improbability", "crowding")
     assert choose_risk(known, names, 0.02) == choose_risk(renamed, names, 0.02)
 
 
-def test_the_score_does_not_depend_on_how_many_threads_there_are() -> None:
+def test_the_score_does_not_depend_on_how_many_threads_there_are():
     rng = np.random.default_rng(0)
     signals = {name: rng.random(10_000) ** 3 for name in list(SIGNALS)[:10]}
     badness = (rng.random(10_000) < 1 / (1 + np.exp(4 - sum(signals.values())))).astype(float)
@@ -48,7 +48,7 @@ def test_the_score_does_not_depend_on_how_many_threads_there_are() -> None:
     assert scores[0] == scores[1]
 
 
-def test_never_worse_than_the_score_alone_on_images_that_took_no_part() -> None:
+def test_never_worse_than_the_score_alone_on_images_that_took_no_part():
     rng, losses = np.random.default_rng(1), []
     for _ in range(5):
         risk = choose_risk(objects(rng, 150, False), ("improbability", "crowding"), 0.02)
@@ -62,7 +62,7 @@ def test_never_worse_than_the_score_alone_on_images_that_took_no_part() -> None:
     assert np.mean(losses) < 0.01
 
 
-def test_with_too_few_images_there_is_still_a_score() -> None:
+def test_with_too_few_images_there_is_still_a_score():
     few = objects(np.random.default_rng(0), 3, True)
     assert choose_risk(few, ("improbability", "crowding"), 0.02).terms is not None
     assert choose_risk(few, ("improbability",), 0.02).max_removal == pytest.approx(1.0)

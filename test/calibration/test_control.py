@@ -16,7 +16,7 @@ from sticker_uq.scene import InvalidInput
 
 
 @pytest.mark.parametrize(("level", "images"), [(0.10, 22), (0.05, 45), (0.02, 114), (0.01, 230)])
-def test_how_many_images_without_a_bad_one_prove_a_level(level: float, images: int) -> None:
+def test_how_many_images_without_a_bad_one_prove_a_level(level, images):
     assert control.images_needed(level, 0.1) == images
     assert control.smallest_level(images, 0.1) <= level < control.smallest_level(images - 1, 0.1)
     assert len(control.learn_then_test([Trial(1.0, images, 0)], level, 0.1)) == 1
@@ -24,18 +24,18 @@ def test_how_many_images_without_a_bad_one_prove_a_level(level: float, images: i
 
 
 @pytest.mark.parametrize(("level", "images"), [(0.10, 9), (0.05, 19), (0.02, 49), (0.01, 99)])
-def test_how_many_images_bound_the_risk_on_average(level: float, images: int) -> None:
+def test_how_many_images_bound_the_risk_on_average(level, images):
     assert control.conformal_risk_control([Trial(1.0, images, 0)], level) == 0
     assert control.conformal_risk_control([Trial(1.0, images - 1, 0)], level) == -1
 
 
-def test_the_sequence_ends_at_the_first_limit_that_cannot_be_proved() -> None:
+def test_the_sequence_ends_at_the_first_limit_that_cannot_be_proved():
     tests = [Trial(0.1, 300, 0), Trial(0.2, 300, 9), Trial(0.3, 300, 0)]
     assert control.learn_then_test(tests, 0.02, 0.1).tolist() == [0]
     assert control.conformal_risk_control(tests, 0.02) == 0
 
 
-def test_limits_equal_those_of_mapie() -> None:
+def test_limits_equal_those_of_mapie():
     rng = np.random.default_rng(0)
     worst = rng.beta(5, 1, 400)  # the doubt from which each image is bad
     limits = np.quantile(rng.beta(5, 1, 400), np.linspace(0, 1, 40))
@@ -61,7 +61,7 @@ def test_limits_equal_those_of_mapie() -> None:
     assert 0 < len(held) < len(limits)
 
 
-def test_a_promise_is_broken_as_seldom_as_its_confidence_says() -> None:
+def test_a_promise_is_broken_as_seldom_as_its_confidence_says():
     level, delta, images = 0.1, 0.1, 120
     rng = np.random.default_rng(1)
     limits = np.linspace(0.02, 0.3, 60)  # a limit's true risk is the limit itself
@@ -77,7 +77,7 @@ def test_a_promise_is_broken_as_seldom_as_its_confidence_says() -> None:
 
 
 @given(st.integers(1, 2000), st.data())
-def test_bounds_are_consistent_with_the_tests(images: int, data: st.DataObject) -> None:
+def test_bounds_are_consistent_with_the_tests(images, data):
     events = data.draw(st.integers(0, min(images, 20)))
     bound = upper_bound(events, images, 0.1)
     low, high = clopper_pearson(events, images)
@@ -90,6 +90,6 @@ def test_bounds_are_consistent_with_the_tests(images: int, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("bad", [0.0, 1.0, -0.1, math.nan])
-def test_levels_that_are_no_probabilities_are_refused(bad: float) -> None:
+def test_levels_that_are_no_probabilities_are_refused(bad):
     with pytest.raises(InvalidInput, match="alpha"):
         control.check_levels(bad, 0.1, 0.1)

@@ -3,7 +3,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,11 +32,8 @@ def made(drawn: Drawn) -> tuple[Policy, Policy, list[Record], list[Record]]:
     return draft, certify(draft, fit, proof, LEVELS), fit, proof
 
 
-def test_what_is_promised_is_kept_on_other_images(
-    made: tuple[Policy, Policy, list[Record], list[Record]], drawn: Drawn
-) -> None:
+def test_what_is_promised_is_kept_on_other_images(made, drawn):
     _, policy, _, proof = made
-    assert policy.guarantee is not None
     assert policy.guarantee.wrongful_removal is not None
     assert policy.risk is not None
     promise = policy.guarantee.wrongful_removal
@@ -52,14 +48,12 @@ def test_what_is_promised_is_kept_on_other_images(
     assert sum(count.events for count in unseen.verdicts.values()) == unseen.verdicts["ask"].of
 
 
-def test_two_signals_remove_more_than_the_score_at_equal_risk(
-    made: tuple[Policy, Policy, list[Record], list[Record]], drawn: Drawn
-) -> None:
+def test_two_signals_remove_more_than_the_score_at_equal_risk(made, drawn):
     combined, plain = scores(outcomes_of(drawn(5000, 600), made[0]))
     assert combined.curve.removed_at(0.05) > plain.curve.removed_at(0.05) + 0.02
 
 
-def test_the_risk_score_is_monotone_and_leaves_useless_signals_out(drawn: Drawn) -> None:
+def test_the_risk_score_is_monotone_and_leaves_useless_signals_out(drawn):
     seen = outcomes_of(drawn(0, 200), Policy()).detected
     measured = {name: values for name, values in seen.signals.items() if np.isfinite(values).all()}
     risk = fit_risk(measured, seen.badness)
@@ -75,21 +69,16 @@ def test_the_risk_score_is_monotone_and_leaves_useless_signals_out(drawn: Drawn)
         fit_risk({}, np.zeros(0))
 
 
-def test_a_policy_survives_its_file(
-    made: tuple[Policy, Policy, list[Record], list[Record]], tmp_path: Path
-) -> None:
+def test_a_policy_survives_its_file(made, tmp_path):
     _, policy, _, proof = made
     path = tmp_path / "policy.yaml"
     path.write_text(policy_text(policy))
     assert Policy.load(path) == policy
     assert Policy.load(path).hash == policy.hash
-    assert policy.reference is not None
     assert len(policy.reference.signals["score"]) == len(proof)
 
 
-def test_each_promise_is_told_by_itself_and_what_cannot_be_proved_is_refused_with_what_it_takes(
-    made: tuple[Policy, Policy, list[Record], list[Record]],
-) -> None:
+def test_each_promise_is_told_by_itself_and_what_cannot_be_proved_is_refused_with_what_it_takes(made):
     draft, policy, fit, proof = made
     trials = Trials(draft, fit, proof)
     removal, missed = trials.attempts(LEVELS)
@@ -112,9 +101,7 @@ def test_each_promise_is_told_by_itself_and_what_cannot_be_proved_is_refused_wit
         fit_policy([record for record in fit if len(record.stickers)], Policy())
 
 
-def test_where_nothing_could_be_released_nothing_is_proved(
-    made: tuple[Policy, Policy, list[Record], list[Record]],
-) -> None:
+def test_where_nothing_could_be_released_nothing_is_proved(made):
     draft, _, fit, proof = made
     empty = [record for record in fit if not len(record.stickers)]
     strict = draft.model_copy(update={"min_probability": 1.0, "max_logo_probability": 0.0})
@@ -125,9 +112,7 @@ def test_where_nothing_could_be_released_nothing_is_proved(
         trials.policy(LEVELS)
 
 
-def test_the_report_says_it_in_words_and_numbers(
-    made: tuple[Policy, Policy, list[Record], list[Record]],
-) -> None:
+def test_the_report_says_it_in_words_and_numbers(made):
     draft, policy, fit, proof = made
     fit, proof = fit[:40], proof[:60]  # what it says, whatever the policy was made of
     assessed = [Assessed("plain", (*fit, *proof[:40]), ""), Assessed("weak", tuple(proof[40:]), "")]
@@ -141,27 +126,25 @@ def test_the_report_says_it_in_words_and_numbers(
     assert "<svg" in page
 
 
-def test_alpha_alone_may_be_promised_and_then_a_person_checks_what_looks_clean(drawn: Drawn) -> None:
+def test_alpha_alone_may_be_promised_and_then_a_person_checks_what_looks_clean(drawn):
     fit, proof = ([r for r in drawn(first, 300) if len(r.stickers)] for first in (0, 1000))
     levels = Levels(0.05, 0.0, 0.1)
     policy = certify(fit_policy(fit, Policy(), level=0.05, clean=False), fit, proof, levels)
-    assert policy.guarantee is not None
     assert policy.guarantee.missed_sticker is None
     assert "checks every laptop before it is called clean" in guarantee_text(policy.guarantee)
     assert judge(assessment(), policy.model_copy(update={"familiarity": None})).outcome is Outcome.ASK
     assert measure(proof, policy).wrongful.rate <= 0.05
 
 
-def test_few_labels_leave_the_mean_score_alone_and_it_is_said(drawn: Drawn) -> None:
+def test_few_labels_leave_the_mean_score_alone_and_it_is_said(drawn):
     told: list[str] = []
     risk = fit_policy(drawn(0, 60), Policy(), level=0.05, say=told.append).risk
-    assert risk is not None
     assert {term.signal for term in risk.terms} == {"improbability"}
     assert len(told) == 1
     assert told[0].startswith("the risk score is the mean score alone: ")
 
 
-def test_one_sticker_in_a_hundred_lies_below_what_is_notable(drawn: Drawn) -> None:
+def test_one_sticker_in_a_hundred_lies_below_what_is_notable(drawn):
     fit = drawn(0, 300)
     draft = fit_policy(fit, Policy(), "none")
     scores = [
@@ -174,7 +157,7 @@ def test_one_sticker_in_a_hundred_lies_below_what_is_notable(drawn: Drawn) -> No
     assert fit_policy(fit[:30], Policy(), "none").notable_probability == Policy().notable_probability
 
 
-def test_a_removal_is_right_when_the_blade_meets_a_sticker() -> None:
+def test_a_removal_is_right_when_the_blade_meets_a_sticker():
     boxes = np.array([[0, 0, 40, 40], [100, 0, 140, 40], [110, 0, 150, 40]], np.float32)
     record = Record("", boxes, np.array([1, 2, 2]), assessment())
     assert matching(observed((0, 0, 40, 41)), record) == -1  # a logo
@@ -184,7 +167,7 @@ def test_a_removal_is_right_when_the_blade_meets_a_sticker() -> None:
     assert matching(observed((120, 0, 180, 40)), record, 0.6) == -1
 
 
-def test_badness_falls_as_a_removal_fits_its_sticker_better() -> None:
+def test_badness_falls_as_a_removal_fits_its_sticker_better():
     record = Record(
         "", np.array([[0, 0, 40, 40], [100, 0, 140, 40]], np.float32), np.array([2, 1]), assessment()
     )
@@ -202,7 +185,7 @@ def test_badness_falls_as_a_removal_fits_its_sticker_better() -> None:
     assert found.badness == pytest.approx([0, 0, 0.5, 0.9875, 1, 1], abs=1e-6)
 
 
-def test_badly_fitting_objects_teach_the_score_what_wrong_ones_look_like() -> None:
+def test_badly_fitting_objects_teach_the_score_what_wrong_ones_look_like():
     # ten wrong objects are few among four hundred; eighty that fit badly share their entropy
     rng = np.random.default_rng(0)
     wrong, loose = np.arange(400) < 10, np.arange(400) < 90
@@ -223,7 +206,7 @@ def test_badly_fitting_objects_teach_the_score_what_wrong_ones_look_like() -> No
     assert separated(badness) > separated(wrong.astype(float))
 
 
-def test_outcomes_are_those_of_the_judge(drawn: Drawn) -> None:
+def test_outcomes_are_those_of_the_judge(drawn):
     records = drawn(0, 40)
     records[0] = replace(records[0], assessment=assessment(observed(), dil=0.99))
     policy = Policy(min_probability=0.9, max_dil=0.9, max_dil_clean=0.9)
@@ -235,7 +218,7 @@ def test_outcomes_are_those_of_the_judge(drawn: Drawn) -> None:
     assert len(seen.cleans.left) == sum(d.outcome is Outcome.CLEAN for d in decisions)
 
 
-def test_isotonic_calibration_brings_probabilities_to_shares() -> None:
+def test_isotonic_calibration_brings_probabilities_to_shares():
     rng = np.random.default_rng(0)
     p = rng.random(4000)
     right = rng.random(4000) < p**2  # too sure
@@ -245,7 +228,7 @@ def test_isotonic_calibration_brings_probabilities_to_shares() -> None:
     assert fit_isotonic(np.full(12, 0.7), np.ones(12, bool))(0.7) == pytest.approx(13 / 14)
 
 
-def test_temperature_scaling_finds_the_temperature_that_was_used() -> None:
+def test_temperature_scaling_finds_the_temperature_that_was_used():
     rng = np.random.default_rng(0)
     odds = rng.normal(0, 3, 6000)
     right = rng.random(6000) < 1 / (1 + np.exp(-odds / 2.5))
@@ -259,7 +242,7 @@ def _seen(slope: float, start: float, of: int = 4000) -> tuple[np.ndarray, np.nd
     return expit(said), rng.random(of) < expit(slope * said + start)
 
 
-def test_a_limit_moves_to_where_other_weights_mean_the_same() -> None:
+def test_a_limit_moves_to_where_other_weights_mean_the_same():
     before, now = _seen(1.0, 0.0), _seen(2.0, 1.0)
     for limit in (0.3, 0.8, 0.93):
         assert same_odds(limit, before, now) == pytest.approx(expit((logit(limit) - 1.0) / 2.0), abs=0.03)

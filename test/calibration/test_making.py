@@ -2,7 +2,6 @@
 """What can be known before any labelled image is assessed; what processes or a cluster share is what one process says."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from sticker_uq.scene import InvalidInput
 from test.helpers.scenes import rendered
 
 
-def test_a_missing_novelty_network_is_told_before_any_image_is_assessed(tmp_path: Path) -> None:
+def test_a_missing_novelty_network_is_told_before_any_image_is_assessed(tmp_path):
     packaged = packaged_weights(PerceptionSettings().model)
     assert packaged is not None
     shutil.copy(packaged, tmp_path / "mine.safetensors")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores of a panel as signals of the calibrated risk."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -47,13 +47,10 @@ def only_one_combination(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("combination", ["risk", "any"])
-def test_scores_enter_the_risk_where_they_are_to_be_combined(
-    drawn: Callable[[int, int], list[Record]], combination: str
-) -> None:
+def test_scores_enter_the_risk_where_they_are_to_be_combined(drawn, combination):
     records = with_panel(drawn(0, 120))
     assert NAME in outcomes_of(records, Policy()).detected.signals
     draft = fitting.fit_policy(records, Policy(panel=PanelRule(combination=combination)))  # type: ignore[arg-type]
-    assert draft.risk is not None
     terms = {term.signal: term.log_odds[-1] for term in draft.risk.terms}
     assert (NAME in terms) is (combination == "risk")
     if combination == "risk":
@@ -61,7 +58,6 @@ def test_scores_enter_the_risk_where_they_are_to_be_combined(
     assert draft.panel == PanelRule(combination=combination)  # type: ignore[arg-type]
 
 
-def test_without_a_panel_nothing_of_it_is_fitted(drawn: Callable[[int, int], list[Record]]) -> None:
+def test_without_a_panel_nothing_of_it_is_fitted(drawn):
     draft = fitting.fit_policy(drawn(0, 60), Policy())
-    assert draft.risk is not None
     assert not any(term.signal.startswith("monitor.") for term in draft.risk.terms)

@@ -27,7 +27,7 @@ Drawn = Callable[[int, int], list[Record]]
 
 
 @pytest.mark.parametrize(("laptops", "clean"), [(230, 45), (31, 4)])
-def test_the_proposed_levels_can_be_proved_and_lower_ones_cannot(laptops: int, clean: int) -> None:
+def test_the_proposed_levels_can_be_proved_and_lower_ones_cannot(laptops, clean):
     prospect = Prospect(Units(laptops, clean), 0.1, 200)
     with pytest.raises(InvalidInput) as refused:
         prospect.check(0.001, 0.001)
@@ -43,7 +43,7 @@ def test_the_proposed_levels_can_be_proved_and_lower_ones_cannot(laptops: int, c
         assert p_values([Trial(0.0, images, 1)], level)[0] <= 0.1
 
 
-def test_only_what_certify_would_refuse_is_refused(drawn: Drawn) -> None:
+def test_only_what_certify_would_refuse_is_refused(drawn):
     proof = drawn(1000, 60)
     laptops = np.arange(60)
     units = count_units(laptops, np.array([len(record.stickers) > 0 for record in proof]))
@@ -59,7 +59,7 @@ def test_only_what_certify_would_refuse_is_refused(drawn: Drawn) -> None:
         prospect.check(0.5, prospect.levels[1] * 0.99)
 
 
-def test_a_laptop_counts_once_and_as_clean_by_any_image_without_sticker() -> None:
+def test_a_laptop_counts_once_and_as_clean_by_any_image_without_sticker():
     laptops = numbered(["a", "a", "", "", "b"])
     assert count_units(laptops, np.array([True, False, True, False, True])) == Units(4, 2)
 
@@ -87,9 +87,7 @@ def labelled(tmp_path: Path) -> Path:
     return tmp_path / "labelled"
 
 
-def test_levels_that_cannot_be_proved_are_refused_before_the_detector_runs(
-    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_levels_that_cannot_be_proved_are_refused_before_the_detector_runs(labelled, tmp_path, monkeypatch):
     class DetectorStarted(Exception):
         pass
 
@@ -107,7 +105,7 @@ def test_levels_that_cannot_be_proved_are_refused_before_the_detector_runs(
     assert "DetectorStarted" in started.output
 
 
-def test_a_hundred_more_labels_prove_what_the_binomial_says() -> None:
+def test_a_hundred_more_labels_prove_what_the_binomial_says():
     now = Prospect(Units(30, 10), 0.1, 20)
     then = now.after(100)  # sixty of them prove, a third of these without a sticker
     assert (then.proof, then.fit) == (Units(90, 30), 60)
@@ -117,7 +115,7 @@ def test_a_hundred_more_labels_prove_what_the_binomial_says() -> None:
     assert Prospect(Units(0, 0), 0.1, 0).after(100).levels[1] == 1.0
 
 
-def test_the_labels_that_lack_suffice_and_one_less_does_not() -> None:
+def test_the_labels_that_lack_suffice_and_one_less_does_not():
     now = Prospect(Units(30, 10), 0.1, 20)
     # 45 in the proof prove 0.05, 22 without a sticker 0.1
     assert now.lacking(0.05, 0.21) == "label at least 25 more laptops"
@@ -146,7 +144,7 @@ def confident(seed: int, error: float) -> Record:
     )
 
 
-def test_isotonic_regression_that_makes_it_worse_is_not_used() -> None:
+def test_isotonic_regression_that_makes_it_worse_is_not_used():
     good = [confident(seed, 0.0) for seed in range(40)]
     chosen = choose_kind(good, "isotonic")
     assert chosen.kind in ("temperature", "none")
@@ -156,7 +154,7 @@ def test_isotonic_regression_that_makes_it_worse_is_not_used() -> None:
     assert choose_kind(good[:3], "isotonic").kind == "isotonic"
 
 
-def test_isotonic_regression_that_helps_is_kept() -> None:
+def test_isotonic_regression_that_helps_is_kept():
     wrong = [confident(seed, 1.0) for seed in range(300)]
     chosen = choose_kind(wrong, "isotonic")
     assert chosen.kind == "isotonic"

@@ -29,7 +29,6 @@ class CountingDetector:
 
     def __call__(self, images: ImageSource) -> Iterator[tuple[SourceImage, SceneAssessment]]:
         for item in images:
-            assert item.image is not None
             self.calls += 1
             edge = float(item.image.mean())
             scene = assessment(observed((edge, 0, edge + 30, 30)), image_digest=image_digest(item.image))
@@ -41,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     return rendered(tmp_path / "data", range(4), (96, 72))
 
 
-def test_an_assessment_survives_the_cache(tmp_path: Path) -> None:
+def test_an_assessment_survives_the_cache(tmp_path):
     region = UnexplainedRegion(np.array([1, 2, 3, 4], np.float32), 0.25, 0.5)
     scene = assessment(replace(observed(), novelty=0.25), unstable=[rarely_seen()], timings={"total": 3.0})
     scene = replace(scene, exposure=Exposure(100.0, 0.25, 0.125, 2.0, 12.0))
@@ -60,7 +59,7 @@ def test_an_assessment_survives_the_cache(tmp_path: Path) -> None:
         JsonStore(tmp_path / "other")
 
 
-def test_only_what_is_new_is_assessed(folder: Path, tmp_path: Path) -> None:
+def test_only_what_is_new_is_assessed(folder, tmp_path):
     detector = CountingDetector()
     with JsonStore(tmp_path / "cache.sqlite") as cache:
         first = assess(LabelledSource(folder), detector, cache, "model")
@@ -79,7 +78,7 @@ def test_only_what_is_new_is_assessed(folder: Path, tmp_path: Path) -> None:
         assert relabelled.fingerprint != first.fingerprint
 
 
-def test_what_cannot_be_read_or_assessed_is_named(folder: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_assessed_is_named(folder, tmp_path):
     def failing(images: ImageSource) -> Iterator[tuple[SourceImage, SceneAssessment]]:
         for item in images:
             yield item, assessment(status=Status.FAILED, status_text="the output is NaN")
@@ -103,9 +102,7 @@ class _Recording(ImageSource):
             yield SourceImage(np.full((8, 8, 3), number, np.uint8), number, "camera", f"{number:06d}")
 
 
-def test_a_recording_is_labelled_by_the_numbers_of_its_images(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recording_is_labelled_by_the_numbers_of_its_images(tmp_path, monkeypatch):
     (tmp_path / "metadata.yaml").write_text("")
     monkeypatch.setattr("sticker_uq.io.labelled_images.recorded_workpieces", lambda path: ())
     monkeypatch.setattr("sticker_uq.io.labelled_images.open_source", lambda path, topic: _Recording())
@@ -128,7 +125,7 @@ def test_a_recording_is_labelled_by_the_numbers_of_its_images(
         assess(LabelledSource(tmp_path), CountingDetector(), cache, "model")
 
 
-def test_an_image_that_counts_twice_is_refused() -> None:
+def test_an_image_that_counts_twice_is_refused():
     def part(source: str, *digests: str) -> Assessed:
         nothing = np.zeros((0, 4), np.float32), np.zeros(0, np.int64)
         scenes = [assessment(image_digest=digest) for digest in digests]

@@ -68,9 +68,7 @@ def look(images: ImageSource) -> Iterator[tuple[SourceImage, SceneAssessment]]:
         yield item, replace(assessment(image_digest=digest), stamp_ns=item.stamp_ns)
 
 
-def test_a_recording_says_which_laptop_an_image_shows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recording_says_which_laptop_an_image_shows(tmp_path, capsys):
     bag = recording(tmp_path / "bag", ANNOUNCED)
     with JsonStore(tmp_path / "cache.sqlite") as cache:
         for _ in range(2):  # the second time all assessments come from the cache
@@ -84,9 +82,7 @@ def test_a_recording_says_which_laptop_an_image_shows(
     assert "6 labelled images of 4 laptops, which count as 4" in capsys.readouterr().err
 
 
-def test_a_recording_that_does_not_say_it_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recording_that_does_not_say_it_is_named(tmp_path, capsys):
     source = LabelledSource(recording(tmp_path / "bag", ()))
     with JsonStore(tmp_path / "cache.sqlite") as cache:
         records = assess(source, look, cache, "model").records
@@ -97,7 +93,7 @@ def test_a_recording_that_does_not_say_it_is_named(
     assert "does not say which laptop is in the cell" in said
 
 
-def test_a_recording_that_has_lost_images_is_not_matched_with_labels_by_number(tmp_path: Path) -> None:
+def test_a_recording_that_has_lost_images_is_not_matched_with_labels_by_number(tmp_path):
     path = recording(tmp_path / "bag", ANNOUNCED)
     metadata = path / "metadata.yaml"
     text = metadata.read_text()
@@ -108,7 +104,7 @@ def test_a_recording_that_has_lost_images_is_not_matched_with_labels_by_number(t
         LabelledSource(declare_more(path))
 
 
-def test_a_laptop_is_bad_when_one_of_its_images_is() -> None:
+def test_a_laptop_is_bad_when_one_of_its_images_is():
     sticker = np.array([HERE], np.float32), np.array([2])
     nothing = np.zeros((0, 4), np.float32), np.zeros(0, np.int64)
     seen = assessment(observed())
@@ -135,7 +131,7 @@ def test_a_laptop_is_bad_when_one_of_its_images_is() -> None:
     assert (measured.missed.events, measured.missed.of) == (1, 3)
 
 
-def test_the_images_of_a_laptop_stay_on_one_side_of_the_split() -> None:
+def test_the_images_of_a_laptop_stay_on_one_side_of_the_split():
     units = np.random.default_rng(0).integers(0, 20, 100)
     fit, proof = split(units, 0.4, 3)
     assert sorted(fit + proof) == list(range(100))

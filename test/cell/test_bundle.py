@@ -51,7 +51,7 @@ def copy(bundle: Bundle, tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_holds_all_that_decides_and_says_the_same(bundle: Bundle) -> None:
+def test_it_holds_all_that_decides_and_says_the_same(bundle):
     assert set(bundle.manifest.files) == {"weights.safetensors", "weights_novelty.safetensors", "policy.yaml"}
     image = render(sample_scene(5)).image
     plain = load_perception(SETTINGS).assess(image, 1, "camera")
@@ -69,7 +69,7 @@ def test_it_holds_all_that_decides_and_says_the_same(bundle: Bundle) -> None:
     assert bundle.hash == hashlib.sha256((bundle.folder / MANIFEST).read_bytes()).hexdigest()
 
 
-def test_a_changed_missing_or_added_file_is_refused(copy: Path) -> None:
+def test_a_changed_missing_or_added_file_is_refused(copy):
     assert Bundle.load(copy).folder == copy
     (copy / "note.txt").write_text("mine")
     with pytest.raises(InvalidInput, match=r"note\.txt is not in its manifest"):
@@ -104,14 +104,14 @@ def test_a_changed_missing_or_added_file_is_refused(copy: Path) -> None:
         ({"passes": 3}, "passes = 3"),
     ],
 )
-def test_a_manifest_that_says_something_else_is_refused(copy: Path, change: dict, message: str) -> None:
+def test_a_manifest_that_says_something_else_is_refused(copy, change, message):
     values = yaml.safe_load((copy / MANIFEST).read_text())
     (copy / MANIFEST).write_text(yaml.safe_dump(values | change))
     with pytest.raises(InvalidInput, match=message):
         Bundle.load(copy)
 
 
-def test_a_link_brings_no_panel_and_no_endless_file(copy: Path, tmp_path: Path) -> None:
+def test_a_link_brings_no_panel_and_no_endless_file(copy, tmp_path):
     (tmp_path / "panel").mkdir()
     (tmp_path / "panel" / "mine.json").write_text("{}")
     (copy / "panel").symlink_to(tmp_path / "panel")
@@ -131,7 +131,7 @@ def test_a_link_brings_no_panel_and_no_endless_file(copy: Path, tmp_path: Path) 
         Bundle.load(copy)
 
 
-def test_a_panel_of_links_and_devices_is_not_copied(tmp_path: Path) -> None:
+def test_a_panel_of_links_and_devices_is_not_copied(tmp_path):
     source = tmp_path / "panel"
     source.mkdir()
     (source / "loop").symlink_to(source)
@@ -143,7 +143,7 @@ def test_a_panel_of_links_and_devices_is_not_copied(tmp_path: Path) -> None:
         _copy(source, tmp_path / "b")
 
 
-def test_a_manifest_is_shown_without_control_characters(copy: Path) -> None:
+def test_a_manifest_is_shown_without_control_characters(copy):
     values = yaml.safe_load((copy / MANIFEST).read_text()) | {"version": "1\x1b[2J", "detector": {"seed": 7}}
     (copy / MANIFEST).write_text(yaml.safe_dump(values))
     shown = CliRunner().invoke(app, ["bundle", "show", str(copy)], catch_exceptions=False).output
@@ -151,7 +151,7 @@ def test_a_manifest_is_shown_without_control_characters(copy: Path) -> None:
     assert r"sticker_uq 1\x1b[2J" in shown
 
 
-def test_a_policy_exchanged_after_the_start_is_refused(copy: Path) -> None:
+def test_a_policy_exchanged_after_the_start_is_refused(copy):
     started = validated(SupervisorNodeSettings, Bundle.load(copy).supervisor_parameters())
     assert started.load_policy().hash == started.policy_hash
     (copy / "policy.yaml").unlink()
@@ -160,7 +160,7 @@ def test_a_policy_exchanged_after_the_start_is_refused(copy: Path) -> None:
         started.load_policy()
 
 
-def test_a_file_outside_of_the_folder_is_not_read(copy: Path) -> None:
+def test_a_file_outside_of_the_folder_is_not_read(copy):
     values = yaml.safe_load((copy / MANIFEST).read_text())
     values["files"]["../outside"] = "0" * 64
     (copy / MANIFEST).write_text(yaml.safe_dump(values))
@@ -175,22 +175,20 @@ def test_a_file_outside_of_the_folder_is_not_read(copy: Path) -> None:
         ({"until": "2020-01-31"}, "2020-01-31"),
     ],
 )
-def test_a_policy_of_another_detector_makes_no_bundle(
-    tmp_path: Path, validity: dict[str, object], message: str
-) -> None:
+def test_a_policy_of_another_detector_makes_no_bundle(tmp_path, validity, message):
     out = tmp_path / "new" / "bundle"
     with pytest.raises(InvalidInput, match=message):
         create_bundle(out, SETTINGS, policy_for(tmp_path, **validity))
     assert not out.parent.exists()
 
 
-def test_a_policy_that_could_never_release_anything_makes_no_bundle(tmp_path: Path) -> None:
+def test_a_policy_that_could_never_release_anything_makes_no_bundle(tmp_path):
     with pytest.raises(InvalidInput, match="nothing would be released without a person"):
         create_bundle(tmp_path / "bundle", SETTINGS.model_copy(update={"dil": False}), PACKAGED)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bundle_that_releases_where_novelty_is_not_measured_says_so(tmp_path: Path, bundle: Bundle) -> None:
+def test_a_bundle_that_releases_where_novelty_is_not_measured_says_so(tmp_path, bundle):
     file = tmp_path / "policy.yaml"
     file.write_text(PACKAGED.read_text().replace("unmeasured_novelty: ask", "unmeasured_novelty: release"))
     create = ["bundle", "create", "--policy", str(file), "--passes", "2", "--no-dil", "--device", "cpu"]
@@ -202,7 +200,7 @@ def test_a_bundle_that_releases_where_novelty_is_not_measured_says_so(tmp_path: 
     assert warning not in CliRunner().invoke(app, ["bundle", "show", str(bundle.folder)]).output
 
 
-def test_a_cell_starts_from_it(bundle: Bundle) -> None:
+def test_a_cell_starts_from_it(bundle):
     specs = {spec.name: spec for spec in cell_processes(CellOptions(bundle=str(bundle.folder), sim=True))}
     detector, supervisor = specs["detector"].parameters, specs["supervisor"].parameters
     assert detector["weights"] == str(bundle.folder / "weights.safetensors")
@@ -214,7 +212,7 @@ def test_a_cell_starts_from_it(bundle: Bundle) -> None:
         cell_processes(CellOptions(bundle=str(bundle.folder), policy=str(PACKAGED)))
 
 
-def test_a_policy_without_guarantee_moves_only_the_simulated_arm_unasked() -> None:
+def test_a_policy_without_guarantee_moves_only_the_simulated_arm_unasked():
     policy = Policy.load(PACKAGED)
     reason = SupervisorNodeSettings().uncalibrated(policy)
     assert reason is not None
@@ -235,7 +233,7 @@ def test_a_policy_without_guarantee_moves_only_the_simulated_arm_unasked() -> No
     assert [allowed(), allowed(allow_uncalibrated=True), allowed(sim=True)] == [False, True, True]
 
 
-def test_the_commands_make_show_and_verify_one(tmp_path: Path) -> None:
+def test_the_commands_make_show_and_verify_one(tmp_path):
     run, out = CliRunner().invoke, str(tmp_path / "bundle")
     made = run(
         app,

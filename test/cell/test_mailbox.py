@@ -75,7 +75,7 @@ def worker_of(mailbox: Mailbox[int]) -> tuple[threading.Thread, queue.Queue[int 
     return thread, taken
 
 
-def test_closing_wakes_a_waiting_worker_with_nothing() -> None:
+def test_closing_wakes_a_waiting_worker_with_nothing():
     mailbox: Mailbox[int] = Mailbox()
     thread, taken = worker_of(mailbox)
     mailbox.close()
@@ -84,7 +84,7 @@ def test_closing_wakes_a_waiting_worker_with_nothing() -> None:
     assert not thread.is_alive()
 
 
-def test_nothing_is_lost_uncounted_between_threads() -> None:
+def test_nothing_is_lost_uncounted_between_threads():
     mailbox: Mailbox[int] = Mailbox()
     thread, taken = worker_of(mailbox)
     for item in range(1, 2001):

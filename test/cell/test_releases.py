@@ -53,7 +53,7 @@ def roll_back(cell: Path) -> None:
     releases.rollback(cell, Bundle.load(releases.previous(cell).folder))
 
 
-def test_every_change_is_an_entry_and_goes_back_one_by_one(bundles: list[Bundle], cell: Path) -> None:
+def test_every_change_is_an_entry_and_goes_back_one_by_one(bundles, cell):
     for one in bundles:
         releases.promote(cell, one, "Ada", "because")
         assert active(cell) == one.folder
@@ -80,7 +80,7 @@ def test_every_change_is_an_entry_and_goes_back_one_by_one(bundles: list[Bundle]
     assert sorted(path.name for path in cell.iterdir()) == ["active", "c", "releases"]
 
 
-def test_a_changed_entry_and_a_changed_link_are_found(bundles: list[Bundle], cell: Path) -> None:
+def test_a_changed_entry_and_a_changed_link_are_found(bundles, cell):
     releases.promote(cell, bundles[0], "Ada")
     releases.promote(cell, bundles[1], "Bob")
     link = cell / "active"
@@ -100,7 +100,7 @@ def test_a_changed_entry_and_a_changed_link_are_found(bundles: list[Bundle], cel
     assert not verify(cell / "releases").whole
 
 
-def test_a_bundle_that_was_changed_since_is_not_returned_to(bundles: list[Bundle], cell: Path) -> None:
+def test_a_bundle_that_was_changed_since_is_not_returned_to(bundles, cell):
     releases.promote(cell, bundles[0])
     releases.promote(cell, bundles[1])
     manifest = bundles[0].folder / MANIFEST
@@ -110,9 +110,7 @@ def test_a_bundle_that_was_changed_since_is_not_returned_to(bundles: list[Bundle
     assert active(cell) == bundles[1].folder
 
 
-def test_a_link_that_cannot_be_changed_leaves_an_entry_about_that(
-    bundles: list[Bundle], cell: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_that_cannot_be_changed_leaves_an_entry_about_that(bundles, cell, monkeypatch):
     releases.promote(cell, bundles[0])
 
     def refuse(*_: object) -> None:
@@ -128,9 +126,7 @@ def test_a_link_that_cannot_be_changed_leaves_an_entry_about_that(
     assert [one.folder for one in found.standing] == [bundles[0].folder]
 
 
-def test_a_kill_between_entry_and_link_is_found_and_recovered(
-    bundles: list[Bundle], cell: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_between_entry_and_link_is_found_and_recovered(bundles, cell, monkeypatch):
     releases.promote(cell, bundles[0])
     with monkeypatch.context() as killed:
         killed.setattr(releases, "_link", lambda *_: None)
@@ -142,7 +138,7 @@ def test_a_kill_between_entry_and_link_is_found_and_recovered(
     assert active(cell) == bundles[0].folder
 
 
-def test_what_is_no_link_and_what_is_active_already_is_refused(bundles: list[Bundle], cell: Path) -> None:
+def test_what_is_no_link_and_what_is_active_already_is_refused(bundles, cell):
     (cell / "active").mkdir()
     with pytest.raises(InvalidInput, match="expected a symbolic link"):
         releases.promote(cell, bundles[0])
@@ -155,7 +151,7 @@ def test_what_is_no_link_and_what_is_active_already_is_refused(bundles: list[Bun
     assert len(releases.history(cell).entries) == 1
 
 
-def test_a_cell_starts_from_the_link_and_tells_the_hash(bundles: list[Bundle], cell: Path) -> None:
+def test_a_cell_starts_from_the_link_and_tells_the_hash(bundles, cell):
     releases.promote(cell, bundles[0])
     specs = {s.name: s for s in cell_processes(CellOptions(bundle=str(cell / "active")))}
     releases.promote(cell, bundles[1])
@@ -164,7 +160,7 @@ def test_a_cell_starts_from_the_link_and_tells_the_hash(bundles: list[Bundle], c
     assert own["policy"].startswith(str(bundles[0].folder)), "a running cell keeps what it was started from"
 
 
-def test_the_commands_verify_before_they_change_anything(bundle: Bundle, cell: Path) -> None:
+def test_the_commands_verify_before_they_change_anything(bundle, cell):
     def run(*arguments: object) -> tuple[int, str]:
         result = CliRunner().invoke(app, ["bundle", *map(str, arguments)])
         return result.exit_code, result.output
@@ -181,9 +177,7 @@ def test_the_commands_verify_before_they_change_anything(bundle: Bundle, cell: P
     assert (status, "NOT WHOLE  active points to nothing" in output) == (1, True)
 
 
-def test_a_bundle_that_computes_something_else_here_is_not_promoted(
-    bundles: list[Bundle], cell: Path
-) -> None:
+def test_a_bundle_that_computes_something_else_here_is_not_promoted(bundles, cell):
     manifest = bundles[0].folder / MANIFEST
     manifest.write_text(manifest.read_text().replace("passes: 2", "passes: 3"))
     result = CliRunner().invoke(

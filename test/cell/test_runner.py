@@ -130,7 +130,6 @@ def test_a_signal_stops_the_cell_with_exit_code_0_unless_a_node_reports_an_error
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
     assert process.stdout.readline() == "[waits] up\n"
     process.send_signal(stop)
     output, _ = process.communicate(timeout=PATIENCE_S)
@@ -139,7 +138,7 @@ def test_a_signal_stops_the_cell_with_exit_code_0_unless_a_node_reports_an_error
     assert ("[runner] waits ended with exit code 1" in output) == bool(status)
 
 
-def test_without_ros_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ros_nothing_is_started(monkeypatch):
     monkeypatch.setattr(
         "sticker_uq.cell.runner.find_spec", lambda name: None if name == "rclpy" else object()
     )

@@ -47,16 +47,16 @@ def allowed(kind: str, right: str, name: str) -> set[str]:
         ("topic", "publish", "diagnostics", ENCLAVES),
     ],
 )
-def test_only_those_may_who_must(kind: str, right: str, name: str, enclaves: set[str]) -> None:
+def test_only_those_may_who_must(kind, right, name, enclaves):
     assert allowed(kind, right, name) == enclaves
 
 
 @pytest.mark.parametrize("topic", [*TOPICS, "image"])
-def test_the_recorder_may_hear_what_it_records(topic: str) -> None:
+def test_the_recorder_may_hear_what_it_records(topic):
     assert "/recorder" in allowed("topic", "subscribe", topic)
 
 
-def test_nothing_is_denied_by_name_because_the_default_denies() -> None:
+def test_nothing_is_denied_by_name_because_the_default_denies():
     groups = [
         group for name in ("topics", "services", "actions") for group in ElementTree.parse(POLICY).iter(name)
     ]

@@ -33,7 +33,7 @@ def head(folder: Path) -> str:
     return run("verify", folder).output.partition("hash ")[2][:64]
 
 
-def test_a_whole_log_is_told_with_its_head(folder: Path) -> None:
+def test_a_whole_log_is_told_with_its_head(folder):
     result = run("verify", folder, "--head", head(folder))
     assert result.exit_code == 0
     assert "3 entries in 1 files, 0 torn" in result.output
@@ -41,7 +41,7 @@ def test_a_whole_log_is_told_with_its_head(folder: Path) -> None:
     assert "only --head shows" in run("verify", folder).output
 
 
-def test_a_changed_entry_is_named_and_fails(folder: Path) -> None:
+def test_a_changed_entry_is_named_and_fails(folder):
     path = folder / "audit-000001.jsonl"
     path.write_bytes(path.read_bytes().replace(b"Ada", b"Eve"))
     result = run("verify", folder)
@@ -49,7 +49,7 @@ def test_a_changed_entry_is_named_and_fails(folder: Path) -> None:
     assert "NOT WHOLE  audit-000001.jsonl:2: not an entry as it was written" in result.output
 
 
-def test_an_entry_of_many_levels_does_not_hide_the_others(folder: Path) -> None:
+def test_an_entry_of_many_levels_does_not_hide_the_others(folder):
     path = folder / "audit-000001.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     content = {"number": 2, "time": "2026-01-31T00:00:00.000000000Z", "kind": "gate"}
@@ -61,7 +61,7 @@ def test_an_entry_of_many_levels_does_not_hide_the_others(folder: Path) -> None:
     assert (shown.exit_code, len(shown.output.splitlines())) == (0, 3), shown.output[-200:]
 
 
-def test_an_end_that_was_cut_off_is_found_by_the_published_head(folder: Path) -> None:
+def test_an_end_that_was_cut_off_is_found_by_the_published_head(folder):
     published = head(folder)
     path = folder / "audit-000001.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
@@ -71,7 +71,7 @@ def test_an_end_that_was_cut_off_is_found_by_the_published_head(folder: Path) ->
     assert run("verify", folder, "--head", published).exit_code == 1
 
 
-def test_entries_are_shown_by_kind_and_from_the_end(folder: Path) -> None:
+def test_entries_are_shown_by_kind_and_from_the_end(folder):
     lines = run("show", folder).output.splitlines()
     assert [line.split()[2] for line in lines] == ["start", "answer", "stop"]
     answer = run("show", folder, "--kind", "answer").output
@@ -87,9 +87,7 @@ def test_entries_are_shown_by_kind_and_from_the_end(folder: Path) -> None:
         (["verify", ".", "--head", "12"], "--head '12': expected 64 hexadecimal digits"),
     ],
 )
-def test_unusable_arguments_end_in_one_line(
-    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unusable_arguments_end_in_one_line(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run(*arguments)
     assert result.exit_code == 2
@@ -97,7 +95,7 @@ def test_unusable_arguments_end_in_one_line(
     assert "Traceback" not in result.output
 
 
-def test_what_is_named_like_a_file_of_the_log_must_be_one(folder: Path) -> None:
+def test_what_is_named_like_a_file_of_the_log_must_be_one(folder):
     (folder / "audit-000002.jsonl").mkdir()
     for command in ("verify", "show"):
         result = run(command, folder)
@@ -107,7 +105,7 @@ def test_what_is_named_like_a_file_of_the_log_must_be_one(folder: Path) -> None:
         AuditLog(folder, 10**6)
 
 
-def test_a_name_forges_no_line_and_no_colour(tmp_path: Path) -> None:
+def test_a_name_forges_no_line_and_no_colour(tmp_path):
     log = AuditLog(tmp_path / "audit", 10**6)
     log.add(
         "hold", {"person": "Eve\n      3 2026-01-01T00:00:00.000Z release        person=Ada\x1b[2J\u202e"}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dil learn``: what a novelty network starts from, and what to do when it is too weak."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,8 +17,8 @@ from sticker_uq.novelty.quality import Auroc, NoveltyQuality
     ("start", "remedy"), [(["--start", "packaged"], "Learn from more pictures"), ([], "--start packaged")]
 )
 def test_a_network_starts_as_told_and_a_weak_one_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, start: list[str], remedy: str, weak_part: str
-) -> None:
+    monkeypatch, tmp_path, start, remedy, weak_part
+):
     """Learning itself, which takes minutes, is replaced by what it is given."""
     begun = []
     areas = {"objects": Auroc(0.9, 0.9, 0.9), "scenes": Auroc(0.9, 0.9, 0.9), weak_part: Auroc(0.7, 0.6, 0.8)}

@@ -92,9 +92,7 @@ def calls(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, l
     ]
 
 
-def test_a_killed_call_goes_on_and_ends_with_a_candidate_and_one_page(
-    calls: tuple[Path, list[Result]],
-) -> None:
+def test_a_killed_call_goes_on_and_ends_with_a_candidate_and_one_page(calls):
     out, (killed, second) = calls
     assert killed.exit_code == 130, killed.output
     assert second.exit_code == 0, second.output
@@ -105,11 +103,10 @@ def test_a_killed_call_goes_on_and_ends_with_a_candidate_and_one_page(
         assert word in page, word
     assert "Ada" not in page
     compared = Bundle.load(out).comparison
-    assert compared is not None
     assert compared.verdict.upper() in second.output
 
 
-def test_the_newest_laptops_are_in_no_other_part(calls: tuple[Path, list[Result]]) -> None:
+def test_the_newest_laptops_are_in_no_other_part(calls):
     out, _ = calls
     labels = out.parent / "candidate.work" / "labels"
     parts = {
@@ -123,16 +120,13 @@ def test_the_newest_laptops_are_in_no_other_part(calls: tuple[Path, list[Result]
     assert parts["learn"].isdisjoint(parts["prove"] | parts.get("fit", set()))
 
 
-def test_a_candidate_is_promoted_only_in_the_cell_it_was_compared_for(
-    cell: Cell, calls: tuple[Path, list[Result]], tmp_path: Path
-) -> None:
+def test_a_candidate_is_promoted_only_in_the_cell_it_was_compared_for(cell, calls, tmp_path):
     out, _ = calls
     candidate, active = Bundle.load(out), Bundle.load(cell.bundle)
     with pytest.raises(InvalidInput, match=r"active in .* is none"):
         releases.promote(tmp_path, candidate)
     releases.promote(tmp_path, active)
     compared = candidate.comparison
-    assert compared is not None
     if compared.verdict != "worse":
         releases.promote(tmp_path, candidate)
         assert releases.previous(tmp_path).hash == active.hash
@@ -152,7 +146,7 @@ def test_a_candidate_is_promoted_only_in_the_cell_it_was_compared_for(
         releases.promote(tmp_path, worse)
 
 
-def test_what_cannot_work_is_refused_before_anything_is_trained(cell: Cell, tmp_path: Path) -> None:
+def test_what_cannot_work_is_refused_before_anything_is_trained(cell, tmp_path):
     out = tmp_path / "candidate"
     late = cell.improve(out, "--newest", "400")
     assert late.exit_code == 2
@@ -164,9 +158,7 @@ def test_what_cannot_work_is_refused_before_anything_is_trained(cell: Cell, tmp_
     assert not out.exists()
 
 
-def test_limits_move_with_what_both_weights_say_of_the_same_laptops(
-    cell: Cell, calls: tuple[Path, list[Result]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_move_with_what_both_weights_say_of_the_same_laptops(cell, calls, monkeypatch):
     seen: list[list[int]] = []
 
     def halved(limit: float, *sides: tuple[np.ndarray, np.ndarray]) -> float:

@@ -53,7 +53,7 @@ def run(*arguments: object) -> Any:
     return result
 
 
-def test_no_command_starts_when_its_result_cannot_be_written(tmp_path: Path) -> None:
+def test_no_command_starts_when_its_result_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     found = outputs()
     assert len(found) >= 25
@@ -99,9 +99,7 @@ def content(folder: Path) -> dict[str, str]:
         (("--timeout", "0"), ""),
     ],
 )
-def test_a_demo_with_a_wrong_argument_leaves_the_earlier_result(
-    earlier: Path, arguments: tuple[str, ...], message: str
-) -> None:
+def test_a_demo_with_a_wrong_argument_leaves_the_earlier_result(earlier, arguments, message):
     before = content(earlier)
     result = run("demo", "--overwrite", "--out", earlier, *arguments)
     assert result.exit_code == 2
@@ -109,7 +107,7 @@ def test_a_demo_with_a_wrong_argument_leaves_the_earlier_result(
     assert content(earlier) == before
 
 
-def test_a_demo_removes_no_file_that_no_demo_wrote(earlier: Path) -> None:
+def test_a_demo_removes_no_file_that_no_demo_wrote(earlier):
     (earlier / "bag" / "notes.txt").write_text("mine")
     before = content(earlier)
     result = run("demo", "--overwrite", "--out", earlier)
@@ -126,7 +124,7 @@ NEW_OR_EMPTY = (
 
 
 @pytest.mark.parametrize("command", NEW_OR_EMPTY)
-def test_a_result_is_replaced_on_demand_only(tmp_path: Path, earlier: Path, command: str) -> None:
+def test_a_result_is_replaced_on_demand_only(tmp_path, earlier, command):
     before = content(earlier)
     arguments = [str(tmp_path) if word == "SOURCE" else word for word in command.split()]
     result = run(*arguments, "--out", earlier)
@@ -140,7 +138,7 @@ def test_a_result_is_replaced_on_demand_only(tmp_path: Path, earlier: Path, comm
         assert re.search(rf"error: --out {earlier}: holds \S+, which no earlier run wrote", result.stderr)
 
 
-def test_several_cases_are_written_all_or_none(tmp_path: Path) -> None:
+def test_several_cases_are_written_all_or_none(tmp_path):
     assert (
         run("dataset", "render", "--out", tmp_path / "data", "--count", 1, "--size", "96x72").exit_code == 0
     )
@@ -156,14 +154,14 @@ def test_several_cases_are_written_all_or_none(tmp_path: Path) -> None:
     assert list((tmp_path / "cases" / "clean").iterdir()) == []
 
 
-def test_a_line_break_in_an_error_stays_in_its_line(tmp_path: Path) -> None:
+def test_a_line_break_in_an_error_stays_in_its_line(tmp_path):
     result = run("replay", tmp_path / "a\nerror: forged\x1b[2J", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert len(result.stderr.strip().splitlines()) == 1
     assert r"a\nerror: forged\x1b[2J: no such file" in result.stderr
 
 
-def test_benchmarks_check_their_results_before_they_measure(tmp_path: Path) -> None:
+def test_benchmarks_check_their_results_before_they_measure(tmp_path):
     (tmp_path / "file").write_text("")
     assert result_file(str(tmp_path / "new" / "a.json")) == tmp_path / "new" / "a.json"
     assert checked_file(tmp_path / "new" / "b.json") == tmp_path / "new" / "b.json"

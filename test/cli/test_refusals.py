@@ -64,9 +64,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize(("command", "message"), REFUSED)
-def test_what_cannot_be_used_is_named(
-    places: dict[str, Path], tmp_path: Path, command: str, message: str
-) -> None:
+def test_what_cannot_be_used_is_named(places, tmp_path, command, message):
     given = command if "OUT" in command or command.startswith("evaluate") else f"{command} --out OUT"
     for word, path in (places | {"OUT": tmp_path / "out"}).items():
         given = given.replace(word, str(path))

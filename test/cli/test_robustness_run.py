@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq robustness run``: a detector goes the whole way to a report."""
 
-from pathlib import Path
-
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
@@ -11,7 +9,7 @@ from test.helpers.scenes import rendered
 from test.lab.robustness.conftest import specification_of
 
 
-def test_a_detector_goes_all_the_way(tmp_path: Path) -> None:
+def test_a_detector_goes_all_the_way(tmp_path):
     rendered(tmp_path / "data", (7001, 7003), (320, 240))
     defocus = {"name": "defocus", "transformation": "defocus", "strength": [1, 4], "probability": 0.5}
     spec = specification_of(defocus, resamples=100)

@@ -28,7 +28,7 @@ def status(*options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_gate_reasons_policy_and_diagnostics_are_told_in_words(bench: Bench) -> None:
+def test_gate_reasons_policy_and_diagnostics_are_told_in_words(bench):
     """Of a gate that was held, and a node that warns of its images; the same as JSON."""
     both = [status("--wait", "60"), status("--wait", "60", "--json")]
     GatePublisher(bench).close(
@@ -72,7 +72,7 @@ def test_gate_reasons_policy_and_diagnostics_are_told_in_words(bench: Bench) -> 
     ]
 
 
-def test_nobody_heard_says_where_it_listened_and_what_to_check(bench: Bench, ros_domain: int) -> None:
+def test_nobody_heard_says_where_it_listened_and_what_to_check(bench, ros_domain):
     bench.publisher(GateState, "/cell_2/gate", qos.GATE)
     listening = status("--namespace", "cell_1", "--wait", "5")
     _, errors = listening.communicate(timeout=90)

@@ -103,8 +103,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=lambda value: value.split()[0] if isinstance(value, str) else "",
 )
 def test_ctrl_c_ends_a_command_with_a_word_and_leaves_nothing_behind(
-    tmp_path: Path, data: Path, command: str, under_way: str, left: tuple[str, ...]
-) -> None:
+    tmp_path, data, command, under_way, left
+):
     """A command whose processes share its work, one that keeps what it has, and one with the nodes of a cell."""
     words = command.replace("DATA", str(data)).split()
     with closing(Terminal(sys.executable, "-m", "sticker_uq.cli", *words, folder=tmp_path)) as terminal:
@@ -133,7 +133,7 @@ with atomic_write("file"):
 """
 
 
-def test_what_does_not_end_by_itself_is_ended(tmp_path: Path) -> None:
+def test_what_does_not_end_by_itself_is_ended(tmp_path):
     with closing(Terminal(sys.executable, "-c", HANGS, folder=tmp_path)) as terminal:
         terminal.wait_for("under way")
         assert terminal.interrupt() == 130, terminal.text

@@ -6,13 +6,12 @@ import re
 import time
 from types import SimpleNamespace
 
-import pytest
 from rich.console import Console
 
 from sticker_uq.cli import terminal
 
 
-def test_a_log_gets_lines_also_while_a_stage_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_gets_lines_also_while_a_stage_stands_still(monkeypatch):
     monkeypatch.setattr(terminal, "LOG_EVERY", 0.05)
     monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: 0.0))
     log = io.StringIO()
@@ -33,7 +32,7 @@ def test_a_log_gets_lines_also_while_a_stage_stands_still(monkeypatch: pytest.Mo
     assert "measuring: 1 of 9 after 0 s" in lines
 
 
-def test_a_terminal_gets_bars_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_bars_only(monkeypatch):
     monkeypatch.setattr(terminal, "LOG_EVERY", 0.01)
     screen = io.StringIO()
     with terminal.stage_bars(False, Console(file=screen, force_terminal=True)) as advance:

@@ -22,7 +22,7 @@ def scenes(tmp_path: Path) -> Path:
     return rendered(tmp_path / "scenes", range(4), (240, 180), stickers=2)
 
 
-def test_it_trains_and_says_where_the_weights_are(scenes: Path, tmp_path: Path) -> None:
+def test_it_trains_and_says_where_the_weights_are(scenes, tmp_path):
     out = tmp_path / "out"
     options = (
         f"train --data {scenes} --out {out} --epochs 1 --batch-size 2 --start random --threads 1".split()
@@ -37,9 +37,7 @@ def test_it_trains_and_says_where_the_weights_are(scenes: Path, tmp_path: Path) 
     assert "exists already" in again.output
 
 
-def test_packaged_exposure_is_rendered_once_and_trained_on(
-    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packaged_exposure_is_rendered_once_and_trained_on(scenes, tmp_path, monkeypatch):
     out, trained = tmp_path / "out", []
     monkeypatch.setattr(command, "_PICTURES", 2)
     monkeypatch.setattr(command, "train", lambda settings, **_: trained.append(settings) or True)
@@ -53,9 +51,7 @@ def test_packaged_exposure_is_rendered_once_and_trained_on(
     assert len(read_coco(out / "exposure")) == 2
 
 
-def test_a_log_gets_lines_instead_of_a_progress_bar(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_gets_lines_instead_of_a_progress_bar(capsys, monkeypatch):
     now = iter([100.0, 110.0, 131.0, 131.0, 140.0])
     monkeypatch.setattr(command.time, "monotonic", lambda: next(now))
     bars: list[Any] = []
@@ -72,9 +68,7 @@ def test_a_log_gets_lines_instead_of_a_progress_bar(
     ]
 
 
-def test_a_redirected_table_is_not_cut(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_redirected_table_is_not_cut(capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     table = Table(*(f"column number {n}" for n in range(10)))
     output().print(table)

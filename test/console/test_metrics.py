@@ -40,7 +40,7 @@ def busy() -> CellMetrics:
     return metrics
 
 
-def test_counts_what_the_cell_did() -> None:
+def test_counts_what_the_cell_did():
     registry = busy().registry
     assert value(registry, "permits_total") == 2
     assert value(registry, "permits_revoked_total", reason="contradicted") == 1
@@ -56,7 +56,7 @@ def test_counts_what_the_cell_did() -> None:
     assert value(registry, "value", status="supervisor: gate", key="audit") is None
 
 
-def test_they_are_served_until_they_are_closed_and_a_taken_port_is_named() -> None:
+def test_they_are_served_until_they_are_closed_and_a_taken_port_is_named():
     metrics = busy()
     metrics.serve("127.0.0.1", 0)
     with pytest.raises(InvalidInput, match=f"metrics_port {metrics.port}: cannot be listened on"):
@@ -78,7 +78,7 @@ def asked() -> list[str]:
 
 
 @pytest.mark.parametrize("expression", asked())
-def test_what_is_asked_for_exists(expression: str) -> None:
+def test_what_is_asked_for_exists(expression):
     samples = [sample for family in busy().registry.collect() for sample in family.samples]
     for name, labels in re.findall(r"(sticker_uq_\w+|up)(?:\{([^}]*)\})?", expression):
         if name == "up":
@@ -90,5 +90,5 @@ def test_what_is_asked_for_exists(expression: str) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool: apt install prometheus")
-def test_prometheus_takes_the_rules() -> None:
+def test_prometheus_takes_the_rules():
     subprocess.run(["promtool", "check", "rules", str(RULES)], check=True)

@@ -44,9 +44,7 @@ def one_by_one(boxes: Tensor, usable: Tensor, threshold: float) -> Tensor:
 
 
 @given(groups(), THRESHOLDS)
-def test_every_group_is_suppressed_as_torchvision_does(
-    given: tuple[Tensor, Tensor], threshold: float
-) -> None:
+def test_every_group_is_suppressed_as_torchvision_does(given, threshold):
     boxes, usable = given
     assert torch.equal(greedy_nms(boxes, usable, threshold), one_by_one(boxes, usable, threshold))
 
@@ -59,7 +57,7 @@ def crowd(groups: int, count: int) -> Tensor:
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.6, 0.7])
-def test_a_crowd_in_parts(threshold: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crowd_in_parts(threshold, monkeypatch):
     boxes = crowd(5, 300)
     usable = torch.rand(boxes.shape[:2], generator=torch.Generator().manual_seed(4)) < 0.9
     monkeypatch.setattr(batched_nms, "_PAIRS_AT_ONCE", 2 * 300 * 300)
@@ -68,7 +66,7 @@ def test_a_crowd_in_parts(threshold: float, monkeypatch: pytest.MonkeyPatch) -> 
     assert 0 < kept.sum() < usable.sum()
 
 
-def test_an_overlap_of_the_threshold_itself_is_judged_in_double_precision() -> None:
+def test_an_overlap_of_the_threshold_itself_is_judged_in_double_precision():
     """3 / 5 is as a float32 a little more than 0.6, which torchvision compares with."""
     boxes = torch.tensor([[[0.0, 0.0, 4.0, 1.0], [1.0, 0.0, 5.0, 1.0]]])
     usable = torch.ones(1, 2, dtype=torch.bool)
@@ -84,7 +82,7 @@ def chain(count: int) -> Tensor:
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
-def test_a_chain_is_followed_to_its_end_with_a_wait_for_each_batch_of_rounds(rounds: int) -> None:
+def test_a_chain_is_followed_to_its_end_with_a_wait_for_each_batch_of_rounds(rounds):
     boxes = chain(rounds * ROUNDS)
     with simulated_gpu() as simulation:
         there, usable = boxes.to(GPU), torch.ones(boxes.shape[:2], dtype=torch.bool, device=GPU)
@@ -102,7 +100,7 @@ def test_a_chain_is_followed_to_its_end_with_a_wait_for_each_batch_of_rounds(rou
         elements=st.one_of(st.sampled_from([0.0, -0.0, 1.0, -1.0]), st.floats(-9, 9, width=32)),
     )
 )
-def test_ranked_is_a_stable_order(values: np.ndarray) -> None:
+def test_ranked_is_a_stable_order(values):
     scores = torch.from_numpy(values)
     wanted = scores.argsort(dim=1, descending=True, stable=True)
     assert torch.equal(top_ranked(scores, 7), wanted)
@@ -113,7 +111,7 @@ def test_ranked_is_a_stable_order(values: np.ndarray) -> None:
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0, 1.0), (10.0, 10.0, 5.0, 5.0)])
 @given(hnp.arrays(np.float32, (9, 8), elements=st.floats(-30, 30, width=32)))
-def test_boxes_are_decoded_as_torchvision_does(weights: Any, values: np.ndarray) -> None:
+def test_boxes_are_decoded_as_torchvision_does(weights, values):
     coder, rows = BoxCoder(weights), torch.from_numpy(values)
     deltas, anchors = rows[:, :4].contiguous(), rows[:, 4:].contiguous()
     assert torch.equal(decoded(coder, deltas, anchors), coder.decode_single(deltas, anchors))

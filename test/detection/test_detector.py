@@ -2,7 +2,6 @@
 """The detector around its passes: images, devices, weights, objectness, outputs that cannot be trusted."""
 
 import copy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ ENGINE = (SSDLITE, "fasterrcnn_resnet50_fpn")  # what is a rule of the engine is
 
 
 @pytest.mark.parametrize("name", ENGINE)
-def test_boxes_lie_in_the_original_image_and_vectors_are_distributions(name: str) -> None:
+def test_boxes_lie_in_the_original_image_and_vectors_are_distributions(name):
     detector = tiny_detector(name, score_floor=0.05)
     width, height = 127, 401  # 127 / 300 * 300 is more than 127 in single precision
     features = detector.encode(picture(2, width, height))
@@ -41,7 +40,7 @@ def test_boxes_lie_in_the_original_image_and_vectors_are_distributions(name: str
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_objectness_is_that_of_the_heads_and_differentiable(name: str) -> None:
+def test_objectness_is_that_of_the_heads_and_differentiable(name):
     detector = tiny_detector(name)
     deterministic = detector.deterministic_pass(detector.encode(picture()))
     maps, levels = list(deterministic.maps), deterministic.objectness
@@ -74,7 +73,7 @@ def test_objectness_is_that_of_the_heads_and_differentiable(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "site"), [*((name, "in") for name in FAMILIES), (SSDLITE, "out")])
-def test_a_deterministic_pass_has_the_detections_of_the_detector_byte_for_byte(name: str, site: str) -> None:
+def test_a_deterministic_pass_has_the_detections_of_the_detector_byte_for_byte(name, site):
     detector = tiny_detector(name, dropout_site=site)
     features = detector.encode(picture())
     seen, expected = detector.deterministic_pass(features).detections, detector.detect(features)
@@ -84,7 +83,7 @@ def test_a_deterministic_pass_has_the_detections_of_the_detector_byte_for_byte(n
 
 
 @pytest.mark.parametrize("name", ENGINE)
-def test_a_deterministic_pass_can_be_asked_for_the_surer_detections_only(name: str) -> None:
+def test_a_deterministic_pass_can_be_asked_for_the_surer_detections_only(name):
     detector = tiny_detector(name)
     features = detector.encode(picture())
     wanted = detector.detect(features)
@@ -97,7 +96,7 @@ def test_a_deterministic_pass_can_be_asked_for_the_surer_detections_only(name: s
     np.testing.assert_array_equal(found.probabilities, wanted.probabilities[sure])
 
 
-def test_detections_are_decoded_from_the_anchors_of_the_deterministic_pass() -> None:
+def test_detections_are_decoded_from_the_anchors_of_the_deterministic_pass():
     detector = tiny_detector(SSDLITE)  # a second stage would move the boxes once more
     features = detector.encode(picture())
     deterministic = detector.deterministic_pass(features)
@@ -109,7 +108,7 @@ def test_detections_are_decoded_from_the_anchors_of_the_deterministic_pass() -> 
         assert np.abs(boxes - box).max(axis=1).min() < 1e-2
 
 
-def test_features_can_enter_autograd() -> None:
+def test_features_can_enter_autograd():
     detector = tiny_detector(SSDLITE)
     maps = detector.head_maps(detector.encode(picture()))
     assert not any(m.is_inference() or m.requires_grad for m in maps)
@@ -124,12 +123,12 @@ def test_features_can_enter_autograd() -> None:
         np.zeros((10, 10, 3), np.float32),
     ],
 )
-def test_refuses_what_is_no_bgr_image(image: np.ndarray) -> None:
+def test_refuses_what_is_no_bgr_image(image):
     with pytest.raises(InvalidInput, match=r"image has shape .* expected \(H, W, 3\) uint8 BGR"):
         tiny_detector(SSDLITE).encode(image)
 
 
-def test_refuses_an_image_that_cannot_be_resized() -> None:
+def test_refuses_an_image_that_cannot_be_resized():
     with pytest.raises(InvalidInput, match="5000x2 px"):
         tiny_detector("fasterrcnn_resnet50_fpn").encode(np.zeros((2, 5000, 3), np.uint8))
     detector = tiny_detector(SSDLITE)
@@ -137,7 +136,7 @@ def test_refuses_an_image_that_cannot_be_resized() -> None:
         detector.sample(detector.encode(picture()), passes=0, seed=0)
 
 
-def test_colours_are_blue_green_red_and_the_image_may_be_read_only() -> None:
+def test_colours_are_blue_green_red_and_the_image_may_be_read_only():
     detector = tiny_detector(SSDLITE)
     image = picture()
     image.setflags(write=False)
@@ -149,7 +148,7 @@ def test_colours_are_blue_green_red_and_the_image_may_be_read_only() -> None:
 
 
 @pytest.mark.parametrize("name", ENGINE)
-def test_outputs_that_are_not_finite_are_no_empty_list(name: str) -> None:
+def test_outputs_that_are_not_finite_are_no_empty_list(name):
     model = copy.deepcopy(tiny_model(name))
     layer = (
         model.backbone.fpn.layer_blocks[0][0]
@@ -165,7 +164,7 @@ def test_outputs_that_are_not_finite_are_no_empty_list(name: str) -> None:
         detector.sample(features, passes=1, seed=0)
 
 
-def test_a_box_that_no_pass_wants_need_not_be_finite() -> None:
+def test_a_box_that_no_pass_wants_need_not_be_finite():
     model = copy.deepcopy(tiny_model(SSDLITE))
     for level in model.head.regression_head.module_list:
         level[1].weight.fill_(float("nan"))
@@ -178,7 +177,7 @@ def test_a_box_that_no_pass_wants_need_not_be_finite() -> None:
     assert len(detector.sample(features, passes=2, seed=0)) == 0
 
 
-def test_loads_weights_from_a_file(tmp_path: Path) -> None:
+def test_loads_weights_from_a_file(tmp_path):
     path = tiny_weights(SSDLITE, tmp_path)
     detector = load_detector(DetectorSettings(model=SSDLITE, weights=str(path), device="cpu"))
     original = tiny_detector(SSDLITE)
@@ -189,13 +188,13 @@ def test_loads_weights_from_a_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.probabilities, wanted.probabilities)
 
 
-def test_says_how_to_get_weights_where_none_are_packaged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_says_how_to_get_weights_where_none_are_packaged(monkeypatch):
     monkeypatch.setattr(detector_module, "packaged_weights", lambda name: None)
     with pytest.raises(InvalidInput, match=r"sticker-uq train .* --model fasterrcnn_resnet50_fpn"):
         load_detector(DetectorSettings(model="fasterrcnn_resnet50_fpn", device="cpu"))
 
 
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == resolve_device("cpu") == torch.device("cpu")
     with pytest.raises(InvalidInput, match="'cuda' does not exist"):
@@ -221,12 +220,12 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         ("colour", "red"),
     ],
 )
-def test_settings_name_the_field_that_is_wrong(field: str, value: object) -> None:
+def test_settings_name_the_field_that_is_wrong(field, value):
     with pytest.raises(ValidationError, match=field):
         DetectorSettings(**{field: value})
 
 
-def test_other_settings_share_the_weights_but_another_model_does_not() -> None:
+def test_other_settings_share_the_weights_but_another_model_does_not():
     plain = tiny_detector(SSDLITE)
     other = plain.with_settings(plain.settings.model_copy(update={"score_floor": 0.5, "dropout_rate": 0.4}))
     assert other.model is plain.model

@@ -56,7 +56,7 @@ def nothing_left() -> Iterator[None]:
 
 
 @each_gpu
-def test_masks_order_and_suppression_are_the_same_bits(kind: str) -> None:
+def test_masks_order_and_suppression_are_the_same_bits(kind):
     shapes = ((1, 24, 1, 1), (1, 7, 3, 5), (3, 16, 9, 12))
 
     def masks(device: torch.device) -> list[torch.Tensor]:
@@ -82,7 +82,7 @@ def test_masks_order_and_suppression_are_the_same_bits(kind: str) -> None:
 
 @each_model
 @each_gpu
-def test_boxes_and_vectors_are_those_of_the_processor_and_repeat(name: str, kind: str) -> None:
+def test_boxes_and_vectors_are_those_of_the_processor_and_repeat(name, kind):
     for site in ("in", "out") if name == "ssd300_vgg16" else ("in",):
         processor = tiny_detector(name, dropout_site=site)
         there = processor.encode(picture())
@@ -109,7 +109,7 @@ def test_boxes_and_vectors_are_those_of_the_processor_and_repeat(name: str, kind
 
 @pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large"], scope="module")
 @each_gpu
-def test_passes_of_the_reference_are_complete_passes_there_bit_for_bit(name: str, kind: str) -> None:
+def test_passes_of_the_reference_are_complete_passes_there_bit_for_bit(name, kind):
     """Also where a division by 255 is a multiplication: both sides of the comparison divide in the same place."""
     with gpu(kind) as simulation:
         there = _brought_there(name, kind, "in")
@@ -124,7 +124,7 @@ def test_passes_of_the_reference_are_complete_passes_there_bit_for_bit(name: str
 
 @each_model
 @needs_gpu
-def test_gradients_of_distinctive_localization_are_those_of_the_processor(name: str) -> None:
+def test_gradients_of_distinctive_localization_are_those_of_the_processor(name):
     """Not simulated: torch's autograd has a thread for each GPU and asks its driver for one."""
     processor = tiny_detector(name)
     wanted = objectness_gradients(processor.deterministic_pass(processor.encode(picture())))

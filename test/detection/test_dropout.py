@@ -16,7 +16,7 @@ PINNED = ["010110101110", "001011001001"]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_drops_the_rate_and_keeps_the_mean(rate: float, kind: type) -> None:
+def test_drops_the_rate_and_keeps_the_mean(rate, kind):
     dropped = kind(rate, 0, range(4), CPU)(torch.ones(1, 8, 50, 50))
     assert dropped.shape == (4, 8, 50, 50)
     n = dropped[0].numel()
@@ -27,7 +27,7 @@ def test_drops_the_rate_and_keeps_the_mean(rate: float, kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_masks_belong_to_seed_and_pass_not_to_the_group(kind: type) -> None:
+def test_masks_belong_to_seed_and_pass_not_to_the_group(kind):
     shared, own = torch.rand(1, 3, 5, 7), torch.rand(3, 2, 4, 4)
     together = kind(0.4, 11, range(3), CPU)
     first, second = together(shared), together(own)
@@ -40,21 +40,21 @@ def test_masks_belong_to_seed_and_pass_not_to_the_group(kind: type) -> None:
     assert not torch.equal(kind(0.4, 11, [0], CPU)(shared), kind(0.4, 1, [10], CPU)(shared))
 
 
-def test_seeds_are_the_same_everywhere() -> None:
+def test_seeds_are_the_same_everywhere():
     assert pass_generator(5, 3, CPU).initial_seed() == 6224584235033279791
     assert (
         pass_generator(2**64 - 1, 0, CPU).initial_seed() != pass_generator(2**63 - 1, 0, CPU).initial_seed()
     )
 
 
-def test_the_global_generator_is_left_alone() -> None:
+def test_the_global_generator_is_left_alone():
     torch.manual_seed(0)
     before = torch.get_rng_state()
     PassDropout(0.5, 0, range(2), CPU)(torch.rand(1, 2, 3, 3, generator=torch.Generator()))
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_counted_masks_are_the_same_for_ever() -> None:
+def test_counted_masks_are_the_same_for_ever():
     """A recording is assessed again on another machine: the bits must not depend on where they are drawn."""
     masks = CounterDropout(0.5, 7, range(2), CPU).masks(torch.empty(1, 3, 2, 2))
     assert masks.shape == (2, 3, 2, 2)
@@ -62,12 +62,12 @@ def test_counted_masks_are_the_same_for_ever() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 40_000, 1 << 16, (1 << 16) + 1])
-def test_processor_and_device_draw_the_same_words(count: int) -> None:
+def test_processor_and_device_draw_the_same_words(count):
     keys = CounterDropout(0.2, 3, range(20), CPU)._keys(0)
     assert torch.equal(dropout._hashed_on_processor(count, *keys), dropout._hashed(count, *keys))
 
 
-def test_counted_masks_have_the_rate_exactly_and_no_pattern() -> None:
+def test_counted_masks_have_the_rate_exactly_and_no_pattern():
     """0.2 is no multiple of 1/256, so the thresholds of the bytes are mixed."""
     rate, like = 0.2, torch.empty(1, 64, 40, 40)
     dropout = CounterDropout(rate, 3, range(24), CPU)
@@ -86,7 +86,7 @@ def test_counted_masks_have_the_rate_exactly_and_no_pattern() -> None:
     assert float((per_channel - rate).abs().max()) < 5 * math.sqrt(variance / (n / 64))
 
 
-def test_without_dropout_everything_is_kept() -> None:
+def test_without_dropout_everything_is_kept():
     maps = torch.rand(1, 2, 3, 3)
     assert no_dropout(maps) is maps
     assert torch.equal(no_dropout.masks(maps), torch.ones(1, 2, 3, 3))

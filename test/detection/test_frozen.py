@@ -18,7 +18,7 @@ from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model
 
 
 @pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn_v2"])
-def test_a_frozen_copy_has_no_normalisation_and_leaves_the_model_alone(name: str) -> None:
+def test_a_frozen_copy_has_no_normalisation_and_leaves_the_model_alone(name):
     model = copy.deepcopy(tiny_model(name))
     before = {k: v.clone() for k, v in model.state_dict().items()}
     fast = frozen(model)
@@ -37,9 +37,7 @@ def test_a_frozen_copy_has_no_normalisation_and_leaves_the_model_alone(name: str
     ("count", "height", "width"), [(1, 32, 32), (1, 61, 79), (3, 18, 45), (80, 4, 4), (2, 130, 33)]
 )
 @pytest.mark.parametrize("bias", [True, False])
-def test_minimal_filtering_is_the_convolution_and_so_is_its_gradient(
-    count: int, height: int, width: int, bias: bool
-) -> None:
+def test_minimal_filtering_is_the_convolution_and_so_is_its_gradient(count, height, width, bias):
     torch.manual_seed(0)
     wanted = torch.nn.Conv2d(128, 136, 3, padding=1, bias=bias).requires_grad_(False)
     found = copy.deepcopy(wanted)
@@ -66,12 +64,12 @@ def test_minimal_filtering_is_the_convolution_and_so_is_its_gradient(
         torch.nn.Conv2d(128, 128, 3, padding=1, dtype=torch.bfloat16),
     ],
 )
-def test_other_convolutions_stay_what_they_are(convolution: torch.nn.Conv2d) -> None:
+def test_other_convolutions_stay_what_they_are(convolution):
     use_winograd(convolution)
     assert type(convolution) is torch.nn.Conv2d
 
 
-def test_small_maps_are_filtered_directly() -> None:
+def test_small_maps_are_filtered_directly():
     convolution = torch.nn.Conv2d(128, 128, 3, padding=1)
     use_winograd(convolution)
     for count, side in ((1, 8), (1000, 7)):
@@ -83,7 +81,7 @@ def test_small_maps_are_filtered_directly() -> None:
 
 @pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn"])
 @pytest.mark.parametrize(("width", "height"), [(224, 168), (127, 401), (640, 33), (20, 20)])
-def test_the_networks_input_is_torchvisions(name: str, width: int, height: int) -> None:
+def test_the_networks_input_is_torchvisions(name, width, height):
     transform = build_model(name, min_size=MIN_SIZE).eval().transform  # type: ignore[operator, union-attr]
     image = (
         picture(4, 400, 420)[:height, :width]
@@ -97,7 +95,7 @@ def test_the_networks_input_is_torchvisions(name: str, width: int, height: int) 
     torch.testing.assert_close(found.tensors, wanted.tensors, rtol=0, atol=2e-4)
 
 
-def test_pooling_as_a_weighted_sum_is_roi_align() -> None:
+def test_pooling_as_a_weighted_sum_is_roi_align():
     torch.manual_seed(0)
     padded, passes = (128, 192), 3
     maps = [
@@ -120,13 +118,13 @@ def test_pooling_as_a_weighted_sum_is_roi_align() -> None:
     assert found.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_pooling_with_other_samples_is_refused() -> None:
+def test_pooling_with_other_samples_is_refused():
     with pytest.raises(ValueError, match="3 samples"):
         BagPooling(MultiScaleRoIAlign(["0"], output_size=7, sampling_ratio=3))
 
 
 @pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn"])
-def test_reduced_precision_moves_a_box_by_little_and_spares_the_deterministic_heads(name: str) -> None:
+def test_reduced_precision_moves_a_box_by_little_and_spares_the_deterministic_heads(name):
     plain = tiny_detector(name)
     low = tiny_detector(name, precision="bfloat16")
     features = low.encode(picture())
@@ -140,7 +138,7 @@ def test_reduced_precision_moves_a_box_by_little_and_spares_the_deterministic_he
     assert abs(len(found) - len(wanted)) <= 0.3 * len(wanted) + 2
 
 
-def test_a_copy_shares_no_weight_and_keeps_how_a_layer_computes_its_own() -> None:
+def test_a_copy_shares_no_weight_and_keeps_how_a_layer_computes_its_own():
     layer = weight_norm(torch.nn.Conv2d(3, 4, 1))
     model = torch.nn.Sequential(layer, torch.nn.BatchNorm2d(4))
     model.transform = torch.nn.Identity()

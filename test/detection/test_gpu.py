@@ -68,7 +68,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {"model": SSDLITE, "weights": str(weights), "passes": 2, "device": "cuda"}
 
 
-def test_half_precision_runs_there_and_only_there() -> None:
+def test_half_precision_runs_there_and_only_there():
     with pytest.raises(InvalidInput, match="float16 needs a GPU"):
         tiny_detector(SSDLITE, precision="float16")
     with on_gpu(SSDLITE, precision="float16") as detector:
@@ -84,8 +84,8 @@ def test_half_precision_runs_there_and_only_there() -> None:
     [("float32", "ieee", False), ("tf32", "tf32", True), ("tf32", "tf32", False), ("bfloat16", "ieee", True)],
 )
 def test_a_precision_is_what_is_computed_in_every_stage_and_in_them_alone(
-    precision: str, kind: str, inside: bool, small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    precision, kind, inside, small, monkeypatch
+):
     def differentiated(deterministic: DeterministicPass) -> list[torch.Tensor]:
         assert deterministic.tf32 is (kind == "tf32")
         return ones(deterministic)
@@ -108,7 +108,7 @@ def test_a_precision_is_what_is_computed_in_every_stage_and_in_them_alone(
         assert simulation.products == {(kind, kind), ("tf32", "none")}, "torch's own default again"
 
 
-def test_tf32_needs_a_gpu_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tf32_needs_a_gpu_that_has_it(monkeypatch):
     settings = DetectorSettings(model=SSDLITE, device="cpu", precision="tf32")
     with pytest.raises(InvalidInput, match="precision tf32 needs a GPU"):
         tiny_detector(SSDLITE).with_settings(settings.model_copy(update={"min_size": MIN_SIZE}))
@@ -118,7 +118,7 @@ def test_tf32_needs_a_gpu_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
             detector.with_settings(detector.settings.model_copy(update={"precision": "tf32"}))
 
 
-def test_masks_of_two_detectors_are_drawn_without_a_race() -> None:
+def test_masks_of_two_detectors_are_drawn_without_a_race():
     """What one stream writes the other must not read unless it waited: the simulation refuses it."""
     with simulated_gpu() as simulation:
         plain = brought_there(SSDLITE)
@@ -137,7 +137,7 @@ def test_masks_of_two_detectors_are_drawn_without_a_race() -> None:
         assert torch.equal((written + 1).cpu(), torch.full((3,), 2.0))
 
 
-def test_passes_at_once_are_as_many_as_configured() -> None:
+def test_passes_at_once_are_as_many_as_configured():
     with on_gpu(SSDLITE, passes=12) as detector:
         assert detector.chunk == 12
     with on_gpu(SSDLITE, passes=12, passes_at_once=5) as detector:
@@ -147,7 +147,7 @@ def test_passes_at_once_are_as_many_as_configured() -> None:
 
 
 @pytest.mark.parametrize("name", [SSDLITE, TWO_STAGE])
-def test_a_whole_assessment_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_assessment_is_the_same(name, monkeypatch):
     monkeypatch.setattr(saliency, "objectness_gradients", ones)
     settings = PerceptionSettings(model=name, min_size=MIN_SIZE, passes=4)
     plain = Perception(settings, tiny_detector(name, passes=4)).assess(picture(), keep_saliency=True)
@@ -158,8 +158,6 @@ def test_a_whole_assessment_is_the_same(name: str, monkeypatch: pytest.MonkeyPat
     assert (scene.status, scene.status_text) == (plain.status, plain.status_text)
     assert scene.objects
     assert [o.label for o in scene.objects] == [o.label for o in plain.objects]
-    assert plain.localization is not None
-    assert scene.localization is not None
     assert scene.localization.dil == pytest.approx(plain.localization.dil, abs=1e-3)
     assert scene.localization.saliency is not None
     places, wanted = scene.localization.unexplained, plain.localization.unexplained
@@ -169,9 +167,7 @@ def test_a_whole_assessment_is_the_same(name: str, monkeypatch: pytest.MonkeyPat
         assert place.objectness == pytest.approx(other.objectness, abs=1e-2)
 
 
-def test_each_detector_works_in_a_stream_of_its_own(
-    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_detector_works_in_a_stream_of_its_own(small, monkeypatch):
     monkeypatch.setattr(saliency, "objectness_gradients", ones)
     with simulated_gpu() as simulation:
         two = [Perception(PerceptionSettings.model_validate(small)) for _ in range(2)]
@@ -185,22 +181,18 @@ def test_each_detector_works_in_a_stream_of_its_own(
     assert len({simulation.default, *used}) == 3
 
 
-def test_the_packaged_weights_and_their_novelty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_packaged_weights_and_their_novelty(monkeypatch):
     monkeypatch.setattr(saliency, "objectness_gradients", ones)
     settings = PerceptionSettings(model=SSDLITE, passes=2)
     plain = Perception(settings.model_copy(update={"device": "cpu"})).assess(picture())
     with simulated_gpu():
         scene = Perception(settings.model_copy(update={"device": "cuda"})).assess(picture())
     assert scene.status == plain.status
-    assert plain.localization is not None
-    assert scene.localization is not None
     assert scene.localization.scene_distance == pytest.approx(plain.localization.scene_distance, abs=1e-3)
 
 
 @each_kind
-def test_a_gpu_is_waited_for_as_often_for_two_passes_as_for_four(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_is_waited_for_as_often_for_two_passes_as_for_four(name, monkeypatch):
     monkeypatch.setattr(saliency, "objectness_gradients", ones)
     # once for all boxes of all passes; with two stages before that once for the proposals
     wanted = 2 if name.startswith("fasterrcnn") else 1
@@ -226,7 +218,7 @@ def test_a_gpu_is_waited_for_as_often_for_two_passes_as_for_four(
 
 
 @each_kind
-def test_what_is_not_finite_is_found_though_nobody_waits_for_it(name: str) -> None:
+def test_what_is_not_finite_is_found_though_nobody_waits_for_it(name):
     with on_gpu(name) as detector:
         features = detector.encode(picture())
         maps = tuple(m * (float("nan") if level == 0 else 1.0) for level, m in enumerate(features.maps))
@@ -237,7 +229,7 @@ def test_what_is_not_finite_is_found_though_nobody_waits_for_it(name: str) -> No
             detector.deterministic_pass(broken)
 
 
-def test_proposals_of_all_passes_at_once_are_those_of_each() -> None:
+def test_proposals_of_all_passes_at_once_are_those_of_each():
     """On the same outputs of the network they are the same bits, also where a level or all of them have few."""
     detector = tiny_detector(TWO_STAGE)
     features = detector.encode(picture())
@@ -257,7 +249,7 @@ def test_proposals_of_all_passes_at_once_are_those_of_each() -> None:
     assert len(at_once._rows(features, maps, logits, deltas, 0.01).boxes) == 0
 
 
-def test_the_simulation_is_as_strict_as_a_gpu() -> None:
+def test_the_simulation_is_as_strict_as_a_gpu():
     with simulated_gpu():
         there, here = torch.ones(2, 3, device=GPU), torch.ones(2, 3)
         assert torch.equal((there * 2.0 + torch.tensor(1.0)).cpu(), here * 3)

@@ -4,7 +4,7 @@
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -34,15 +34,13 @@ OTHERS = [RuntimeError("expected all tensors to be on the same device"), NonFini
 
 
 @pytest.mark.parametrize("error", [*SHORT, *BROKEN, *OTHERS], ids=repr)
-def test_errors_are_told_apart(error: Exception) -> None:
+def test_errors_are_told_apart(error):
     assert out_of_memory(error) is (error in SHORT)
     assert device_broken(error) is (error in BROKEN)
 
 
 @pytest.mark.parametrize("error", [SHORT[0], MemoryError()], ids=repr)
-def test_memory_is_given_back_when_nothing_holds_it_any_more(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_given_back_when_nothing_holds_it_any_more(error, monkeypatch):
     """An error keeps the frames that it came through, and they keep their tensors: giving back before frees nothing."""
     plain = tiny_detector("ssdlite320_mobilenet_v3_large", passes=4)
     detector = plain.with_settings(plain.settings)
@@ -72,7 +70,7 @@ def test_memory_is_given_back_when_nothing_holds_it_any_more(
     assert detector.chunk == 2
 
 
-def test_other_errors_are_not_taken_for_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_are_not_taken_for_lack_of_memory(monkeypatch):
     detector = tiny_detector("ssdlite320_mobilenet_v3_large", passes=4)
 
     def broken(*_: Any) -> Rows:
@@ -102,7 +100,7 @@ def switches() -> Iterator[None]:
     CONVOLUTIONS.fp32_precision, MATMUL.fp32_precision = before
 
 
-def test_products_are_what_is_asked_for_and_as_before_afterwards() -> None:
+def test_products_are_what_is_asked_for_and_as_before_afterwards():
     with float32_products(False, CUDA):
         assert kinds() == ("ieee", "ieee")
         with float32_products(False, CUDA):
@@ -129,7 +127,7 @@ def test_products_are_what_is_asked_for_and_as_before_afterwards() -> None:
     ],
 )
 @pytest.mark.parametrize("tf32", [False, True])
-def test_what_other_code_has_chosen_is_restored(choose: Callable[[], None], tf32: bool) -> None:
+def test_what_other_code_has_chosen_is_restored(choose, tf32):
     choose()
     before = *kinds(), MATMUL.allow_tf32
     with float32_products(tf32, CUDA):
@@ -138,12 +136,12 @@ def test_what_other_code_has_chosen_is_restored(choose: Callable[[], None], tf32
     assert (*kinds(), MATMUL.allow_tf32) == before
 
 
-def test_a_processor_has_nothing_to_switch() -> None:
+def test_a_processor_has_nothing_to_switch():
     with float32_products(True, CPU):
         assert kinds() == ("tf32", "none")
 
 
-def test_threads_of_one_kind_share_and_the_other_kind_waits() -> None:
+def test_threads_of_one_kind_share_and_the_other_kind_waits():
     entered, leave, joined, other = (threading.Event() for _ in range(4))
     seen: list[tuple[str, str]] = []
 

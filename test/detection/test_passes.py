@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from sticker_uq.detection.detector import Kernels, StochasticDetector
+from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.features import Features
 from sticker_uq.scene import Detections, StochasticSamples
 from test.detection.reference import complete_pass, expected
@@ -60,7 +60,7 @@ def same(a: StochasticSamples, b: StochasticSamples) -> bool:
     ("name", "site", "kernels"),
     [(*case, "fast") for case in CASES] + [(name, "in", "reference") for name in FAMILIES],
 )
-def test_passes_on_cached_features_equal_complete_passes(name: str, site: str, kernels: Kernels) -> None:
+def test_passes_on_cached_features_equal_complete_passes(name, site, kernels):
     """The fast kernels round differently: how far that moves a box or a score is bounded here."""
     plain = tiny_detector(name, dropout_site=site, max_detections=60)
     detector = plain if kernels == "fast" else StochasticDetector(plain.model, plain.settings, "", kernels)
@@ -80,7 +80,7 @@ def test_passes_on_cached_features_equal_complete_passes(name: str, site: str, k
 
 
 @pytest.mark.parametrize("name", ENGINE)
-def test_a_pass_does_not_depend_on_those_computed_with_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_does_not_depend_on_those_computed_with_it(name, monkeypatch):
     detector = tiny_detector(name)
     features = features_of(name)
     monkeypatch.setattr(detector, "chunk", 3)
@@ -101,7 +101,7 @@ def test_a_pass_does_not_depend_on_those_computed_with_it(name: str, monkeypatch
 @pytest.mark.parametrize(
     ("name", "site"), [*((name, "in") for name in ENGINE), ("ssdlite320_mobilenet_v3_large", "out")]
 )
-def test_dropout_varies_with_pass_and_seed_and_repeats(name: str, site: str) -> None:
+def test_dropout_varies_with_pass_and_seed_and_repeats(name, site):
     detector = tiny_detector(name, dropout_site=site, max_detections=60)
     features = features_of(name, site)
     first = detector.sample(features, passes=2, seed=SEED)
@@ -112,7 +112,7 @@ def test_dropout_varies_with_pass_and_seed_and_repeats(name: str, site: str) -> 
 
 
 @pytest.mark.parametrize("name", ENGINE)
-def test_without_dropout_every_pass_is_the_detection(name: str) -> None:
+def test_without_dropout_every_pass_is_the_detection(name):
     detector = tiny_detector(name, dropout_rate=0.0)
     features = features_of(name)
     detections = rows_of(detector.detect(features))
@@ -124,7 +124,7 @@ def test_without_dropout_every_pass_is_the_detection(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_detections_are_torchvisions(name: str) -> None:
+def test_detections_are_torchvisions(name):
     """Above 0.5 a softmax has one class at most, so the one box per proposal is torchvision's."""
     model = copy.deepcopy(tiny_model(name))
     retinanet = name.startswith("retinanet")

@@ -20,7 +20,7 @@ from sticker_uq.detection.selection import (
 
 
 @given(hnp.arrays(np.float32, (5, 3), elements=st.floats(-60, 60, width=32)))
-def test_sigmoids_become_a_distribution(logits: np.ndarray) -> None:
+def test_sigmoids_become_a_distribution(logits):
     vectors = sigmoid_distribution(torch.from_numpy(logits)).double().numpy()
     assert (vectors >= 0).all()
     np.testing.assert_allclose(vectors.sum(axis=1), 1, atol=1e-6)
@@ -39,7 +39,7 @@ def rows(*entries: tuple[int, float, float, tuple[float, float, float, float]]) 
     return Rows(torch.tensor(boxes), torch.tensor(vectors), torch.tensor([t for t, *_ in entries]))
 
 
-def test_suppresses_within_a_pass_and_a_class_only() -> None:
+def test_suppresses_within_a_pass_and_a_class_only():
     a, b = (0.0, 0.0, 10.0, 10.0), (1.0, 0.0, 11.0, 10.0)
     kept = keep_best(
         rows((0, 0.0, 0.9, a), (0, 0.8, 0.0, b), (0, 0.0, 0.7, b), (1, 0.0, 0.6, b), (1, 0.1, 0.5, a)),
@@ -51,7 +51,7 @@ def test_suppresses_within_a_pass_and_a_class_only() -> None:
     assert kept.probabilities[:, 1:].amax(dim=1).tolist() == pytest.approx([0.9, 0.8, 0.6])
 
 
-def test_clips_drops_empty_boxes_and_limits_each_pass() -> None:
+def test_clips_drops_empty_boxes_and_limits_each_pass():
     boxes = [(-5.0, 2.0, 8.0, 9.0), (30.0, 0.0, 40.0, 10.0), (3.0, 3.0, 3.0, 9.0), (12.0, 0.0, 25.0, 15.0)]
     entries = [(t, 0.0, 0.9 - 0.1 * i, box) for t in (0, 2) for i, box in enumerate(boxes)]
     kept = keep_best(rows(*entries), (10, 20), 0.5, 10)
@@ -60,7 +60,7 @@ def test_clips_drops_empty_boxes_and_limits_each_pass() -> None:
     assert keep_best(rows(*entries), (10, 20), 0.5, 1).pass_index.tolist() == [0, 2]
 
 
-def test_nothing_above_the_floor_is_no_row() -> None:
+def test_nothing_above_the_floor_is_no_row():
     vectors = torch.tensor([[[0.9, 0.06, 0.04]], [[0.2, 0.1, 0.7]]])
     passes, candidates = strongest(vectors, 0.5)
     assert passes.tolist() == [1]
@@ -71,7 +71,7 @@ def test_nothing_above_the_floor_is_no_row() -> None:
     assert empty.boxes.shape == (0, 4)
 
 
-def test_strongest_first_and_ties_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strongest_first_and_ties_in_order(monkeypatch):
     scores = torch.tensor([[0.3, 0.6, 0.6, 0.1], [0.5, 0.2, 0.5, 0.9]])
     vectors = torch.stack([1 - scores, scores, torch.zeros_like(scores)], dim=-1)
     passes, candidates = strongest(vectors, 0.15)
@@ -82,7 +82,7 @@ def test_strongest_first_and_ties_in_order(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_finds_one_bad_element(bad: float) -> None:
+def test_finds_one_bad_element(bad):
     values = torch.full((3, 1000), 3e38)
     check_finite(values, torch.zeros(0))
     values[1, 7] = bad

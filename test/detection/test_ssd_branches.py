@@ -64,14 +64,14 @@ def levels(kind: str, classes: bool = True) -> list[Level]:
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("kind", ["ssd300", "ssdlite"])
-def test_outputs_are_those_of_the_branch(kind: str, count: int) -> None:
+def test_outputs_are_those_of_the_branch(kind, count):
     wanted = branch(kind).double().requires_grad_(False)([m.double() for m in maps(count)])
     found = [level.rows(m).reshape(count, -1, 3) for level, m in zip(levels(kind), maps(count), strict=True)]
     torch.testing.assert_close(torch.cat(found, dim=1).double(), wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["ssd300", "ssdlite"])
-def test_logits_less_the_backgrounds_have_the_same_softmax(kind: str) -> None:
+def test_logits_less_the_backgrounds_have_the_same_softmax(kind):
     made = levels_above_background(frozen(Model(branch(kind))).branch)
     for whole_level, level, m in zip(levels(kind), made, maps(3), strict=True):
         wanted = whole_level.rows(m).unflatten(2, (-1, 3))
@@ -80,7 +80,7 @@ def test_logits_less_the_backgrounds_have_the_same_softmax(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ssd300_vgg16", "ssdlite320_mobilenet_v3_large"])
-def test_a_slope_is_exact_where_the_background_is_nearly_certain(name: str) -> None:
+def test_a_slope_is_exact_where_the_background_is_nearly_certain(name):
     model = copy.deepcopy(tiny_model(name))
     for block in model.head.classification_head.module_list:
         (block if name == "ssd300_vgg16" else block[-1]).bias.unflatten(0, (-1, 3))[:, 0] += 14
@@ -104,7 +104,7 @@ def counts() -> list[int]:
 
 @pytest.mark.parametrize("kind", ["ssd300", "ssdlite"])
 @pytest.mark.parametrize("wanted", [4, 4000])
-def test_wanted_boxes_are_those_of_the_whole_branch(kind: str, wanted: int) -> None:
+def test_wanted_boxes_are_those_of_the_whole_branch(kind, wanted):
     generator = torch.Generator().manual_seed(7)
     shared, kept = maps(1), [(torch.rand(2, *m.shape[1:], generator=generator) < 0.8) for m in maps(1)]
     outputs = branch(kind, classes=False).requires_grad_(False)(
@@ -121,7 +121,7 @@ def test_wanted_boxes_are_those_of_the_whole_branch(kind: str, wanted: int) -> N
     assert found(0, rows[:0]).shape == (0, 4)
 
 
-def test_every_place_has_its_own_neighbours() -> None:
+def test_every_place_has_its_own_neighbours():
     outputs = branch("ssdlite", classes=False).requires_grad_(False)(maps(1))
     for row in range(sum(counts())):
         found = SsdDeltas(levels_once(), whole(maps(1)), counts())
@@ -133,7 +133,7 @@ def levels_once() -> list[Level]:
     return levels("ssdlite", classes=False)
 
 
-def test_boxes_that_are_not_finite_are_refused() -> None:
+def test_boxes_that_are_not_finite_are_refused():
     broken = maps(1)
     broken[4][0, 0, 2, 2] = float("nan")
     found = SsdDeltas(levels_once(), whole(broken), counts())

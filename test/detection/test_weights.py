@@ -69,7 +69,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return dict(json.loads(header["__metadata__"]["sticker_uq"]))
 
 
-def test_what_is_saved_comes_back(saved: Path) -> None:
+def test_what_is_saved_comes_back(saved):
     other = blank()
     metadata = load_into(other, SSDLITE, saved)
     assert metadata["seed"] == 3
@@ -79,7 +79,7 @@ def test_what_is_saved_comes_back(saved: Path) -> None:
         assert torch.equal(other.state_dict()[name], tensor), name
 
 
-def test_half_precision_is_small_and_keeps_its_checksum(tmp_path: Path) -> None:
+def test_half_precision_is_small_and_keeps_its_checksum(tmp_path):
     half, full = tmp_path / "half.safetensors", tmp_path / "full.safetensors"
     digest = save_weights(model(), half, {"model": SSDLITE}, half=True)
     assert half.stat().st_size < 8e6
@@ -94,7 +94,7 @@ def test_half_precision_is_small_and_keeps_its_checksum(tmp_path: Path) -> None:
     assert full.stat().st_size > 1.8 * half.stat().st_size
 
 
-def test_checksum_tells_tensors_apart() -> None:
+def test_checksum_tells_tensors_apart():
     one = {"a": torch.zeros(2, 3), "b": torch.ones(2)}
     assert checksum(one) == checksum({"b": one["b"].clone(), "a": one["a"].half()})
     others = [{"a": torch.zeros(3, 2), "b": torch.ones(2)}, {"a": torch.zeros(2, 3), "c": torch.ones(2)}]
@@ -116,15 +116,13 @@ def test_checksum_tells_tensors_apart() -> None:
         (lambda m: m.pop("checksum"), "has no 'checksum' in its metadata"),
     ],
 )
-def test_refuses_a_file_that_says_it_is_something_else_or_not_what_it_is(
-    saved: Path, change: Any, message: str
-) -> None:
+def test_refuses_a_file_that_says_it_is_something_else_or_not_what_it_is(saved, change, message):
     rewrite(saved, change)
     with pytest.raises(InvalidInput, match=message):
         load_into(blank(), SSDLITE, saved)
 
 
-def test_refuses_missing_and_unexpected_tensors_and_values_that_are_not_finite(saved: Path) -> None:
+def test_refuses_missing_and_unexpected_tensors_and_values_that_are_not_finite(saved):
     state = load_file(saved)
     bias = "head.classification_head.module_list.0.1.bias"
     rewrite(
@@ -138,7 +136,7 @@ def test_refuses_missing_and_unexpected_tensors_and_values_that_are_not_finite(s
         load_weights(saved)
 
 
-def test_refuses_a_damaged_value(saved: Path) -> None:
+def test_refuses_a_damaged_value(saved):
     data = bytearray(saved.read_bytes())
     data[-7] ^= 1
     saved.write_bytes(data)
@@ -147,13 +145,13 @@ def test_refuses_a_damaged_value(saved: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 5, 1000, -1])
-def test_refuses_a_truncated_file(saved: Path, size: int) -> None:
+def test_refuses_a_truncated_file(saved, size):
     saved.write_bytes(saved.read_bytes()[:size])
     with pytest.raises(InvalidInput, match=r"weights\.safetensors is no complete safetensors file"):
         load_weights(saved)
 
 
-def test_refuses_to_save_what_could_not_be_loaded(tmp_path: Path) -> None:
+def test_refuses_to_save_what_could_not_be_loaded(tmp_path):
     path = tmp_path / "bad.safetensors"
     with pytest.raises(InvalidInput, match="model 'yolo'"):
         save_weights(model(), path, {"model": "yolo"})
@@ -164,7 +162,7 @@ def test_refuses_to_save_what_could_not_be_loaded(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_refuses_foreign_safetensors(tmp_path: Path) -> None:
+def test_refuses_foreign_safetensors(tmp_path):
     path = tmp_path / "foreign.safetensors"
     save_file({"a": torch.zeros(1)}, path)
     with pytest.raises(InvalidInput, match="has no metadata 'sticker_uq'"):
@@ -180,7 +178,7 @@ def test_refuses_foreign_safetensors(tmp_path: Path) -> None:
         ("last.ckpt", "model", "_orig_mod.module."),
     ],
 )
-def test_reads_a_plain_state_dict_with_its_classes(tmp_path: Path, name: str, key: str, prefix: str) -> None:
+def test_reads_a_plain_state_dict_with_its_classes(tmp_path, name, key, prefix):
     path = tmp_path / name
     state = {prefix + tensor: value for tensor, value in model().state_dict().items()}
     torch.save({key: state, "classes": CLASSES, "epoch": 3}, path)
@@ -203,9 +201,7 @@ def test_reads_a_plain_state_dict_with_its_classes(tmp_path: Path, name: str, ke
         (lambda s: {"model": s, "classes": 3}, "has classes 3, expected"),
     ],
 )
-def test_refuses_a_state_dict_whose_classes_may_be_in_another_order(
-    tmp_path: Path, wrap: Any, message: str
-) -> None:
+def test_refuses_a_state_dict_whose_classes_may_be_in_another_order(tmp_path, wrap, message):
     path = tmp_path / "weights.pth"
     torch.save(wrap(model().state_dict()), path)
     assert load_weights(path)[0]  # a training may start from it
@@ -222,16 +218,14 @@ def test_refuses_a_state_dict_whose_classes_may_be_in_another_order(
         (torch.zeros(2, device="meta"), "no plain tensor of real numbers"),
     ],
 )
-def test_refuses_tensors_that_are_larger_than_their_file(
-    tmp_path: Path, tensor: torch.Tensor, message: str
-) -> None:
+def test_refuses_tensors_that_are_larger_than_their_file(tmp_path, tensor, message):
     path = tmp_path / "bomb.pth"
     torch.save({"a": tensor}, path)
     with pytest.raises(InvalidInput, match=message):
         load_weights(path)
 
 
-def test_refuses_a_compressed_archive(tmp_path: Path) -> None:
+def test_refuses_a_compressed_archive(tmp_path):
     torch.save({"a": torch.zeros(1 << 20)}, tmp_path / "plain.pth")
     with (
         zipfile.ZipFile(tmp_path / "plain.pth") as plain,
@@ -251,9 +245,7 @@ def test_refuses_a_compressed_archive(tmp_path: Path) -> None:
         (lambda: {"fc.weight": torch.zeros(2, 2)}, r"does not fit .*missing .* 1 unexpected \(fc\.weight\)"),
     ],
 )  # fmt: skip
-def test_refuses_a_state_dict_of_other_classes_or_another_model(
-    tmp_path: Path, state: Any, message: str
-) -> None:
+def test_refuses_a_state_dict_of_other_classes_or_another_model(tmp_path, state, message):
     torch.save(state(), tmp_path / "other.pth")
     with pytest.raises(InvalidInput, match=rf"other\.pth.*{message}"):
         load_into(blank(), SSDLITE, tmp_path / "other.pth")
@@ -266,7 +258,7 @@ class Surprise:
         return print, ("unpickled",)
 
 
-def test_never_runs_code_of_a_pth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_never_runs_code_of_a_pth(tmp_path, capsys):
     path = tmp_path / "evil.pth"
     torch.save({"a": Surprise()}, path)
     with pytest.raises(InvalidInput, match=r"evil\.pth holds more than plain tensors \(print\)"):
@@ -275,9 +267,7 @@ def test_never_runs_code_of_a_pth(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("inside", ["whole", "beside"])
-def test_the_command_of_a_refusal_converts(
-    tmp_path: Path, inside: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_of_a_refusal_converts(tmp_path, inside, monkeypatch):
     beside = {"model": model().state_dict(), "classes": CLASSES, "args": argparse.Namespace(lr=1)}
     torch.save(model() if inside == "whole" else beside, tmp_path / "a.pth")
     with pytest.raises(InvalidInput, match="can run programs") as caught:
@@ -298,19 +288,19 @@ def test_the_command_of_a_refusal_converts(
         (b"\x89HDF\r\n\x1a\n" + bytes(40), "of Keras"),
     ],
 )
-def test_a_file_of_another_kind_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_of_another_kind_is_named(tmp_path, content, message):
     (tmp_path / "a.pth").write_bytes(content)
     with pytest.raises(InvalidInput, match=message):
         load_weights(tmp_path / "a.pth")
 
 
-def test_refuses_a_program(tmp_path: Path) -> None:
+def test_refuses_a_program(tmp_path):
     torch.jit.save(torch.jit.script(nn.Linear(1, 1)), tmp_path / "a.pt")
     with pytest.raises(InvalidInput, match=r"is a program \(TorchScript\)"):
         load_weights(tmp_path / "a.pt")
 
 
-def test_refuses_a_broken_pth(tmp_path: Path) -> None:
+def test_refuses_a_broken_pth(tmp_path):
     path = tmp_path / "broken.pth"
     torch.save({"a": torch.zeros(1000)}, path)
     whole = path.read_bytes()
@@ -328,7 +318,7 @@ def test_refuses_a_broken_pth(tmp_path: Path) -> None:
             load_weights(path)
 
 
-def test_refuses_a_missing_file(tmp_path: Path) -> None:
+def test_refuses_a_missing_file(tmp_path):
     for path, message in ((tmp_path / "absent.safetensors", "no such file"), (tmp_path, "is a folder")):
         with pytest.raises(InvalidInput, match=message):
             load_weights(path)

@@ -59,17 +59,17 @@ def look_with(maps: list[Tensor], objectness: list[Tensor], two_stage: bool) -> 
     )
 
 
-def test_one_stage_objectness_is_summed_over_everything() -> None:
+def test_one_stage_objectness_is_summed_over_everything():
     levels = [torch.arange(12.0).view(1, 3, 2, 2), torch.full((1, 3, 1, 1), 0.5)]
     assert summed_objectness(levels, two_stage=False).item() == 66 + 1.5
 
 
-def test_two_stage_objectness_takes_the_best_box_of_each_place() -> None:
+def test_two_stage_objectness_takes_the_best_box_of_each_place():
     levels = [torch.arange(12.0).view(1, 3, 2, 2), torch.tensor([[[[0.5]], [[0.75]], [[-2.0]]]])]
     assert summed_objectness(levels, two_stage=True).item() == 8 + 9 + 10 + 11 + 0.75
 
 
-def test_gradcam_weighs_channels_by_their_mean_gradient() -> None:
+def test_gradcam_weighs_channels_by_their_mean_gradient():
     activations = torch.tensor([[[1.0, 2.0], [3.0, -4.0]], [[5.0, 0.0], [-1.0, 2.0]]])
     gradients = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[-4.0, 0.0], [0.0, 2.0]]])
     # weights 1 and -0.5
@@ -77,14 +77,14 @@ def test_gradcam_weighs_channels_by_their_mean_gradient() -> None:
     assert activation_map(activations[None], gradients[None], "gradcam").tolist() == [expected]
 
 
-def test_layercam_weighs_every_element_by_its_own_positive_gradient() -> None:
+def test_layercam_weighs_every_element_by_its_own_positive_gradient():
     activations = torch.tensor([[[1.0, 2.0], [3.0, -4.0]], [[5.0, 0.0], [-1.0, 2.0]]])
     gradients = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[-4.0, 0.0], [0.5, 2.0]]])
     expected = [[1.0, 2.0], [2.5, 0.0]]
     assert activation_map(activations[None], gradients[None], "layercam").tolist() == [expected]
 
 
-def test_gradcam_plus_plus_weighs_positive_gradients_by_their_share() -> None:
+def test_gradcam_plus_plus_weighs_positive_gradients_by_their_share():
     activations = torch.rand(3, 2, 2, generator=torch.Generator().manual_seed(1))
     gradients = torch.randn(3, 2, 2, generator=torch.Generator().manual_seed(2))
     gradients[0, 0, 0] = 0.0
@@ -100,7 +100,7 @@ def test_gradcam_plus_plus_weighs_positive_gradients_by_their_share() -> None:
 
 
 @pytest.mark.parametrize("two_stage", [False, True])
-def test_gradients_agree_with_finite_differences(two_stage: bool) -> None:
+def test_gradients_agree_with_finite_differences(two_stage):
     detector = SmallDetector()
     step = 1e-5
 
@@ -125,7 +125,7 @@ def test_gradients_agree_with_finite_differences(two_stage: bool) -> None:
 
 
 @pytest.mark.parametrize("two_stage", [False, True])
-def test_layercam_agrees_with_finite_differences_of_every_element(two_stage: bool) -> None:
+def test_layercam_agrees_with_finite_differences_of_every_element(two_stage):
     detector = SmallDetector()
     step = 1e-5
     found = activation_maps(detector.deterministic_pass(two_stage), "layercam")
@@ -142,7 +142,7 @@ def test_layercam_agrees_with_finite_differences_of_every_element(two_stage: boo
         torch.testing.assert_close(found[level], expected.relu(), rtol=1e-5, atol=1e-8)
 
 
-def test_levels_are_enlarged_like_torch_does_and_summed() -> None:
+def test_levels_are_enlarged_like_torch_does_and_summed():
     torch.manual_seed(0)
     levels = [torch.rand(20, 30), torch.rand(5, 8), torch.rand(2, 3), torch.rand(1, 1)]
     found = enlarge(levels, features_of((320, 240), (120, 160), (120, 160)))
@@ -152,7 +152,7 @@ def test_levels_are_enlarged_like_torch_does_and_summed() -> None:
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)  # type: ignore[union-attr]
 
 
-def test_what_lies_over_the_padding_is_left_out() -> None:
+def test_what_lies_over_the_padding_is_left_out():
     torch.manual_seed(0)
     level = torch.rand(4, 6)
     # The network saw 40 x 50 px of picture on a canvas of 48 x 64; at twice the size that is 80 x 100 on 96 x 128.
@@ -162,12 +162,12 @@ def test_what_lies_over_the_padding_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("padded", [(48, 64), (40, 50)])
-def test_a_flat_level_stays_flat(padded: tuple[int, int]) -> None:
+def test_a_flat_level_stays_flat(padded):
     found = enlarge([torch.full((3, 5), 2.0), torch.ones(1, 1)], features_of((77, 61), (40, 50), padded))
     np.testing.assert_allclose(found, np.full((61, 77), 3.0), rtol=1e-6)
 
 
-def test_saliency_is_the_enlarged_sum_of_the_levels() -> None:
+def test_saliency_is_the_enlarged_sum_of_the_levels():
     detector = tiny_detector(KINDS[0])
     features = detector.encode(picture())
     levels = activation_maps(detector.deterministic_pass(features))
@@ -220,7 +220,7 @@ class Objectness(nn.Module):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_levels_agree_with_pytorch_grad_cam(name: str) -> None:
+def test_levels_agree_with_pytorch_grad_cam(name):
     wrapped = Objectness(name)
     # with torchvision's own kernels: others round differently, and a rectifier at 0 turns that into another gradient
     detector = StochasticDetector(wrapped.model, wrapped.detector.settings, "", "reference")

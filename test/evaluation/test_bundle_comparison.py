@@ -31,12 +31,12 @@ FEWER, MORE, ALIKE = Pairs(20, 1, 30, 400), Pairs(20, 30, 1, 400), Pairs(20, 4, 
         (compared(FEWER, guaranteed=False).grown(20), "better"),
     ],
 )  # fmt: skip
-def test_the_verdict_weighs_questions_and_risk(case: Compared, verdict: str) -> None:
+def test_the_verdict_weighs_questions_and_risk(case, verdict):
     assert case.verdict()[0] == verdict
     assert case.verdict()[1]
 
 
-def test_it_says_how_many_more_laptops_would_tell() -> None:
+def test_it_says_how_many_more_laptops_would_tell():
     few = compared(Pairs(3, 1, 4, 40))
     more = few.more_laptops()
     assert more
@@ -46,13 +46,13 @@ def test_it_says_how_many_more_laptops_would_tell() -> None:
     assert compared(Pairs(3, 0, 0, 40)).more_laptops() is None
 
 
-def test_without_labels_of_one_kind_of_laptop_the_risk_is_unknown() -> None:
+def test_without_labels_of_one_kind_of_laptop_the_risk_is_unknown():
     unknown = GroupedPairs(NOTHING, Pairs(0, 0, 0, 0), (100, 300)).difference()
     assert unknown.high > 0.7
     assert unknown.low < -0.7
 
 
-def test_what_is_not_measured_is_told_and_not_waited_for() -> None:
+def test_what_is_not_measured_is_told_and_not_waited_for():
     unmeasured = GroupedPairs(NOTHING, Pairs(0, 0, 0, 0), (100, 300))
     case = compared(FEWER, guaranteed=False, wrongful=unmeasured)
     verdict, reasons = case.verdict()
@@ -62,7 +62,7 @@ def test_what_is_not_measured_is_told_and_not_waited_for() -> None:
     assert case.more_laptops() is None
 
 
-def test_the_interval_of_a_grouped_difference_holds_as_often_as_it_says() -> None:
+def test_the_interval_of_a_grouped_difference_holds_as_often_as_it_says():
     rng = np.random.default_rng(0)
     truth = 0.3 * 0.05 + 0.7 * (0.04 - 0.02)
     held = 0

@@ -7,12 +7,11 @@ from sticker_uq.gate import BlockReason
 from sticker_uq.testing.scripted_detector import Seen
 from sticker_uq_msgs.msg import GateState, ObjectAnswer
 from sticker_uq_msgs.srv import ResolveIntervention
-from test.helpers.fault_cell import FaultCell
 
 Request = ResolveIntervention.Request
 
 
-def test_arm_never_answers(hasty: FaultCell) -> None:
+def test_arm_never_answers(hasty):
     """Not even whether it takes the goal: the permit ends, and a person is needed until it speaks again."""
     hasty.bring(GateState.STATE_PERMITTED)
     hasty.until_gate(reason=BlockReason.ARM_FAILED)
@@ -20,7 +19,7 @@ def test_arm_never_answers(hasty: FaultCell) -> None:
     assert gate.details[0].code == "arm_does_not_stop"
 
 
-def test_arm_takes_a_goal_and_never_ends_it(hasty: FaultCell) -> None:
+def test_arm_takes_a_goal_and_never_ends_it(hasty):
     hasty.quiet()
     hasty.arm("deaf")
     hasty.camera.shows(Seen.STICKER)
@@ -31,7 +30,7 @@ def test_arm_takes_a_goal_and_never_ends_it(hasty: FaultCell) -> None:
     assert not any(step.decision_id == permit.decision_id for step in hasty.steps)
 
 
-def test_arm_reports_done_and_nothing_has_changed(cell: FaultCell) -> None:
+def test_arm_reports_done_and_nothing_has_changed(cell):
     """A print, or a blade that slipped: only a person sends the arm there again, a look does not."""
     cell.bring(GateState.STATE_REMOVING)
     cell.arm("finish")
@@ -49,7 +48,7 @@ def test_arm_reports_done_and_nothing_has_changed(cell: FaultCell) -> None:
     cell.hold(False)
 
 
-def test_arm_answers_twice(cell: FaultCell) -> None:
+def test_arm_answers_twice(cell):
     """Two servers of one action both answer every goal: nobody knows which arm moves, so none may."""
     with cell.another(cell.node("arm")):
         # one alone may be late on a busy machine
@@ -58,7 +57,7 @@ def test_arm_answers_twice(cell: FaultCell) -> None:
         cell.stays_closed()
 
 
-def test_a_persons_answer_comes_late_or_twice(cell: FaultCell) -> None:
+def test_a_persons_answer_comes_late_or_twice(cell):
     cell.bring(GateState.STATE_INTERVENTION)
     cell.until(lambda: cell.requests[-1].request_id, "the request")
     first = cell.requests[-1].request_id
@@ -83,7 +82,7 @@ def test_a_persons_answer_comes_late_or_twice(cell: FaultCell) -> None:
     cell.hold(False)
 
 
-def test_a_persons_answer_after_the_laptop_left(cell: FaultCell) -> None:
+def test_a_persons_answer_after_the_laptop_left(cell):
     cell.bring(GateState.STATE_INTERVENTION)
     cell.until(lambda: cell.requests[-1].request_id, "the request")
     old = cell.requests[-1].request_id

@@ -32,9 +32,7 @@ def cell(clocked: tuple[FaultCell, SimulatedClock]) -> Iterator[FaultCell]:
     made.check_audit()
 
 
-def test_simulated_time_that_has_not_started(
-    cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]
-) -> None:
+def test_simulated_time_that_has_not_started(cell, clocked):
     """Time 0: whatever the camera shows, the gate stays closed; it opens by itself once the time runs."""
     cell.camera.shows()
     cell.until_gate(reason=BlockReason.CLOCK, code="clock_zero")
@@ -42,18 +40,18 @@ def test_simulated_time_that_has_not_started(
     clocked[1].runs = True
 
 
-def test_clock_jumps_back(cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]) -> None:
+def test_clock_jumps_back(cell, clocked):
     clocked[1].jump(-60.0)
     cell.until_gate(reason=BlockReason.CLOCK)
 
 
-def test_clock_jumps_forward(cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]) -> None:
+def test_clock_jumps_forward(cell, clocked):
     """Every permit and every picture has become old at once."""
     clocked[1].jump(60.0)
     cell.until_gate()
 
 
-def test_clock_stands_still(cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]) -> None:
+def test_clock_stands_still(cell, clocked):
     """Nothing grows old on a clock that stands: steady time is what closes."""
     clocked[1].stand(True)
     cell.until_gate(code="clock_stands")

@@ -18,12 +18,12 @@ from test.faults.conftest import CALM_HZ
 from test.helpers.fault_cell import FaultCell
 
 
-def test_camera_stall(cell: FaultCell) -> None:
+def test_camera_stall(cell):
     cell.camera.shows()
     cell.until_gate(reason=BlockReason.STALE_SCENE)
 
 
-def test_camera_frozen(cell: FaultCell) -> None:
+def test_camera_frozen(cell):
     """The same pixels under new stamps: the driver repeats its last picture."""
     frozen = cell.camera.picture(Seen.STICKER)
     cell.settle()
@@ -37,7 +37,7 @@ def test_camera_frozen(cell: FaultCell) -> None:
     cell.until(closed, "a gate that closes for a frozen picture")
 
 
-def test_black_or_overexposed_picture(cell: FaultCell) -> None:
+def test_black_or_overexposed_picture(cell):
     """It closes although the detector will never look at it: it hangs over the picture before."""
     with cell.hanging_detector():
         scenes = len(cell.scenes)
@@ -49,7 +49,7 @@ def test_black_or_overexposed_picture(cell: FaultCell) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "reason"), [(None, BlockReason.STAMP_ORDER), (1.0, BlockReason.CLOCK)])
-def test_stamp_that_cannot_be(cell: FaultCell, seconds: float | None, reason: BlockReason) -> None:
+def test_stamp_that_cannot_be(cell, seconds, reason):
     """A camera whose driver sets no stamp, or whose clock is ahead."""
     cell.settle()
     stamp = 0 if seconds is None else cell.now_ns() + round(seconds * 1e9)
@@ -57,7 +57,7 @@ def test_stamp_that_cannot_be(cell: FaultCell, seconds: float | None, reason: Bl
     cell.until_gate(reason=reason)
 
 
-def test_camera_clock_behind(cell: FaultCell) -> None:
+def test_camera_clock_behind(cell):
     """It counts from the camera's start: both images and scenes say so."""
     cell.settle()
     cell.until_gate(reason=BlockReason.STALE_SCENE)  # nothing but these pictures could open it now
@@ -72,7 +72,7 @@ def test_camera_clock_behind(cell: FaultCell) -> None:
     assert not any(gate.open for gate in cell.gates[said:])
 
 
-def test_camera_slower_than_the_age_limit(cell: FaultCell) -> None:
+def test_camera_slower_than_the_age_limit(cell):
     cell.camera.rate(0.5)
     cell.camera.shows(Seen.STICKER)
     cell.until_gate(reason=BlockReason.STALE_SCENE, code="images_apart")
@@ -83,7 +83,7 @@ def test_camera_slower_than_the_age_limit(cell: FaultCell) -> None:
     cell.settle()
 
 
-def test_duplicate_stamp(cell: FaultCell) -> None:
+def test_duplicate_stamp(cell):
     """Other pixels under the same stamp, again and again: of two that come at once the supervisor sees the newer one only."""
     cell.settle()
     said, stamp = len(cell.gates), cell.now_ns()
@@ -95,14 +95,14 @@ def test_duplicate_stamp(cell: FaultCell) -> None:
     cell.until(closed, "a gate that closes for a stamp that stands still")
 
 
-def test_reordered_stamps(cell: FaultCell) -> None:
+def test_reordered_stamps(cell):
     cell.settle()
     late = cell.camera.picture(Seen.STICKER, stamp_ns=cell.now_ns() - 10**9)
     cell.camera.publish(late)
     cell.until_gate(reason=BlockReason.STAMP_ORDER)
 
 
-def test_ten_times_the_image_rate(cell: FaultCell) -> None:
+def test_ten_times_the_image_rate(cell):
     """More pictures than can be looked at: old ones are dropped, the gate keeps its pace and stays open."""
     parts = cell.bench.diagnostics()
     cell.camera.rate(10 * RATE_HZ)
@@ -114,7 +114,7 @@ def test_ten_times_the_image_rate(cell: FaultCell) -> None:
     cell.works()
 
 
-def test_giant_image_that_claims_more_than_it_holds(cell: FaultCell) -> None:
+def test_giant_image_that_claims_more_than_it_holds(cell):
     cell.settle()
     giant = Image(width=2**31, height=2**31, encoding="bgr8", step=2**32 - 1)
     giant.header = cell.camera.picture(Seen.STICKER).header
@@ -123,13 +123,13 @@ def test_giant_image_that_claims_more_than_it_holds(cell: FaultCell) -> None:
     cell.until_gate(reason=BlockReason.FAILED_SCENE)
 
 
-def test_giant_image_that_holds_what_it_claims(cell: FaultCell) -> None:
+def test_giant_image_that_holds_what_it_claims(cell):
     cell.settle()
     cell.camera.publish(cell.camera.picture(Seen.STICKER, width=6000, height=4000))
     cell.until_gate(reason=BlockReason.SOURCE_CHANGED)
 
 
-def test_wrong_encoding(cell: FaultCell) -> None:
+def test_wrong_encoding(cell):
     cell.settle()
     image = cell.camera.picture(Seen.STICKER)
     image.encoding = "bayer_nonsense"
@@ -137,17 +137,17 @@ def test_wrong_encoding(cell: FaultCell) -> None:
     cell.until_gate(reason=BlockReason.FAILED_SCENE)
 
 
-def test_nan_and_infinity_in_a_scene(cell: FaultCell) -> None:
+def test_nan_and_infinity_in_a_scene(cell):
     cell.camera.shows(Seen.INFINITY)
     cell.until_gate(reason=BlockReason.IMPLAUSIBLE_SCENE, code="values_not_finite")
 
 
-def test_perception_raises(cell: FaultCell) -> None:
+def test_perception_raises(cell):
     cell.camera.shows(Seen.CRASH)
     cell.until_gate(reason=BlockReason.FAILED_SCENE, code="perception_failed")
 
 
-def test_gpu_fails(cell: FaultCell) -> None:
+def test_gpu_fails(cell):
     """Every further call to the GPU would fail in that process: it says so, ends, and the next one uses the GPU again."""
     failed = cell.group.pid("detector")
     cell.camera.shows(Seen.DEVICE_FAILURE)
@@ -159,7 +159,7 @@ def test_gpu_fails(cell: FaultCell) -> None:
     cell.hold(False)
 
 
-def test_unknown_enumeration(cell: FaultCell) -> None:
+def test_unknown_enumeration(cell):
     """A detector of a version that this supervisor does not know."""
     with cell.in_place_of_detector() as publisher:
         message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
@@ -168,7 +168,7 @@ def test_unknown_enumeration(cell: FaultCell) -> None:
         cell.until_gate(reason=BlockReason.FAILED_SCENE, code="perception_failed")
 
 
-def test_unknown_label_is_never_removed(cell: FaultCell) -> None:
+def test_unknown_label_is_never_removed(cell):
     """Its probabilities say sticker, so a person is asked."""
     with cell.in_place_of_detector() as publisher:
         since = cell.now_ns()  # messages of before may still arrive
@@ -187,7 +187,7 @@ def test_unknown_label_is_never_removed(cell: FaultCell) -> None:
         assert cell.answer(ResolveIntervention.Request.SCENE_RESCAN).accepted
 
 
-def test_arrays_that_do_not_fit_together(cell: FaultCell) -> None:
+def test_arrays_that_do_not_fit_together(cell):
     with cell.in_place_of_detector() as publisher:
         message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
         message.objects[0].probabilities = [1.0]
@@ -195,7 +195,7 @@ def test_arrays_that_do_not_fit_together(cell: FaultCell) -> None:
         cell.until_gate(reason=BlockReason.FAILED_SCENE, code="scene_unreadable")
 
 
-def test_detector_hang(cell: FaultCell) -> None:
+def test_detector_hang(cell):
     """Nothing but a new process helps: the runner starts one when this one is killed."""
     with cell.hanging_detector():
         if not cell.gates[-1].reasons & BlockReason.STALE_SCENE:
@@ -206,7 +206,7 @@ def test_detector_hang(cell: FaultCell) -> None:
         assert not any(g.open for g in cell.gates[said:])
 
 
-def test_two_cameras_on_one_topic(cell: FaultCell) -> None:
+def test_two_cameras_on_one_topic(cell):
     """One shows the laptop now and then, the other one a clean lid: no laptop is done, and nothing is permitted."""
     done: list[WorkpieceDone] = []
     listening = cell.bench.probe.create_subscription(WorkpieceDone, "/workpiece/done", done.append, 10)
@@ -232,7 +232,7 @@ def test_two_cameras_on_one_topic(cell: FaultCell) -> None:
         cell.bench.probe.destroy_subscription(listening)
 
 
-def test_a_second_camera_that_sends_nothing(cell: FaultCell) -> None:
+def test_a_second_camera_that_sends_nothing(cell):
     """To be discovered is enough: no image of either has to come."""
     cell.settle()
     other = second_camera(cell)
@@ -242,7 +242,7 @@ def test_a_second_camera_that_sends_nothing(cell: FaultCell) -> None:
         other.close()
 
 
-def test_a_camera_driver_that_is_restarted(cell: FaultCell) -> None:
+def test_a_camera_driver_that_is_restarted(cell):
     """One camera after the other is one camera."""
     said = len(cell.gates)
     cell.camera.restart()
@@ -250,7 +250,7 @@ def test_a_camera_driver_that_is_restarted(cell: FaultCell) -> None:
     assert not any(gate.reasons & BlockReason.SECOND_IMAGE_PUBLISHER for gate in cell.gates[said:])
 
 
-def test_two_detectors(cell: FaultCell) -> None:
+def test_two_detectors(cell):
     """Both see the same camera: their scenes follow each other in no order."""
     with cell.another(cell.node("detector", "detector_2")):
         cell.until_gate(reason=BlockReason.SECOND_SCENE_PUBLISHER, code="scene_publishers")
@@ -265,7 +265,7 @@ def second_camera(cell: FaultCell) -> ScriptedCamera:
     return ScriptedCamera(cell.bench, "/image", cell.now_ns, "usb_cam")
 
 
-def test_the_gate_that_closes_is_the_next_one_that_is_said(cell: FaultCell) -> None:
+def test_the_gate_that_closes_is_the_next_one_that_is_said(cell):
     """Order, not time: after the scene that is wrong no message of the gate is open."""
     cell.settle()
     wrong = cell.camera.picture(Seen.NAN)

@@ -22,7 +22,7 @@ from sticker_uq_msgs.msg import GateState
 from test.helpers.fault_cell import FaultCell
 
 
-def test_disk_full_for_the_audit_log(cell: FaultCell) -> None:
+def test_disk_full_for_the_audit_log(cell):
     """No space for one more entry: the gate closes. With space again it opens, and the log tells the gap."""
     size = max(path.stat().st_size for path in cell.audit_folder.glob("audit-*.jsonl"))
     gaps = sum(e.kind == "gap" for e in cell.check_audit())
@@ -41,7 +41,7 @@ def test_disk_full_for_the_audit_log(cell: FaultCell) -> None:
     assert "hold" in kinds[kinds.index("gap") - 12 :] or "hold" in kinds
 
 
-def test_disk_full_for_the_recording(cell: FaultCell, tmp_path: Path) -> None:
+def test_disk_full_for_the_recording(cell, tmp_path):
     """The recording ends, the cell does not, and with space again it goes on; what was written can be read."""
     spec = recorder(tmp_path / "bag")
     with cell.another(spec) as group:
@@ -61,7 +61,7 @@ def test_disk_full_for_the_recording(cell: FaultCell, tmp_path: Path) -> None:
     assert second.counts["/gate"] > 0
 
 
-def test_a_killed_recorder_goes_on_in_a_new_recording(cell: FaultCell, tmp_path: Path) -> None:
+def test_a_killed_recorder_goes_on_in_a_new_recording(cell, tmp_path):
     """Programs that only listen change nothing for the gate; what they wrote until then can be read."""
 
     looked_at = 0
@@ -101,7 +101,7 @@ def written(bag: Path) -> int:
     return sum(file.stat().st_size for file in bag.glob("*.mcap"))
 
 
-def test_two_supervisors(cell: FaultCell) -> None:
+def test_two_supervisors(cell):
     """Whichever speaks first, both close and name the other; the arm obeys neither until one is gone."""
     mine = cell.gates[-1].supervisor
     with cell.another(cell.supervisor("supervisor_2", audit="audit_2")):
@@ -119,7 +119,7 @@ def test_two_supervisors(cell: FaultCell) -> None:
     assert cell.gates[-1].supervisor == mine
 
 
-def test_a_supervisor_that_is_not_heard(cell: FaultCell) -> None:
+def test_a_supervisor_that_is_not_heard(cell):
     """It is there, as discovery tells, but what it says does not arrive: what it permits is not known."""
     unheard = cell.gate_publisher(qos.NEWEST_IMAGE_BEST_EFFORT)
     try:
@@ -134,7 +134,7 @@ def test_a_supervisor_that_is_not_heard(cell: FaultCell) -> None:
     ("topic", "reason"),
     [("scene", BlockReason.SECOND_SCENE_PUBLISHER), ("gate", BlockReason.UNKNOWN_GATE_PUBLISHER)],
 )
-def test_a_flood_of_another_type(cell: FaultCell, topic: str, reason: BlockReason) -> None:
+def test_a_flood_of_another_type(cell, topic, reason):
     """It is not received, but it is named."""
     with subprocess.Popen([sys.executable, "-m", "test.helpers.alien", topic]) as process:
         try:
@@ -150,7 +150,7 @@ def test_a_flood_of_another_type(cell: FaultCell, topic: str, reason: BlockReaso
             process.terminate()
 
 
-def test_two_supervisors_with_one_audit_log(cell: FaultCell) -> None:
+def test_two_supervisors_with_one_audit_log(cell):
     """The second one does not even start."""
     with cell.another(cell.supervisor("supervisor_2")) as group:
         ended = cell.until(lambda: group.wait_for_exit(0.0), "the end of the second one")
@@ -158,7 +158,7 @@ def test_two_supervisors_with_one_audit_log(cell: FaultCell) -> None:
     assert any("is a second supervisor running?" in line for line in cell.lines)
 
 
-def test_a_killed_console_serves_the_page_again(cell: FaultCell) -> None:
+def test_a_killed_console_serves_the_page_again(cell):
     """The question stands without it; the page of the next one operates the gate, and the audit log says who did."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -6,13 +6,13 @@ import pytest
 from sticker_uq.gate import BlockReason
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq_msgs.msg import GateState
-from test.helpers.fault_cell import SLACK_S, FaultCell
+from test.helpers.fault_cell import SLACK_S
 
 ASKED = (GateState.STATE_INTERVENTION, GateState.STATE_FAULT)
 
 
 @pytest.mark.parametrize("state", [GateState.STATE_REMOVING, GateState.STATE_VERIFYING, *ASKED], ids=str)
-def test_kill_supervisor(cell: FaultCell, state: int) -> None:
+def test_kill_supervisor(cell, state):
     """Nobody renews the permit: it runs out. The next supervisor starts closed, and remembers that a person was asked."""
     cell.bring(state)
     killed = cell.gates[-1].supervisor
@@ -31,7 +31,7 @@ def test_kill_supervisor(cell: FaultCell, state: int) -> None:
     assert first.data["open"] is False
 
 
-def test_kill_detector(cell: FaultCell) -> None:
+def test_kill_detector(cell):
     """Its death closes an open gate, before its last scene is old; the next detector opens it again."""
     cell.bring(GateState.STATE_REMOVING)
     cell.kill("detector")
@@ -40,7 +40,7 @@ def test_kill_detector(cell: FaultCell) -> None:
     cell.hold(False)
 
 
-def test_kill_arm(hasty: FaultCell) -> None:
+def test_kill_arm(hasty):
     """The goal is lost with its server: the gate closes and faults until the operator has answered."""
     hasty.bring(GateState.STATE_REMOVING)
     killed = hasty.arm_servers()
@@ -50,7 +50,7 @@ def test_kill_arm(hasty: FaultCell) -> None:
     hasty.until(lambda: len(hasty.arm_servers()) == 1 and hasty.arm_servers() != killed, "the next arm alone")
 
 
-def test_arm_hangs(hasty: FaultCell) -> None:
+def test_arm_hangs(hasty):
     """Its server is still there, but it says nothing any more: closed at once, and a fault because its goal does not end."""
     hasty.stop("arm", True)
     try:
@@ -60,7 +60,7 @@ def test_arm_hangs(hasty: FaultCell) -> None:
         hasty.stop("arm", False)
 
 
-def test_supervisor_hangs(cell: FaultCell) -> None:
+def test_supervisor_hangs(cell):
     """The arm stops with its lease; when the supervisor goes on, the permit is not renewed."""
 
     def told_or_over() -> bool:
@@ -84,7 +84,7 @@ def test_supervisor_hangs(cell: FaultCell) -> None:
     assert gate.sequence > newest.sequence
 
 
-def test_kill_detector_and_arm_while_closed(cell: FaultCell) -> None:
+def test_kill_detector_and_arm_while_closed(cell):
     """A closed gate stays closed; a question stands until a person has answered it."""
     cell.bring(GateState.STATE_INTERVENTION)
     killed, said = cell.arm_servers(), len(cell.gates)

@@ -63,7 +63,7 @@ def cell(package_bench: tuple[Bench, Path], cells: Cells) -> Iterator[FaultCell]
         made.check_audit()
 
 
-def test_relief_absent_late_of_another_place_or_flat(cell: FaultCell, sensor: Sensor) -> None:
+def test_relief_absent_late_of_another_place_or_flat(cell, sensor):
     def is_asked(code: str) -> None:
         # a map counts for half a second, so that the question may be the one of before once more
         for _ in range(20):

@@ -29,7 +29,7 @@ UNEXPLAINED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35, scene_distance=0.
 EVERYTHING_IN_DOUBT = Localization(100.0, 95.0, 0.95, 0.46, None, 0.02, scene_distance=0.5)
 
 
-def test_a_misspelt_field_of_the_state_is_an_error() -> None:
+def test_a_misspelt_field_of_the_state_is_an_error():
     with pytest.raises(TypeError, match="the gate's state has no hold"):
         StepContext(GateState(), 0, SETTINGS).set(hold=True)
 
@@ -37,7 +37,7 @@ def test_a_misspelt_field_of_the_state_is_an_error() -> None:
 # --- what outside of scenes, arm and people forbids a permit ----------------------------------------------------------------
 
 
-def test_each_impediment_closes_for_its_own_reason_until_it_is_over() -> None:
+def test_each_impediment_closes_for_its_own_reason_until_it_is_over():
     cell = permitted()
     cell.send(Impediment(BlockReason.AUDIT, FULL))
     assert (cell.phase, cell.state.reasons & BlockReason.AUDIT) == (Phase.BLOCKED, BlockReason.AUDIT)
@@ -58,7 +58,7 @@ def test_each_impediment_closes_for_its_own_reason_until_it_is_over() -> None:
 # --- what the policy rests on -----------------------------------------------------------------------------------------------
 
 
-def test_the_first_reason_why_the_policy_does_not_hold_stands_and_is_told_once() -> None:
+def test_the_first_reason_why_the_policy_does_not_hold_stands_and_is_told_once():
     cell = running()
     cell.send(BROKEN)
     assert DRIFT in cell.state.details
@@ -69,7 +69,7 @@ def test_the_first_reason_why_the_policy_does_not_hold_stands_and_is_told_once()
     ]
 
 
-def test_a_reset_ends_the_question_about_the_policy_and_says_nothing_of_a_fault() -> None:
+def test_a_reset_ends_the_question_about_the_policy_and_says_nothing_of_a_fault():
     cell = running().scene(STICKER)
     cell.send(BROKEN)
     assert cell.phase is Phase.INTERVENTION
@@ -79,7 +79,7 @@ def test_a_reset_ends_the_question_about_the_policy_and_says_nothing_of_a_fault(
     assert cell.state.request is None
 
 
-def test_a_reset_leaves_a_question_that_was_asked_before_the_policy_failed() -> None:
+def test_a_reset_leaves_a_question_that_was_asked_before_the_policy_failed():
     cell = asking()
     cell.send(BROKEN)
     assert cell.state.assumption_request == ""
@@ -91,7 +91,7 @@ def test_a_reset_leaves_a_question_that_was_asked_before_the_policy_failed() -> 
 # --- reasons ----------------------------------------------------------------------------------------------------------------
 
 
-def test_only_a_question_about_a_scene_with_something_unexplained_says_so() -> None:
+def test_only_a_question_about_a_scene_with_something_unexplained_says_so():
     policy = Policy(max_unexplained_objectness=0.1, max_dil=0.9, max_dil_clean=0.9)
 
     def at_work() -> Cell:
@@ -105,7 +105,6 @@ def test_only_a_question_about_a_scene_with_something_unexplained_says_so() -> N
     assert not about_an_object.state.reasons & BlockReason.UNEXPLAINED
     about_the_scene = at_work().scene(STICKER, localization=EVERYTHING_IN_DOUBT, times=K)
     assert about_the_scene.phase is Phase.INTERVENTION
-    assert about_the_scene.state.request is not None
     assert about_the_scene.state.request.whole_scene
     assert not about_the_scene.state.reasons & BlockReason.UNEXPLAINED
     about_the_scene.scene(localization=UNEXPLAINED)
@@ -115,7 +114,7 @@ def test_only_a_question_about_a_scene_with_something_unexplained_says_so() -> N
 # --- the log ----------------------------------------------------------------------------------------------------------------
 
 
-def test_the_log_tells_each_change_of_phase_with_its_reason() -> None:
+def test_the_log_tells_each_change_of_phase_with_its_reason():
     cell = permitted()
     opened, closed = (
         Reason.of("phase_changed", before=before, after=after)
@@ -128,7 +127,7 @@ def test_the_log_tells_each_change_of_phase_with_its_reason() -> None:
     assert faulted().sent(Log)[-1].severity is Severity.ERROR
 
 
-def test_the_log_tells_other_reasons_of_a_gate_that_stays_blocked_and_only_those() -> None:
+def test_the_log_tells_other_reasons_of_a_gate_that_stays_blocked_and_only_those():
     cell = running()
     cell.send(Hold())
     cell.send(Impediment(BlockReason.AUDIT, FULL))
@@ -146,7 +145,7 @@ def test_the_log_tells_other_reasons_of_a_gate_that_stays_blocked_and_only_those
 
 
 @pytest.mark.parametrize(("workpiece", "name"), [("laptop-7", "laptop-7"), ("", "(unnamed)")])
-def test_the_log_names_the_workpiece_that_came(workpiece: str, name: str) -> None:
+def test_the_log_names_the_workpiece_that_came(workpiece, name):
     cell = running()
     cell.send(WorkpieceChanged(workpiece, cell.now))
     assert cell.sent(Log)[-1].reasons == (Reason.of("workpiece_arrived", workpiece=name),)

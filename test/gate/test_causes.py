@@ -39,7 +39,6 @@ from test.helpers.gate import (
     UNSURE,
     Cell,
     K,
-    Make,
     finish,
     permitted,
     removing,
@@ -69,7 +68,6 @@ def decided(outcome: Outcome, *reasons: Reason, usable: bool = True) -> Act:
 
     def happen(cell: Cell) -> None:
         known, decision = cell.state.scene, cell.state.decision
-        assert known is not None
         assert decision is not None
         facts = replace(known, stamp_ns=known.stamp_ns + 1, image_digest="a" * 32, usable=usable)
         cell.send(SceneReceived(replace(decision, outcome=outcome, reasons=reasons), facts))
@@ -78,7 +76,6 @@ def decided(outcome: Outcome, *reasons: Reason, usable: bool = True) -> Act:
 
 
 def stamp(cell: Cell) -> int:
-    assert cell.state.scene is not None
     return cell.state.scene.stamp_ns
 
 
@@ -236,9 +233,7 @@ CAUSES: dict[str, tuple[Act, Why, str | Reason, Act]] = {
 
 @pytest.mark.parametrize("name", CAUSES)
 @pytest.mark.parametrize("make", [permitted, removing])
-def test_it_closes_in_the_same_step_stops_the_arm_and_opens_again_only_as_it_may(
-    make: Make, name: str
-) -> None:
+def test_it_closes_in_the_same_step_stops_the_arm_and_opens_again_only_as_it_may(make, name):
     happen, reason, detail, reopen = CAUSES[name]
     cell = make()
     happen(cell)
@@ -263,7 +258,7 @@ def test_it_closes_in_the_same_step_stops_the_arm_and_opens_again_only_as_it_may
     assert cell.state.open
 
 
-def test_every_reason_that_forbids_a_permit_has_a_cause_here() -> None:
+def test_every_reason_that_forbids_a_permit_has_a_cause_here():
     """The others say what the gate waits for: a scene, agreement, people, an arm's proof."""
     waiting = (
         Why.NO_SCENE | Why.INCONSISTENT | Why.UNCERTAIN | Why.NOTHING_TO_REMOVE | Why.WAITING_FOR_OPERATOR
@@ -276,7 +271,7 @@ def test_every_reason_that_forbids_a_permit_has_a_cause_here() -> None:
     assert not named & waiting
 
 
-def test_every_event_is_handled() -> None:
+def test_every_event_is_handled():
     from sticker_uq.gate.state_machine import _HANDLERS
 
     assert set(_HANDLERS) == {*Event.__subclasses__(), *Command.__subclasses__()} - {Command}

@@ -40,7 +40,7 @@ def reached() -> list[Node]:
     return [node for ring in explore(DEPTH, THINNED) for node in ring]
 
 
-def test_no_order_of_events_breaks_a_rule(reached: list[Node]) -> None:
+def test_no_order_of_events_breaks_a_rule(reached):
     phases = Counter(node.state.phase for node in reached)
     assert set(phases) == set(Phase) - {Phase.UNKNOWN}
     assert len(reached) > min(4_000, 10**DEPTH)
@@ -49,7 +49,7 @@ def test_no_order_of_events_breaks_a_rule(reached: list[Node]) -> None:
     )
 
 
-def test_noise_does_not_close_what_a_clear_contradiction_closes(reached: list[Node]) -> None:
+def test_noise_does_not_close_what_a_clear_contradiction_closes(reached):
     """One scene that doubts the object slightly keeps the gate open, K in a row or one that contradicts close it."""
     tried = 0
     for node in reached:
@@ -62,20 +62,17 @@ def test_noise_does_not_close_what_a_clear_contradiction_closes(reached: list[No
         doubted = node
         for _ in range(K - 1):
             later = doubted.follow(*ALPHABET["scene: slightly unsure"])
-            assert later is not None
             assert later.state.open, later.state.details
             doubted = later
         last = doubted.follow(*ALPHABET["scene: slightly unsure"])
-        assert last is not None
         assert not last.state.open
         for name in ("unsure", "logo", "logo over it", "failed", "dark", "other size"):
             closed = node.follow(*ALPHABET[f"scene: {name}"])
-            assert closed is not None
             assert not closed.state.open, name
     assert tried >= DEPTH
 
 
-def test_only_a_person_ends_a_stop_that_called_one(reached: list[Node]) -> None:
+def test_only_a_person_ends_a_stop_that_called_one(reached):
     """No event but a person's own, or another workpiece, opens the gate or the question after a call or a fault."""
     persons = ("person:", "reset", "release", "workpiece")
     for node in reached[::13]:
@@ -90,7 +87,7 @@ def test_only_a_person_ends_a_stop_that_called_one(reached: list[Node]) -> None:
             assert (after.state.request is None) == (node.state.request is None) or node.state.request is None
 
 
-def test_only_a_person_sends_the_arm_again_to_where_it_reported_a_removal(reached: list[Node]) -> None:
+def test_only_a_person_sends_the_arm_again_to_where_it_reported_a_removal(reached):
     """The witness sees every permit; here a person looks again, which permits nothing, or says that it is a sticker."""
     tried = 0
     for node in reached:
@@ -102,32 +99,28 @@ def test_only_a_person_sends_the_arm_again_to_where_it_reported_a_removal(reache
         for answer in ("person: remove", "person: look again"):
             later: Node | None = node
             for name in (answer, *["scene: sticker"] * (K + 1)):
-                assert later is not None
                 later = later.follow(*ALPHABET[name])
-            assert later is not None
             opened = later.state.goals > state.goals
             assert not opened or answer == "person: remove"
             tried += opened
     assert tried
 
 
-def test_from_every_state_one_hold_closes(reached: list[Node]) -> None:
+def test_from_every_state_one_hold_closes(reached):
     for node in reached:
         held = node.follow(always(Hold()), MOMENT)
-        assert held is not None
         assert not held.state.open
         assert held.witness.wire is None or not held.witness.wire.open
 
 
-def test_every_open_state_closes_when_nothing_more_is_heard(reached: list[Node]) -> None:
+def test_every_open_state_closes_when_nothing_more_is_heard(reached):
     for node in reached:
         if node.state.open:
             closed = node.follow(always(Tick()), PAUSE)
-            assert closed is not None
             assert not closed.state.open
 
 
-def test_no_state_is_a_dead_end(reached: list[Node]) -> None:
+def test_no_state_is_a_dead_end(reached):
     """People, an arm that answers and a new workpiece bring the gate back to a permit from everywhere."""
     for node in reached[::11]:
         state, now = node.state, node.now

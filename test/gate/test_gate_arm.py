@@ -46,11 +46,10 @@ from test.helpers.gate import (
 )
 
 
-def test_a_removal_is_verified_on_images_taken_after_it() -> None:
+def test_a_removal_is_verified_on_images_taken_after_it():
     cell = verifying()
     end = cell.now
     cell.scene(times=2, stamp_ns=end)
-    assert cell.state.verification is not None
     assert cell.state.verification.gone == 0
     cell.scene(times=K - 1)
     assert not cell.sent(RemovalVerified)
@@ -60,7 +59,7 @@ def test_a_removal_is_verified_on_images_taken_after_it() -> None:
     assert cell.state.attempts == ()
 
 
-def test_scenes_must_agree_in_a_row_that_it_is_gone() -> None:
+def test_scenes_must_agree_in_a_row_that_it_is_gone():
     cell = verifying()
     for _ in range(4):
         cell.scene()
@@ -70,7 +69,7 @@ def test_scenes_must_agree_in_a_row_that_it_is_gone() -> None:
     assert cell.phase is Phase.INTERVENTION
 
 
-def test_a_sticker_that_stays_is_asked_about_and_tried_once_more_for_each_answer() -> None:
+def test_a_sticker_that_stays_is_asked_about_and_tried_once_more_for_each_answer():
     cell = verifying().scene(STICKER, times=K)
     for tried in (1, 2):
         assert cell.phase is Phase.INTERVENTION
@@ -86,7 +85,7 @@ def test_a_sticker_that_stays_is_asked_about_and_tried_once_more_for_each_answer
         finish(cell).scene(STICKER, times=K)
 
 
-def test_what_comes_back_where_a_removal_was_verified_is_asked_about() -> None:
+def test_what_comes_back_where_a_removal_was_verified_is_asked_about():
     """A print that the scenes lose for a moment is not a second sticker; the next workpiece has none of its places."""
     cell = verifying().scene(times=K)
     assert cell.sent(RemovalVerified)
@@ -99,7 +98,7 @@ def test_what_comes_back_where_a_removal_was_verified_is_asked_about() -> None:
     assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
 
 
-def test_a_doubtful_verification_becomes_a_question() -> None:
+def test_a_doubtful_verification_becomes_a_question():
     cell = verifying()
     for _ in range(16):
         cell.scene()
@@ -111,7 +110,7 @@ def test_a_doubtful_verification_becomes_a_question() -> None:
 @pytest.mark.parametrize(
     "code", sorted(set(RemovalCode) - {RemovalCode.NONE, RemovalCode.NOT_STOPPED, CANCELLED})
 )
-def test_failures_are_retried_a_bounded_number_of_times(code: RemovalCode) -> None:
+def test_failures_are_retried_a_bounded_number_of_times(code):
     cell = finish(removing(), code)
     assert cell.phase is Phase.MONITORING
     cell.scene(NEARBY)
@@ -125,13 +124,13 @@ def test_failures_are_retried_a_bounded_number_of_times(code: RemovalCode) -> No
     assert len(cell.sent(SendGoal)) == 2
 
 
-def test_an_arm_that_somebody_else_stopped_calls_a_person_at_once() -> None:
+def test_an_arm_that_somebody_else_stopped_calls_a_person_at_once():
     cell = finish(removing(), CANCELLED)
     assert cell.phase is Phase.INTERVENTION
     assert "arm_stopped" in codes(cell.sent(OpenIntervention)[0].reasons)
 
 
-def test_a_goal_that_we_cancelled_is_a_failure_unless_a_person_held_the_gate() -> None:
+def test_a_goal_that_we_cancelled_is_a_failure_unless_a_person_held_the_gate():
     cell = removing().scene(UNSURE)
     finish(cell, CANCELLED)
     assert cell.state.attempts == ((HERE, 1),)
@@ -143,7 +142,7 @@ def test_a_goal_that_we_cancelled_is_a_failure_unless_a_person_held_the_gate() -
     assert cell.phase is Phase.BLOCKED
 
 
-def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once() -> None:
+def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once():
     cell = removing()
     cell.send(Hold())
     cell.tick(7)
@@ -154,7 +153,7 @@ def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once() -> None:
     assert len(cell.sent(Escalate)) == 1
 
 
-def test_an_arm_that_says_that_it_could_not_stop_is_escalated_at_once() -> None:
+def test_an_arm_that_says_that_it_could_not_stop_is_escalated_at_once():
     cell = removing()
     cell.send(Hold())
     cell.send(RemovalFinished(cell.goal, RemovalCode.NOT_STOPPED, "brake"))
@@ -172,19 +171,19 @@ def test_an_arm_that_says_that_it_could_not_stop_is_escalated_at_once() -> None:
     assert len(cell.sent(Escalate)) == 1
 
 
-def test_a_fault_of_another_kind_does_not_hide_an_arm_that_does_not_stop() -> None:
+def test_a_fault_of_another_kind_does_not_hide_an_arm_that_does_not_stop():
     cell = faulted().tick(7)
     assert len(cell.sent(Escalate)) == 1
     assert cell.state.details[0] == Reason("internal_error")
 
 
-def test_a_removal_that_ended_well_after_it_was_revoked_is_verified_too() -> None:
+def test_a_removal_that_ended_well_after_it_was_revoked_is_verified_too():
     cell = removing().scene(UNSURE)
     finish(cell)
     assert cell.phase is Phase.VERIFYING
 
 
-def test_an_arm_that_starts_too_late_is_stopped_again() -> None:
+def test_an_arm_that_starts_too_late_is_stopped_again():
     cell = permitted()
     cell.send(Hold())
     cell.send(GoalAccepted(cell.goal))
@@ -194,7 +193,7 @@ def test_an_arm_that_starts_too_late_is_stopped_again() -> None:
     assert len(cell.sent(CancelGoal)) == 3
 
 
-def test_words_of_the_arm_about_another_goal_change_nothing() -> None:
+def test_words_of_the_arm_about_another_goal_change_nothing():
     cell = removing()
     before = replace(cell.state, now_ns=0)
     finish(cell)
@@ -206,7 +205,7 @@ def test_words_of_the_arm_about_another_goal_change_nothing() -> None:
     assert replace(cell.state, now_ns=0) == verified
 
 
-def test_a_goal_of_the_workpiece_before_counts_for_nothing() -> None:
+def test_a_goal_of_the_workpiece_before_counts_for_nothing():
     for code in (RemovalCode.NONE, RemovalCode.MOTION_FAILED):
         cell = removing()
         cell.send(WorkpieceChanged("laptop-2", cell.now))
@@ -215,7 +214,7 @@ def test_a_goal_of_the_workpiece_before_counts_for_nothing() -> None:
         assert cell.state.attempts == ()
 
 
-def test_reset_leaves_nothing_but_a_fault() -> None:
+def test_reset_leaves_nothing_but_a_fault():
     for make in (running, permitted, removing, verifying, asking):
         cell = make()
         phase = cell.phase
@@ -224,7 +223,7 @@ def test_reset_leaves_nothing_but_a_fault() -> None:
         assert cell.phase is phase
 
 
-def test_a_reset_while_the_arm_has_not_stopped_stays_closed() -> None:
+def test_a_reset_while_the_arm_has_not_stopped_stays_closed():
     cell = faulted().tick(7)
     cell.send(Reset())
     assert cell.reply().accepted
@@ -241,7 +240,7 @@ def test_a_reset_while_the_arm_has_not_stopped_stays_closed() -> None:
     assert cell.phase is Phase.PERMITTED
 
 
-def test_a_goal_that_was_lost_with_the_arm_is_given_up_by_a_reset() -> None:
+def test_a_goal_that_was_lost_with_the_arm_is_given_up_by_a_reset():
     cell = removing()
     cell.send(ArmLost())
     assert not cell.state.open
@@ -257,7 +256,7 @@ def test_a_goal_that_was_lost_with_the_arm_is_given_up_by_a_reset() -> None:
     assert cell.goal == 2
 
 
-def test_a_reset_waits_for_an_arm_that_fell_silent() -> None:
+def test_a_reset_waits_for_an_arm_that_fell_silent():
     cell = removing()
     cell.send(ArmReady(False))
     cell.tick(7)
@@ -267,7 +266,7 @@ def test_a_reset_waits_for_an_arm_that_fell_silent() -> None:
     assert cell.scene(STICKER, times=K + 1).phase is Phase.BLOCKED
 
 
-def test_a_scene_that_cannot_be_judged_is_a_fault() -> None:
+def test_a_scene_that_cannot_be_judged_is_a_fault():
     cell = permitted()
     cell.wait(0.1)
     broken = replace(assessment(STICKER), objects=(replace(STICKER, box=STICKER.box[:3]),))
@@ -279,14 +278,14 @@ def test_a_scene_that_cannot_be_judged_is_a_fault() -> None:
 # --- at the limits of each rule ---------------------------------------------------------------------------------------------
 
 
-def test_a_goal_rejected_after_a_hold_is_no_failed_attempt() -> None:
+def test_a_goal_rejected_after_a_hold_is_no_failed_attempt():
     cell = permitted()
     cell.send(Hold())
     cell.send(GoalRejected(cell.goal))
     assert cell.state.attempts == ()
 
 
-def test_a_lease_ends_to_the_nanosecond() -> None:
+def test_a_lease_ends_to_the_nanosecond():
     cell = removing().wait(SETTINGS.lease_s)
     cell.now -= 1
     cell.send(Tick())

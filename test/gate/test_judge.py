@@ -130,7 +130,7 @@ OBJECTS: dict[str, tuple[list[ObservedObject], dict[str, Any], list[Verdict], Ou
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-def test_every_object_has_its_verdict(name: str) -> None:
+def test_every_object_has_its_verdict(name):
     things, changes, verdicts, outcome, why, given_ = OBJECTS[name]
     answers = given_ if isinstance(given_, OperatorAnswers) else OperatorAnswers()
     policy = given_ if isinstance(given_, Policy) else POLICY
@@ -146,7 +146,7 @@ def test_every_object_has_its_verdict(name: str) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_each_metric_above_its_limit_asks_and_names_it(metric: str) -> None:
+def test_each_metric_above_its_limit_asks_and_names_it(metric):
     limit = getattr(POLICY, f"max_{metric}")
     assert judge(assessment(observed(**{metric: limit})), POLICY).outcome is WORK
     above = judge(assessment(observed(**{metric: math.nextafter(limit, math.inf)})), POLICY)
@@ -179,9 +179,7 @@ FAR, NOWHERE = {"localization": localized(1.3)}, {"localization": localized(NAN)
         (NOWHERE, Policy(unmeasured_novelty="release"), []),
     ],
 )
-def test_a_doubt_about_the_scene_stops_everything_until_a_person_looked(
-    changes: dict[str, Any], policy: Policy, subjects: list[str]
-) -> None:
+def test_a_doubt_about_the_scene_stops_everything_until_a_person_looked(changes, policy, subjects):
     for things, released in (((observed(),), WORK), ((), CLEAN)):
         scene = assessment(*things, **changes)
         decision = judge(scene, policy)
@@ -190,13 +188,13 @@ def test_a_doubt_about_the_scene_stops_everything_until_a_person_looked(
         assert judge(scene, policy, CHECKED).outcome is released
 
 
-def test_without_novelty_it_is_said_how_to_measure_it() -> None:
+def test_without_novelty_it_is_said_how_to_measure_it():
     (reason,) = judge(assessment(**NOWHERE), Policy()).reasons
     assert reason.code == "no_novelty_network"
     assert "sticker-uq dil learn" in text_of(reason)
 
 
-def test_what_is_not_clean_until_an_operator_looked() -> None:
+def test_what_is_not_clean_until_an_operator_looked():
     assert judge(assessment(dil=0.5), POLICY).outcome is CLEAN
     assert judge(assessment(dil=0.55), POLICY).outcome is QUESTION
     decision = judge(assessment(), Policy(clean_without_operator=False))
@@ -204,7 +202,7 @@ def test_what_is_not_clean_until_an_operator_looked() -> None:
     assert judge(assessment(), Policy(clean_without_operator=False), CHECKED).outcome is CLEAN
 
 
-def test_faint_saliency_is_clean_whatever_its_ratio() -> None:
+def test_faint_saliency_is_clean_whatever_its_ratio():
     policy = Policy(max_dil=1.0, max_dil_clean=0.5, max_background_saliency=1e-3)
     faint = assessment(dil=1.0)
     assert faint.localization is not None
@@ -219,7 +217,7 @@ def test_faint_saliency_is_clean_whatever_its_ratio() -> None:
 
 
 @pytest.mark.parametrize("status", [Status.UNKNOWN, Status.FAILED])
-def test_a_failed_scene_is_blocked_whatever_it_holds_and_a_restricted_one_judged(status: Status) -> None:
+def test_a_failed_scene_is_blocked_whatever_it_holds_and_a_restricted_one_judged(status):
     scene = assessment(observed(), status=status, status_text="no image")
     decision = judge(scene, POLICY, said(Answer.REMOVE))
     assert (decision.outcome, decision.removable()) == (Outcome.BLOCKED, ())
@@ -231,7 +229,7 @@ def test_a_failed_scene_is_blocked_whatever_it_holds_and_a_restricted_one_judged
     )
 
 
-def test_a_drawn_sticker_is_removed_until_the_detector_sees_it_itself() -> None:
+def test_a_drawn_sticker_is_removed_until_the_detector_sees_it_itself():
     decision = judge(assessment(LOGO), POLICY, said(Answer.MISSED, ELSEWHERE))
     assert decision.outcome is WORK
     (drawn,) = decision.removable()
@@ -241,7 +239,7 @@ def test_a_drawn_sticker_is_removed_until_the_detector_sees_it_itself() -> None:
     assert only(seen_now).object.detections == 20
 
 
-def test_the_decision_names_what_it_rests_on() -> None:
+def test_the_decision_names_what_it_rests_on():
     scene = assessment(observed())
     decision = judge(scene, POLICY, workpiece_id="laptop-1")
     assert (decision.stamp_ns, decision.frame_id) == (scene.stamp_ns, scene.frame_id)
@@ -300,7 +298,7 @@ def allowed(decision: SceneDecision) -> set[int]:
 
 
 @given(scenes(), st.data())
-def test_more_doubt_never_allows_more(scene: SceneAssessment, data: st.DataObject) -> None:
+def test_more_doubt_never_allows_more(scene, data):
     assume(scene.objects)
     index = data.draw(st.integers(0, len(scene.objects) - 1))
     changed = scene.objects[index]
@@ -320,7 +318,7 @@ def test_more_doubt_never_allows_more(scene: SceneAssessment, data: st.DataObjec
 
 
 @given(scenes(sometimes_nan))
-def test_without_a_person_only_sure_stable_stickers_are_removed(scene: SceneAssessment) -> None:
+def test_without_a_person_only_sure_stable_stickers_are_removed(scene):
     decision = judge(scene, POLICY)
     for verdict in decision.removable():
         thing = verdict.object
@@ -339,7 +337,7 @@ def test_without_a_person_only_sure_stable_stickers_are_removed(scene: SceneAsse
     st.sampled_from((*METRICS, "detection_rate", "box", "probabilities")),
     st.sampled_from([NAN, math.inf, -math.inf]),
 )
-def test_a_number_that_is_none_is_never_removed(field: str, value: float) -> None:
+def test_a_number_that_is_none_is_never_removed(field, value):
     assume(
         not (field in METRICS and value == -math.inf)
         and not (field == "detection_rate" and value == math.inf)

@@ -32,7 +32,7 @@ def test_waiting_ends_when_the_permit_arrives_and_when_it_does_not():
     assert watch.wait_until_allowed("d", 2, timeout_s=0.01) != ""
 
 
-def test_a_clock_that_is_put_back_makes_no_permit_longer() -> None:
+def test_a_clock_that_is_put_back_makes_no_permit_longer():
     clock, steady = [1_000], [50.0]
     watch = PermitWatch(lambda: clock[0], lambda: steady[0])
     watch.update(Lease("d", 1, 2_000, lease_s=0.5))
@@ -44,7 +44,7 @@ def test_a_clock_that_is_put_back_makes_no_permit_longer() -> None:
     assert watch.expired("d", 1)
 
 
-def test_a_loss_voids_the_permit_and_is_counted() -> None:
+def test_a_loss_voids_the_permit_and_is_counted():
     watch = PermitWatch(lambda: 100)
     watch.update(Lease("d", 1, 200))
     assert watch.losses == 0

@@ -57,9 +57,7 @@ def revoked(cell: Cell, code: str, subject: str | None = None) -> None:
         max_size=12,
     )
 )
-def test_the_arm_goes_on_until_a_clear_contradiction_or_k_slight_doubts_in_a_row(
-    seen: list[ObservedObject],
-) -> None:
+def test_the_arm_goes_on_until_a_clear_contradiction_or_k_slight_doubts_in_a_row(seen):
     cell, doubts = removing(), 0
     for one in seen:
         cell.scene(one)
@@ -71,7 +69,7 @@ def test_the_arm_goes_on_until_a_clear_contradiction_or_k_slight_doubts_in_a_row
 
 
 @given(st.tuples(*[st.floats(0.0, 200.0)] * 2, *[st.floats(5.0, 200.0)] * 2), st.floats(0.0, 1.0))
-def test_two_things_in_one_box_are_told_by_its_size(drawn: tuple[float, ...], margin: float) -> None:
+def test_two_things_in_one_box_are_told_by_its_size(drawn, margin):
     x, y, width, height = drawn
     box = (x, y, x + width, y + height)
     (verdict,) = judge(assessment(observed(box, duplicated=True)), POLICY).verdicts
@@ -104,7 +102,7 @@ def test_two_things_in_one_box_are_told_by_its_size(drawn: tuple[float, ...], ma
         (STICKER, False),
     ],
 )
-def test_only_a_sticker_near_its_limits_is_doubted_slightly(thing: ObservedObject, slight: bool) -> None:
+def test_only_a_sticker_near_its_limits_is_doubted_slightly(thing, slight):
     unstable = (thing,) if thing.unstable else ()
     scene = assessment(*(() if unstable else (thing,)), unstable=unstable)
     (verdict,) = judge(scene, POLICY).verdicts
@@ -126,7 +124,7 @@ def test_only_a_sticker_near_its_limits_is_doubted_slightly(thing: ObservedObjec
         {"by_operator": True},
     ],
 )
-def test_only_what_is_asked_about_a_stable_sticker_is_doubted(changes: dict[str, Any]) -> None:
+def test_only_what_is_asked_about_a_stable_sticker_is_doubted(changes):
     assert is_slight(NEARLY, 0.25, HERE), "a value at the margin is still near"
     assert not is_slight(replace(NEARLY, **changes), 0.25, HERE)
 
@@ -208,7 +206,7 @@ NEWER: dict[str, tuple[Any, Any, str, str]] = {
 
 @pytest.mark.parametrize("name", NEWER)
 @pytest.mark.parametrize("accepted", [False, True])
-def test_one_newer_scene_revokes_a_permit_or_does_not(accepted: bool, name: str) -> None:
+def test_one_newer_scene_revokes_a_permit_or_does_not(accepted, name):
     before, newer, *codes = NEWER[name]
     cell = running().scene(*before[0], times=K, **before[1])
     if accepted:
@@ -221,7 +219,7 @@ def test_one_newer_scene_revokes_a_permit_or_does_not(accepted: bool, name: str)
         assert cell.state.open
 
 
-def test_a_doubt_about_the_scene_is_noise_until_it_stays() -> None:
+def test_a_doubt_about_the_scene_is_noise_until_it_stays():
     revoked(permitted().scene(STICKER, dil=0.65, times=K), "above_limit", "dil")
     assert permitted().scene(STICKER, dil=None, times=3).state.open
     decision, permit = permitted().state.decision, permitted().state.permit
@@ -232,7 +230,7 @@ def test_a_doubt_about_the_scene_is_noise_until_it_stays() -> None:
     assert check_permit(permit, replace(asked, reasons=(NEAR,)), SETTINGS).doubt == (NEAR,)
 
 
-def test_without_a_margin_or_a_reason_every_doubt_contradicts() -> None:
+def test_without_a_margin_or_a_reason_every_doubt_contradicts():
     cell = running(set_to(doubt_margin=0.0)).scene(STICKER, times=K)
     revoked(cell.scene(observed(shannon_entropy=0.91)), "above_limit", "shannon_entropy")
     state = removing().state
@@ -242,7 +240,7 @@ def test_without_a_margin_or_a_reason_every_doubt_contradicts() -> None:
     assert check_permit(state.permit, asked, SETTINGS).contradiction == (Reason("object_not_removable"),)
 
 
-def test_a_person_who_says_to_leave_it_is_heard_though_the_arm_works() -> None:
+def test_a_person_who_says_to_leave_it_is_heard_though_the_arm_works():
     cell = removing()
     said = replace(cell.state, memory=cell.state.memory.remember([OperatorAnswer(Answer.KEEP, HERE)]))
     cell.core._state = said
@@ -250,7 +248,7 @@ def test_a_person_who_says_to_leave_it_is_heard_though_the_arm_works() -> None:
     revoked(cell, "operator_keeps")
 
 
-def test_an_approved_object_is_no_less_protected() -> None:
+def test_an_approved_object_is_no_less_protected():
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     cell.scene(UNSURE, times=K)

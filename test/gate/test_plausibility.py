@@ -9,7 +9,6 @@ import pytest
 from pydantic import ValidationError
 
 from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, SceneAnswer, facts_of, judge
-from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.events import (
     AnswerGiven,
     Escalate,
@@ -51,13 +50,13 @@ def stays_closed(cell: Cell, reason: BlockReason) -> None:
 # --- frozen pictures --------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_scene_between_them_does_not_hide_a_frozen_camera() -> None:
+def test_a_failed_scene_between_them_does_not_hide_a_frozen_camera():
     cell = running().scene(STICKER, times=2, **SAME)
     cell.scene(status=Status.FAILED, image_digest="").scene(STICKER, **SAME)
     stays_closed(cell, BlockReason.FROZEN_IMAGE)
 
 
-def test_a_simulated_camera_without_noise_can_be_told() -> None:
+def test_a_simulated_camera_without_noise_can_be_told():
     cell = running(set_to(frozen_images=0)).scene(STICKER, times=K, **SAME)
     assert cell.phase is Phase.PERMITTED
     cell.scene(STICKER, times=10, image_digest="")
@@ -72,11 +71,11 @@ NAN = float("nan")
 
 
 @pytest.mark.parametrize("exposure", [Exposure(10.0, 0.9, 0.5), Exposure(245.0, 0.0, 0.0)])
-def test_a_picture_at_the_limits_still_shows_something(exposure: Exposure) -> None:
+def test_a_picture_at_the_limits_still_shows_something(exposure):
     assert running().scene(STICKER, times=K, exposure=exposure).phase is Phase.PERMITTED
 
 
-def test_brightness_may_be_left_unchecked_only_as_a_whole() -> None:
+def test_brightness_may_be_left_unchecked_only_as_a_whole():
     off = {"min_image_level": 0.0, "max_image_level": 255.0, "max_dark_share": 1.0}
     cell = running(set_to(**off, max_saturated_share=1.0)).scene(STICKER, times=K, exposure=None)
     assert cell.phase is Phase.PERMITTED
@@ -88,7 +87,7 @@ def test_brightness_may_be_left_unchecked_only_as_a_whole() -> None:
 # --- order, source, model ---------------------------------------------------------------------------------------------------
 
 
-def test_every_thing_that_is_wrong_is_told_at_once() -> None:
+def test_every_thing_that_is_wrong_is_told_at_once():
     cell = removing().scene(STICKER, stamp_ns=0, frame_id="x", model_hash="y", exposure=None)
     expected = (
         BlockReason.STAMP_ORDER
@@ -101,7 +100,7 @@ def test_every_thing_that_is_wrong_is_told_at_once() -> None:
     assert {Reason("stamp_invalid"), source, Reason("weights_changed")} <= {*cell.state.details}
 
 
-def test_answers_about_places_do_not_outlive_the_camera_they_were_seen_with() -> None:
+def test_answers_about_places_do_not_outlive_the_camera_they_were_seen_with():
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.KEEP, ELSEWHERE))
     cell.scene(UNSURE, times=K, image_size=(1280, 960))
@@ -114,16 +113,15 @@ def test_answers_about_places_do_not_outlive_the_camera_they_were_seen_with() ->
     assert cell.state.verification is None
 
 
-def test_that_no_sticker_is_left_holds_for_any_camera() -> None:
+def test_that_no_sticker_is_left_holds_for_any_camera():
     cell = asking()
     assert answer(cell, scene=SceneAnswer.CLEAN, not_stickers=(HERE,))
     cell.scene(UNSURE, frame_id="other")
     assert cell.state.memory.scene_clean
 
 
-def test_an_answer_about_the_picture_of_another_camera_is_refused() -> None:
+def test_an_answer_about_the_picture_of_another_camera_is_refused():
     cell = asking().scene(UNSURE, image_size=(1280, 960))
-    assert cell.state.request is not None
     assert not answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     assert codes(cell.reply().reasons) == ["camera_changed_since"]
     both = AnswerGiven(
@@ -137,7 +135,7 @@ def test_an_answer_about_the_picture_of_another_camera_is_refused() -> None:
 # --- the clock --------------------------------------------------------------------------------------------------------------
 
 
-def test_after_a_leap_all_waiting_goes_on_from_the_new_time() -> None:
+def test_after_a_leap_all_waiting_goes_on_from_the_new_time():
     cell = removing().tick()
     cell.send(Hold())
     cell.leap(100.0).tick()
@@ -145,7 +143,6 @@ def test_after_a_leap_all_waiting_goes_on_from_the_new_time() -> None:
     cell.tick(6)
     assert len(cell.sent(Escalate)) == 1
     cell = asking().tick().leap(100.0).tick()
-    assert cell.state.request is not None
     assert not cell.state.request.overdue
     assert cell.state.request.opened_ns == cell.now - SECOND // 10 - SECOND // 10
     cell = verifying().tick().leap(100.0).tick()
@@ -175,7 +172,7 @@ ABOVE = Transform.of([0.4, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0], "camera_pose")
 CALIBRATED = CellGeometry("base_link", CAMERA, ABOVE, Plane.of([0, 0, 1, -0.2], "lid"))
 
 
-def test_a_goal_carries_the_pose_of_its_object() -> None:
+def test_a_goal_carries_the_pose_of_its_object():
     cell = located(running(set_to(require_pose=True)), CALIBRATED, STICKER, times=K)
     (goal,) = cell.sent(SendGoal)
     assert goal.target.pose == locate(goal.target.verdict.object, CALIBRATED)
@@ -195,9 +192,7 @@ def test_a_goal_carries_the_pose_of_its_object() -> None:
         ),
     ],
 )
-def test_what_cannot_be_located_is_not_removed_where_poses_are_required(
-    geometry: Any, reason: Reason
-) -> None:
+def test_what_cannot_be_located_is_not_removed_where_poses_are_required(geometry, reason):
     cell = located(running(set_to(require_pose=True)), geometry, STICKER, times=K)
     stays_closed(cell, BlockReason.POSE)
     assert reason in cell.state.details
@@ -206,7 +201,7 @@ def test_what_cannot_be_located_is_not_removed_where_poses_are_required(
     assert cell.sent(SendGoal)[0].target.pose is None
 
 
-def test_a_decision_whose_poses_lack_a_removable_object_is_not_believed() -> None:
+def test_a_decision_whose_poses_lack_a_removable_object_is_not_believed():
     cell = running(set_to(require_pose=True))
     cell.wait(0.1)
     scene = assessment(STICKER, stamp_ns=cell.now - SECOND // 50)
@@ -218,7 +213,7 @@ def test_a_decision_whose_poses_lack_a_removable_object_is_not_believed() -> Non
     assert cell.state.details == (Reason.of("object_not_located", object=0),)
 
 
-def test_a_calibration_that_changes_is_another_camera() -> None:
+def test_a_calibration_that_changes_is_another_camera():
     cell = located(running(), CALIBRATED, STICKER)
     moved = replace(CALIBRATED, camera_pose=Transform.of([0.5, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0], "p"))
     assert not located(cell, moved, STICKER).state.problems, "the camera may ride on the arm"
@@ -231,18 +226,18 @@ def test_a_calibration_that_changes_is_another_camera() -> None:
 # --- at the limits of each rule ---------------------------------------------------------------------------------------------
 
 
-def test_an_image_may_be_stamped_ahead_by_exactly_the_skew() -> None:
+def test_an_image_may_be_stamped_ahead_by_exactly_the_skew():
     assert not running().scene(STICKER, age=-SETTINGS.max_clock_skew_s).state.problems
 
 
 @pytest.mark.parametrize("box", [(9.0, 9.0, 9.0, 20.0), (9.0, 9.0, 20.0, NAN)])
-def test_what_has_no_place_may_not_be_removed_by_anybodys_word(box: Box) -> None:
+def test_what_has_no_place_may_not_be_removed_by_anybodys_word(box):
     approved = ObjectVerdict(observed(box), Verdict.REMOVE, (), by_operator=True)
     assert not may_be_removed(approved)
     assert may_be_removed(replace(approved, object=STICKER))
 
 
-def test_a_calibration_that_comes_or_goes_is_not_another_one() -> None:
+def test_a_calibration_that_comes_or_goes_is_not_another_one():
     cell = located(running(), CALIBRATED, STICKER)
     assert not located(cell, NOT_CALIBRATED, STICKER).state.problems
     assert not located(cell, CALIBRATED, STICKER).state.problems

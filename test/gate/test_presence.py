@@ -13,7 +13,7 @@ class Clock:
         return self.now
 
 
-def test_a_speaker_is_forgotten_when_it_falls_silent_or_stands_by() -> None:
+def test_a_speaker_is_forgotten_when_it_falls_silent_or_stands_by():
     clock = Clock()
     publishers = GatePublishers(clock)
     publishers.received("a", active=True)
@@ -28,7 +28,7 @@ def test_a_speaker_is_forgotten_when_it_falls_silent_or_stands_by() -> None:
     assert publishers.present() == []
 
 
-def test_an_arm_obeys_neither_of_two_supervisors() -> None:
+def test_an_arm_obeys_neither_of_two_supervisors():
     watch = PermitWatch(lambda: 1)
     permit = Lease("decision", 1, 10)
     watch.update(permit, "a")
@@ -37,7 +37,7 @@ def test_an_arm_obeys_neither_of_two_supervisors() -> None:
     assert "2 gate publishers: a, b" in watch.refusal("decision", 1)
 
 
-def test_a_supervisor_that_stands_by_does_not_disturb() -> None:
+def test_a_supervisor_that_stands_by_does_not_disturb():
     watch = PermitWatch(lambda: 1)
     watch.update(Lease("decision", 1, 10), "a")
     watch.update(None, "b", active=False)
@@ -46,7 +46,7 @@ def test_a_supervisor_that_stands_by_does_not_disturb() -> None:
     assert watch.refusal("decision", 1) == "the gate is closed"
 
 
-def test_publishers_that_nobody_heard_are_counted() -> None:
+def test_publishers_that_nobody_heard_are_counted():
     clock = Clock()
     publishers = GatePublishers(clock)
     publishers.received("own", active=True)
@@ -59,7 +59,7 @@ def test_publishers_that_nobody_heard_are_counted() -> None:
     assert publishers.never_received("own", 1) == 1
 
 
-def test_one_that_stands_by_need_not_speak_again_until_it_has_gone() -> None:
+def test_one_that_stands_by_need_not_speak_again_until_it_has_gone():
     clock = Clock()
     publishers = GatePublishers(clock)
     publishers.received("own", active=False)
@@ -75,7 +75,7 @@ def test_one_that_stands_by_need_not_speak_again_until_it_has_gone() -> None:
     assert publishers.never_received("own", 1) == 1
 
 
-def test_silence_is_counted_in_looks() -> None:
+def test_silence_is_counted_in_looks():
     pulse = Heartbeat(patience=3)
     assert not pulse.alone
     assert not pulse.beat("a")
@@ -92,7 +92,7 @@ def test_silence_is_counted_in_looks() -> None:
     assert pulse.alone
 
 
-def test_after_a_death_each_must_speak_anew() -> None:
+def test_after_a_death_each_must_speak_anew():
     pulse = Heartbeat(patience=3)
     pulse.beat("a")
     pulse.lost()
@@ -101,7 +101,7 @@ def test_after_a_death_each_must_speak_anew() -> None:
     assert pulse.alone
 
 
-def test_another_arm_is_told_from_the_one_before_and_two_are_too_many() -> None:
+def test_another_arm_is_told_from_the_one_before_and_two_are_too_many():
     pulse = Heartbeat(patience=2)
     pulse.beat("a")
     assert pulse.beat("b")

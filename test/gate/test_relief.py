@@ -35,7 +35,7 @@ def asked(cell: Cell) -> list[tuple[tuple[float, ...], list[str]]]:
     return [(tuple(v.object.box), codes(v.reasons)) for v in cell.sent(OpenIntervention)[-1].objects]
 
 
-def test_a_raised_sticker_is_permitted_and_a_flat_one_asked_about() -> None:
+def test_a_raised_sticker_is_permitted_and_a_flat_one_asked_about():
     assert measure(running(REQUIRED).wait(0.1), heights(RAISED)).scene(STICKER, times=K).state.open
     cell = measure(running(REQUIRED).wait(0.1), heights(FLAT)).scene(STICKER, times=K)
     assert cell.phase is Phase.INTERVENTION
@@ -44,7 +44,7 @@ def test_a_raised_sticker_is_permitted_and_a_flat_one_asked_about() -> None:
     assert cell.scene(STICKER, times=K).state.open
 
 
-def test_what_is_raised_goes_first_and_all_else_is_one_question() -> None:
+def test_what_is_raised_goes_first_and_all_else_is_one_question():
     unsure = observed((500.0, 300.0, 560.0, 360.0), shannon_entropy=1.5)
     lid = (STICKER, observed(THERE), observed((300.0, 300.0, 400.0, 380.0)), unsure)
     cell = running(REQUIRED).scene(*lid, times=K)
@@ -74,7 +74,7 @@ def test_what_is_raised_goes_first_and_all_else_is_one_question() -> None:
         (heights(-RAISED), {}, "relief_flat"),
     ],
 )
-def test_nothing_else_opens_and_a_person_is_asked_when_none_comes_in_time(values, how, reason) -> None:
+def test_nothing_else_opens_and_a_person_is_asked_when_none_comes_in_time(values, how, reason):
     cell = running(REQUIRED).wait(5.0)
     for _ in range(4):
         measure(cell.scene(STICKER), values, **how)
@@ -88,7 +88,7 @@ def test_nothing_else_opens_and_a_person_is_asked_when_none_comes_in_time(values
     assert not cell.sent(SendGoal)
 
 
-def test_one_from_before_the_laptop_came_or_the_arm_moved_is_of_another_scene() -> None:
+def test_one_from_before_the_laptop_came_or_the_arm_moved_is_of_another_scene():
     cell = measure(running(REQUIRED).wait(0.1), heights(RAISED))
     cell.send(WorkpieceChanged("laptop-2", cell.now))
     assert cell.scene(STICKER, times=K).details == ["relief_missing"]
@@ -97,7 +97,7 @@ def test_one_from_before_the_laptop_came_or_the_arm_moved_is_of_another_scene() 
     assert cell.scene(observed(THERE), times=K).details == ["relief_missing"]
 
 
-def test_a_flat_one_revokes_a_permit_that_the_arm_has_not_taken_yet() -> None:
+def test_a_flat_one_revokes_a_permit_that_the_arm_has_not_taken_yet():
     cell = measure(running(REQUIRED).wait(0.1), heights(RAISED)).scene(STICKER, times=K)
     assert measure(cell, heights(np.nan)).state.open
     assert measure(cell, heights(FLAT)).state.reasons & BlockReason.CONTRADICTED
@@ -106,12 +106,12 @@ def test_a_flat_one_revokes_a_permit_that_the_arm_has_not_taken_yet() -> None:
     assert measure(cell, heights(FLAT)).state.open
 
 
-def test_without_the_setting_a_relief_changes_nothing() -> None:
+def test_without_the_setting_a_relief_changes_nothing():
     cell = measure(running().wait(0.1), heights(FLAT)).scene(STICKER, times=K)
     assert measure(cell, heights(FLAT)).state.open
 
 
-def test_the_height_is_that_of_the_middle_as_far_as_it_was_measured() -> None:
+def test_the_height_is_that_of_the_middle_as_far_as_it_was_measured():
     turned = heights(0.0, ((120.0, 115.0, 160.0, 145.0), RAISED))
     assert height_mm(Relief(0, "camera", turned), HERE) == pytest.approx(RAISED)
     for part, known in ((125.0, True), (145.0, False)):

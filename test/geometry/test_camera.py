@@ -27,7 +27,7 @@ def camera(name: str) -> Camera:
 
 
 @pytest.mark.parametrize("name", LENSES)
-def test_a_point_appears_where_opencv_draws_it(name: str) -> None:
+def test_a_point_appears_where_opencv_draws_it(name):
     points = np.random.default_rng(1).uniform([-0.5, -0.4, 1.0], [0.5, 0.4, 3.0], (50, 3))
     model, distortion = LENSES[name]
     if model == "equidistant":
@@ -42,21 +42,21 @@ def test_a_point_appears_where_opencv_draws_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", LENSES)
 @given(x=st.floats(0, 640), y=st.floats(0, 480))
-def test_a_ray_leads_back_to_its_pixel(name: str, x: float, y: float) -> None:
+def test_a_ray_leads_back_to_its_pixel(name, x, y):
     lens = camera(name)
     rays, _ = lens.rays(np.array([[x, y]]))
     np.testing.assert_allclose(lens.project(np.column_stack([rays, [1.0]])), [[x, y]], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", LENSES)
-def test_no_pixel_has_no_ray(name: str) -> None:
+def test_no_pixel_has_no_ray(name):
     rays, slopes = camera(name).rays(np.zeros((0, 2)))
     assert (rays.shape, slopes.shape) == ((0, 2), (0, 2, 2))
     assert camera(name).project(np.zeros((0, 3))).shape == (0, 2)
 
 
 @pytest.mark.parametrize("name", LENSES)
-def test_the_derivative_is_that_of_the_ray(name: str) -> None:
+def test_the_derivative_is_that_of_the_ray(name):
     lens, pixel, h = camera(name), np.array([[520.0, 90.0]]), 1e-3
     _, slope = lens.rays(pixel)
     for axis in (0, 1):
@@ -65,7 +65,7 @@ def test_the_derivative_is_that_of_the_ray(name: str) -> None:
         np.testing.assert_allclose(slope[0, :, axis], numeric[0], rtol=1e-4, atol=1e-9)
 
 
-def test_a_pixel_beyond_the_lens_model_is_refused() -> None:
+def test_a_pixel_beyond_the_lens_model_is_refused():
     folding = Camera(SIZE, K, "plumb_bob", (-0.5, 0.0, 0.0, 0.0))  # farthest radius 0.544 focal lengths
     folding.rays(np.array([[310.0 + 600 * 0.4, 250.0]]))
     with pytest.raises(InvalidInput, match="cannot be inverted at pixel 670, 250"):
@@ -87,12 +87,12 @@ def test_a_pixel_beyond_the_lens_model_is_refused() -> None:
         ({"distortion": (0.1, 0.0, 0.0, 0.0)}, "expected 0 finite ones"),
     ],
 )
-def test_what_is_no_camera_is_refused(values: dict[str, object], text: str) -> None:
+def test_what_is_no_camera_is_refused(values, text):
     with pytest.raises(InvalidInput, match=text):
         Camera(**{"image_size": SIZE, "matrix": K, **values})  # type: ignore[arg-type]
 
 
-def test_another_calibration_has_another_fingerprint() -> None:
+def test_another_calibration_has_another_fingerprint():
     prints = {camera(name).fingerprint for name in LENSES}
     assert len(prints) == len(LENSES)
     assert camera("none").fingerprint == Camera(SIZE, K.copy()).fingerprint

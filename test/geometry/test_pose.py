@@ -24,7 +24,7 @@ CELL = CellGeometry("base_link", CAMERA, DOWN, LID)
 BOX = (370.0, 190.0, 470.0, 240.0)
 
 
-def test_straight_down_a_pixel_is_its_share_of_the_distance() -> None:
+def test_straight_down_a_pixel_is_its_share_of_the_distance():
     pose = locate(observed(BOX), CELL)
     # 0.8 m below the camera a pixel is 1.6 mm; image right is +x, image down is -y of the arm
     np.testing.assert_allclose(pose.position, [0.4 + 100 * 0.0016, 0.1 + 25 * 0.0016, 0.2], atol=1e-12)
@@ -37,14 +37,14 @@ def test_straight_down_a_pixel_is_its_share_of_the_distance() -> None:
     assert pose.frame_id == "base_link"
 
 
-def test_edges_that_move_together_move_the_centre_as_a_whole() -> None:
+def test_edges_that_move_together_move_the_centre_as_a_whole():
     together = np.array([[4.0, 0, 4, 0], [0, 1, 0, -1], [4, 0, 4, 0], [0, -1, 0, 1]])
     covariance = np.reshape(locate(observed(BOX, box_covariance=together), CELL).covariance, (6, 6))
     assert covariance[0, 0] == pytest.approx(4.0 * 0.0016**2)
     assert covariance[1, 1] == pytest.approx(0.0, abs=1e-15)
 
 
-def test_a_tilted_lid_is_met_where_the_ray_meets_it() -> None:
+def test_a_tilted_lid_is_met_where_the_ray_meets_it():
     # a lid that rises with x: z = x / 2 in the arm's frame; the centre pixel looks along x = 0.4, y = 0.1
     tilted = replace(CELL, lid=Plane.of([-1.0, 0.0, 2.0, 0.0], "lid_plane"))
     pose = locate(observed((310.0, 230.0, 330.0, 250.0)), tilted)
@@ -55,7 +55,7 @@ def test_a_tilted_lid_is_met_where_the_ray_meets_it() -> None:
     np.testing.assert_allclose(up, np.array([-1, 0, 2]) / np.sqrt(5), atol=1e-12)
 
 
-def test_which_side_of_the_plane_its_normal_names_does_not_matter() -> None:
+def test_which_side_of_the_plane_its_normal_names_does_not_matter():
     flipped = replace(CELL, lid=Plane.of([0.0, 0.0, -1.0, 0.2], "lid_plane"))
     assert locate(observed(BOX), flipped) == locate(observed(BOX), CELL)
 
@@ -64,9 +64,7 @@ POSES = st.tuples(st.floats(-0.4, 0.4), st.floats(-0.4, 0.4), st.floats(-3, 3))
 
 
 @given(angles=POSES, x=st.floats(150, 490), y=st.floats(100, 380))
-def test_the_centre_is_seen_in_the_middle_of_the_box(
-    angles: tuple[float, float, float], x: float, y: float
-) -> None:
+def test_the_centre_is_seen_in_the_middle_of_the_box(angles, x, y):
     pose = Transform(rotation_of(*angles) @ DOWN.rotation, np.array([0.3, -0.2, 0.9]))
     lens = Camera((640, 480), CAMERA.matrix, "plumb_bob", (-0.2, 0.05, 0.001, -0.001, 0.0))
     found = locate(observed((x - 40, y - 20, x + 40, y + 20)), replace(CELL, camera=lens, camera_pose=pose))
@@ -75,7 +73,7 @@ def test_the_centre_is_seen_in_the_middle_of_the_box(
     np.testing.assert_allclose(lens.project(pose.inverse(point)), [[x, y]], atol=1e-5)
 
 
-def test_the_covariance_is_what_many_noisy_boxes_show() -> None:
+def test_the_covariance_is_what_many_noisy_boxes_show():
     random = np.random.default_rng(5)
     root = random.normal(0, 1.5, (4, 4))
     box_covariance = root @ root.T
@@ -105,19 +103,19 @@ def test_the_covariance_is_what_many_noisy_boxes_show() -> None:
         (replace(CELL, lid=Plane.of([0.98, 0, 0.02, -0.45], "lid")), "angle between the line of sight"),
     ],
 )
-def test_a_lid_that_the_camera_cannot_see_is_refused(cell: CellGeometry, text: str) -> None:
+def test_a_lid_that_the_camera_cannot_see_is_refused(cell, text):
     with pytest.raises(InvalidInput, match=text):
         locate(observed((300.0, 230.0, 340.0, 250.0)), cell)
 
 
-def test_a_place_that_only_a_person_drew_has_a_pose_without_a_covariance() -> None:
+def test_a_place_that_only_a_person_drew_has_a_pose_without_a_covariance():
     drawn = ObservedObject.drawn(3, ObjectClass.STICKER, np.array(BOX))
     pose = locate(drawn, CELL)
     assert pose.position == locate(observed(BOX), CELL).position
     assert np.isnan(np.reshape(pose.covariance, (6, 6))[:2, :2]).all()
 
 
-def test_a_scene_has_the_poses_of_its_objects_or_says_what_is_missing() -> None:
+def test_a_scene_has_the_poses_of_its_objects_or_says_what_is_missing():
     logo = observed((100.0, 100.0, 140.0, 130.0), ObjectClass.LOGO)
     decision = judge(assessment(observed(BOX), logo), Policy())
     assert decision.outcome is Outcome.WORK
@@ -130,7 +128,7 @@ def test_a_scene_has_the_poses_of_its_objects_or_says_what_is_missing() -> None:
     assert not other.poses
 
 
-def test_only_an_object_that_may_be_removed_must_be_located() -> None:
+def test_only_an_object_that_may_be_removed_must_be_located():
     # the lens model ends between the two
     folding = replace(CELL, camera=Camera((640, 480), CAMERA.matrix, "plumb_bob", (-0.9, 0.0, 0.0, 0.0)))
     inside, outside = (300.0, 230.0, 340.0, 250.0), (580.0, 20.0, 620.0, 40.0)
@@ -138,7 +136,6 @@ def test_only_an_object_that_may_be_removed_must_be_located() -> None:
     assert locate_all(decision, (640, 480), folding).problem is None
     decision = judge(assessment(observed(inside, ObjectClass.LOGO), observed(outside)), Policy())
     problem = locate_all(decision, (640, 480), folding).problem
-    assert problem is not None
     assert (problem.code, dict(problem.values)["object"]) == ("object_not_located", 1)
 
 
@@ -160,7 +157,7 @@ ANGLES = st.floats(-3.2, 3.2)
 
 
 @given(roll=ANGLES, pitch=ANGLES, yaw=ANGLES)
-def test_quaternions_and_matrices_are_the_same_rotation(roll: float, pitch: float, yaw: float) -> None:
+def test_quaternions_and_matrices_are_the_same_rotation(roll, pitch, yaw):
     rotation = rotation_of(roll, pitch, yaw)
     found = quaternion(rotation)
     assert np.linalg.norm(found) == pytest.approx(1.0)
@@ -168,7 +165,7 @@ def test_quaternions_and_matrices_are_the_same_rotation(roll: float, pitch: floa
 
 
 @given(roll=ANGLES, pitch=ANGLES, x=st.floats(-2, 2))
-def test_a_plane_moves_with_its_points(roll: float, pitch: float, x: float) -> None:
+def test_a_plane_moves_with_its_points(roll, pitch, x):
     transform = Transform(rotation_of(roll, pitch, 0.4), np.array([x, 0.2, -0.3]))
     plane = Plane.of([0.1, -0.4, 2.0, 0.7], "lid")
     on_it = np.array([0.3, 0.5, -(0.03 - 0.2 + 0.7) / 2.0])
@@ -178,19 +175,19 @@ def test_a_plane_moves_with_its_points(roll: float, pitch: float, x: float) -> N
     np.testing.assert_allclose(transform.inverse(transform(on_it)), on_it, atol=1e-12)
 
 
-def test_a_pose_is_a_plane_across_its_z_axis() -> None:
+def test_a_pose_is_a_plane_across_its_z_axis():
     plane = Plane.of_pose(Transform.of([0.1, 0.2, 0.3, 0, 0, 0, 1], "lid"))
     np.testing.assert_allclose(plane.normal, [0, 0, 1])
     assert plane.offset == pytest.approx(-0.3)
 
 
 @pytest.mark.parametrize("values", [[0.0] * 7, [0, 0, 0, 0, 0, 0, 2.0], [0, 0, 0, 1.0], [float("nan")] * 7])
-def test_what_is_no_transform_is_refused(values: list[float]) -> None:
+def test_what_is_no_transform_is_refused(values):
     with pytest.raises(InvalidInput, match="camera_pose"):
         Transform.of(values, "camera_pose")
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0, 0.0, 1.0], [0, 0, 1.0], [0, 0, float("inf"), 1.0]])
-def test_what_is_no_plane_is_refused(values: list[float]) -> None:
+def test_what_is_no_plane_is_refused(values):
     with pytest.raises(InvalidInput, match="lid_plane"):
         Plane.of(values, "lid_plane")

@@ -210,7 +210,6 @@ def answer(
     not_stickers: tuple[Box, ...] = (),
 ) -> bool:
     """Whether a person's answer to the open question was accepted."""
-    assert cell.state.request is not None
     request_id = cell.state.request.request_id
     cell.send(AnswerGiven(request_id, person, scene, answers, not_stickers=not_stickers))
     return cell.reply().accepted

@@ -319,7 +319,6 @@ def _half_answered(page: Page) -> None:
     page.keyboard.press("p")
     page.click("#draw")
     frame = page.locator("#overlay").bounding_box()
-    assert frame is not None
     page.mouse.move(frame["x"] + frame["width"] * 0.6, frame["y"] + frame["height"] * 0.66)
     page.mouse.down()
     page.mouse.move(frame["x"] + frame["width"] * 0.75, frame["y"] + frame["height"] * 0.8)

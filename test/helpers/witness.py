@@ -274,13 +274,11 @@ class Witness:
 
     def _open(self, event: Event, after: GateState, now: int, settings: GateSettings) -> None:
         permit = after.permit
-        assert permit is not None
         assert permit.revoked_ns is None
         assert permit.goal_id == self.owed
         assert after.arm_ready
         assert not permit.lost
         target, scene, decision = permit.target, after.scene, after.decision
-        assert scene is not None
         assert decision is not None
         assert now < permit.valid_until_ns <= now + round(settings.lease_s * SECOND)
         assert permit.valid_until_ns <= scene.stamp_ns + round(settings.max_scene_age_s * SECOND)
@@ -324,7 +322,6 @@ class Witness:
         assert goal.goal_id > self.last_goal
         assert isinstance(event, SceneReceived), "only a scene opens"
         assert after.open
-        assert after.permit is not None
         assert after.permit.goal_id == goal.goal_id
         self.owed = self.last_goal = goal.goal_id
         self.doubts = 0

@@ -30,7 +30,7 @@ def folder(path: Path, *further: dict[str, Any]) -> Path:
     return path
 
 
-def test_counts_and_probabilities_and_neither(tmp_path: Path) -> None:
+def test_counts_and_probabilities_and_neither(tmp_path):
     data = folder(
         tmp_path,
         {},
@@ -44,7 +44,7 @@ def test_counts_and_probabilities_and_neither(tmp_path: Path) -> None:
     assert found.tolist() == [0.0, 1.0, 0.75, 0.0, 0.65]
 
 
-def test_an_object_of_an_ignored_category_is_left_out_with_what_was_said_about_it(tmp_path: Path) -> None:
+def test_an_object_of_an_ignored_category_is_left_out_with_what_was_said_about_it(tmp_path):
     data = folder(
         tmp_path, {}, {"annotators": {"sticker": 1, "logo": 3}}, {}, {"annotators": {"screw": 5}}, {}
     )
@@ -60,7 +60,7 @@ def test_an_object_of_an_ignored_category_is_left_out_with_what_was_said_about_i
     assert found.tolist() == [0.0, 0.25, 1.0]
 
 
-def test_votes_may_use_the_names_of_the_folder(tmp_path: Path) -> None:
+def test_votes_may_use_the_names_of_the_folder(tmp_path):
     data = folder(tmp_path, {}, {"annotators": {"Badge": 2, "sticker": 1, "screw": 1, "brand mark": 1}})
     document = json.loads((data / "annotations.json").read_text())
     document["categories"] += [
@@ -85,7 +85,7 @@ def test_votes_may_use_the_names_of_the_folder(tmp_path: Path) -> None:
         {"probabilities": "often"},
     ],
 )
-def test_what_cannot_be_is_refused_by_name(tmp_path: Path, field: dict[str, Any]) -> None:
+def test_what_cannot_be_is_refused_by_name(tmp_path, field):
     data = folder(tmp_path, {}, field)
     with pytest.raises(InvalidInput, match=f"annotation 2: {next(iter(field))} .* expected"):
         sticker_fractions(data, read_coco(data))

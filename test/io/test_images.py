@@ -3,7 +3,6 @@
 
 import struct
 from array import array
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -48,9 +47,7 @@ def padded(rows: NDArray[np.uint8], padding: int) -> tuple[int, bytes]:
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("padding", [0, 6])
 @pytest.mark.parametrize("big", [False, True])
-def test_colours_and_greys_are_scaled_to_8_bits(
-    encoding: str, order: list[int], bits: int, padding: int, big: bool
-) -> None:
+def test_colours_and_greys_are_scaled_to_8_bits(encoding, order, bits, padding, big):
     deep = np.random.default_rng(1).integers(0, 2**bits, (6, 8, 3))
     deep[0, :3, 0] = [0, 2**bits - 1, 257 % 2**bits]
     stored = np.ascontiguousarray(deep[:, :, order].astype(f"{'>' if big else '<'}u{bits // 8}"))
@@ -73,7 +70,7 @@ def mosaic_of(colour: NDArray[Any], pattern: str, size: tuple[int, int] = (8, 10
 @pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
 @pytest.mark.parametrize(("bits", "big"), [(8, False), (16, False), (16, True)])
 @pytest.mark.parametrize("padding", [0, 2])
-def test_mosaics_become_colours(pattern: str, bits: int, big: bool, padding: int) -> None:
+def test_mosaics_become_colours(pattern, bits, big, padding):
     seen = mosaic_of(COLOUR.astype(int) * (257 if bits == 16 else 1), pattern)
     stored = seen.astype(f"{'>' if big else '<'}u{bits // 8}")
     step, data = padded(stored.view(np.uint8), padding)
@@ -86,7 +83,7 @@ def png(pixels: NDArray[Any]) -> bytes:
 
 @pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
 @pytest.mark.parametrize("bits", [8, 16])
-def test_a_compressed_mosaic_becomes_the_colours_of_its_raw_topic(pattern: str, bits: int) -> None:
+def test_a_compressed_mosaic_becomes_the_colours_of_its_raw_topic(pattern, bits):
     rng = np.random.default_rng(2)
     seen = rng.integers(0, 2**bits, (8, 10), np.uint16 if bits == 16 else np.uint8)
     encoding = f"bayer_{pattern}{bits}"
@@ -101,7 +98,7 @@ def test_a_compressed_mosaic_becomes_the_colours_of_its_raw_topic(pattern: str, 
 @pytest.mark.parametrize(
     "encoding", ["16UC1", "32FC1", "8UC1", "8UC3", "16SC1", "64FC3", "16UC1; compressedDepth png"]
 )
-def test_compressed_depth_is_refused_as_its_raw_topic_is(encoding: str) -> None:
+def test_compressed_depth_is_refused_as_its_raw_topic_is(encoding):
     sent_as = encoding if ";" in encoding else f"{encoding}; png compressed "
     with pytest.raises(InvalidInput, match=f"encoding '{encoding.split(';')[0]}': expected one of bgr8"):
         decode_compressed(png(picture()[:, :, 0].astype(np.uint16) * 20), sent_as)
@@ -119,7 +116,7 @@ def test_compressed_depth_is_refused_as_its_raw_topic_is(encoding: str) -> None:
         ("", ""),
     ],
 )
-def test_a_grey_picture_of_a_colour_camera_is_read_as_grey_and_said(sent_as: str, colours: str) -> None:
+def test_a_grey_picture_of_a_colour_camera_is_read_as_grey_and_said(sent_as, colours):
     grey = np.full((16, 16), 100, np.uint8)
     data = cv2.imencode(".jpg", grey)[1].tobytes()
     assert np.all(decode_compressed(data, sent_as) == 100)
@@ -141,7 +138,7 @@ def test_a_grey_picture_of_a_colour_camera_is_read_as_grey_and_said(sent_as: str
         ("mono8; png compressed mono8", False), ("png", False), ("rgb8", False),
     ],
 )  # fmt: skip
-def test_red_and_blue_are_where_compressed_image_transport_puts_them(sent_as: str, turned: bool) -> None:
+def test_red_and_blue_are_where_compressed_image_transport_puts_them(sent_as, turned):
     image = picture()
     np.testing.assert_array_equal(
         decode_compressed(png(image), sent_as), image[..., ::-1] if turned else image
@@ -149,7 +146,7 @@ def test_red_and_blue_are_where_compressed_image_transport_puts_them(sent_as: st
 
 
 @pytest.mark.parametrize("sent_as", ["mono16; png compressed ", "bgr16; png compressed bgr16"])
-def test_compressed_16_bits_are_scaled_as_raw_ones(sent_as: str) -> None:
+def test_compressed_16_bits_are_scaled_as_raw_ones(sent_as):
     deep = np.random.default_rng(3).integers(0, 65536, (6, 8, 3), np.uint16)
     stored = deep[:, :, 0] if sent_as.startswith("mono") else deep
     expected = np.rint(stored * (255 / 65535)).astype(np.uint8)
@@ -161,7 +158,7 @@ def test_compressed_16_bits_are_scaled_as_raw_ones(sent_as: str) -> None:
     ("encoding", "order"), [("yuv422", "uyvy"), ("uyvy", "uyvy"), ("yuv422_yuy2", "yuyv"), ("yuyv", "yuyv")]
 )
 @pytest.mark.parametrize("padding", [0, 4])
-def test_yuv_of_one_colour(encoding: str, order: str, padding: int) -> None:
+def test_yuv_of_one_colour(encoding, order, padding):
     # BT.601, limited range (ITU-R BT.601-7, section 2.5)
     blue, green, red = COLOUR / 255.0
     luma = 0.299 * red + 0.587 * green + 0.114 * blue
@@ -180,13 +177,13 @@ def test_yuv_of_one_colour(encoding: str, order: str, padding: int) -> None:
     image=hnp.arrays(np.uint8, st.tuples(st.integers(1, 9), st.integers(1, 9), st.just(3))),
     padding=st.integers(0, 7),
 )
-def test_any_size_and_padding(image: NDArray[np.uint8], padding: int) -> None:
+def test_any_size_and_padding(image, padding):
     height, width, _ = image.shape
     step, data = padded(image[:, :, ::-1], padding)
     np.testing.assert_array_equal(decode_image("rgb8", width, height, step, False, data), image)
 
 
-def test_bgr_without_padding_is_not_copied() -> None:
+def test_bgr_without_padding_is_not_copied():
     data = array("B", picture().tobytes())
     decoded = decode_image("bgr8", 8, 6, 24, False, data)
     data[0] ^= 0xFF
@@ -213,7 +210,7 @@ def test_bgr_without_padding_is_not_copied() -> None:
         ),
     ],
 )
-def test_what_cannot_be_an_image_is_refused_by_name(changes: dict[str, object], complaint: str) -> None:
+def test_what_cannot_be_an_image_is_refused_by_name(changes, complaint):
     fields = {"encoding": "bgr8", "width": 8, "height": 6, "step": 24, "is_bigendian": False, "data": bytes(144)}  # fmt: skip
     with pytest.raises(InvalidInput) as error:
         decode_image(**(fields | changes))  # type: ignore[arg-type]
@@ -221,7 +218,7 @@ def test_what_cannot_be_an_image_is_refused_by_name(changes: dict[str, object], 
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_the_smallest_pictures_decode_or_are_refused(encoding: str) -> None:
+def test_the_smallest_pictures_decode_or_are_refused(encoding):
     for width, height in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 3)):
         step = width * {"bgr8": 3, "rgb8": 3, "bgra8": 4, "rgba8": 4, "mono8": 1}.get(encoding, 2)
         try:
@@ -238,18 +235,18 @@ def smooth() -> NDArray[np.uint8]:
     )
 
 
-def test_png_is_exact_and_jpeg_nearly() -> None:
+def test_png_is_exact_and_jpeg_nearly():
     np.testing.assert_array_equal(decode_compressed(png(smooth())), smooth())
     decoded = decode_compressed(array("B", encode_jpeg(smooth(), 95)))
     assert np.abs(decoded.astype(int) - smooth()).mean() < 3
 
 
-def test_a_jpeg_with_something_behind_its_end_is_complete() -> None:
+def test_a_jpeg_with_something_behind_its_end_is_complete():
     blob = encode_jpeg(smooth())
     np.testing.assert_array_equal(decode_compressed(blob + bytes(40)), decode_compressed(blob))
 
 
-def test_the_end_of_a_thumbnail_is_not_the_end_of_the_picture() -> None:
+def test_the_end_of_a_thumbnail_is_not_the_end_of_the_picture():
     thumbnail = encode_jpeg(smooth()[:8, :8])
     blob = encode_jpeg(smooth())
     application = b"\xff\xe1" + struct.pack(">H", 2 + len(thumbnail)) + thumbnail
@@ -261,7 +258,7 @@ def test_the_end_of_a_thumbnail_is_not_the_end_of_the_picture() -> None:
 
 @pytest.mark.parametrize("whole", [encode_jpeg(smooth()), png(smooth())], ids=["jpeg", "png"])
 @pytest.mark.parametrize("kept", [0.05, 0.3, 0.6, 0.98])
-def test_a_cut_off_file_is_refused_wherever_it_is_cut(whole: bytes, kept: float) -> None:
+def test_a_cut_off_file_is_refused_wherever_it_is_cut(whole, kept):
     with pytest.raises(InvalidInput, match="truncated"):
         decode_compressed(whole[: int(len(whole) * kept)])
 
@@ -274,19 +271,19 @@ def test_a_cut_off_file_is_refused_wherever_it_is_cut(whole: bytes, kept: float)
         (b"\xff\xd8\xff", "truncated"),
     ],
 )
-def test_other_files_are_refused(blob: bytes, complaint: str) -> None:
+def test_other_files_are_refused(blob, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         decode_compressed(blob)
 
 
-def test_broken_inside_but_complete_is_refused() -> None:
+def test_broken_inside_but_complete_is_refused():
     blob = bytearray(png(smooth()))
     blob[40:120] = bytes(80)
     with pytest.raises(InvalidInput, match="corrupt PNG"):
         decode_compressed(bytes(blob))
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
+def test_a_bomb_is_refused_before_it_is_unpacked():
     blob = bytearray(png(smooth()))
     blob[16:24] = struct.pack(">II", 2**20, 2**20)
     with pytest.raises(InvalidInput, match="1048576 x 1048576: expected at most"):
@@ -300,7 +297,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
         ("a.1", "PNG"), ("a.bmp", "BMP"), ("a.webp", "WEBP"),
     ],
 )  # fmt: skip
-def test_a_picture_is_read_whatever_its_suffix(tmp_path: Path, name: str, kind: str) -> None:
+def test_a_picture_is_read_whatever_its_suffix(tmp_path, name, kind):
     path = tmp_path / name
     Image.new("RGB", (7, 5), (250, 0, 0)).save(path, format=kind)
     assert picture_files(tmp_path) == [path]
@@ -312,7 +309,7 @@ def test_a_picture_is_read_whatever_its_suffix(tmp_path: Path, name: str, kind: 
         read_image_file(path)
 
 
-def test_the_first_picture_of_an_animation_counts(tmp_path: Path) -> None:
+def test_the_first_picture_of_an_animation_counts(tmp_path):
     first, second = (Image.new("RGB", (7, 5), colour) for colour in ((255, 0, 0), (0, 255, 0)))
     first.save(tmp_path / "a.gif", save_all=True, append_images=[second])
     assert read_image_file(tmp_path / "a.gif")[0, 0].tolist() == [0, 0, 255]
@@ -329,16 +326,14 @@ def test_the_first_picture_of_an_animation_counts(tmp_path: Path) -> None:
         ("clip.jpg", b"\0\0\0\x18ftypisom" + bytes(300), "is a film"),
     ],
 )
-def test_a_picture_of_another_kind_is_listed_and_says_how_to_convert_it(
-    tmp_path: Path, name: str, content: bytes, expected: str
-) -> None:
+def test_a_picture_of_another_kind_is_listed_and_says_how_to_convert_it(tmp_path, name, content, expected):
     (tmp_path / name).write_bytes(content)
     assert picture_files(tmp_path) == [tmp_path / name]
     with pytest.raises(InvalidInput, match=expected):
         read_image_file(tmp_path / name)
 
 
-def test_a_png_with_something_behind_its_end_is_complete(tmp_path: Path) -> None:
+def test_a_png_with_something_behind_its_end_is_complete(tmp_path):
     Image.new("RGB", (7, 5)).save(tmp_path / "a.png")
     with (tmp_path / "a.png").open("ab") as stream:
         stream.write(bytes(500))

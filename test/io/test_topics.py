@@ -7,7 +7,7 @@ from sticker_uq.io.topics import folder_of, images_elsewhere, more_topics, scene
 from sticker_uq.scene import InvalidInput
 
 
-def test_a_list_of_topics() -> None:
+def test_a_list_of_topics():
     assert more_topics("") == more_topics("  ") == ()
     assert more_topics("left/image, /cell/right/image_raw") == ("left/image", "/cell/right/image_raw")
 
@@ -22,7 +22,7 @@ def test_a_list_of_topics() -> None:
         ("left/image, left/other", "several image topics in left/"),
     ],
 )
-def test_a_list_that_cannot_be_used(text: str, reason: str) -> None:
+def test_a_list_that_cannot_be_used(text, reason):
     with pytest.raises(InvalidInput, match=reason):
         more_topics(text)
 
@@ -30,7 +30,7 @@ def test_a_list_that_cannot_be_used(text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("topic", "folder"), [("image", ""), ("/image", "/"), ("a/b/image", "a/b/"), ("a/image/compressed", "a/")]
 )
-def test_the_folder_of_a_topic(topic: str, folder: str) -> None:
+def test_the_folder_of_a_topic(topic, folder):
     assert folder_of(topic) == folder
 
 
@@ -42,7 +42,7 @@ def test_the_folder_of_a_topic(topic: str, folder: str) -> None:
         ("/camera/image_raw", ["/cell/scene"]),
     ],
 )
-def test_scenes_lie_beside_their_images_or_beside_nobodys(image: str, found: list[str]) -> None:
+def test_scenes_lie_beside_their_images_or_beside_nobodys(image, found):
     scenes = ["/cell/scene", "/cell/left/scene"]
     images = [image, "/cell/left/image/compressed"]
     assert scene_topic_of(image, scenes, images) == found
@@ -62,10 +62,10 @@ RAW, JPEG = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"
         ("/image", {f"/camera_{n}": [RAW] for n in range(9)}, "/camera_0, /camera_1, /camera_2: set camera_topic"),
     ],
 )  # fmt: skip
-def test_where_images_are_published_instead(wanted: str, published: dict[str, list[str]], said: str) -> None:
+def test_where_images_are_published_instead(wanted, published, said):
     assert said in images_elsewhere(wanted, published)
 
 
 @pytest.mark.parametrize("published", [{}, {"/image": [RAW]}, {"/image/compressed": ["std_msgs/msg/String"]}])
-def test_nothing_is_suggested_where_no_other_images_are(published: dict[str, list[str]]) -> None:
+def test_nothing_is_suggested_where_no_other_images_are(published):
     assert images_elsewhere("/image", published) == ""

@@ -70,7 +70,7 @@ def launched(ros_domain: int, tmp_path: Path) -> Iterator[Launch]:
             os.killpg(launch.process.pid, signal.SIGKILL)
 
 
-def test_every_node_that_is_killed_comes_back_under_launch(launched: Launch, tmp_path: Path) -> None:
+def test_every_node_that_is_killed_comes_back_under_launch(launched, tmp_path):
     with running_bench() as probe:
         watch = CellWatch(probe)
 

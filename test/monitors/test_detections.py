@@ -23,7 +23,7 @@ class Maps:
         return list(features.maps)
 
 
-def test_maps_are_pooled_at_the_box() -> None:
+def test_maps_are_pooled_at_the_box():
     # a picture of 200x100 px, resized to half and padded to 120x64, seen by a map of stride 4
     centres = (torch.arange(30) + 0.5) * 4 * 2
     level = centres.expand(1, 1, 16, 30).clone()
@@ -33,7 +33,7 @@ def test_maps_are_pooled_at_the_box() -> None:
     assert pooled[:, 0] == pytest.approx([60, 140])
 
 
-def test_objects_of_a_real_detector() -> None:
+def test_objects_of_a_real_detector():
     detector, image = tiny_detector("ssdlite320_mobilenet_v3_large"), picture(1)
     features = detector.encode(image)
     found = detector.detect(features)
@@ -50,7 +50,7 @@ def test_objects_of_a_real_detector() -> None:
     assert len(none) == 0
 
 
-def test_a_pass_speaks_for_the_box_it_overlaps() -> None:
+def test_a_pass_speaks_for_the_box_it_overlaps():
     near, far = BOXES[0] + 2, BOXES[0] + 60
     samples = StochasticSamples(
         np.stack([near, far, BOXES[1]]).astype(np.float32),
@@ -66,7 +66,7 @@ def test_a_pass_speaks_for_the_box_it_overlaps() -> None:
     assert np.isnan(vectors[2, 0]).all()
 
 
-def test_the_probe_gives_logits() -> None:
+def test_the_probe_gives_logits():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 200)
     features = rng.normal(0, 0.4, (200, 5)) + 2 * np.eye(5)[labels]

@@ -3,7 +3,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +31,7 @@ def new(name: str):
 
 
 @pytest.mark.parametrize("name", MONITORS)
-def test_what_was_saved_scores_the_same(name: str, usual: Objects, tmp_path: Path) -> None:
+def test_what_was_saved_scores_the_same(name, usual, tmp_path):
     others = make_objects(2, 40)
     monitor = new(name).fit(usual)
     scores = monitor.score(others)
@@ -50,7 +49,7 @@ def test_what_was_saved_scores_the_same(name: str, usual: Objects, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", MONITORS)
-def test_objects_score_alone_as_among_others(name: str, usual: Objects) -> None:
+def test_objects_score_alone_as_among_others(name, usual):
     monitor, others = new(name).fit(usual), make_objects(3, 12)
     together = monitor.score(others)
     alone = np.concatenate([monitor.score(others[row : row + 1]) for row in range(12)])
@@ -59,13 +58,13 @@ def test_objects_score_alone_as_among_others(name: str, usual: Objects) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in MONITORS if "features" in MONITORS[n].needs])
-def test_the_unusual_scores_higher(name: str, usual: Objects) -> None:
+def test_the_unusual_scores_higher(name, usual):
     monitor = new(name).fit(usual)
     novel = replace(usual, features=usual.features[:, ::-1] * 3, logits=np.zeros_like(usual.logits))
     assert np.median(monitor.score(novel)) > np.quantile(monitor.score(make_objects(4)), 0.9)
 
 
-def test_the_autoencoder_cannot_draw_what_it_has_not_seen(usual: Objects) -> None:
+def test_the_autoencoder_cannot_draw_what_it_has_not_seen(usual):
     monitor = monitor_named("autoencoder", steps=600, hidden=32).fit(usual)
     novel = replace(usual, crops=1 - usual.crops)
     assert monitor.score(novel).min() > monitor.score(make_objects(4)).max()
@@ -75,13 +74,13 @@ def test_the_autoencoder_cannot_draw_what_it_has_not_seen(usual: Objects) -> Non
         monitor.fit(replace(usual, crops=usual.crops * 255))
 
 
-def test_fitting_is_repeatable(usual: Objects) -> None:
+def test_fitting_is_repeatable(usual):
     one, other = (new("autoencoder").fit(usual).score(usual) for _ in range(2))
     assert one.tolist() == other.tolist()
 
 
 @pytest.mark.parametrize("name", MONITORS)
-def test_a_field_that_is_missing_is_named(name: str, usual: Objects) -> None:
+def test_a_field_that_is_missing_is_named(name, usual):
     bare = Objects(usual.probabilities)
     wanted = [need for need in MONITORS[name].needs if need != "probabilities"]
     if not wanted:
@@ -92,14 +91,14 @@ def test_a_field_that_is_missing_is_named(name: str, usual: Objects) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in MONITORS if MONITORS[n].learns])
-def test_what_learns_must_be_fitted(name: str, usual: Objects) -> None:
+def test_what_learns_must_be_fitted(name, usual):
     with pytest.raises(InvalidInput, match="not fitted"):
         new(name).score(usual)
     with pytest.raises(InvalidInput, match="no objects"):
         new(name).fit(usual[:0])
 
 
-def test_files_that_do_not_belong_together_are_refused(usual: Objects, tmp_path: Path) -> None:
+def test_files_that_do_not_belong_together_are_refused(usual, tmp_path):
     path = save_monitor(new("knn").fit(usual), tmp_path)
     with pytest.raises(InvalidInput, match=r"mdsa.json: no such file; fitted there: knn"):
         load_monitor(tmp_path, "mdsa")
@@ -118,12 +117,12 @@ def test_files_that_do_not_belong_together_are_refused(usual: Objects, tmp_path:
         load_monitor(tmp_path, "knn")
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(InvalidInput, match="did you mean mdsa"):
         monitor_named("mdsaa")
 
 
-def test_objects_can_be_joined_and_chosen(usual: Objects) -> None:
+def test_objects_can_be_joined_and_chosen(usual):
     joined = concatenate([usual, replace(usual, crops=None)])
     assert len(joined) == 240
     assert joined.crops is None
@@ -143,17 +142,17 @@ def score(name: str, **fields: np.ndarray) -> np.ndarray:
     ("name", "even", "pair"),
     [("max_softmax", 0.75, 0.5), ("pcs", 1, 1), ("deep_gini", 0.75, 0.5), ("softmax_entropy", 2, 1)],
 )
-def test_one_vector(name: str, even: float, pair: float) -> None:
+def test_one_vector(name, even, pair):
     vectors = np.array([[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0, 0], [0, 0, 1, 0]])
     assert score(name, probabilities=vectors) == pytest.approx([even, pair, 0])
 
 
-def test_energy() -> None:
+def test_energy():
     assert score("energy", logits=np.array([[0.0, 0.0], [3.0, -50.0]])) == pytest.approx([-np.log(2), -3])
 
 
 @pytest.mark.parametrize(("prefix", "field"), [("mc", "samples"), ("ensemble", "members")])
-def test_passes_that_disagree_and_passes_that_doubt(prefix: str, field: str) -> None:
+def test_passes_that_disagree_and_passes_that_doubt(prefix, field):
     disagree, doubt, agree = [[1, 0], [0, 1]], [[0.5, 0.5], [0.5, 0.5]], [[0, 1], [0, 1]]
     samples = np.array([disagree, doubt, agree], float).transpose(1, 0, 2)
     of = {
@@ -166,7 +165,7 @@ def test_passes_that_disagree_and_passes_that_doubt(prefix: str, field: str) -> 
         assert score("mc_variation_ratio", samples=samples) == pytest.approx([0.5, 0, 0])
 
 
-def test_a_pass_that_did_not_see_the_object_does_not_count() -> None:
+def test_a_pass_that_did_not_see_the_object_does_not_count():
     seen = np.array([[[0.9, 0.1]], [[0.6, 0.4]]])
     with_blind = np.concatenate([seen, np.full((1, 1, 2), np.nan)])
     for name in ("mc_variation_ratio", "mc_mutual_information", "mc_predictive_entropy", "mc_mean_softmax"):
@@ -176,7 +175,7 @@ def test_a_pass_that_did_not_see_the_object_does_not_count() -> None:
         assert np.isnan(monitor.score(Objects(vectors, samples=np.full((2, 1, 2), np.nan)))).all()
 
 
-def test_fields_of_other_shapes_are_refused() -> None:
+def test_fields_of_other_shapes_are_refused():
     vectors = np.full((3, 2), 0.5)
     with pytest.raises(InvalidInput, match=r"samples .* expected \(T, 3, 2\)"):
         Objects(vectors, samples=np.zeros((4, 2, 2)))
@@ -194,7 +193,7 @@ def of(features: np.ndarray, classes: np.ndarray | int = 0, **further: np.ndarra
     return Objects(np.eye(2)[labels] * 0.8 + 0.1, features=np.asarray(features, float), **further)
 
 
-def test_lsa_is_the_density_of_the_predicted_class() -> None:
+def test_lsa_is_the_density_of_the_predicted_class():
     rng = np.random.default_rng(0)
     known, other = rng.normal(0, 1, (400, 2)) * [1, 3], rng.normal(9, 1, (50, 2))
     asked = rng.normal(0, 2, (60, 2))
@@ -205,7 +204,7 @@ def test_lsa_is_the_density_of_the_predicted_class() -> None:
     assert np.median(np.abs(scores - expected)) < 0.05  # the covariance is shrunk a little
 
 
-def test_lsa_reads_the_activations_that_vary_most() -> None:
+def test_lsa_reads_the_activations_that_vary_most():
     rng = np.random.default_rng(1)
     features = np.column_stack([rng.normal(0, 1, 50), rng.normal(0, 0.01, 50)])
     fitted = monitor_named("lsa", most=1).fit(of(features))
@@ -213,7 +212,7 @@ def test_lsa_reads_the_activations_that_vary_most() -> None:
     assert fitted.score(of(moved)) == pytest.approx(fitted.score(of(features)))
 
 
-def test_dsa_on_a_line() -> None:
+def test_dsa_on_a_line():
     train = of(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 1]))
     fitted = monitor_named("dsa", share=1.0).fit(train)
     # nearest of its class to 1.5 is 1, at 0.5; from there to the other class 3
@@ -221,13 +220,13 @@ def test_dsa_on_a_line() -> None:
     assert fitted.score(of(np.array([[6.0]]), 1)) == pytest.approx([2 / 3])
 
 
-def test_dsa_keeps_a_share_of_every_class() -> None:
+def test_dsa_keeps_a_share_of_every_class():
     train = of(np.random.default_rng(0).normal(size=(101, 3)), np.repeat([0, 1], [100, 1]))
     learned = monitor_named("dsa").fit(train).arrays()
     assert np.bincount(learned["classes"]).tolist() == [30, 1]
 
 
-def test_mdsa_is_the_squared_mahalanobis_distance() -> None:
+def test_mdsa_is_the_squared_mahalanobis_distance():
     rng = np.random.default_rng(2)
     known = rng.normal(0, 1, (200, 3)) @ np.array([[2, 0, 0], [1, 1, 0], [0, 0, 0.5]])
     asked = rng.normal(0, 3, (20, 3))
@@ -238,13 +237,13 @@ def test_mdsa_is_the_squared_mahalanobis_distance() -> None:
 
 
 @pytest.mark.parametrize("name", ["lsa", "dsa", "mdsa"])
-def test_a_class_that_nobody_predicted_is_infinitely_surprising(name: str) -> None:
+def test_a_class_that_nobody_predicted_is_infinitely_surprising(name):
     rng = np.random.default_rng(3)
     fitted = monitor_named(name).fit(of(rng.normal(size=(30, 2))))
     assert fitted.score(of(np.zeros((1, 2)), 1)).tolist() == [np.inf]
 
 
-def test_relative_mahalanobis_takes_the_background_off() -> None:
+def test_relative_mahalanobis_takes_the_background_off():
     rng = np.random.default_rng(4)
     classes = rng.integers(0, 2, 400)
     # the second direction varies equally for all and tells nothing about the classes
@@ -255,20 +254,20 @@ def test_relative_mahalanobis_takes_the_background_off() -> None:
     assert abs(aside - usual) < 2
 
 
-def test_knn_measures_angles() -> None:
+def test_knn_measures_angles():
     known = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0]])
     fitted = monitor_named("knn", k=1).fit(of(known))
     assert fitted.score(of(np.array([[7.0, 0.0], [-1.0, 0.0]]))) == pytest.approx([0, np.sqrt(2)])
     assert monitor_named("knn", k=50).fit(of(known)).score(of(known[:1])) == pytest.approx([np.sqrt(2)])
 
 
-def test_support_of_one_layer() -> None:
+def test_support_of_one_layer():
     vectors = np.array([[0.6, 0.3, 0.1], [0.6, 0.3, 0.1]])
     # the first agrees: l / (l + second); the second does not: 1 - best / (best + l)
     assert support(vectors, np.array([0, 1])) == pytest.approx([0.6 / 0.9, 1 - 0.6 / 0.9])
 
 
-def test_dissector_sees_layers_that_contradict_the_answer() -> None:
+def test_dissector_sees_layers_that_contradict_the_answer():
     rng = np.random.default_rng(6)
     labels = rng.integers(0, 2, 200)
     layer = rng.normal(0, 0.3, (200, 2)) + 2.0 * np.eye(2)[labels]
@@ -296,7 +295,7 @@ def objects(count: int = 120, seed: int = 0) -> Objects:
     )
 
 
-def test_a_task_network_learns_its_threshold(tmp_path: Path) -> None:
+def test_a_task_network_learns_its_threshold(tmp_path):
     network = TaskNetwork(0.7, epochs=20).fit(objects())
     seen = objects(60, seed=1)
     assert seen.fractions is not None

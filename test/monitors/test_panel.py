@@ -27,7 +27,7 @@ scores = hnp.arrays(np.float64, (3, 40), elements=st.floats(allow_nan=True, allo
 
 
 @given(scores, st.floats(0.01, 0.5))
-def test_the_whole_panel_refuses_no_more_than_it_may(values: np.ndarray, alarms: float) -> None:
+def test_the_whole_panel_refuses_no_more_than_it_may(values, alarms):
     limits = joint_limits({str(n): row for n, row in enumerate(values)}, alarms)
     usable = np.isfinite(values).all(axis=0)  # the others are objected to whatever the limit
     refused = np.any([~(row <= limits[str(n)]) for n, row in enumerate(values)], axis=0)
@@ -35,7 +35,7 @@ def test_the_whole_panel_refuses_no_more_than_it_may(values: np.ndarray, alarms:
     assert refused[usable].sum() <= max(alarms * 40, 0)
 
 
-def test_limits_use_what_they_may() -> None:
+def test_limits_use_what_they_may():
     one = np.arange(100.0)
     assert joint_limits({"a": one}, 0.05) == {"a": 94.0}
     # refusing the same objects costs a second monitor nothing, others share the allowance
@@ -70,7 +70,7 @@ def fitted(material: Material) -> tuple[PanelFile, Path]:
     return fit_panel(perception, pictures, pictures, NAMES, out, OPEN, task=0.5), weights
 
 
-def test_what_the_file_says(fitted: tuple[PanelFile, Path]) -> None:
+def test_what_the_file_says(fitted):
     document, weights = fitted
     assert tuple(document.monitors) == (*NAMES, "task")
     assert document.model_hash == tiny_detector(MODEL).weights_hash
@@ -80,7 +80,7 @@ def test_what_the_file_says(fitted: tuple[PanelFile, Path]) -> None:
     assert PanelFile.model_validate_json((weights.parent / "panel" / "panel.json").read_text()) == document
 
 
-def test_every_object_of_a_scene_is_scored_the_same_every_time(fitted: tuple[PanelFile, Path]) -> None:
+def test_every_object_of_a_scene_is_scored_the_same_every_time(fitted):
     document, weights = fitted
     folder = weights.parent
     chosen = settings(folder, panel=str(folder / "panel"))
@@ -103,7 +103,7 @@ def test_every_object_of_a_scene_is_scored_the_same_every_time(fitted: tuple[Pan
     assert some.panel_hash != scene.panel_hash
 
 
-def test_a_panel_of_another_detector_is_refused(fitted: tuple[PanelFile, Path]) -> None:
+def test_a_panel_of_another_detector_is_refused(fitted):
     folder = fitted[1].parent / "panel"
     other = tiny_detector(MODEL, passes=7)
     with pytest.raises(InvalidInput, match=r"fitted with passes = 5, not 7.*monitors fit"):
@@ -125,9 +125,7 @@ def test_a_panel_of_another_detector_is_refused(fitted: tuple[PanelFile, Path]) 
         ("probe.safetensors", "names it"),
     ],
 )
-def test_a_panel_that_is_not_whole_is_refused(
-    fitted: tuple[PanelFile, Path], tmp_path: Path, name: str, words: str
-) -> None:
+def test_a_panel_that_is_not_whole_is_refused(fitted, tmp_path, name, words):
     folder = tmp_path / "panel"
     shutil.copytree(fitted[1].parent / "panel", folder)
     detector = tiny_detector(MODEL, passes=5)
@@ -140,7 +138,7 @@ def test_a_panel_that_is_not_whole_is_refused(
         load_panel(folder, (), detector)
 
 
-def test_a_panel_of_another_format_is_refused(fitted: tuple[PanelFile, Path], tmp_path: Path) -> None:
+def test_a_panel_of_another_format_is_refused(fitted, tmp_path):
     document = json.loads((fitted[1].parent / "panel" / "panel.json").read_text())
     (tmp_path / "panel.json").write_text(json.dumps(document | {"format": 2}))
     with pytest.raises(InvalidInput, match="format 2, expected 1"):
@@ -150,7 +148,7 @@ def test_a_panel_of_another_format_is_refused(fitted: tuple[PanelFile, Path], tm
         load_panel(tmp_path, (), tiny_detector(MODEL, passes=5))
 
 
-def test_too_little_to_go_by(material: Material, tmp_path: Path) -> None:
+def test_too_little_to_go_by(material, tmp_path):
     perception, pictures = material
     with pytest.raises(InvalidInput, match="ensemble_mean_softmax needs an ensemble"):
         fit_panel(perception, pictures, pictures, ["ensemble_mean_softmax"], tmp_path / "panel", OPEN)

@@ -29,7 +29,7 @@ def parts() -> set[str]:
     return found
 
 
-def test_the_aggregator_expects_and_groups_what_the_nodes_publish() -> None:
+def test_the_aggregator_expects_and_groups_what_the_nodes_publish():
     content = yaml.safe_load((ROOT / "config" / "diagnostics.yaml").read_text(encoding="utf-8"))
     groups = [g for g in content["analyzers"]["ros__parameters"].values() if isinstance(g, dict)]
     assert {g["type"] for g in groups} == {"diagnostic_aggregator/GenericAnalyzer"}

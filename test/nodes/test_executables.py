@@ -30,7 +30,6 @@ def test_a_signal_while_libraries_are_loaded_ends_the_process_quietly():
         [sys.executable, "-c", textwrap.dedent(LOADS_FOREVER)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
     assert process.stdout.readline() == "loading sticker_uq.nodes.detector.node\n"
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=PATIENCE_S)

@@ -3,7 +3,6 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,13 +80,13 @@ def block(left: int, top: int, right: int, bottom: int, value: float = 0.9) -> F
 
 
 @given(st.integers(64, 4000), st.integers(64, 4000))
-def test_the_input_keeps_the_shape_and_has_as_many_pixels_always(width: int, height: int) -> None:
+def test_the_input_keeps_the_shape_and_has_as_many_pixels_always(width, height):
     across, down = input_size(width, height)
     assert across * down == pytest.approx(SIZE[0] * SIZE[1], rel=0.05)
     assert across / down == pytest.approx(width / height, rel=0.05)
 
 
-def test_cells_cover_the_picture(network: NoveltyNetwork) -> None:
+def test_cells_cover_the_picture(network):
     found = novelty_maps(network, picture())
     height, width = picture().shape[:2]
     assert found.image_size == (width, height)
@@ -96,7 +95,7 @@ def test_cells_cover_the_picture(network: NoveltyNetwork) -> None:
     assert ((found.foreign >= 0) & (found.foreign <= 1)).all()
 
 
-def test_packaged_network_finds_shapes_on_unseen_scenes(network: NoveltyNetwork) -> None:
+def test_packaged_network_finds_shapes_on_unseen_scenes(network):
     rng = np.random.default_rng(0)
     found = []
     for seed in range(12):
@@ -112,7 +111,7 @@ def test_packaged_network_finds_shapes_on_unseen_scenes(network: NoveltyNetwork)
     assert np.mean(found) >= 0.8
 
 
-def test_the_known_is_not_novel_and_stickers_are_seen(network: NoveltyNetwork) -> None:
+def test_the_known_is_not_novel_and_stickers_are_seen(network):
     scene = render(sample_scene(5, stickers=4))
     found = novelty_maps(network, scene.image)
     assert float((found.foreign > 0.5).mean()) < 0.05
@@ -122,7 +121,7 @@ def test_the_known_is_not_novel_and_stickers_are_seen(network: NoveltyNetwork) -
         assert iou_matrix(box[None], found.boxes[found.scores > 0.5]).max() > 0.5
 
 
-def test_a_place_that_no_box_explains_is_found() -> None:
+def test_a_place_that_no_box_explains_is_found():
     here = maps(np.maximum(block(2, 3, 5, 6), block(10, 8, 11, 9)), block(10, 1, 13, 3, 0.7))
     boxes, values = unexplained_places(here, NONE)
     np.testing.assert_allclose(boxes, [[20, 30, 50, 60], [100, 10, 130, 30]])  # a single cell is no place
@@ -149,7 +148,7 @@ def stickers(boxes: FloatArray, scores: list[float]) -> NoveltyMaps:
     )
 
 
-def test_a_sticker_that_no_box_shows_is_a_missed_sticker_and_a_place() -> None:
+def test_a_sticker_that_no_box_shows_is_a_missed_sticker_and_a_place():
     seen = stickers([[10, 10, 50, 50], [80, 20, 120, 60], [20, 80, 40, 100]], [0.9, 0.8, 0.3])
     shown = np.float32([[12, 8, 55, 52]])
     boxes, scores = missed_stickers(seen, shown)
@@ -167,7 +166,7 @@ def test_a_sticker_that_no_box_shows_is_a_missed_sticker_and_a_place() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**31 - 1), st.integers(0, 4), st.integers(0, 5))
-def test_another_box_never_makes_more_of_a_missed_sticker(seed: int, number: int, seen: int) -> None:
+def test_another_box_never_makes_more_of_a_missed_sticker(seed, number, seen):
     rng = np.random.default_rng(seed)
     corners = rng.uniform(0, 120, (number + 1 + seen, 2, 2))
     boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
@@ -176,14 +175,14 @@ def test_another_box_never_makes_more_of_a_missed_sticker(seed: int, number: int
     assert 0 <= more <= fewer <= 1
 
 
-def test_the_strongest_cells_count() -> None:
+def test_the_strongest_cells_count():
     cells = np.full((12, 16), 0.01, np.float32)
     cells.ravel()[:MOST_CELLS] = 0.8
     assert scene_novelty(maps(cells)) == pytest.approx(0.8)
     assert scene_novelty(maps(np.full((1, 2), 0.5, np.float32))) == pytest.approx(0.5)
 
 
-def test_places_join_the_unexplained_regions() -> None:
+def test_places_join_the_unexplained_regions():
     detector = tiny_detector(PACKAGED)
     image = picture()
     height, width = image.shape[:2]
@@ -201,9 +200,7 @@ def test_places_join_the_unexplained_regions() -> None:
     assert both.unexplained_objectness == alone.unexplained_objectness  # it stays the detector's own
 
 
-def test_a_network_is_learned_kept_and_read_again(
-    detector: StochasticDetector, items: list[LabelledImage], tmp_path: Path
-) -> None:
+def test_a_network_is_learned_kept_and_read_again(detector, items, tmp_path):
     losses: list[float] = []
     start = mobile_blocks(detector)
     network = learn_network(items, start, 3, 1, lambda pictures, loss: losses.append(loss), size=(256, 192))
@@ -246,9 +243,7 @@ def test_a_network_is_learned_kept_and_read_again(
         mobile_blocks(tiny_detector("ssd300_vgg16"))
 
 
-def test_a_network_learns_from_pictures_of_several_sizes(
-    detector: StochasticDetector, items: list[LabelledImage], tmp_path: Path
-) -> None:
+def test_a_network_learns_from_pictures_of_several_sizes(detector, items, tmp_path):
     upright = read_coco(rendered(tmp_path, range(3), (240, 320), "png"))
     sizes: list[int] = []
     network = learn_network(
@@ -262,11 +257,11 @@ def test_a_network_learns_from_pictures_of_several_sizes(
 
 
 @pytest.mark.parametrize(("pictures", "epochs"), [(40, 80), (131, 24), (1000, 4), (1200, 3), (5000, 3)])
-def test_few_pictures_take_more_epochs(pictures: int, epochs: int) -> None:
+def test_few_pictures_take_more_epochs(pictures, epochs):
     assert epochs_for(pictures) == epochs
 
 
-def test_a_network_with_other_layers_is_refused(detector: StochasticDetector, tmp_path: Path) -> None:
+def test_a_network_with_other_layers_is_refused(detector, tmp_path):
     other = NoveltyNetwork()
     other.head[2] = nn.Conv2d(48, 3, 1)
     other.reference.set(*UNIT)

@@ -59,13 +59,11 @@ def places(cell: tuple[float, float] = (160, 120)) -> ImageNovelty:
         ((600, 400, 900, 900), 0.0),
     ],
 )
-def test_an_object_is_as_novel_as_the_cells_that_its_box_touches(
-    box: tuple[float, ...], expected: float
-) -> None:
+def test_an_object_is_as_novel_as_the_cells_that_its_box_touches(box, expected):
     assert places().at(np.array(box, np.float32)) == pytest.approx(expected)
 
 
-def test_nothing_is_measured_without_network_or_head() -> None:
+def test_nothing_is_measured_without_network_or_head():
     nowhere = ImageNovelty()
     assert math.isnan(nowhere.scene)
     (one,) = nowhere.on([replace(observed(), novelty=math.nan)])
@@ -92,9 +90,8 @@ def with_network(folder: Path, quality: NoveltyQuality | None) -> PerceptionSett
     return settings
 
 
-def test_the_packaged_network_measures_how_far_a_scene_is_and_not_its_objects(seen: SceneAssessment) -> None:
+def test_the_packaged_network_measures_how_far_a_scene_is_and_not_its_objects(seen):
     assert seen.status is Status.OK
-    assert seen.localization is not None
     assert seen.localization.scene_distance > 0
     assert math.isnan(seen.localization.novelty)
     assert seen.objects
@@ -104,13 +101,9 @@ def test_the_packaged_network_measures_how_far_a_scene_is_and_not_its_objects(se
     assert not [r for v in released.verdicts for r in v.reasons if r.subject == "object_novelty"]
 
 
-def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(
-    tmp_path: Path, picture: np.ndarray
-) -> None:
+def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(tmp_path, picture):
     perception = Perception(with_network(tmp_path, GOOD))
     calm, odd = perception.assess(picture), perception.assess(covered(picture))
-    assert calm.localization is not None
-    assert odd.localization is not None
     assert calm.localization.novelty < odd.localization.novelty
     assert all(0.0 <= o.novelty <= 1.0 for o in (*odd.objects, *odd.unstable))
     # the place is in a predicted box, or marked as one that none explains
@@ -118,9 +111,7 @@ def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(
     assert any(box[0] < 430 < box[2] and box[1] < 310 < box[3] for box in boxes)
 
 
-def test_novelty_can_be_switched_off_and_the_packaged_network_is_part_of_the_settings(
-    packaged: Perception, picture: np.ndarray
-) -> None:
+def test_novelty_can_be_switched_off_and_the_packaged_network_is_part_of_the_settings(packaged, picture):
     """A policy that was calibrated with another one is refused."""
     off = Perception(SETTINGS.model_copy(update={"novelty": False, "dil": False}))
     assert off.settings_hash == off.settings.hash_on("cpu")
@@ -137,16 +128,13 @@ def test_novelty_can_be_switched_off_and_the_packaged_network_is_part_of_the_set
         (NoveltyQuality(Auroc(0.95, 0.9, 0.99), Auroc(0.6, 0.5, 0.7), 50), "foreign scenes 0.600"),
     ],
 )
-def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(
-    tmp_path: Path, picture: np.ndarray, quality: NoveltyQuality | None, said: str
-) -> None:
+def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(tmp_path, picture, quality, said):
     settings = with_network(tmp_path, quality)
     perception = Perception(settings)
     assert perception.settings_hash == settings.hash_on("cpu"), "it has no part in what is measured"
     scene = perception.assess(picture)
     assert scene.status is Status.DEGRADED
     assert said in scene.status_text
-    assert scene.localization is not None
     assert math.isnan(scene.localization.novelty)
     decision = judge(scene, Policy())
     assert decision.outcome is Outcome.ASK
@@ -154,9 +142,7 @@ def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(
     assert not [v for v in decision.verdicts if v.verdict is Verdict.REMOVE]
 
 
-def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(
-    tmp_path: Path, picture: np.ndarray
-) -> None:
+def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(tmp_path, picture):
     weights = tmp_path / "mine.safetensors"
     shutil.copy(packaged_weights(SSDLITE), weights)
     settings = SETTINGS.model_copy(update={"weights": str(weights)})
@@ -169,7 +155,6 @@ def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(
     taught = Perception(settings)
     assert taught.settings_hash != alone.settings_hash
     seen = taught.assess(picture).localization
-    assert seen is not None
     assert seen.scene_distance > 0
     beside.write_bytes(weights.read_bytes())
     with pytest.raises(InvalidInput, match="no novelty network"):

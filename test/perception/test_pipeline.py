@@ -62,9 +62,7 @@ def test_models_of_one_and_of_two_stages_give_a_whole_assessment(name):
     assert scene.objects or scene.unstable
     assert scene.uncertainty.objects == len(scene.objects)
     assert scene.uncertainty.unstable == len(scene.unstable)
-    assert scene.localization is not None
     assert 0.0 <= scene.localization.dil <= 1.0
-    assert scene.localization.saliency is not None
     assert scene.localization.saliency.shape == (168, 224)
     assert set(scene.timings) == {"encode", "sample", "detect", "dil", "novelty", "cluster", "total"}
     assert scene.exposure == measure_exposure(picture())

@@ -37,7 +37,7 @@ def shifted(box: tuple[float, ...], right: float) -> tuple[float, ...]:
     return (box[0] + right, box[1], box[2] + right, box[3])
 
 
-def test_more_boxes_than_can_be_clustered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_boxes_than_can_be_clustered_are_refused(monkeypatch):
     rows = seen(A, range(T), noise=2.0) + seen(FAR, range(T), noise=2.0)
     monkeypatch.setattr(clustering, "MOST_TOGETHER", T)
     assert labels_of(rows) == [0] * T + [1] * T
@@ -51,7 +51,7 @@ def test_more_boxes_than_can_be_clustered_are_refused(monkeypatch: pytest.Monkey
         labels_of(rows)
 
 
-def test_a_chain_of_many_objects_falls_into_them() -> None:
+def test_a_chain_of_many_objects_falls_into_them():
     # each overlaps the next by more than half; the passes tell them apart, in many cuts
     rows = [row for n in range(60) for row in seen(shifted(A, 35.0 * n), range(T), noise=1.0)]
     labels = np.array(labels_of(rows)).reshape(60, T)
@@ -102,17 +102,17 @@ NOISE = [(107, 76, 203, 167), (102, 100, 201, 181), (107, 100, 223, 195), (105, 
         (seen(A, range(10), noise=1.0) + seen(shifted(A, 25.0), range(10, T), noise=1.0), [0] * T),
     ],
 )  # fmt: skip
-def test_which_boxes_are_one_object(rows: list[Row], labels: list[int]) -> None:
+def test_which_boxes_are_one_object(rows, labels):
     assert labels_of(rows) == labels
 
 
-def test_no_boxes_have_no_labels() -> None:
+def test_no_boxes_have_no_labels():
     labels = cluster(samples([], T))
     assert labels.shape == (0,)
     assert labels.dtype == np.int64
 
 
-def test_identical_boxes_are_one_object_without_a_warning() -> None:
+def test_identical_boxes_are_one_object_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert labels_of(seen(A, range(T))) == [0] * T
@@ -122,7 +122,7 @@ def test_identical_boxes_are_one_object_without_a_warning() -> None:
 
 
 @pytest.mark.parametrize("overlap", [0.3, 0.45, 0.55, 0.65])
-def test_two_overlapping_objects_that_passes_show_together_are_two(overlap: float) -> None:
+def test_two_overlapping_objects_that_passes_show_together_are_two(overlap):
     width = A[2] - A[0]
     other = shifted(A, width * (1 - overlap) / (1 + overlap))
     assert iou_matrix(np.array([A]), np.array([other]))[0, 0] == pytest.approx(overlap)
@@ -131,7 +131,7 @@ def test_two_overlapping_objects_that_passes_show_together_are_two(overlap: floa
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_each_of_two_overlapping_objects_takes_one_box_of_every_pass(seed: int) -> None:
+def test_each_of_two_overlapping_objects_takes_one_box_of_every_pass(seed):
     # The boxes move so much that some lie nearer to the other object: only its partner of the same pass tells.
     rows = seen(A, range(T), noise=7.0, seed=seed) + seen(
         shifted(A, 25.0), range(T), noise=7.0, seed=seed + 100
@@ -141,20 +141,20 @@ def test_each_of_two_overlapping_objects_takes_one_box_of_every_pass(seed: int) 
     assert (labels[:T] != labels[T:]).all()
 
 
-def test_cluster_size_is_counted_in_passes() -> None:
+def test_cluster_size_is_counted_in_passes():
     rows = seen(A, range(4), noise=1.0) + seen(B, range(5), noise=1.0)
     labels = cluster(samples(rows, T), ClusterSettings(min_cluster_size=5, min_samples=5))
     assert labels.tolist() == [-1] * 4 + [0] * 5
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_numbers_that_are_none_are_refused(value: float) -> None:
+def test_numbers_that_are_none_are_refused(value):
     with pytest.raises(InvalidInput, match="finite"):
         cluster(samples([(0, (0.0, 0.0, value, 9.0), LOGO)], T))
 
 
 @pytest.mark.parametrize("values", [{"min_cluster_size": 1}, {"epsilon": 1.0}, {"epsilonn": 0.5}])
-def test_settings_have_ranges(values: dict[str, float]) -> None:
+def test_settings_have_ranges(values):
     with pytest.raises(ValueError, match=next(iter(values))):
         ClusterSettings.model_validate(values)
 
@@ -189,9 +189,7 @@ def taken(some: StochasticSamples, order: np.ndarray) -> StochasticSamples:
 
 
 @given(scenes(), st.integers(0, 2**32 - 1))
-def test_the_order_of_rows_and_the_numbers_of_passes_do_not_matter(
-    some: StochasticSamples, seed: int
-) -> None:
+def test_the_order_of_rows_and_the_numbers_of_passes_do_not_matter(some, seed):
     random = np.random.default_rng(seed)
     order = random.permutation(len(some))
     other = taken(some, order)
@@ -202,7 +200,7 @@ def test_the_order_of_rows_and_the_numbers_of_passes_do_not_matter(
 
 
 @given(scenes())
-def test_objects_do_not_depend_on_what_else_is_in_the_image(some: StochasticSamples) -> None:
+def test_objects_do_not_depend_on_what_else_is_in_the_image(some):
     company = samples(seen((5000, 5000, 5060, 5070), range(some.passes), noise=2.0), some.passes)
     both = StochasticSamples(
         np.concatenate([some.boxes, company.boxes]),
@@ -215,7 +213,7 @@ def test_objects_do_not_depend_on_what_else_is_in_the_image(some: StochasticSamp
 
 
 @given(st.integers(3, 40), st.integers(0, 2**32 - 1))
-def test_boxes_that_all_overlap_by_half_need_no_tree(count: int, seed: int) -> None:
+def test_boxes_that_all_overlap_by_half_need_no_tree(count, seed):
     # cluster() answers without HDBSCAN where all boxes overlap by more than half; HDBSCAN must say the same.
     random = np.random.default_rng(seed)
     boxes = np.round(np.array(A) + random.uniform(0.0, 7.0) * random.standard_normal((count, 4)))

@@ -55,7 +55,7 @@ def corner_hulls(boxes: np.ndarray) -> tuple[np.ndarray, ...]:
     return of_boxes(boxes).corner_hulls[0]
 
 
-def test_worked_example_of_the_label_metrics() -> None:
+def test_worked_example_of_the_label_metrics():
     vectors = np.float32([[0.0, 0.5, 0.5], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
     # Labels 1 (a tie goes to the lower class), 2, 2, 0; mean vector (1/4, 1/8, 5/8); entropies 1, 0, 0, 0 bits.
     entropy = 0.25 * 2 + 0.125 * 3 + 0.625 * math.log2(1.6)
@@ -64,7 +64,7 @@ def test_worked_example_of_the_label_metrics() -> None:
     assert mutual_information(vectors) == pytest.approx(entropy - 0.25, abs=1e-12)
 
 
-def test_worked_example_of_the_box_metrics() -> None:
+def test_worked_example_of_the_box_metrics():
     # The four corners take the corners of squares of side 2, 2, 2 and 2: variance 1 per coordinate, area 4.
     moved = np.float32([[0, 0, 10, 20], [2, 0, 12, 20], [2, 2, 12, 22], [0, 2, 10, 22]])
     assert total_variance(moved) == 4.0
@@ -76,7 +76,7 @@ def test_worked_example_of_the_box_metrics() -> None:
     assert [len(hull) for hull in corner_hulls(widened)] == [1, 2, 1, 2]
 
 
-def test_the_table_of_metrics_has_a_function_for_each() -> None:
+def test_the_table_of_metrics_has_a_function_for_each():
     some = grouped(np.float32([[0, 0, 4, 5], [1, 1, 4, 5]]), np.float32([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]))
     measured = metrics.measure(some)
     assert measured.keys() == METRICS.keys()
@@ -117,7 +117,7 @@ def same(one: object, other: object) -> bool:
 
 
 @given(groups())
-def test_every_number_of_every_object_is_that_of_the_object_alone(some: list[StochasticSamples]) -> None:
+def test_every_number_of_every_object_is_that_of_the_object_alone(some):
     together = StochasticSamples(
         np.concatenate([s.boxes for s in some]),
         np.concatenate([s.probabilities for s in some]),

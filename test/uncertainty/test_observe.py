@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.scene import METRICS, Detections, ObjectClass, StochasticSamples, to_plain
+from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain
 from sticker_uq.uncertainty import observe
 from sticker_uq.uncertainty.observe import single_pass_on
 from test.helpers.samples import LOGO, samples, seen
@@ -17,7 +17,7 @@ from test.uncertainty.formulas import box_covariance, predictive_surface, shanno
 from test.uncertainty.test_cluster import FAR, A, B, T, scenes, shifted
 
 
-def test_an_object_has_the_score_of_the_pass_without_dropout_that_lies_on_it() -> None:
+def test_an_object_has_the_score_of_the_pass_without_dropout_that_lies_on_it():
     objects = observe(samples(seen(A, range(5)) + seen(FAR, range(5, 10)), T))[0]
     beside = np.array([A, shifted(A, 1.0), B], np.float32)
     found = Detections(beside, np.array([[0.4, 0, 0.6], [0.3, 0, 0.7], [0, 0, 1]], np.float32))
@@ -29,7 +29,7 @@ def test_an_object_has_the_score_of_the_pass_without_dropout_that_lies_on_it() -
     assert all(math.isnan(o.single_pass) for o in objects)
 
 
-def test_a_lone_object_carries_the_metrics_of_its_boxes() -> None:
+def test_a_lone_object_carries_the_metrics_of_its_boxes():
     some = samples(seen(A, range(0, T, 2), noise=2.0), T)
     objects, unstable, image = observe(some)
     assert unstable == ()
@@ -52,13 +52,13 @@ def test_a_lone_object_carries_the_metrics_of_its_boxes() -> None:
     assert image.total_variance == found.total_variance
 
 
-def test_no_boxes_give_no_objects_and_no_numbers() -> None:
+def test_no_boxes_give_no_objects_and_no_numbers():
     objects, unstable, image = observe(samples([], T))
     assert (objects, unstable, image.objects, image.unstable) == ((), (), 0, 0)
     assert all(math.isnan(getattr(image, name)) for name in METRICS)
 
 
-def test_an_object_that_too_few_passes_saw_is_unstable_but_there() -> None:
+def test_an_object_that_too_few_passes_saw_is_unstable_but_there():
     rows = seen(A, range(T), noise=1.0) + seen(FAR, [4, 11], noise=1.0) + seen(B, [7], probabilities=LOGO)
     objects, unstable, image = observe(samples(rows, T))
     assert [o.id for o in objects] == [0]
@@ -76,7 +76,7 @@ def test_an_object_that_too_few_passes_saw_is_unstable_but_there() -> None:
     assert image.total_variance == objects[0].total_variance
 
 
-def test_objects_come_most_probable_first() -> None:
+def test_objects_come_most_probable_first():
     rows = seen(B, range(T), probabilities=(0.2, 0.2, 0.6)) + seen(A, range(T)) + seen(FAR, range(T))
     objects, _, image = observe(samples(rows, T))
     assert [o.box.tolist() for o in objects] == [list(A), list(FAR), list(B)]
@@ -88,7 +88,7 @@ def test_objects_come_most_probable_first() -> None:
 
 
 @given(scenes())
-def test_every_box_is_in_exactly_one_object(some: StochasticSamples) -> None:
+def test_every_box_is_in_exactly_one_object(some):
     objects, unstable, image = observe(some)
     assert sum(o.detections for o in (*objects, *unstable)) == len(some)
     assert [o.id for o in (*objects, *unstable)] == list(range(len(objects) + len(unstable)))
@@ -105,7 +105,7 @@ def test_every_box_is_in_exactly_one_object(some: StochasticSamples) -> None:
 
 
 @given(scenes(), st.integers(0, 2**32 - 1))
-def test_the_result_is_the_same_to_the_last_bit_in_any_order(some: StochasticSamples, seed: int) -> None:
+def test_the_result_is_the_same_to_the_last_bit_in_any_order(some, seed):
     random = np.random.default_rng(seed)
     order = random.permutation(len(some))
     renumbered = random.permutation(some.passes)[some.pass_index[order]]

@@ -18,13 +18,13 @@ def crowds(draw: st.DrawFn) -> np.ndarray:
     return np.hstack([numbers[:, :2], numbers[:, :2] + numbers[:, 2:]]).astype(np.float32)
 
 
-def test_no_boxes() -> None:
+def test_no_boxes():
     assert iou_matrix(np.zeros((0, 4)), np.zeros((3, 4))).shape == (0, 3)
     assert overlap_groups(np.zeros((0, 4)), 0.5).shape == (0,)
 
 
 @given(crowds())
-def test_overlap_agrees_with_polygons(boxes: np.ndarray) -> None:
+def test_overlap_agrees_with_polygons(boxes):
     table = iou_matrix(boxes, boxes)
     assert ((table >= 0.0) & (table <= 1.0)).all()
     assert (table == table.T).all()
@@ -37,7 +37,7 @@ def test_overlap_agrees_with_polygons(boxes: np.ndarray) -> None:
 
 
 @given(crowds(), st.sampled_from([0.05, 0.3, 0.5, 0.9]))
-def test_groups_are_the_closure_of_the_overlap(boxes: np.ndarray, least: float) -> None:
+def test_groups_are_the_closure_of_the_overlap(boxes, least):
     near = iou_matrix(boxes, boxes) >= least
     np.fill_diagonal(near, True)
     for _ in range(5):  # squaring five times reaches chains of up to 32 boxes
@@ -47,9 +47,7 @@ def test_groups_are_the_closure_of_the_overlap(boxes: np.ndarray, least: float) 
 
 
 @pytest.mark.parametrize("pairs", [1, 64, 1 << 15])
-def test_neither_chains_nor_tables_depend_on_what_is_computed_at_once(
-    pairs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_chains_nor_tables_depend_on_what_is_computed_at_once(pairs, monkeypatch):
     boxes = np.random.default_rng(1).uniform(0, 30, (60, 2))
     boxes = np.concatenate([boxes, boxes + 12], axis=1)
     whole = iou_matrix(boxes, boxes), overlap_groups(boxes, 0.4)
@@ -65,5 +63,5 @@ def test_neither_chains_nor_tables_depend_on_what_is_computed_at_once(
     assert len(set(overlap_groups(broken, 0.5).tolist())) == 2
 
 
-def test_labels_count_from_their_first_appearance() -> None:
+def test_labels_count_from_their_first_appearance():
     assert in_order_of_appearance(np.array([7, -1, 2, 7, 5, -1])).tolist() == [0, -1, 1, 0, 2, -1]

@@ -52,7 +52,7 @@ def detections(labels: list[int], boxes: np.ndarray, scores: list[float]) -> Det
         ([2, 2], BOXES[:2], [0.9, 0.4], [2, 2], {STICKER: (1, 0.5, 1)}),
     ],
 )
-def test_precision_recall_and_average_precision(labels, boxes, scores, there, expected) -> None:
+def test_precision_recall_and_average_precision(labels, boxes, scores, there, expected):
     accuracy = mean_average_precision([detections(labels, boxes, scores)], [truth(there)])
     for label, (precision, recall, average_precision) in expected.items():
         row = accuracy.classes[label]
@@ -62,7 +62,7 @@ def test_precision_recall_and_average_precision(labels, boxes, scores, there, ex
     assert accuracy.map50 == pytest.approx(np.mean([ap for *_, ap in expected.values()]))
 
 
-def test_a_detection_in_a_crowd_is_neither_right_nor_wrong() -> None:
+def test_a_detection_in_a_crowd_is_neither_right_nor_wrong():
     crowd = {"crowd": np.float32([[90, 90, 300, 200]]), "crowd_labels": np.array([2])}
     labelled = replace(truth([2]), **crowd)
     boxes = np.stack([BOXES[0], [100, 100, 120, 130], [200, 100, 260, 150]])
@@ -73,7 +73,7 @@ def test_a_detection_in_a_crowd_is_neither_right_nor_wrong() -> None:
     assert outside.precision == 0.5
 
 
-def test_a_class_without_objects_is_not_measured_and_does_not_count() -> None:
+def test_a_class_without_objects_is_not_measured_and_does_not_count():
     nothing = detections([], np.zeros((0, 4)), [])
     accuracy = mean_average_precision(
         [detections([1, 2], BOXES[:2], [0.9, 0.9]), nothing], [truth([2], BOXES[1:]), truth([])]
@@ -85,7 +85,7 @@ def test_a_class_without_objects_is_not_measured_and_does_not_count() -> None:
     json.dumps(as_json(accuracy), allow_nan=False)
 
 
-def test_without_objects_nothing_is_left_to_measure_and_detections_must_belong_to_pictures() -> None:
+def test_without_objects_nothing_is_left_to_measure_and_detections_must_belong_to_pictures():
     assert math.isnan(mean_average_precision([detections([2], BOXES[:1], [0.9])], [truth([])]).map50)
     with pytest.raises(InvalidInput, match="1 pictures"):
         mean_average_precision([], [truth([2])])
@@ -96,7 +96,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return rendered(tmp_path_factory.mktemp("unseen"), range(4_000_000, 4_000_006), (480, 360))
 
 
-def test_the_packaged_weights_find_what_is_on_scenes_they_never_saw(scenes: Path) -> None:
+def test_the_packaged_weights_find_what_is_on_scenes_they_never_saw(scenes):
     items = read_coco(scenes)
     detector = load_detector(DetectorSettings(score_floor=0.01, threads=1))
     accuracy = evaluate_detector(detector, items)
@@ -105,7 +105,7 @@ def test_the_packaged_weights_find_what_is_on_scenes_they_never_saw(scenes: Path
     assert accuracy.classes[STICKER].objects == sum(int((item.labels == STICKER).sum()) for item in items)
 
 
-def test_clusters_of_stochastic_passes_are_measured_like_detections(scenes: Path) -> None:
+def test_clusters_of_stochastic_passes_are_measured_like_detections(scenes):
     items = read_coco(scenes)[:4]
     seen: list[None] = []
     measured = evaluate_passes(
@@ -120,7 +120,7 @@ def test_clusters_of_stochastic_passes_are_measured_like_detections(scenes: Path
     assert measured.uncertainty["total_variance"] > 0  # passes differ
 
 
-def test_the_command_prints_and_writes_the_figures(scenes: Path, tmp_path: Path) -> None:
+def test_the_command_prints_and_writes_the_figures(scenes, tmp_path):
     file = tmp_path / "accuracy.json"
     result = CliRunner().invoke(
         app, ["evaluate", "--data", str(scenes), "--passes", "3", "--device", "cpu", "--json", str(file)]
@@ -144,7 +144,7 @@ def test_the_command_prints_and_writes_the_figures(scenes: Path, tmp_path: Path)
         "study --data lids=DATA --out OUT",
     ],
 )
-def test_data_without_an_object_is_refused_before_the_work(command: str, tmp_path: Path) -> None:
+def test_data_without_an_object_is_refused_before_the_work(command, tmp_path):
     (tmp_path / "spec.yaml").write_bytes(preset_file("laptop-cell").read_bytes())
     words = {"DATA": tmp_path, "OUT": tmp_path / "out", "SPECIFICATION": tmp_path / "spec.yaml"}
     annotations = rendered(tmp_path, [1], (160, 120), "png") / "annotations.json"

@@ -44,7 +44,7 @@ def random_case(seed: int, images: int = 6) -> tuple[list[Detections], list[Labe
 
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10_000))
-def test_every_figure_is_that_of_the_reference(seed: int) -> None:
+def test_every_figure_is_that_of_the_reference(seed):
     detections, truths = random_case(seed)
     reference = coco_summary(detections, truths)
     ap = MatchTable(detections, truths).average_precision()
@@ -55,7 +55,7 @@ def test_every_figure_is_that_of_the_reference(seed: int) -> None:
 
 @settings(max_examples=15)
 @given(order=st.permutations([True] * 10 + [False] * 6))
-def test_recalls_that_land_on_a_threshold_count_as_in_coco_or_as_in_torchmetrics(order: list[bool]) -> None:
+def test_recalls_that_land_on_a_threshold_count_as_in_coco_or_as_in_torchmetrics(order):
     """Ten stickers: every recall is a threshold. Published figures have torchmetrics' thresholds, in single precision."""
     spots = np.arange(16)[:, None] * np.array([50, 0, 50, 0]) + np.array([0, 0, 40, 30])
     scores = np.linspace(0.95, 0.5, 16)
@@ -79,7 +79,7 @@ def test_recalls_that_land_on_a_threshold_count_as_in_coco_or_as_in_torchmetrics
     assert own == pytest.approx(float(theirs.compute()["map"]), abs=1e-6)
 
 
-def test_a_weight_is_as_many_copies_of_the_image() -> None:
+def test_a_weight_is_as_many_copies_of_the_image():
     detections, truths = random_case(4)
     weights = np.array([2.0, 0.0, 1.0, 3.0, 0.0, 1.0])
     copies = [i for i, count in enumerate(weights.astype(int)) for _ in range(count)]
@@ -89,7 +89,7 @@ def test_a_weight_is_as_many_copies_of_the_image() -> None:
     assert table.average_precision(weights).mean() == pytest.approx(reference["ap"], abs=0.02)
 
 
-def test_without_objects_nothing_is_measured() -> None:
+def test_without_objects_nothing_is_measured():
     nothing = LabelledImage(Path("x.png"), 1, 100, 100, np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
     found = Detections(np.float32([[0, 0, 10, 10]]), np.float32([[0, 0, 1]]))
     table = MatchTable([found], [nothing])
@@ -98,6 +98,6 @@ def test_without_objects_nothing_is_measured() -> None:
     assert count_matches(found, nothing) == (0, 1, 0)
 
 
-def test_as_many_detections_as_images_are_needed() -> None:
+def test_as_many_detections_as_images_are_needed():
     with pytest.raises(InvalidInput, match="0 detections for 0 pictures"):
         MatchTable([], [])

@@ -30,7 +30,7 @@ def calibrated(rng: np.random.Generator, n: int = 4000, k: int = 3) -> tuple[np.
     return p, (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
 
 
-def test_values_worked_out_by_hand() -> None:
+def test_values_worked_out_by_hand():
     assert pq.accuracy(P, Y) == 0.75
     assert pq.brier_score(P, Y) == pytest.approx(2 * (0.2**2 + 0.6**2 + 0.3**2 + 0.05**2) / 4)
     assert pq.negative_log_likelihood(P, Y) == pytest.approx(-np.log([0.8, 0.4, 0.7, 0.95]).mean())
@@ -42,14 +42,14 @@ def test_values_worked_out_by_hand() -> None:
     )
 
 
-def test_one_subset_of_everything_is_the_error_in_numbers() -> None:
+def test_one_subset_of_everything_is_the_error_in_numbers():
     errors = pq.class_errors(P, Y, pq.Sampling(subsets=3, ratio=1.0))
     assert errors.errors == pytest.approx(np.full((3, 2), 0.65))  # E(#0) = 2.65, #0 = 2
     assert errors.eace == pytest.approx([0.65, 0.65])
     assert errors.vace == pytest.approx([0.0, 0.0], abs=1e-12)
 
 
-def test_the_presets_differ_by_the_mean_class_count_of_a_subset() -> None:
+def test_the_presets_differ_by_the_mean_class_count_of_a_subset():
     rng = np.random.default_rng(1)
     p, y = calibrated(rng, 1000, 10)
     paper, code = (pq.class_errors(p, y, preset) for preset in (pq.PAPER, pq.CODE))
@@ -60,7 +60,7 @@ def test_the_presets_differ_by_the_mean_class_count_of_a_subset() -> None:
     assert not np.array_equal(pq.class_errors(p, y, pq.PAPER, seed=1).errors, paper.errors)
 
 
-def test_a_better_model_can_have_the_worse_error_of_one_class() -> None:
+def test_a_better_model_can_have_the_worse_error_of_one_class():
     """Ullah et al., sections V-A and V-B: on handwritten digits a model is better by accuracy, Brier score and ECE, and still
 
     EACE and VACE of one class are lower for the other one. There CNN and ResNet, here two classifiers that train at once.
@@ -90,14 +90,14 @@ def test_a_better_model_can_have_the_worse_error_of_one_class() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.integers(2, 20))
-def test_a_bin_holds_what_lies_above_its_lower_edge(values: list[float], bins: int) -> None:
+def test_a_bin_holds_what_lies_above_its_lower_edge(values, bins):
     edges = np.linspace(0, 1, bins + 1)
     for value, index in zip(values, pq.bin_index(np.array(values), bins), strict=True):
         assert value <= edges[index + 1]
         assert value > edges[index] or index == 0
 
 
-def test_detection_errors_worked_out_by_hand() -> None:
+def test_detection_errors_worked_out_by_hand():
     score = np.array([0.95, 0.95, 0.35, 0.35])
     right = np.array([True, False, True, False])
     iou = np.array([0.8, 0.0, 0.6, 0.0])
@@ -106,7 +106,7 @@ def test_detection_errors_worked_out_by_hand() -> None:
     assert localization_aware_calibration_error(score, right, iou) == pytest.approx((0.55 + 0.05) / 2)
 
 
-def test_of_nothing_nothing_is_measured() -> None:
+def test_of_nothing_nothing_is_measured():
     p, y = np.zeros((0, 3)), np.zeros(0, int)
     for measure in (pq.accuracy, pq.brier_score, pq.negative_log_likelihood, pq.expected_calibration_error):
         assert math.isnan(measure(p, y))
@@ -115,6 +115,6 @@ def test_of_nothing_nothing_is_measured() -> None:
 
 
 @pytest.mark.parametrize(("subsets", "ratio"), [(0, 0.5), (10, 0.0), (10, 1.5)])
-def test_impossible_samplings_are_refused(subsets: int, ratio: float) -> None:
+def test_impossible_samplings_are_refused(subsets, ratio):
     with pytest.raises(InvalidInput, match="subsets of ratio"):
         pq.Sampling(subsets, ratio)

@@ -34,7 +34,7 @@ def detections(rows: list[tuple[np.ndarray, list[float]]]) -> Detections:
     )
 
 
-def test_each_detection_gets_the_class_of_what_it_lies_on() -> None:
+def test_each_detection_gets_the_class_of_what_it_lies_on():
     found = detections(
         [
             (BOXES[0], [0.1, 0.1, 0.8]),  # the sticker there
@@ -53,7 +53,7 @@ def test_each_detection_gets_the_class_of_what_it_lies_on() -> None:
     assert matched.missed == {ObjectClass.LOGO: 1, ObjectClass.STICKER: 1}
 
 
-def test_detections_for_other_pictures_are_refused() -> None:
+def test_detections_for_other_pictures_are_refused():
     with pytest.raises(InvalidInput, match="detections of 0 images, expected 1"):
         match([], [truth([2])])
 
@@ -75,7 +75,7 @@ def some(name: str = "a", seed: int = 0, images: int = 12, resamples: int = 20) 
     return measure_quality(name, found, truths, resamples=resamples)
 
 
-def test_everything_is_measured_overall_and_by_class_with_intervals() -> None:
+def test_everything_is_measured_overall_and_by_class_with_intervals():
     plain = some(images=60, resamples=50)
     assert {*WHOLE, *BY_CLASS} == set(plain.rows["measure"])
     shown = plain.rows[plain.rows["measure"].isin(["accuracy", "brier", "nll"])]
@@ -87,7 +87,7 @@ def test_everything_is_measured_overall_and_by_class_with_intervals() -> None:
         measure_quality("none", [detections([])], [truth([2])])
 
 
-def test_the_report_is_one_page_two_tables_and_charts_that_stand_alone(tmp_path: Path) -> None:
+def test_the_report_is_one_page_two_tables_and_charts_that_stand_alone(tmp_path):
     measured = [some(f"<{seed}>", seed) for seed in (0, 1)]
     write_quality(measured, PAPER, ["24 pictures."], tmp_path)
     page = (tmp_path / "quality.html").read_text()
@@ -104,7 +104,7 @@ def test_the_report_is_one_page_two_tables_and_charts_that_stand_alone(tmp_path:
         ElementTree.parse(path)
 
 
-def test_the_scatter_shows_every_detector_in_every_class() -> None:
+def test_the_scatter_shows_every_detector_in_every_class():
     errors = np.random.default_rng(0).random((100, 3))
     chart = str(error_scatter(("a", "b", "c"), [("one", errors), ("two", 2 * errors)], "objects"))
     assert chart.count("fill-opacity: 0.45") == 600
@@ -116,7 +116,7 @@ def run(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_the_command_looks_at_pictures_with_a_detector(tmp_path: Path) -> None:
+def test_the_command_looks_at_pictures_with_a_detector(tmp_path):
     rendered(tmp_path / "data", (11, 12), (480, 360), stickers=4)
     options = ("--passes", 3, "--bootstrap", 5, "--preset", "code", "--device", "cpu")
     status, output = run("--data", tmp_path / "data", "--out", tmp_path / "out", *options)

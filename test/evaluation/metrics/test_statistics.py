@@ -23,17 +23,17 @@ from sticker_uq.evaluation.metrics.statistics import (
 
 
 @given(arrays(np.float64, 7, elements=st.integers(0, 4)), arrays(np.float64, 5, elements=st.integers(0, 4)))
-def test_auc_is_that_of_scikit_learn(nominal: np.ndarray, other: np.ndarray) -> None:
+def test_auc_is_that_of_scikit_learn(nominal, other):
     expected = roc_auc_score(np.repeat([0, 1], [7, 5]), np.concatenate([nominal, other]))
     assert area_under_roc(nominal, other) == pytest.approx(expected)
 
 
-def test_auc_of_scores_that_are_no_numbers() -> None:
+def test_auc_of_scores_that_are_no_numbers():
     assert area_under_roc(np.array([0.0, 1.0]), np.array([np.inf, np.nan])) == 1
     assert np.isnan(area_under_roc(np.zeros(0), np.ones(2)))
 
 
-def test_interval_holds_the_figure_and_narrows_with_more_scenes() -> None:
+def test_interval_holds_the_figure_and_narrows_with_more_scenes():
     rng = np.random.default_rng(0)
     widths = []
     for n in (20, 500):
@@ -46,7 +46,7 @@ def test_interval_holds_the_figure_and_narrows_with_more_scenes() -> None:
     assert share_above(np.array([1.0, 2.0, 3.0]), 2.0) == pytest.approx(1 / 3)
 
 
-def test_bca_interval_of_a_mean() -> None:
+def test_bca_interval_of_a_mean():
     values = np.random.default_rng(0).uniform(0, 1, 100)
     found = bca_mean_interval(values, 500)
     assert found.low < found.value < found.high
@@ -55,7 +55,7 @@ def test_bca_interval_of_a_mean() -> None:
     assert math.isnan(bca_mean_interval(np.zeros(0), 500).value)
 
 
-def test_clopper_pearson() -> None:
+def test_clopper_pearson():
     # Clopper and Pearson (1934): 0 of 10 at 95 %; 1 - 0.025^(1/10)
     assert clopper_pearson(0, 10, 0.95) == pytest.approx((0, 1 - 0.025**0.1))
     assert clopper_pearson(10, 10, 0.95) == pytest.approx((0.025**0.1, 1))
@@ -63,7 +63,7 @@ def test_clopper_pearson() -> None:
     assert clopper_pearson(0, 0) == (0, 1)
 
 
-def test_bootstrap_draws_whole_images() -> None:
+def test_bootstrap_draws_whole_images():
     """Ten images of 20 equal objects each are ten observations, not 200."""
     rng = np.random.default_rng(5)
     units = np.repeat(np.arange(10), 20)

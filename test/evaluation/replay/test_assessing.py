@@ -100,12 +100,12 @@ def test_as_many_processes_as_pay(monkeypatch, cores, gigabytes, images, changes
     assert process_count(changed, images) == expected
 
 
-def test_everything_comes_in_order_through_two_threads() -> None:
+def test_everything_comes_in_order_through_two_threads():
     squares = ahead((n * n for n in ahead(range(500), 3, "first")), 2, "second")
     assert list(squares) == [n * n for n in range(500)]
 
 
-def test_it_runs_ahead_and_no_farther() -> None:
+def test_it_runs_ahead_and_no_farther():
     taken = threading.Semaphore(0)
     made = []
 
@@ -123,7 +123,7 @@ def test_it_runs_ahead_and_no_farther() -> None:
     assert len(made) == 4
 
 
-def test_an_error_comes_after_the_items_before_it() -> None:
+def test_an_error_comes_after_the_items_before_it():
     def broken() -> Generator[int, None, None]:
         yield 1
         yield 2
@@ -135,7 +135,7 @@ def test_an_error_comes_after_the_items_before_it() -> None:
         next(running)
 
 
-def test_whoever_leaves_early_ends_all_threads_and_closes_what_is_read() -> None:
+def test_whoever_leaves_early_ends_all_threads_and_closes_what_is_read():
     closed = threading.Event()
 
     def endless() -> Generator[int, None, None]:
@@ -167,7 +167,7 @@ def row(**values: object) -> tables.Row:
     return plain | texts | {"timings_ms": {}} | values
 
 
-def test_the_tally_counts_and_keeps_the_courses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tally_counts_and_keeps_the_courses(monkeypatch):
     clock = iter([10.0])
     monkeypatch.setattr("sticker_uq.evaluation.replay.findings.perf_counter", lambda: next(clock))
     tally = Tally()
@@ -189,7 +189,7 @@ def test_the_tally_counts_and_keeps_the_courses(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_a_table_grows_in_pieces(tmp_path, monkeypatch, suffix) -> None:
+def test_a_table_grows_in_pieces(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr(tables, "_ROW_GROUP", 3)
     path = tmp_path / f"images.{suffix}"
     with tables.table_writer(tables.IMAGE_SCHEMA, path) as append:
@@ -207,7 +207,7 @@ def test_a_table_grows_in_pieces(tmp_path, monkeypatch, suffix) -> None:
     assert read.read()["image"].to_pylist() == [str(n) for n in range(10)]
 
 
-def test_a_table_that_fails_is_not_there(tmp_path) -> None:
+def test_a_table_that_fails_is_not_there(tmp_path):
     def broken() -> None:
         with tables.table_writer(tables.IMAGE_SCHEMA, tmp_path / "images.parquet") as append:
             append([row()])

@@ -27,7 +27,7 @@ def rows_of(*scenes: SceneAssessment) -> dict[tuple[str, str, str], dict[str, ob
     return {(row["about"], row["reason"], row["subject"]): row for row in rows}
 
 
-def test_every_limit_counts_what_it_blocked_and_what_it_blocked_alone() -> None:
+def test_every_limit_counts_what_it_blocked_and_what_it_blocked_alone():
     doubtful = observed(HERE, shannon_entropy=1.2)
     more_so = observed(HERE, shannon_entropy=1.4, variation_ratio=0.5)
     rows = rows_of(
@@ -47,7 +47,7 @@ def test_every_limit_counts_what_it_blocked_and_what_it_blocked_alone() -> None:
     assert len(rows) == 3
 
 
-def test_a_scene_is_blocked_as_a_whole() -> None:
+def test_a_scene_is_blocked_as_a_whole():
     scene = assessment()
     seen = replace(scene.localization, unexplained_objectness=0.5)
     scene = replace(scene, localization=seen)
@@ -60,7 +60,7 @@ def test_a_scene_is_blocked_as_a_whole() -> None:
     )
 
 
-def test_a_place_has_a_name_without_numbers_and_a_restriction_blocks_nothing() -> None:
+def test_a_place_has_a_name_without_numbers_and_a_restriction_blocks_nothing():
     scene = assessment(observed(HERE, shannon_entropy=1.2), status=Status.DEGRADED, status_text="no novelty")
     assert [key[0] for key in rows_of(scene)] == ["object"]
     region = UnexplainedRegion(np.array(THERE, np.float32), 0.5, 0.01)
@@ -79,5 +79,5 @@ def test_a_place_has_a_name_without_numbers_and_a_restriction_blocks_nothing() -
         ("above_limit", "scene_distance", "the novelty network does not know this"),
     ],
 )
-def test_each_blocker_has_a_remedy(reason: str, subject: str, told: str) -> None:
+def test_each_blocker_has_a_remedy(reason, subject, told):
     assert told in remedy({"reason": reason, "subject": subject})

@@ -98,7 +98,6 @@ class Line:
 
     def answer(self, scene_answer: SceneAnswer = SceneAnswer.NONE, *answers: tuple[Answer, Box]) -> Reply:
         request = self.core.state.request
-        assert request is not None
         given = tuple(OperatorAnswer(answer, box) for answer, box in answers)
         effects = self.send(AnswerGiven(request.request_id, "Ada", scene_answer, given))
         return next(effect for effect in effects if isinstance(effect, Reply))
@@ -120,7 +119,7 @@ def broken() -> Line:
     return line
 
 
-def test_workpieces_like_the_reference_leave_the_gate_alone() -> None:
+def test_workpieces_like_the_reference_leave_the_gate_alone():
     line = Line()
     assert line.laptops(150) == 150
     assert not line.broken
@@ -128,7 +127,7 @@ def test_workpieces_like_the_reference_leave_the_gate_alone() -> None:
     assert 0 <= line.core.watch.evidence < 1
 
 
-def test_the_frames_of_one_laptop_count_once() -> None:
+def test_the_frames_of_one_laptop_count_once():
     line = Line()
     line.workpiece()
     line.see(40, dil=0.5)
@@ -136,7 +135,7 @@ def test_the_frames_of_one_laptop_count_once() -> None:
     assert not line.broken
 
 
-def test_an_image_from_before_the_change_and_a_failed_scene_do_not_count() -> None:
+def test_an_image_from_before_the_change_and_a_failed_scene_do_not_count():
     line = Line()
     line.workpiece()
     old = look(line.rng, 1, stamp_ns=line.now - 200 * MS)
@@ -145,7 +144,7 @@ def test_an_image_from_before_the_change_and_a_failed_scene_do_not_count() -> No
     assert line.core.watch.workpieces == 0
 
 
-def test_a_broken_assumption_closes_says_why_and_asks_once(broken: Line) -> None:
+def test_a_broken_assumption_closes_says_why_and_asks_once(broken):
     assert broken.core.state.phase is Phase.INTERVENTION
     assert ("drift", "background_saliency") in [(r.code, r.subject) for r in broken.core.state.details]
     broken.answer(SceneAnswer.RESCAN)
@@ -156,14 +155,14 @@ def test_a_broken_assumption_closes_says_why_and_asks_once(broken: Line) -> None
     assert len(told) == 1
 
 
-def test_a_question_that_left_with_its_workpiece_is_asked_again(broken: Line) -> None:
+def test_a_question_that_left_with_its_workpiece_is_asked_again(broken):
     broken.workpiece()
     broken.see()
     told = [r for r in broken.sent(OpenIntervention) if r.reasons[0].code == "assumption"]
     assert len(told) == 2
 
 
-def test_it_latches_until_reset_and_then_begins_anew(broken: Line) -> None:
+def test_it_latches_until_reset_and_then_begins_anew(broken):
     broken.laptops(3)
     assert broken.broken
     reply = next(effect for effect in broken.send(Reset()) if isinstance(effect, Reply))
@@ -177,7 +176,7 @@ def test_it_latches_until_reset_and_then_begins_anew(broken: Line) -> None:
     assert broken.core.state.phase is Phase.PERMITTED
 
 
-def test_another_policy_ends_it_and_the_same_does_not(broken: Line) -> None:
+def test_another_policy_ends_it_and_the_same_does_not(broken):
     broken.core.configure(POLICY, SETTINGS)
     broken.see()
     assert broken.broken
@@ -189,13 +188,13 @@ def test_another_policy_ends_it_and_the_same_does_not(broken: Line) -> None:
 @pytest.mark.parametrize(
     "line", [Line(watch_assumption=False), Line(Policy(max_dil=1.0))], ids=["switched off", "no reference"]
 )
-def test_nothing_is_watched_without_a_reference_or_when_switched_off(line: Line) -> None:
+def test_nothing_is_watched_without_a_reference_or_when_switched_off(line):
     assert line.laptops(30, dil=0.5) == 30
     assert not line.core.watch.active
     assert np.isnan(line.core.watch.evidence)
 
 
-def test_a_clock_that_jumps_brings_no_other_workpiece() -> None:
+def test_a_clock_that_jumps_brings_no_other_workpiece():
     line = Line()
     line.workpiece()
     line.see(2)
@@ -208,7 +207,7 @@ def test_a_clock_that_jumps_brings_no_other_workpiece() -> None:
     assert line.core.watch.workpieces == 1
 
 
-def test_without_names_a_workpiece_begins_where_the_last_one_was_done() -> None:
+def test_without_names_a_workpiece_begins_where_the_last_one_was_done():
     line = Line()
     for _ in range(3):
         line.see(2)  # the arm gets its permit
@@ -242,7 +241,7 @@ def checking(rate: float = 1.0) -> Line:
     return Line(PROMISING, spot_check_rate=rate)
 
 
-def test_a_spot_check_asks_before_anything_is_removed_and_then_lets_work_go_on() -> None:
+def test_a_spot_check_asks_before_anything_is_removed_and_then_lets_work_go_on():
     line = checking()
     line.workpiece()
     line.see(2)
@@ -256,7 +255,7 @@ def test_a_spot_check_asks_before_anything_is_removed_and_then_lets_work_go_on()
     assert line.core.watch.spot_checks == 1
 
 
-def test_without_a_promise_spot_checks_still_ask_and_nothing_is_tested() -> None:
+def test_without_a_promise_spot_checks_still_ask_and_nothing_is_tested():
     line = Line(POLICY.model_copy(update={"guarantee": None, "reference": None}), spot_check_rate=1.0)
     line.workpiece()
     line.see(2)
@@ -265,7 +264,7 @@ def test_without_a_promise_spot_checks_still_ask_and_nothing_is_tested() -> None
     assert (line.core.watch.spot_checks, line.core.watch.active) == (1, False)
 
 
-def test_more_is_checked_after_a_start_and_under_drift() -> None:
+def test_more_is_checked_after_a_start_and_under_drift():
     line = Line(
         PROMISING, spot_check_rate=0.2, spot_check_factor=4.0, spot_check_start=3, watch_assumption=False
     )
@@ -283,7 +282,7 @@ def test_more_is_checked_after_a_start_and_under_drift() -> None:
     assert line.core.watch.spot_check_rate == pytest.approx(0.03)
 
 
-def test_removals_that_people_would_not_make_close_the_gate() -> None:
+def test_removals_that_people_would_not_make_close_the_gate():
     line = checking()
     for number in range(1, 30):
         line.workpiece()
@@ -296,7 +295,7 @@ def test_removals_that_people_would_not_make_close_the_gate() -> None:
     assert "wrong_removal" in codes(line.core.state.details)
 
 
-def test_answers_that_agree_with_the_policy_are_no_evidence() -> None:
+def test_answers_that_agree_with_the_policy_are_no_evidence():
     line = checking()
     for _ in range(40):
         line.workpiece()
@@ -306,7 +305,7 @@ def test_answers_that_agree_with_the_policy_are_no_evidence() -> None:
     assert line.core.watch.evidence == 0.0
 
 
-def test_stickers_drawn_on_laptops_called_clean_close_the_gate() -> None:
+def test_stickers_drawn_on_laptops_called_clean_close_the_gate():
     line = checking()
     for _ in range(30):
         line.workpiece()
@@ -321,7 +320,7 @@ def test_stickers_drawn_on_laptops_called_clean_close_the_gate() -> None:
     assert "missed_sticker" in codes(line.core.state.details)
 
 
-def test_only_the_drawn_share_is_checked() -> None:
+def test_only_the_drawn_share_is_checked():
     line = checking(rate=0.2)
     for _ in range(200):
         line.workpiece()

@@ -41,13 +41,13 @@ def reference(size: int = 60) -> Reference:
 
 
 @given(st.lists(st.integers(0, 4), max_size=30), st.integers(0, 4), st.floats(0, 1, exclude_max=True))
-def test_a_p_value_is_a_rank_with_ties_broken(seen: list[int], value: int, tie_break: float) -> None:
+def test_a_p_value_is_a_rank_with_ties_broken(seen, value, tie_break):
     p = RankTest(seen).observe(value, tie_break)
     above, equal = sum(s > value for s in seen), sum(s == value for s in seen)
     assert p == pytest.approx((above + tie_break * (equal + 1)) / (len(seen) + 1))
 
 
-def test_bets_are_fair() -> None:
+def test_bets_are_fair():
     """The expected capital after one value among 999, its rank uniform, is 1 but for what is cut off at the poles."""
 
     def capital(p: float) -> float:
@@ -64,7 +64,7 @@ def test_bets_are_fair() -> None:
     assert 0.9 <= expected <= 1.001
 
 
-def test_nothing_is_won_by_breaking_ties() -> None:
+def test_nothing_is_won_by_breaking_ties():
     evidence = []
     for tie_break in (0.0, 1e-12, 0.4):
         test = RankTest(range(99))
@@ -73,7 +73,7 @@ def test_nothing_is_won_by_breaking_ties() -> None:
     assert evidence == pytest.approx([evidence[0]] * 3, abs=0.01)
 
 
-def test_false_alarms_stay_below_their_probability_with_one_reference_for_the_whole_stream() -> None:
+def test_false_alarms_stay_below_their_probability_with_one_reference_for_the_whole_stream():
     rng = np.random.default_rng(4)
     alarms, streams, level = 0, 150, 0.2
     for _ in range(streams):
@@ -88,9 +88,7 @@ def test_false_alarms_stay_below_their_probability_with_one_reference_for_the_wh
 
 @pytest.mark.parametrize(("shift", "most"), [(4.0, 8), (-4.0, 8), (1.5, 40)])
 @pytest.mark.parametrize("calm", [0, 200])
-def test_a_shift_is_found_in_either_direction_and_after_a_calm_time(
-    shift: float, most: int, calm: int
-) -> None:
+def test_a_shift_is_found_in_either_direction_and_after_a_calm_time(shift, most, calm):
     rng = np.random.default_rng(6)
     test = RankTest(rng.normal(size=200))
     for value in rng.normal(size=calm):
@@ -102,7 +100,7 @@ def test_a_shift_is_found_in_either_direction_and_after_a_calm_time(
         test.observe(rng.normal(shift), rng.random())
 
 
-def test_scenes_like_the_reference_raise_no_alarm_and_others_do() -> None:
+def test_scenes_like_the_reference_raise_no_alarm_and_others_do():
     rng = np.random.default_rng(7)
     same, other = DriftTest(reference()), DriftTest(reference())
     for number in range(100):
@@ -117,7 +115,7 @@ def test_scenes_like_the_reference_raise_no_alarm_and_others_do() -> None:
 
 
 @pytest.mark.parametrize(("signal", "mean"), [("noise", 9.0), ("sharpness", 5.0), ("novelty", 0.5)])
-def test_pictures_that_are_noisier_more_blurred_or_more_novel_are_noticed(signal: str, mean: float) -> None:
+def test_pictures_that_are_noisier_more_blurred_or_more_novel_are_noticed(signal, mean):
     rng, test = np.random.default_rng(10), DriftTest(reference())
     for number in range(12):
         test.observe(scene(rng, number, **{signal: mean}))
@@ -126,7 +124,7 @@ def test_pictures_that_are_noisier_more_blurred_or_more_novel_are_noticed(signal
     assert evidence > math.log(len(test) / 0.01)
 
 
-def test_what_no_scene_of_a_reference_has_is_not_watched() -> None:
+def test_what_no_scene_of_a_reference_has_is_not_watched():
     """A detector that measured no novelty then says nothing about the novelty now."""
     rng = np.random.default_rng(11)
     scenes = [replace(scene(rng, number), exposure=None, localization=None) for number in range(25)]
@@ -136,7 +134,7 @@ def test_what_no_scene_of_a_reference_has_is_not_watched() -> None:
     assert {"score", "objects", "unstable"} <= set(kept) <= set(SIGNALS)
 
 
-def test_the_same_scenes_give_the_same_evidence() -> None:
+def test_the_same_scenes_give_the_same_evidence():
     strongest = []
     for _ in range(2):
         rng, test = np.random.default_rng(8), DriftTest(reference())
@@ -146,7 +144,7 @@ def test_the_same_scenes_give_the_same_evidence() -> None:
     assert strongest[0] == strongest[1]
 
 
-def test_what_could_not_be_measured_ranks_below_everything() -> None:
+def test_what_could_not_be_measured_ranks_below_everything():
     empty = assessment(dil=None)
     assert {name: signal_value(name, empty) for name in ("score", "background_saliency", "objects")} == {
         "score": MISSING,
@@ -156,7 +154,7 @@ def test_what_could_not_be_measured_ranks_below_everything() -> None:
     assert RankTest([0.0] * 9).observe(MISSING, 0.5) == pytest.approx(0.95)
 
 
-def test_a_reference_leaves_out_failed_scenes_and_says_when_too_few_remain() -> None:
+def test_a_reference_leaves_out_failed_scenes_and_says_when_too_few_remain():
     rng = np.random.default_rng(9)
     scenes = [scene(rng, number) for number in range(25)]
     broken = assessment(status=Status.FAILED)
@@ -178,6 +176,6 @@ def test_a_reference_leaves_out_failed_scenes_and_says_when_too_few_remain() -> 
         ({"objects": (math.nan,) * 20}, "finite"),
     ],
 )
-def test_an_unusable_reference_is_refused(signals: dict[str, tuple[float, ...]], message: str) -> None:
+def test_an_unusable_reference_is_refused(signals, message):
     with pytest.raises(ValidationError, match=message):
         Reference(signals=signals)

@@ -39,7 +39,7 @@ def made() -> Familiarity:
     return Familiarity.of([scene(rng, unstable=int(rng.integers(0, 3))) for _ in range(400)], 99.0)
 
 
-def test_new_scenes_like_those_it_was_made_of_pass(made: Familiarity) -> None:
+def test_new_scenes_like_those_it_was_made_of_pass(made):
     rng = np.random.default_rng(1)
     novel = [bool(made.doubts(scene(rng, unstable=int(rng.integers(0, 3))))) for _ in range(1000)]
     assert np.mean(novel) < 0.02
@@ -48,7 +48,7 @@ def test_new_scenes_like_those_it_was_made_of_pass(made: Familiarity) -> None:
     assert 0.01 < np.mean([bool(strict.doubts(one)) for one in many[500:]]) < 0.3
 
 
-def test_a_novel_scene_goes_to_a_person_with_the_reason(made: Familiarity) -> None:
+def test_a_novel_scene_goes_to_a_person_with_the_reason(made):
     policy = OPEN.model_copy(update={"familiarity": made})
     rng = np.random.default_rng(2)
     usual, bright = scene(rng), scene(rng, level=180.0)
@@ -68,13 +68,13 @@ def test_a_novel_scene_goes_to_a_person_with_the_reason(made: Familiarity) -> No
     assert judge(bright, policy, checked).outcome is Outcome.WORK, "a person has looked at it"
 
 
-def test_what_was_not_measured_is_not_novel(made: Familiarity) -> None:
+def test_what_was_not_measured_is_not_novel(made):
     assert made.distance(replace(assessment(), exposure=None, localization=None))[0] <= 1.0
     assert "background_saliency" in made.usual
     assert "shannon_entropy" not in made.usual, "it was NaN everywhere"
 
 
-def test_the_distance_is_one_at_the_outer_quantiles() -> None:
+def test_the_distance_is_one_at_the_outer_quantiles():
     usual = Usual(low=10.0, middle=20.0, high=40.0)
     assert [usual.distance(v) for v in (20.0, 10.0, 40.0, 0.0, 80.0)] == [0.0, 1.0, 1.0, 2.0, 3.0]
     assert Usual(low=0.0, middle=0.0, high=1.0).distance(-5.0) == 0.0, (
@@ -83,7 +83,7 @@ def test_the_distance_is_one_at_the_outer_quantiles() -> None:
     assert usual.distance(float("nan")) == 0.0
 
 
-def test_a_signal_with_a_long_tail_does_not_hide_the_others() -> None:
+def test_a_signal_with_a_long_tail_does_not_hide_the_others():
     rng = np.random.default_rng(3)
     scenes = [
         replace(
@@ -97,7 +97,7 @@ def test_a_signal_with_a_long_tail_does_not_hide_the_others() -> None:
     assert 0.0 <= made.usual["unstable"].low <= made.usual["unstable"].middle
 
 
-def test_noise_and_sharpness_are_compared_by_ratio() -> None:
+def test_noise_and_sharpness_are_compared_by_ratio():
     usual = Usual(low=4.0, middle=12.0, high=30.0)
     assert [usual.distance(v, ratio=True) for v in (4.0, 12.0, 30.0)] == pytest.approx([1.0, 0.0, 1.0])
     assert usual.distance(0.0, ratio=True) > 2.0, "a picture without any edge is novel, though 0 is near 4"
@@ -111,7 +111,7 @@ def test_noise_and_sharpness_are_compared_by_ratio() -> None:
         assert reason.values[:2] == (("signal", signal), ("measured", measured))
 
 
-def test_a_scene_with_something_never_seen_is_novel() -> None:
+def test_a_scene_with_something_never_seen_is_novel():
     rng = np.random.default_rng(0)
     scenes = [novel_by(float(rng.uniform(0.1, 0.6))) for _ in range(100)]
     made = Familiarity.of(scenes, 99.9)
@@ -120,7 +120,7 @@ def test_a_scene_with_something_never_seen_is_novel() -> None:
     assert reason.values[:2] == (("signal", "novelty"), ("measured", 0.99))
 
 
-def test_a_policy_with_it_survives_its_file_and_nonsense_is_refused(made: Familiarity) -> None:
+def test_a_policy_with_it_survives_its_file_and_nonsense_is_refused(made):
     policy = OPEN.model_copy(update={"familiarity": made})
     assert Policy.model_validate(policy.model_dump(mode="json")) == policy
     assert policy.hash != OPEN.hash

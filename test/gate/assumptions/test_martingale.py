@@ -14,7 +14,7 @@ from sticker_uq.scene import InvalidInput
 
 
 @pytest.mark.parametrize("limit", [0.01, 0.1, 0.5])
-def test_the_expected_capital_is_one_while_the_risk_is_at_its_limit(limit: float) -> None:
+def test_the_expected_capital_is_one_while_the_risk_is_at_its_limit(limit):
     """Over all sequences of eight losses, each weighed with its probability: exact, no simulation."""
     expected = 0.0
     for losses in itertools.product((0.0, 1.0), repeat=8):
@@ -26,7 +26,7 @@ def test_the_expected_capital_is_one_while_the_risk_is_at_its_limit(limit: float
 
 
 @given(st.lists(st.floats(0, 1), max_size=60), st.floats(0.01, 0.9))
-def test_the_capital_stays_a_number_whatever_the_losses(losses: list[float], limit: float) -> None:
+def test_the_capital_stays_a_number_whatever_the_losses(losses, limit):
     test = RiskTest(limit)
     for loss in losses:
         test.observe(loss)
@@ -35,7 +35,7 @@ def test_the_capital_stays_a_number_whatever_the_losses(losses: list[float], lim
 
 
 @pytest.mark.parametrize("calm", [0, 300])
-def test_a_risk_ten_times_too_high_is_found_even_when_it_starts_late(calm: int) -> None:
+def test_a_risk_ten_times_too_high_is_found_even_when_it_starts_late(calm):
     rng = np.random.default_rng(2)
     test = RiskTest(0.01)
     for _ in range(calm):
@@ -47,7 +47,7 @@ def test_a_risk_ten_times_too_high_is_found_even_when_it_starts_late(calm: int) 
         test.observe(float(rng.random() < 0.1))
 
 
-def test_a_strategy_that_lost_everything_does_not_stop_the_others() -> None:
+def test_a_strategy_that_lost_everything_does_not_stop_the_others():
     capital = EProcess(2)
     capital.bet(np.array([0.0, 2.0]))
     capital.bet(np.array([1.0, 2.0]))
@@ -55,12 +55,12 @@ def test_a_strategy_that_lost_everything_does_not_stop_the_others() -> None:
 
 
 @pytest.mark.parametrize("factors", [[1.0], [1.0, -0.1], [1.0, math.nan]])
-def test_impossible_factors_are_refused(factors: list[float]) -> None:
+def test_impossible_factors_are_refused(factors):
     with pytest.raises(InvalidInput, match="expected 2 numbers"):
         EProcess(2).bet(np.array(factors))
 
 
-def test_impossible_losses_and_limits_are_refused() -> None:
+def test_impossible_losses_and_limits_are_refused():
     with pytest.raises(InvalidInput, match=r"loss nan: expected 0 to 1"):
         RiskTest(0.1).observe(math.nan)
     with pytest.raises(InvalidInput, match="expected above 0"):

@@ -59,7 +59,7 @@ def head_of(files: list[list[bytes]]) -> str:
 
 @given(FILES)
 @hypothesis_settings(max_examples=25)
-def test_an_untouched_log_is_whole_and_tells_its_contents(place: Path, contents: Any) -> None:
+def test_an_untouched_log_is_whole_and_tells_its_contents(place, contents):
     files = chain(contents)
     folder = written(place, files)
     found = verify(folder, head=head_of(files))
@@ -72,7 +72,7 @@ def test_an_untouched_log_is_whole_and_tells_its_contents(place: Path, contents:
 
 @given(FILES, st.data())
 @hypothesis_settings(max_examples=80)
-def test_any_change_is_found(place: Path, contents: Any, data: st.DataObject) -> None:
+def test_any_change_is_found(place, contents, data):
     files = chain(contents)
     flat = [line for lines in files for line in lines]
     head = head_of(files)
@@ -105,7 +105,7 @@ def test_any_change_is_found(place: Path, contents: Any, data: st.DataObject) ->
 
 @given(FILES, st.data())
 @hypothesis_settings(max_examples=25)
-def test_a_missing_file_is_found(place: Path, contents: Any, data: st.DataObject) -> None:
+def test_a_missing_file_is_found(place, contents, data):
     files = chain(contents)
     assume(len(files) > 1)
     folder = written(place, files)
@@ -118,9 +118,7 @@ def test_a_missing_file_is_found(place: Path, contents: Any, data: st.DataObject
 
 @given(FILES, st.data())
 @hypothesis_settings(max_examples=25)
-def test_an_end_that_was_cut_off_is_found_with_the_published_head_only(
-    place: Path, contents: Any, data: st.DataObject
-) -> None:
+def test_an_end_that_was_cut_off_is_found_with_the_published_head_only(place, contents, data):
     files = chain(contents)
     flat = [line for lines in files for line in lines]
     keep = data.draw(st.integers(1, len(flat)))
@@ -129,7 +127,7 @@ def test_an_end_that_was_cut_off_is_found_with_the_published_head_only(
     assert verify(folder, head=head_of(files)).whole == (keep == len(flat))
 
 
-def test_files_taken_away_are_vouched_for_by_the_hash_of_their_end(place: Path) -> None:
+def test_files_taken_away_are_vouched_for_by_the_hash_of_their_end(place):
     files = chain([[{}, {}], [{}, {}]])
     folder = written(place, files)
     (folder / "audit-000001.jsonl").unlink()
@@ -138,7 +136,7 @@ def test_files_taken_away_are_vouched_for_by_the_hash_of_their_end(place: Path) 
     assert verify(folder, since=head_of(files[:1])).whole
 
 
-def test_an_edited_entry_cannot_be_passed_off_as_torn(place: Path) -> None:
+def test_an_edited_entry_cannot_be_passed_off_as_torn(place):
     """A seal covers bytes that begin where a good line ends; what follows it must follow the line before."""
     [lines] = chain([[{"a": 1}, {"a": 2}, {"a": 3}]])
     first = json.loads(lines[0])
@@ -148,25 +146,25 @@ def test_an_edited_entry_cannot_be_passed_off_as_torn(place: Path) -> None:
     assert any("does not follow" in f.text for f in verify(folder).findings)
 
 
-def test_a_seal_without_a_torn_line_is_found(place: Path) -> None:
+def test_a_seal_without_a_torn_line_is_found(place):
     seal = Entry.following(0, GENESIS, "sealed", seal_of(b"x"), 0)
     assert not verify(written(place, [[seal.line()]])).whole
 
 
-def test_numbers_that_json_does_not_know_are_told_by_name() -> None:
+def test_numbers_that_json_does_not_know_are_told_by_name():
     entry = Entry.following(0, GENESIS, "gate", {"a": float("nan"), "b": [float("-inf"), {"c": 1.5}]}, 0)
     assert json.loads(entry.line())["data"] == {"a": "nan", "b": ["-inf", {"c": 1.5}]}
     assert entry.time == "1970-01-01T00:00:00.000000000Z"
 
 
-def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_log_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="no such folder"):
         verify(tmp_path / "nowhere")
     with pytest.raises(InvalidInput, match="holds no audit log"):
         verify(tmp_path)
 
 
-def test_a_log_that_was_changed_is_not_continued(tmp_path: Path) -> None:
+def test_a_log_that_was_changed_is_not_continued(tmp_path):
     [lines] = chain([[{}, {}, {}]])
     path = tmp_path / "audit-000001.jsonl"
     for changed in ([lines[0], lines[2]], [lines[0], b"{}\n"], [lines[0], b"{", b"\n", lines[1]]):
@@ -176,7 +174,7 @@ def test_a_log_that_was_changed_is_not_continued(tmp_path: Path) -> None:
     assert not (tmp_path / "audit-000002.jsonl").exists()
 
 
-def test_a_line_without_end_is_read_in_pieces(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_is_read_in_pieces(place, monkeypatch):
     monkeypatch.setattr(chain_module, "MOST_LINE", 1000)
     folder = written(place, [[*chain([[{"a": 1}]])[0], b"x" * 5000]])
     found = verify(folder)
@@ -186,14 +184,14 @@ def test_a_line_without_end_is_read_in_pieces(place: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "field", [{"time": 5}, {"kind": ["gate"]}, {"previous": None}, {"number": True}, {"data": []}]
 )
-def test_an_entry_with_a_field_of_another_type_is_none(field: dict[str, Any]) -> None:
+def test_an_entry_with_a_field_of_another_type_is_none(field):
     content = {"number": 0, "time": "t", "kind": "gate", "data": {}, "previous": GENESIS} | field
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     line = json.dumps({**content, "hash": digest}, sort_keys=True, separators=(",", ":")).encode()
     assert Entry.parse(line) is None
 
 
-def test_the_number_of_a_file_has_digits_that_python_can_count(place: Path) -> None:
+def test_the_number_of_a_file_has_digits_that_python_can_count(place):
     folder = written(place, chain([[{"a": 1}]]))
     (folder / "audit-\u00b2.jsonl").write_bytes(b"")
     with pytest.raises(InvalidInput, match="expected a name such as"):

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,7 @@ def wait_until(log_: AuditLog, condition: object, patience_s: float = 30.0) -> N
         assert log_._changed.wait_for(condition, patience_s)  # type: ignore[arg-type]
 
 
-def test_entries_are_read_again_in_order_over_restarts_and_files(tmp_path: Path) -> None:
+def test_entries_are_read_again_in_order_over_restarts_and_files(tmp_path):
     folder = tmp_path / "Prüfung 笔记本 #1 100%"
     for start in range(3):
         writer = AuditLog(folder, 600)
@@ -40,7 +39,7 @@ def test_entries_are_read_again_in_order_over_restarts_and_files(tmp_path: Path)
     assert found.files == 3  # each start finds its file full
 
 
-def test_an_entry_that_no_reader_takes_is_written_without_its_data(tmp_path: Path) -> None:
+def test_an_entry_that_no_reader_takes_is_written_without_its_data(tmp_path):
     writer = AuditLog(tmp_path, BIG)
     writer.add("workpiece", {"workpiece": "x" * MOST_LINE})
     writer.add("gate", {"to": "BLOCKED"})
@@ -51,7 +50,7 @@ def test_an_entry_that_no_reader_takes_is_written_without_its_data(tmp_path: Pat
     AuditLog(tmp_path, BIG).close()  # and the next supervisor starts
 
 
-def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused(tmp_path):
     writer = AuditLog(tmp_path, BIG)
     with pytest.raises(InvalidInput, match="second supervisor"):
         AuditLog(tmp_path, BIG)
@@ -60,7 +59,7 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", [1, 40, -2])
-def test_a_line_torn_by_a_crash_is_kept_and_sealed(tmp_path: Path, left: int) -> None:
+def test_a_line_torn_by_a_crash_is_kept_and_sealed(tmp_path, left):
     writer = AuditLog(tmp_path, BIG)
     writer.add("gate", {"index": 0})
     writer.add("gate", {"index": 1})
@@ -87,9 +86,7 @@ def test_a_line_torn_by_a_crash_is_kept_and_sealed(tmp_path: Path, left: int) ->
         (4, None, (1, 2, 1)),  # nothing but a piece of the very first line
     ],
 )
-def test_a_log_that_a_crash_left_goes_on(
-    tmp_path: Path, left: int | None, newest: bytes | None, found: tuple[int, int, int]
-) -> None:
+def test_a_log_that_a_crash_left_goes_on(tmp_path, left, newest, found):
     writer = AuditLog(tmp_path, BIG)
     writer.add("gate", {})
     writer.close()
@@ -131,9 +128,7 @@ class Disk:
         self._fsync(file)
 
 
-def test_a_full_disk_is_told_tried_again_and_the_gap_is_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_tried_again_and_the_gap_is_recorded(tmp_path, monkeypatch):
     monkeypatch.setattr(log, "RETRY_S", 0.01)
     disk = Disk(monkeypatch)
     writer = AuditLog(tmp_path, BIG, capacity=3)
@@ -163,7 +158,7 @@ def test_a_full_disk_is_told_tried_again_and_the_gap_is_recorded(
     assert (found.findings, found.gaps) == ([], 1)
 
 
-def test_a_full_disk_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_hold_up_the_end(tmp_path, monkeypatch):
     disk = Disk(monkeypatch)
     disk.free = 0
     writer = AuditLog(tmp_path, BIG)
@@ -173,16 +168,13 @@ def test_a_full_disk_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytes
     assert not writer._thread.is_alive()
 
 
-def test_a_disk_that_hangs_makes_nobody_wait_and_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_hangs_makes_nobody_wait_and_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(log, "BEHIND_S", 0.0)
     disk = Disk(monkeypatch)
     writer = AuditLog(tmp_path, BIG)
     disk.go.clear()
     for index in range(100):
         writer.add("gate", {"index": index})  # would never return if it waited for the disk
-    assert writer.status.problem is not None
     assert writer.status.problem.code == "audit_behind"
     assert writer.status.waiting == 100
     disk.go.set()
@@ -207,10 +199,9 @@ while True:
 """
 
 
-def test_kill_9_while_writing_leaves_a_log_that_goes_on(tmp_path: Path) -> None:
+def test_kill_9_while_writing_leaves_a_log_that_goes_on(tmp_path):
     for _ in range(2):
         process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE)
-        assert process.stdout is not None
         assert process.stdout.readline() == b"going\n"
         process.kill()
         process.wait()

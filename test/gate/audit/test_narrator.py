@@ -64,7 +64,7 @@ class Story:
         return dict(data)
 
 
-def test_a_removal_from_the_first_scene_to_its_proof() -> None:
+def test_a_removal_from_the_first_scene_to_its_proof():
     story = Story(running())
     story.scene(observed(), times=K)
     cell = story.cell
@@ -89,7 +89,7 @@ def test_a_removal_from_the_first_scene_to_its_proof() -> None:
     json.dumps(story.told, allow_nan=False)
 
 
-def test_the_same_decision_is_told_once() -> None:
+def test_the_same_decision_is_told_once():
     story = Story(running())
     story.scene(observed(shannon_entropy=1.5), times=5)
     assert story.kinds().count("decision") == 1
@@ -100,10 +100,9 @@ def test_the_same_decision_is_told_once() -> None:
     assert story.kinds().count("decision") == 2
 
 
-def test_who_answered_what_is_told_and_what_was_refused_too() -> None:
+def test_who_answered_what_is_told_and_what_was_refused_too():
     story = Story(asking())
     request = story.cell.state.request
-    assert request is not None
     said = (OperatorAnswer(Answer.REMOVE, HERE),)
     answer = AnswerGiven(request.request_id, "Ada", answers=said, checked=True)
     story.send(answer).send(replace(answer, checked=False))  # the second one comes too late
@@ -124,7 +123,7 @@ def test_who_answered_what_is_told_and_what_was_refused_too() -> None:
         (WorkpieceChanged("laptop-2", 0), BlockReason.CONTRADICTED),
     ],
 )
-def test_a_permit_that_ends_early_is_told_with_its_reason(event: Any, reason: BlockReason) -> None:
+def test_a_permit_that_ends_early_is_told_with_its_reason(event, reason):
     story = Story(removing()).send(event)
     end = story.only("permit_end")
     assert end["revoked"] is True
@@ -133,7 +132,7 @@ def test_a_permit_that_ends_early_is_told_with_its_reason(event: Any, reason: Bl
     assert reason.name in story.only("gate")["closed_by"]
 
 
-def test_hold_release_reset_and_faults_are_told() -> None:
+def test_hold_release_reset_and_faults_are_told():
     story = Story(running())
     story.send(Hold()).send(Release()).send(Fault()).send(Reset())
     assert [k for k in story.kinds() if k != "gate"] == ["hold", "release", "fault", "reset"]
@@ -141,5 +140,5 @@ def test_hold_release_reset_and_faults_are_told() -> None:
     assert story.only("reset")["accepted"] is True
 
 
-def test_nothing_is_told_when_nothing_happens() -> None:
+def test_nothing_is_told_when_nothing_happens():
     assert Narrator().entries_of_step(None, GateState(), GateState(), ()) == []

@@ -7,7 +7,7 @@ from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE
 NEAR_HERE = (104.0, 102.0, 184.0, 162.0)
 
 
-def test_the_newest_answer_about_a_place_holds() -> None:
+def test_the_newest_answer_about_a_place_holds():
     memory = OperatorAnswers().remember(
         [OperatorAnswer(Answer.KEEP, HERE), OperatorAnswer(Answer.KEEP, THERE)]
     )
@@ -18,7 +18,7 @@ def test_the_newest_answer_about_a_place_holds() -> None:
     assert memory.against(ELSEWHERE) is None
 
 
-def test_a_verified_removal_uses_up_the_approval_of_its_place_only() -> None:
+def test_a_verified_removal_uses_up_the_approval_of_its_place_only():
     answers = [
         OperatorAnswer(Answer.REMOVE, HERE),
         OperatorAnswer(Answer.MISSED, THERE),
@@ -30,7 +30,7 @@ def test_a_verified_removal_uses_up_the_approval_of_its_place_only() -> None:
     assert memory.consume(ELSEWHERE) == memory
 
 
-def test_a_clean_scene_leaves_nothing_to_remove() -> None:
+def test_a_clean_scene_leaves_nothing_to_remove():
     memory = (
         OperatorAnswers()
         .remember([OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.NOT_THERE, THERE)])
@@ -42,7 +42,7 @@ def test_a_clean_scene_leaves_nothing_to_remove() -> None:
     assert memory.against(THERE) is not None
 
 
-def test_memory_is_never_changed_in_place() -> None:
+def test_memory_is_never_changed_in_place():
     memory = OperatorAnswers()
     memory.remember([OperatorAnswer(Answer.KEEP, HERE)])
     memory.checked()

@@ -26,7 +26,6 @@ from test.helpers.gate import (
     STICKER,
     UNSURE,
     K,
-    Make,
     answer,
     asking,
     codes,
@@ -39,7 +38,7 @@ from test.helpers.gate import (
 )
 
 
-def test_k_uncertain_scenes_ask_once() -> None:
+def test_k_uncertain_scenes_ask_once():
     cell = running().scene(UNSURE, times=K - 1)
     assert cell.state.reasons == BlockReason.INCONSISTENT | BlockReason.UNCERTAIN
     cell.scene(UNSURE)
@@ -53,23 +52,21 @@ def test_k_uncertain_scenes_ask_once() -> None:
     assert len(cell.sent(OpenIntervention)) == 1
 
 
-def test_a_request_that_nobody_answers_stays_and_the_gate_stays_closed() -> None:
+def test_a_request_that_nobody_answers_stays_and_the_gate_stays_closed():
     cell = asking()
     while cell.now < cell.state.request.opened_ns + 20 * SECOND:  # type: ignore[union-attr]
         cell.scene(UNSURE)
     assert cell.phase is Phase.INTERVENTION
-    assert cell.state.request is not None
     assert cell.state.request.overdue
     assert cell.logged.count(["request_overdue"]) == 1
 
 
-def test_an_approved_object_is_removed_and_the_approval_is_used_up() -> None:
+def test_an_approved_object_is_removed_and_the_approval_is_used_up():
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     assert len(cell.sent(CloseIntervention)) == 1
     cell.scene(UNSURE, times=K)
     assert cell.phase is Phase.PERMITTED
-    assert cell.state.permit is not None
     assert cell.state.permit.target.by_operator
     cell.send(GoalAccepted(cell.goal))
     finish(cell).scene(times=K)
@@ -78,7 +75,7 @@ def test_an_approved_object_is_removed_and_the_approval_is_used_up() -> None:
     assert cell.phase is Phase.INTERVENTION
 
 
-def test_a_drawn_sticker_is_removed_and_verified() -> None:
+def test_a_drawn_sticker_is_removed_and_verified():
     cell = running().scene(dil=0.9, times=K)
     assert cell.phase is Phase.INTERVENTION
     assert answer(cell, OperatorAnswer(Answer.MISSED, ELSEWHERE))
@@ -92,7 +89,7 @@ def test_a_drawn_sticker_is_removed_and_verified() -> None:
     assert [e.clean for e in cell.sent(DeclareDone)] == [True]
 
 
-def test_a_doubt_about_the_scene_puts_every_sticker_in_question() -> None:
+def test_a_doubt_about_the_scene_puts_every_sticker_in_question():
     cell = running().scene(STICKER, observed(THERE, ObjectClass.LOGO), dil=0.9, times=K)
     (request,) = cell.sent(OpenIntervention)
     assert (request.reasons[0].code, request.reasons[0].subject) == ("above_limit", "dil")
@@ -124,9 +121,8 @@ def test_a_doubt_about_the_scene_puts_every_sticker_in_question() -> None:
         ({"answers": (OperatorAnswer(Answer.MISSED, (0.0, 0.0, float("nan"), 9.0)),)}, "box_without_area"),
     ],
 )
-def test_a_bad_answer_is_refused_and_changes_nothing(given: dict[str, Any], code: str) -> None:
+def test_a_bad_answer_is_refused_and_changes_nothing(given, code):
     cell = asking()
-    assert cell.state.request is not None
     before = cell.state
     values: dict[str, Any] = {
         "request_id": cell.state.request.request_id,
@@ -139,7 +135,7 @@ def test_a_bad_answer_is_refused_and_changes_nothing(given: dict[str, Any], code
     assert cell.state == before
 
 
-def test_a_workpiece_that_is_left_to_people_stays_closed_until_the_next_one() -> None:
+def test_a_workpiece_that_is_left_to_people_stays_closed_until_the_next_one():
     cell = asking()
     assert answer(cell, scene=SceneAnswer.SKIP_LAPTOP)
     (done,) = cell.sent(DeclareDone)
@@ -151,7 +147,7 @@ def test_a_workpiece_that_is_left_to_people_stays_closed_until_the_next_one() ->
     assert cell.phase is Phase.PERMITTED
 
 
-def test_a_person_may_report_a_fault_or_a_clean_lid() -> None:
+def test_a_person_may_report_a_fault_or_a_clean_lid():
     cell = asking()
     assert answer(cell, scene=SceneAnswer.FAULT)
     assert cell.phase is Phase.FAULT
@@ -162,7 +158,7 @@ def test_a_person_may_report_a_fault_or_a_clean_lid() -> None:
     assert [e.clean for e in cell.sent(DeclareDone)] == [True]
 
 
-def test_no_sticker_is_left_only_where_all_that_looks_like_one_is_meant_too() -> None:
+def test_no_sticker_is_left_only_where_all_that_looks_like_one_is_meant_too():
     logo = observed(ELSEWHERE, ObjectClass.LOGO)
     cell = running().scene(UNSURE, observed(THERE, shannon_entropy=1.5), logo, times=K)
     before = cell.state
@@ -174,7 +170,7 @@ def test_no_sticker_is_left_only_where_all_that_looks_like_one_is_meant_too() ->
     assert answer(cell, OperatorAnswer(Answer.KEEP, HERE), scene=SceneAnswer.CLEAN, not_stickers=(THERE,))
 
 
-def test_what_newer_images_show_must_be_meant_too_and_what_was_left_before_need_not() -> None:
+def test_what_newer_images_show_must_be_meant_too_and_what_was_left_before_need_not():
     cell = running().scene(UNSURE, times=K)
     assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     cell.scene(UNSURE, dil=0.9, times=K)
@@ -185,7 +181,7 @@ def test_what_newer_images_show_must_be_meant_too_and_what_was_left_before_need_
     assert answer(cell, scene=SceneAnswer.CLEAN, not_stickers=(THERE,))
 
 
-def test_scenes_that_never_agree_become_a_question() -> None:
+def test_scenes_that_never_agree_become_a_question():
     cell = running()
     for _ in range(25):
         cell.scene(STICKER).scene(UNSURE)
@@ -194,7 +190,7 @@ def test_scenes_that_never_agree_become_a_question() -> None:
     assert "scenes_disagree" in codes(request.reasons)
 
 
-def test_a_clean_workpiece_is_declared_once_and_left_alone() -> None:
+def test_a_clean_workpiece_is_declared_once_and_left_alone():
     cell = running().scene(times=K - 1)
     assert cell.state.reasons == BlockReason.INCONSISTENT | BlockReason.NOTHING_TO_REMOVE
     cell.scene(times=20)
@@ -207,7 +203,7 @@ def test_a_clean_workpiece_is_declared_once_and_left_alone() -> None:
     assert len(cell.sent(SendGoal)) == len(cell.sent(OpenIntervention)) == 0
 
 
-def test_without_names_a_clean_lid_is_declared_each_time_something_new_came() -> None:
+def test_without_names_a_clean_lid_is_declared_each_time_something_new_came():
     cell = running(workpiece="").scene(UNSURE, times=K)
     answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     cell.scene(UNSURE, times=K + 3)
@@ -218,7 +214,7 @@ def test_without_names_a_clean_lid_is_declared_each_time_something_new_came() ->
     assert cell.state.memory.answers == ()
 
 
-def test_without_names_a_released_hold_may_have_brought_another_workpiece() -> None:
+def test_without_names_a_released_hold_may_have_brought_another_workpiece():
     cell = running(workpiece="").scene(UNSURE, times=K)
     answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     cell.send(Hold())
@@ -228,7 +224,7 @@ def test_without_names_a_released_hold_may_have_brought_another_workpiece() -> N
 
 
 @pytest.mark.parametrize("make", [running, permitted, removing, verifying, asking, faulted])
-def test_deactivation_closes_and_keeps_what_must_be_kept(make: Make) -> None:
+def test_deactivation_closes_and_keeps_what_must_be_kept(make):
     cell = make()
     request, fault, permit = cell.state.request, cell.state.fault, cell.state.permit
     cell.send(Deactivated())
@@ -239,7 +235,7 @@ def test_deactivation_closes_and_keeps_what_must_be_kept(make: Make) -> None:
     assert (cell.state.permit is None) == (permit is None)
 
 
-def test_the_core_reads_no_clock_and_repeats() -> None:
+def test_the_core_reads_no_clock_and_repeats():
     def run() -> list[Any]:
         cell = running().scene(STICKER, UNSURE, times=K)
         cell.send(GoalAccepted(cell.goal))
@@ -252,7 +248,7 @@ def test_the_core_reads_no_clock_and_repeats() -> None:
 # --- at the limits of each rule ---------------------------------------------------------------------------------------------
 
 
-def test_to_look_again_is_not_to_have_looked_over_the_whole_picture() -> None:
+def test_to_look_again_is_not_to_have_looked_over_the_whole_picture():
     cell = running().scene(dil=0.9, times=K)
     assert answer(cell, scene=SceneAnswer.RESCAN)
     assert not cell.state.memory.scene_checked
@@ -261,7 +257,7 @@ def test_to_look_again_is_not_to_have_looked_over_the_whole_picture() -> None:
     assert not cell.state.memory.scene_checked, "only one object was in question"
 
 
-def test_only_a_hold_can_be_released() -> None:
+def test_only_a_hold_can_be_released():
     cell = running(workpiece="").scene(UNSURE, times=K)
     cell.send(Release())
     assert cell.phase is Phase.INTERVENTION
@@ -273,7 +269,7 @@ def test_only_a_hold_can_be_released() -> None:
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(-SECOND, -SECOND), (0, 0), (SECOND, 0)])
-def test_a_workpiece_that_comes_in_the_future_has_come_now(offset: int, expected: int) -> None:
+def test_a_workpiece_that_comes_in_the_future_has_come_now(offset, expected):
     cell = running()
     cell.send(WorkpieceChanged("laptop-2", cell.now + offset))
     assert cell.state.workpiece_ns == cell.now + expected

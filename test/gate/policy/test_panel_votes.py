@@ -21,7 +21,7 @@ def scored(*scores: MonitorScore, **changes: object) -> ObservedObject:
     return observed(monitors=scores, **changes)  # type: ignore[arg-type]
 
 
-def test_one_objection_is_enough_to_ask() -> None:
+def test_one_objection_is_enough_to_ask():
     decision = judge(assessment(scored(*SCORES), scored(SCORES[0], box=THERE)), Policy())
     asked, removed = decision.verdicts
     assert (asked.verdict, asked.objectors) == (Verdict.ASK, ("mdsa",))
@@ -42,21 +42,21 @@ def test_one_objection_is_enough_to_ask() -> None:
         (0.0, math.nan, True),
     ],
 )
-def test_what_is_nan_is_an_objection(score: float, limit: float, objects: bool) -> None:
+def test_what_is_nan_is_an_objection(score, limit, objects):
     vote = MonitorScore("lsa", score, limit)
     (verdict,) = judge(assessment(scored(vote)), Policy()).verdicts
     assert vote.objection is objects
     assert (verdict.verdict is Verdict.ASK) is objects
 
 
-def test_the_panel_never_makes_anything_removable() -> None:
+def test_the_panel_never_makes_anything_removable():
     vote = MonitorScore("pcs", 0.0, 0.5)
     assert judge(assessment(scored(vote, shannon_entropy=1.5)), Policy()).verdicts[0].verdict is Verdict.ASK
     logo = judge(assessment(scored(*SCORES, label=ObjectClass.LOGO)), Policy()).verdicts[0]
     assert (logo.verdict, logo.objectors) == (Verdict.KEEP, ())
 
 
-def test_scores_as_signals_of_the_risk() -> None:
+def test_scores_as_signals_of_the_risk():
     terms = (RiskTerm(signal="monitor.mdsa", knots=(0.0, 10_000.0), log_odds=(0.0, 10.0)),)
     risk = RiskScore(intercept=-5.0, terms=terms, max_removal=0.5)
     policy = Policy(panel=PanelRule(combination="risk"), risk=risk)
@@ -69,12 +69,12 @@ def test_scores_as_signals_of_the_risk() -> None:
     assert judge(assessment(observed()), policy).verdicts[0].verdict is Verdict.ASK
 
 
-def test_a_signal_that_nobody_has_is_refused() -> None:
+def test_a_signal_that_nobody_has_is_refused():
     with pytest.raises(ValueError, match=r"expected one of improbability, .* or monitor\.NAME"):
         RiskTerm(signal="mdsa", knots=(0.0,), log_odds=(0.0,))
 
 
-def test_a_policy_may_insist_on_its_panel() -> None:
+def test_a_policy_may_insist_on_its_panel():
     policy = Policy(validity=Validity(panel_hash="p" * 64))
     assert judge(assessment(observed(), panel_hash="p" * 64), policy).outcome is Outcome.WORK
     decision = judge(assessment(observed()), policy)
@@ -86,7 +86,7 @@ def test_a_policy_may_insist_on_its_panel() -> None:
     )
 
 
-def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide() -> None:
+def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide():
     cell = running().scene(scored(*SCORES), times=K - 1)
     assert cell.state.reasons & BlockReason.PANEL
     cell.scene(scored(*SCORES))
@@ -102,13 +102,13 @@ def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide() -> None:
     assert not cell.state.reasons
 
 
-def test_one_objection_among_objects_without_any_is_told() -> None:
+def test_one_objection_among_objects_without_any_is_told():
     logo = observed(THERE, label=ObjectClass.LOGO)
     cell = running().scene(scored(*SCORES), logo, times=K - 1)
     assert cell.state.reasons & BlockReason.PANEL
 
 
-def test_an_objection_ends_a_permit() -> None:
+def test_an_objection_ends_a_permit():
     cell = running().scene(scored(SCORES[0]), times=K)
     assert cell.phase is Phase.PERMITTED
     cell.scene(scored(*SCORES))

@@ -13,7 +13,7 @@ from sticker_uq.scene import InvalidInput
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_packaged_file_is_valid_and_names_every_limit() -> None:
+def test_the_packaged_file_is_valid_and_names_every_limit():
     path = ROOT / "config" / "policy.yaml"
     Policy.load(path)
     named = {
@@ -23,16 +23,15 @@ def test_the_packaged_file_is_valid_and_names_every_limit() -> None:
     assert limits <= named <= set(Policy.model_fields)
 
 
-def test_the_calibrated_policy_is_for_what_is_packaged() -> None:
+def test_the_calibrated_policy_is_for_what_is_packaged():
     policy = Policy.load(ROOT / "config" / "policy_rendered.yaml")
     perception = Perception(PerceptionSettings(device="cpu"))
     assert policy.guarantee is not None
-    assert policy.validity is not None
     assert policy.validity.settings_hash == perception.settings_hash
     assert policy.validity.model_hash == perception.detector.weights_hash
 
 
-def test_every_limit_has_a_description_and_a_range() -> None:
+def test_every_limit_has_a_description_and_a_range():
     for name, field in Policy.model_fields.items():
         assert field.description, name
         if field.annotation not in (int, float):
@@ -42,7 +41,7 @@ def test_every_limit_has_a_description_and_a_range() -> None:
         assert kinds & {"Ge", "Gt"}, name
 
 
-def test_the_hash_follows_the_values_only(tmp_path: Path) -> None:
+def test_the_hash_follows_the_values_only(tmp_path):
     path = tmp_path / "policy.yaml"
     path.write_text("max_dil: 0.6 # the default\n")
     assert Policy.load(path).hash == Policy().hash
@@ -72,7 +71,7 @@ def test_the_hash_follows_the_values_only(tmp_path: Path) -> None:
         ("\x00", "not a YAML file"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_reason(tmp_path: Path, text: str, message: str) -> None:
+def test_a_bad_file_is_refused_with_its_reason(tmp_path, text, message):
     path = tmp_path / "policy.yaml"
     path.write_text(text)
     with pytest.raises(InvalidInput, match=message) as raised:
@@ -80,15 +79,14 @@ def test_a_bad_file_is_refused_with_its_reason(tmp_path: Path, text: str, messag
     assert str(path) in str(raised.value)
 
 
-def test_a_policy_cannot_be_changed() -> None:
+def test_a_policy_cannot_be_changed():
     with pytest.raises(ValidationError):
         Policy().max_dil = 0.9  # type: ignore[misc]
 
 
-def test_numbers_may_be_written_as_integers_or_with_an_exponent(tmp_path: Path) -> None:
+def test_numbers_may_be_written_as_integers_or_with_an_exponent(tmp_path):
     path = tmp_path / "policy.yaml"
     path.write_text("max_dil: 1\nmax_relative_total_variance: 1e-3\nvalidity: {until: 2030-01-02}\n")
     policy = Policy.load(path)
     assert (policy.max_dil, policy.max_relative_total_variance) == (1.0, 0.001)
-    assert policy.validity is not None
     assert str(policy.validity.until) == "2030-01-02"

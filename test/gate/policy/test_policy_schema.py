@@ -2,7 +2,6 @@
 """The sections that `sticker-uq calibrate` writes: calibration, one risk score, its limit, and what the policy was made for."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from sticker_uq.gate import GateController, Policy, judge
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, RiskScore, Temperature
-from sticker_uq.gate.policy.signals import SIGNALS, SignalName, object_signals, scene_saliency
+from sticker_uq.gate.policy.signals import SIGNALS, object_signals, scene_saliency
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Verdict
 from sticker_uq.testing.scenes import START, assessment, observed, rarely_seen
@@ -60,14 +59,14 @@ def with_sections(**sections: Any) -> Policy:
         ("validity: {until: soon}", r"validity\.until = 'soon'"),
     ],
 )
-def test_a_bad_section_is_refused_with_its_place(tmp_path: Path, section: str, message: str) -> None:
+def test_a_bad_section_is_refused_with_its_place(tmp_path, section, message):
     path = tmp_path / "policy.yaml"
     path.write_text(section)
     with pytest.raises(InvalidInput, match=message):
         Policy.load(path)
 
 
-def test_a_sticker_is_removed_up_to_the_limit_of_its_risk() -> None:
+def test_a_sticker_is_removed_up_to_the_limit_of_its_risk():
     policy = with_sections(risk=RISK)
     assert policy.risk is not None
     thing = observed(shannon_entropy=0.4)
@@ -85,7 +84,7 @@ def test_a_sticker_is_removed_up_to_the_limit_of_its_risk() -> None:
 
 
 @pytest.mark.parametrize("dil", [None, math.nan])
-def test_a_risk_that_needs_a_signal_that_is_missing_removes_nothing(dil: float | None) -> None:
+def test_a_risk_that_needs_a_signal_that_is_missing_removes_nothing(dil):
     verdict = judge(assessment(observed(), dil=dil), with_sections(risk=RISK)).verdicts[0]
     assert verdict.verdict is Verdict.ASK
     assert math.isnan(next(r.value for r in verdict.reasons if r.subject == "risk"))
@@ -95,9 +94,7 @@ amounts = st.floats(0, 2)
 
 
 @given(st.dictionaries(st.sampled_from(SIGNALS), amounts), st.sampled_from(SIGNALS), amounts)
-def test_the_risk_grows_with_every_signal(
-    values: dict[SignalName, float], name: SignalName, more: float
-) -> None:
+def test_the_risk_grows_with_every_signal(values, name, more):
     terms = [{"signal": each, "knots": [0.0, 0.3, 1.0], "log_odds": [0.0, 0.5, 1.0]} for each in SIGNALS]
     risk = RiskScore.model_validate({"intercept": -4.0, "terms": terms, "max_removal": 0.1})
     signals = dict.fromkeys(SIGNALS, 0.2) | values
@@ -107,7 +104,7 @@ def test_the_risk_grows_with_every_signal(
     assert math.isnan(risk(signals))
 
 
-def test_the_signals_of_an_object_in_its_scene() -> None:
+def test_the_signals_of_an_object_in_its_scene():
     beside = observed((170.0, 100.0, 200.0, 160.0))  # shares a third of itself with the first
     scene = assessment(
         observed(detection_rate=0.75, single_pass=0.9), unstable=[rarely_seen((90, 90, 95, 95))], dil=0.3
@@ -128,7 +125,7 @@ def test_the_signals_of_an_object_in_its_scene() -> None:
     assert object_signals(gap.objects[0], gap)["surer_overlap"] == 0.0
 
 
-def test_a_sticker_seen_twice_may_be_left_to_the_risk_score() -> None:
+def test_a_sticker_seen_twice_may_be_left_to_the_risk_score():
     twice = assessment(observed(duplicated=True))
     assert judge(twice, with_sections(risk=RISK, ask_duplicated=True)).outcome is Outcome.ASK
     term = {"signal": "duplicated", "knots": [0, 1], "log_odds": [0, 3]}
@@ -138,7 +135,7 @@ def test_a_sticker_seen_twice_may_be_left_to_the_risk_score() -> None:
     assert judge(twice, with_sections(risk=risk)).outcome is Outcome.WORK
 
 
-def test_limits_on_probabilities_mean_calibrated_ones() -> None:
+def test_limits_on_probabilities_mean_calibrated_ones():
     policy = with_sections(calibration={"logo": SAME, "sticker": HALVED})
     assert judge(assessment(observed()), POLICY).outcome is Outcome.WORK
     verdict = judge(assessment(observed()), policy).verdicts[0]
@@ -151,7 +148,7 @@ def test_limits_on_probabilities_mean_calibrated_ones() -> None:
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.sampled_from(["isotonic", "temperature"]))
-def test_calibrated_probabilities_stay_probabilities(share: float, sticker: float, kind: str) -> None:
+def test_calibrated_probabilities_stay_probabilities(share, sticker, kind):
     temperature = Temperature(temperature=2.5)
     isotonic = Isotonic(x=(0.1, 0.5, 0.9), y=(0.2, 0.6, 0.97))
     made = temperature if kind == "temperature" else isotonic
@@ -163,12 +160,12 @@ def test_calibrated_probabilities_stay_probabilities(share: float, sticker: floa
     assert np.isnan(Calibration(logo=made, sticker=made)(np.array([0.2, np.nan, 0.5]))).all()
 
 
-def test_temperature_scaling_divides_the_log_odds() -> None:
+def test_temperature_scaling_divides_the_log_odds():
     assert Temperature(temperature=2.0)(0.9) == pytest.approx(0.75)
     assert Temperature(temperature=2.0)(1.0) == 1.0
 
 
-def test_the_policy_names_the_signal_of_the_scene_that_it_limits() -> None:
+def test_the_policy_names_the_signal_of_the_scene_that_it_limits():
     scene = assessment(dil=0.9)  # BL is 90 on 640 x 480 pixels
     amount = 90.0 / (640 * 480)
     assert scene_saliency(scene, "background_saliency") == pytest.approx(amount)
@@ -185,7 +182,7 @@ def test_the_policy_names_the_signal_of_the_scene_that_it_limits() -> None:
     assert judge(assessment(dil=None), quiet).outcome is Outcome.ASK
 
 
-def test_a_scene_with_a_possible_sticker_left_is_not_clean() -> None:
+def test_a_scene_with_a_possible_sticker_left_is_not_clean():
     logo = observed(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15))
     assert judge(assessment(logo), POLICY).outcome is Outcome.CLEAN
     assert judge(assessment(logo), with_sections(max_left_probability=0.151)).outcome is Outcome.CLEAN
@@ -204,9 +201,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("validity", "expected"), OTHERS)
-def test_a_policy_made_for_something_else_blocks_with_its_own_reason(
-    validity: dict[str, Any], expected: tuple[str, ...]
-) -> None:
+def test_a_policy_made_for_something_else_blocks_with_its_own_reason(validity, expected):
     scene = assessment(observed())
     decision = judge(scene, with_sections(validity=validity))
     assert decision.outcome is Outcome.BLOCKED
@@ -220,7 +215,7 @@ def test_a_policy_made_for_something_else_blocks_with_its_own_reason(
     assert refusal in supervisor.state.details
 
 
-def test_a_policy_made_for_this_model_judges() -> None:
+def test_a_policy_made_for_this_model_judges():
     validity = {
         "model_hash": "m" * 64,
         "settings_hash": "s" * 64,

@@ -30,7 +30,7 @@ def cell(policy: Policy = POLICY) -> Cell:
     return made
 
 
-def test_a_clean_lid_with_something_unexplained_is_not_called_clean() -> None:
+def test_a_clean_lid_with_something_unexplained_is_not_called_clean():
     assert judge(assessment(localization=QUIET), POLICY).outcome is Outcome.CLEAN
     decision = judge(assessment(localization=MISSED), POLICY)
     assert decision.outcome is Outcome.ASK
@@ -39,7 +39,7 @@ def test_a_clean_lid_with_something_unexplained_is_not_called_clean() -> None:
     assert reason == Reason("missed_place", "unexplained_objectness", 0.35, 0.1, box=place)
 
 
-def test_a_place_that_is_not_known_is_a_doubt_too() -> None:
+def test_a_place_that_is_not_known_is_a_doubt_too():
     for objectness in (0.35, float("nan")):
         nowhere = replace(QUIET, unexplained_objectness=objectness)
         decision = judge(assessment(localization=nowhere), POLICY)
@@ -47,15 +47,15 @@ def test_a_place_that_is_not_known_is_a_doubt_too() -> None:
         assert [r.subject for r in decision.reasons] == ["unexplained_objectness"]
 
 
-def test_the_limit_of_one_asks_nothing() -> None:
+def test_the_limit_of_one_asks_nothing():
     assert judge(assessment(localization=MISSED), Policy()).outcome is Outcome.CLEAN
 
 
-def test_a_missed_sticker_does_not_keep_the_arm_from_the_others() -> None:
+def test_a_missed_sticker_does_not_keep_the_arm_from_the_others():
     assert judge(assessment(observed(), localization=MISSED), POLICY).outcome is Outcome.WORK
 
 
-def test_the_scene_is_looked_at_again_before_a_person_is_called() -> None:
+def test_the_scene_is_looked_at_again_before_a_person_is_called():
     here = cell().scene(localization=MISSED, times=2 * K - 1)
     assert here.phase is Phase.MONITORING
     assert here.state.reasons & BlockReason.UNEXPLAINED
@@ -69,7 +69,7 @@ def test_the_scene_is_looked_at_again_before_a_person_is_called() -> None:
     assert not here.sent(DeclareDone)
 
 
-def test_a_flicker_of_one_scene_does_not_call_anybody() -> None:
+def test_a_flicker_of_one_scene_does_not_call_anybody():
     here = cell().scene(localization=MISSED).scene(localization=QUIET, times=K)
     assert not here.sent(OpenIntervention)
     assert here.sent(DeclareDone)[0].clean
@@ -83,9 +83,7 @@ NOVELTY_SIGNALS = {"novelty": "novel_place", "missed_sticker_probability": "miss
 @pytest.mark.parametrize(
     ("value", "outcome"), [(0.8, Outcome.ASK), (float("nan"), Outcome.ASK), (0.3, Outcome.CLEAN)]
 )
-def test_a_lid_about_which_the_novelty_network_differs_is_not_called_clean(
-    name: str, value: float, outcome: Outcome
-) -> None:
+def test_a_lid_about_which_the_novelty_network_differs_is_not_called_clean(name, value, outcome):
     seen = assessment(localization=replace(QUIET, **{name: value}))
     decision = judge(seen, Policy.model_validate({f"max_{name}": 0.5}))
     assert decision.outcome is outcome
@@ -94,7 +92,7 @@ def test_a_lid_about_which_the_novelty_network_differs_is_not_called_clean(
 
 
 @pytest.mark.parametrize("name", NOVELTY_SIGNALS)
-def test_the_reasons_say_where_that_is(name: str) -> None:
+def test_the_reasons_say_where_that_is(name):
     scene = assessment(localization=replace(QUIET, unexplained=REGIONS, **{name: 0.8}))
     whole, place = judge(scene, Policy.model_validate({f"max_{name}": 0.3})).reasons
     assert (whole.subject, whole.value, whole.box) == (name, 0.8, None)
@@ -107,7 +105,7 @@ def test_the_reasons_say_where_that_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOVELTY_SIGNALS)
-def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name: str) -> None:
+def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name):
     policy, seen = Policy.model_validate({f"max_{name}": 0.5}), replace(QUIET, **{name: 0.8})
     assert judge(assessment(observed(), localization=seen), policy).outcome is Outcome.WORK
     here = cell(policy).scene(localization=seen, times=2 * K - 1)
@@ -118,14 +116,14 @@ def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name: str) -> N
     assert here.sent(OpenIntervention)[0].reasons[0].subject == name
 
 
-def test_an_image_that_was_left_out_concludes_nothing_about_novelty() -> None:
+def test_an_image_that_was_left_out_concludes_nothing_about_novelty():
     here = cell(Policy(max_novelty=0.5)).scene(localization=None, times=3 * K)
     assert here.phase is Phase.MONITORING
     assert not here.sent(OpenIntervention)
     assert not here.sent(DeclareDone)
 
 
-def test_an_image_that_was_left_out_concludes_nothing_and_breaks_nothing() -> None:
+def test_an_image_that_was_left_out_concludes_nothing_and_breaks_nothing():
     missing = judge(assessment(localization=None), POLICY)
     assert missing.outcome is Outcome.ASK
     here = cell().scene(localization=None, times=3 * K)
@@ -137,7 +135,7 @@ def test_an_image_that_was_left_out_concludes_nothing_and_breaks_nothing() -> No
     assert here.sent(DeclareDone)[0].clean
 
 
-def test_an_image_that_was_left_out_does_not_take_the_permit_away() -> None:
+def test_an_image_that_was_left_out_does_not_take_the_permit_away():
     here = cell().scene(observed(), localization=QUIET, times=K)
     assert here.phase is Phase.PERMITTED
     here.scene(observed(), localization=None)
@@ -146,7 +144,7 @@ def test_an_image_that_was_left_out_does_not_take_the_permit_away() -> None:
     assert here.phase is not Phase.PERMITTED
 
 
-def test_a_localization_that_failed_is_no_turn_left_out() -> None:
+def test_a_localization_that_failed_is_no_turn_left_out():
     failed = {"status": Status.DEGRADED, "status_text": "there is no objectness saliency"}
     here = cell().scene(localization=None, times=2 * K, **failed)
     assert here.phase is Phase.INTERVENTION

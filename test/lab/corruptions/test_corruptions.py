@@ -53,7 +53,7 @@ def extent(mask: Any) -> Any:
 
 @pytest.mark.parametrize("name", sorted(set(TRANSFORMATIONS) - {*MOVES, *REPLACES}))
 @pytest.mark.parametrize("step", [0, 2])
-def test_what_spoils_pixels_leaves_the_object_where_its_box_is(name: str, step: int) -> None:
+def test_what_spoils_pixels_leaves_the_object_where_its_box_is(name, step):
     strength = TRANSFORMATIONS[name].ladder[step]
     background, with_object = plain(0), filled()
     before = transform(background, name, strength, 5)
@@ -67,7 +67,7 @@ def test_what_spoils_pixels_leaves_the_object_where_its_box_is(name: str, step: 
 @pytest.mark.parametrize("name", MOVES)
 @given(seed=st.integers(0, 10_000), share=st.floats(0.05, 0.9))
 @settings(max_examples=12, deadline=None)
-def test_a_moved_box_is_the_box_of_its_moved_mask(name: str, seed: int, share: float) -> None:
+def test_a_moved_box_is_the_box_of_its_moved_mask(name, seed, share):
     strength = share * 40
     after = transform(filled(), name, strength, seed)
     found = cv2.boundingRect((after.image[:, :, 0] > 127).astype(np.uint8))
@@ -76,14 +76,14 @@ def test_a_moved_box_is_the_box_of_its_moved_mask(name: str, seed: int, share: f
     assert np.abs(after.boxes[0] - (x, y, x + w, y + h)).max() <= 1.6
 
 
-def test_a_quarter_turn_moves_a_box_exactly() -> None:
+def test_a_quarter_turn_moves_a_box_exactly():
     turned = plain().warped(rotation_matrix(90, SIZE), plain().image)
     x1, y1, x2, y2 = BOX
     # about the middle (160, 120): (x, y) -> (160 - (y - 120), 120 + (x - 160))
     assert turned.boxes[0] == pytest.approx((280 - y2, x1 - 40, 280 - y1, x2 - 40), abs=1e-3)
 
 
-def test_a_tilt_about_the_horizontal_is_the_pinhole_camera() -> None:
+def test_a_tilt_about_the_horizontal_is_the_pinhole_camera():
     matrix = tilt_matrix(20, 0, 60, SIZE)
     focal = 160 / math.tan(math.radians(30))
     point = matrix @ (160, 200, 1)
@@ -93,7 +93,7 @@ def test_a_tilt_about_the_horizontal_is_the_pinhole_camera() -> None:
     assert tilt_matrix(0, 77, 60, SIZE) == pytest.approx(np.eye(3), abs=1e-12)
 
 
-def test_what_leaves_the_picture_is_hidden_and_what_half_leaves_is_cut() -> None:
+def test_what_leaves_the_picture_is_hidden_and_what_half_leaves_is_cut():
     picture = plain(boxes=[(10, 100, 50, 140), (200, 100, 240, 140)])
     shift = np.array([[1.0, 0, -30], [0, 1, 0], [0, 0, 1]])
     moved = picture.warped(shift, picture.image)
@@ -105,7 +105,7 @@ def test_what_leaves_the_picture_is_hidden_and_what_half_leaves_is_cut() -> None
     assert further.hidden.tolist() == [0]
 
 
-def test_a_cover_shrinks_a_box_or_hides_the_object() -> None:
+def test_a_cover_shrinks_a_box_or_hides_the_object():
     picture = plain(boxes=[(40, 40, 80, 80), (100, 40, 140, 80), (200, 40.5, 240, 80)])
     cover = np.zeros(SIZE[::-1], np.uint8)
     cover[:, 50:60] = 1  # a stripe inside the first: its box does not shrink
@@ -117,7 +117,7 @@ def test_a_cover_shrinks_a_box_or_hides_the_object() -> None:
     assert covered.hidden.tolist() == [2]
 
 
-def test_a_known_shape_counts_and_not_its_box() -> None:
+def test_a_known_shape_counts_and_not_its_box():
     shapes = np.zeros(SIZE[::-1], np.uint8)
     cv2.circle(shapes, (160, 120), 30, (1,), -1)
     box = (130, 90, 191, 151)
@@ -132,7 +132,7 @@ def test_a_known_shape_counts_and_not_its_box() -> None:
 
 @pytest.mark.parametrize("tool", ["gripper", "hand", "cables"])
 @pytest.mark.parametrize("strength", [5, 15, 36])
-def test_a_tool_covers_the_share_it_should_and_boxes_tell_what_shows(tool: str, strength: float) -> None:
+def test_a_tool_covers_the_share_it_should_and_boxes_tell_what_shows(tool, strength):
     picture = filled(200, 90)
     after = transform(picture, "occlusion", strength, 11, tool=tool)
     x1, y1, x2, y2 = map(int, BOX)
@@ -156,7 +156,7 @@ def test_a_tool_covers_the_share_it_should_and_boxes_tell_what_shows(tool: str, 
     assert covered == pytest.approx(strength / 100, abs=0.02)
 
 
-def test_exposure_doubles_light_per_stop_and_clips() -> None:
+def test_exposure_doubles_light_per_stop_and_clips():
     picture = plain(100)
     brighter = transform(picture, "overexposure", 1.0, 0)
     assert linear(brighter.image).mean() == pytest.approx(2 * linear(picture.image).mean(), rel=0.01)
@@ -167,14 +167,14 @@ def test_exposure_doubles_light_per_stop_and_clips() -> None:
     assert linear(restored.image).mean() == pytest.approx(linear(plain(200).image).mean(), rel=0.03)
 
 
-def test_noise_of_low_light_is_shot_and_read_noise() -> None:
+def test_noise_of_low_light_is_shot_and_read_noise():
     light = linear(transform(plain(128), "low_light", 3, 1, gain=1.0, full_well=10_000.0).image)
     electrons = linear(plain(128).image).mean() * 10_000 / 8
     expected = math.sqrt(electrons + 64) / electrons
     assert light.std() / light.mean() == pytest.approx(expected, rel=0.05)
 
 
-def test_noise_has_its_standard_deviation_and_dead_pixels_their_share() -> None:
+def test_noise_has_its_standard_deviation_and_dead_pixels_their_share():
     noisy = transform(plain(128), "sensor_noise", 12, 3)
     assert noisy.image.std() == pytest.approx(12, rel=0.02)
     dead = transform(plain(128), "salt_and_pepper", 6, 3).image
@@ -183,7 +183,7 @@ def test_noise_has_its_standard_deviation_and_dead_pixels_their_share() -> None:
 
 
 @pytest.mark.parametrize("angle", [0, 30, 90, 135])
-def test_a_motion_kernel_has_its_length_and_direction(angle: float) -> None:
+def test_a_motion_kernel_has_its_length_and_direction(angle):
     kernel = motion_kernel(15, angle)
     middle = len(kernel) // 2
     ys, xs = np.mgrid[: len(kernel), : len(kernel)] - middle
@@ -195,7 +195,7 @@ def test_a_motion_kernel_has_its_length_and_direction(angle: float) -> None:
     assert (kernel * (ys * c - xs * s) ** 2).sum() < 0.4
 
 
-def test_a_blur_circle_has_its_diameter() -> None:
+def test_a_blur_circle_has_its_diameter():
     kernel = disc_kernel(11)
     xs = np.arange(len(kernel)) - len(kernel) // 2
     # An even disc of radius R has variance R^2 / 4 along any axis, plus 1 / 12 for the pixels.
@@ -204,7 +204,7 @@ def test_a_blur_circle_has_its_diameter() -> None:
     assert motion_kernel(0, 0).max() == pytest.approx(1)
 
 
-def test_a_cast_is_warm_below_daylight_and_cold_above() -> None:
+def test_a_cast_is_warm_below_daylight_and_cold_above():
     assert planckian_gains(6500) == pytest.approx((1, 1, 1))
     red, green, blue = planckian_gains(3200)
     assert red > green > blue
@@ -212,7 +212,7 @@ def test_a_cast_is_warm_below_daylight_and_cold_above() -> None:
     assert red < green < blue
 
 
-def test_glare_drives_its_area_to_white() -> None:
+def test_glare_drives_its_area_to_white():
     picture = plain(0, boxes=[(150, 110, 170, 130)])
     lit = transform(picture, "glare", 2, 4, shape="lamp").image
     assert (lit.min(2) == 255).mean() == pytest.approx(0.02, rel=0.05)
@@ -220,14 +220,14 @@ def test_glare_drives_its_area_to_white() -> None:
     assert np.array_equal(transform(picture, "glare", 0, 4).image, picture.image)
 
 
-def test_dirt_veils_its_area_and_keeps_the_rest() -> None:
+def test_dirt_veils_its_area_and_keeps_the_rest():
     picture = plain()
     picture.image[:] = np.random.default_rng(0).integers(0, 256, picture.image.shape)
     changed = (transform(picture, "lens_dirt", 12, 2).image != picture.image).any(2).mean()
     assert 0.12 < changed < 0.25  # its soft edge counts here too
 
 
-def test_lines_shift_by_their_distance() -> None:
+def test_lines_shift_by_their_distance():
     picture = plain()
     picture.image[:] = np.arange(SIZE[0], dtype=np.uint8)[None, :, None] % 251
     after = transform(picture, "shifted_lines", 7, 0, share=30.0).image
@@ -237,14 +237,14 @@ def test_lines_shift_by_their_distance() -> None:
         assert any(np.array_equal(after[row], np.roll(picture.image[row], s, axis=0)) for s in (7, -7))
 
 
-def test_low_resolution_keeps_no_finer_detail() -> None:
+def test_low_resolution_keeps_no_finer_detail():
     picture = plain()
     picture.image[:, ::2] = 255
     assert transform(picture, "lower_resolution", 4, 0).image.std() < 2
     assert np.array_equal(transform(picture, "lower_resolution", 1, 0).image, picture.image)
 
 
-def test_stronger_compression_loses_more() -> None:
+def test_stronger_compression_loses_more():
     picture = scene_picture()
     losses = [
         np.square(transform(picture, "jpeg", q, 0).image.astype(float) - picture.image).mean()
@@ -254,7 +254,7 @@ def test_stronger_compression_loses_more() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["rendered", "pasted"])
-def test_residue_lies_beside_the_objects_and_covers_its_area(known: bool) -> None:
+def test_residue_lies_beside_the_objects_and_covers_its_area(known):
     picture = scene_picture()
     if not known:
         picture = LabelledPicture.of(picture.image, picture.boxes, picture.labels)
@@ -267,7 +267,7 @@ def test_residue_lies_beside_the_objects_and_covers_its_area(known: bool) -> Non
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["rendered", "pasted"])
-def test_an_unknown_logo_takes_the_place_of_the_old_one(known: bool) -> None:
+def test_an_unknown_logo_takes_the_place_of_the_old_one(known):
     picture = scene_picture()
     if not known:
         picture = LabelledPicture.of(picture.image, picture.boxes, picture.labels)
@@ -284,7 +284,7 @@ def test_an_unknown_logo_takes_the_place_of_the_old_one(known: bool) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TRANSFORMATIONS))
-def test_the_same_seed_gives_the_same_bytes_and_a_ladder_is_allowed(name: str) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_a_ladder_is_allowed(name):
     picture = scene_picture()
     once = TRANSFORMATIONS[name]
     strength = once.ladder[-1]
@@ -305,12 +305,12 @@ def test_the_same_seed_gives_the_same_bytes_and_a_ladder_is_allowed(name: str) -
         (("jpeg", float("nan")), "jpeg: strength nan"),
     ],
 )
-def test_a_wrong_call_is_bad_input(arguments: Any, message: str) -> None:
+def test_a_wrong_call_is_bad_input(arguments, message):
     with pytest.raises(InvalidInput, match=message):
         transform(plain(), *arguments, 0)
 
 
-def test_wrong_parameters_are_bad_input() -> None:
+def test_wrong_parameters_are_bad_input():
     with pytest.raises(InvalidInput, match="unknown parameter 'colour'; known: tool"):
         transform(plain(), "occlusion", 5, 0, colour="red")
     with pytest.raises(InvalidInput, match="tool = 'foot': expected one of any, gripper, hand, cables"):

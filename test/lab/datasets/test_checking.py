@@ -42,7 +42,7 @@ def scenes(tmp_path_factory) -> tuple[Path, Path]:
     return first, second
 
 
-def test_shared_and_nearly_shared_pictures_are_found(scenes) -> None:
+def test_shared_and_nearly_shared_pictures_are_found(scenes):
     ours, theirs = (picture_statistics(read_coco(folder)) for folder in scenes)
     assert duplicates(ours, near=0) == []
     found = duplicates(ours, theirs, near=3)
@@ -52,7 +52,7 @@ def test_shared_and_nearly_shared_pictures_are_found(scenes) -> None:
     assert len([one for one in found if one.kind == "duplicate"]) == 1
 
 
-def test_hash_survives_light_and_size_and_not_mirroring() -> None:
+def test_hash_survives_light_and_size_and_not_mirroring():
     grey = cv2.cvtColor(render(sample_scene(5), (320, 240)).image, cv2.COLOR_BGR2GRAY)
     small = cv2.resize(grey, (160, 120), interpolation=cv2.INTER_AREA)
     distances = [
@@ -63,7 +63,7 @@ def test_hash_survives_light_and_size_and_not_mirroring() -> None:
     assert distances[1] > 20
 
 
-def test_unlikely_labels_are_named(scenes) -> None:
+def test_unlikely_labels_are_named(scenes):
     item = read_coco(scenes[0])[0]
     boxes = np.array([[10, 10, 12, 40], [0, 0, 160, 118], [50, 50, 90, 90], [50, 50, 90, 91]], np.float32)
     texts = [one.text for one in label_findings([replace(item, boxes=boxes, labels=np.array([1, 2, 2, 1]))])]
@@ -79,14 +79,14 @@ def test_unlikely_labels_are_named(scenes) -> None:
     }
 
 
-def test_drift_is_in_what_changed(scenes) -> None:
+def test_drift_is_in_what_changed(scenes):
     seen = picture_statistics(read_coco(scenes[0]))
     dark = [replace(one, brightness=one.brightness / 5) for one in seen]
     assert [row.name for row in drift(seen, dark) if row.drifted] == ["brightness, grey levels"]
     assert not any(row.drifted for row in drift(seen, seen))
 
 
-def test_the_command_tells_and_fails_when_pictures_are_shared(scenes, tmp_path) -> None:
+def test_the_command_tells_and_fails_when_pictures_are_shared(scenes, tmp_path):
     first, second = map(str, scenes)
     alone = CliRunner().invoke(app, ["check", first])
     assert alone.exit_code == 0, alone.output
@@ -98,7 +98,7 @@ def test_the_command_tells_and_fails_when_pictures_are_shared(scenes, tmp_path) 
     assert isinstance(refused.exception, InvalidInput)
 
 
-def test_the_command_counts_what_is_declared_and_read(tmp_path) -> None:
+def test_the_command_counts_what_is_declared_and_read(tmp_path):
     annotations = rendered(tmp_path / "a", [1], (160, 120), "png", stickers=2) / "annotations.json"
     document = json.loads(annotations.read_text())
     document["annotations"][0]["iscrowd"] = 1
@@ -118,9 +118,7 @@ def test_the_command_counts_what_is_declared_and_read(tmp_path) -> None:
     assert counts["passed_over"] == {"pictures that the annotations do not name": 1}
 
 
-def test_near_duplicates_of_one_laptop_are_expected_and_pictures_have_their_own_names(
-    scenes, tmp_path: Path
-) -> None:
+def test_near_duplicates_of_one_laptop_are_expected_and_pictures_have_their_own_names(scenes, tmp_path):
     made = {seed: render(sample_scene(seed), (160, 120)) for seed in range(2)}
     light = replace(made[0], image=cv2.convertScaleAbs(made[0].image, alpha=0.95, beta=5))
     for folder, laptops in (("one", ("pc1", "pc1", "pc2")), ("two", ("pc1", "pc3", "pc2"))):
@@ -139,7 +137,7 @@ def test_near_duplicates_of_one_laptop_are_expected_and_pictures_have_their_own_
     assert "as expected" not in different
 
 
-def test_frames_are_found_by_their_number_whatever_tools_add() -> None:
+def test_frames_are_found_by_their_number_whatever_tools_add():
     names = [
         "train/v_006_jpg.rf.a1b2.jpg",
         "v_012_jpg.rf.0099.jpg",
@@ -166,7 +164,7 @@ def test_frames_are_found_by_their_number_whatever_tools_add() -> None:
     ]
 
 
-def test_frames_of_one_video_in_two_sets_are_counted(tmp_path: Path) -> None:
+def test_frames_of_one_video_in_two_sets_are_counted(tmp_path):
     for folder, start in (("learn", 0), ("test", 6), ("far", 600)):
         pictures = (
             replace(
@@ -188,7 +186,7 @@ def test_frames_of_one_video_in_two_sets_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "model", ["ssd300_vgg16", "ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn"]
 )
-def test_objects_are_measured_as_a_model_sees_them(scenes, model: str) -> None:
+def test_objects_are_measured_as_a_model_sees_them(scenes, model):
     item = read_coco(scenes[0])[0]
     boxes = np.array([[0, 0, 20, 40], [0, 0, 400, 400]], np.float32)
     placed = replace(item, width=1000, height=800, boxes=boxes, labels=np.array([2, 1]))
@@ -197,7 +195,7 @@ def test_objects_are_measured_as_a_model_sees_them(scenes, model: str) -> None:
     np.testing.assert_allclose(sides_in_view([placed], model, 480), expected, rtol=0.01)
 
 
-def test_default_boxes_that_fit_are_found(scenes) -> None:
+def test_default_boxes_that_fit_are_found(scenes):
     items = read_coco(scenes[0])
     small = [
         replace(
@@ -234,7 +232,7 @@ def test_default_boxes_that_fit_are_found(scenes) -> None:
     )
 
 
-def test_the_command_says_that_stickers_are_small(scenes) -> None:
+def test_the_command_says_that_stickers_are_small(scenes):
     small = CliRunner().invoke(
         app, ["check", str(scenes[0]), "--model", "fasterrcnn_resnet50_fpn", "--min-size", "64"]
     )

@@ -38,7 +38,7 @@ def names(source: list[SourceImage], every: float, motion: float) -> list[str]:
     return [picture.name for picture, chosen in chosen_frames(source, every, motion) if chosen]
 
 
-def test_frames_are_some_time_apart_and_differ_from_the_last_chosen_one() -> None:
+def test_frames_are_some_time_apart_and_differ_from_the_last_chosen_one():
     moving = frames(*range(0, 100, 10))
     assert names(moving, 1.0, 0.0) == ["000000", "000002", "000004", "000006", "000008"]
     assert names(moving, 0.0, 25.0) == ["000000", "000003", "000006", "000009"]
@@ -47,17 +47,17 @@ def test_frames_are_some_time_apart_and_differ_from_the_last_chosen_one() -> Non
     assert names(frames(7, 7, 7, 7), 0.0, 1.0) == ["000000"]
 
 
-def test_unreadable_frames_are_not_chosen() -> None:
+def test_unreadable_frames_are_not_chosen():
     every = chosen_frames(frames(0, -1, 50, -1), 0.0, 1.0)
     assert [chosen for _, chosen in every] == [True, False, True, False]
 
 
-def test_a_clock_that_goes_back_starts_anew() -> None:
+def test_a_clock_that_goes_back_starts_anew():
     later, start = frames(0, 10, 20)[1:], frames(30, 40)
     assert names([*later, *start], 10.0, 1.0) == ["000001", "000000"]
 
 
-def test_the_name_tells_the_laptop_where_the_recording_does() -> None:
+def test_the_name_tells_the_laptop_where_the_recording_does():
     picture = frames(0, 1, 2)[2]
     announced = [(0, "1 (a)"), (900_000_000, "2 (b)"), (5_000_000_000, "3 (a)")]
     assert file_name(picture, announced, "png") == "laptop0002_000002.png"
@@ -78,7 +78,7 @@ def chosen(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["dataset", "frames", *map(str, arguments)])
 
 
-def test_the_command_writes_the_frames_of_a_video(video: Path, tmp_path: Path) -> None:
+def test_the_command_writes_the_frames_of_a_video(video, tmp_path):
     result = chosen(video, "--out", tmp_path / "frames", "--every", 3)
     assert result.exit_code == 0, result.output
     written = sorted((tmp_path / "frames").iterdir())
@@ -89,7 +89,7 @@ def test_the_command_writes_the_frames_of_a_video(video: Path, tmp_path: Path) -
     assert len(list((tmp_path / "two").iterdir())) == 2
 
 
-def test_frames_of_a_recording_are_named_after_their_laptop(tmp_path: Path) -> None:
+def test_frames_of_a_recording_are_named_after_their_laptop(tmp_path):
     def header(second: float) -> Header:
         return Header(stamp=Time(sec=int(second), nanosec=int(second % 1 * 1e9)), frame_id="camera")
 
@@ -110,7 +110,7 @@ def test_frames_of_a_recording_are_named_after_their_laptop(tmp_path: Path) -> N
     assert names == ["000000.jpg", "laptop0001_000002.jpg", "laptop0002_000004.jpg"]
 
 
-def test_what_cannot_be_chosen_from_is_refused(video: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_chosen_from_is_refused(video, tmp_path):
     assert chosen(video, "--out", tmp_path / "frames").exit_code == 0
     again = chosen(video, "--out", tmp_path / "frames")
     assert again.exit_code == 2

@@ -191,7 +191,7 @@ def edit(path: Path, change: Callable[[Any], object]) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_every_format_gives_the_same_boxes(kind: str, tmp_path: Path) -> None:
+def test_every_format_gives_the_same_boxes(kind, tmp_path):
     root = source(tmp_path, kind)
     output, items = taken(root)
     assert f"3 pictures of format {kind}" in output
@@ -284,9 +284,7 @@ def no_sizes(document: Any) -> None:
         ("label-studio", task_address("/data/local-files/?d=lids%5C")),
     ],
 )
-def test_what_tools_write_in_another_way_gives_the_same_boxes(
-    kind: str, change: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_what_tools_write_in_another_way_gives_the_same_boxes(kind, change, tmp_path):
     root = source(tmp_path, kind)
     change(root)
     output, items = taken(root)
@@ -296,7 +294,7 @@ def test_what_tools_write_in_another_way_gives_the_same_boxes(
     )
 
 
-def test_a_class_without_a_meaning_is_refused_with_its_number_of_objects(tmp_path: Path) -> None:
+def test_a_class_without_a_meaning_is_refused_with_its_number_of_objects(tmp_path):
     root = source(tmp_path, "cvat")
     for options, message in (
         (["--near", "6"], "2 of 3 classes have no meaning: 'Aufkleber' (2 objects), 'screw' (1 objects)"),
@@ -338,7 +336,7 @@ STICKER = ("--class", "s=sticker")
 
 @pytest.mark.parametrize("labelled_as", ["shown", "stored"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_pixels_and_boxes_are_turned_upright(orientation: int, labelled_as: str, tmp_path: Path) -> None:
+def test_pixels_and_boxes_are_turned_upright(orientation, labelled_as, tmp_path):
     image = np.full((HEIGHT, WIDTH, 3), 40, np.uint8)
     image[5:15, 10:50] = (10, 20, 250)
     root = tmp_path / "in"
@@ -371,7 +369,7 @@ def many(root: Path, laptops: int, each: int) -> Path:
 
 
 @pytest.mark.parametrize("grouping", [["--group", r"pc(\d+)", "--near", "-1"], [], ["--near", "-1"]])
-def test_no_laptop_is_in_two_parts(grouping: list[str], tmp_path: Path) -> None:
+def test_no_laptop_is_in_two_parts(grouping, tmp_path):
     root = many(tmp_path, 12, 4)
     if grouping == ["--near", "-1"]:  # the annotations name the laptops
 
@@ -401,7 +399,7 @@ def test_no_laptop_is_in_two_parts(grouping: list[str], tmp_path: Path) -> None:
     assert first == same != other
 
 
-def test_parts_that_stay_empty_and_wrong_shares_are_refused(tmp_path: Path) -> None:
+def test_parts_that_stay_empty_and_wrong_shares_are_refused(tmp_path):
     root = many(tmp_path, 2, 2)
     for options, message in (
         (["--split", "0.7,0.15,0.15"], "4 pictures of 2 laptops: nothing is left for"),
@@ -413,7 +411,7 @@ def test_parts_that_stay_empty_and_wrong_shares_are_refused(tmp_path: Path) -> N
         assert message in refusal(root, *STICKER, *options)
 
 
-def test_the_split_comes_near_its_shares_whatever_the_groups() -> None:
+def test_the_split_comes_near_its_shares_whatever_the_groups():
     groups = np.repeat(np.arange(40), np.random.default_rng(1).integers(1, 9, 40)).tolist()
     parts = split_groups(groups, (0.7, 0.0, 0.3), seed=3)
     assert abs(parts.count(0) / len(parts) - 0.7) < 0.05
@@ -421,14 +419,14 @@ def test_the_split_comes_near_its_shares_whatever_the_groups() -> None:
     assert len(set(zip(parts, groups, strict=True))) == 40
 
 
-def test_laptops_without_stickers_are_divided_by_the_same_shares() -> None:
+def test_laptops_without_stickers_are_divided_by_the_same_shares():
     groups, clean = list(range(100)), [number % 5 == 0 for number in range(100)]
     parts = split_groups(groups, (0.5, 0.35, 0.15), seed=0, clean=clean)
     assert [parts.count(part) for part in range(3)] == [50, 35, 15]
     assert [sum(c for c, p in zip(clean, parts, strict=True) if p == part) for part in range(3)] == [10, 7, 3]
 
 
-def test_copies_are_left_out_and_copies_with_other_objects_refused(tmp_path: Path) -> None:
+def test_copies_are_left_out_and_copies_with_other_objects_refused(tmp_path):
     root = source(tmp_path, "yolo")
     (root / "images" / "lid_09.png").write_bytes((root / "images" / "lid_02.png").read_bytes())
     labels = root / "labels" / "lid_09.txt"
@@ -443,7 +441,7 @@ def test_copies_are_left_out_and_copies_with_other_objects_refused(tmp_path: Pat
     assert len(items) == 3
 
 
-def test_a_picture_without_a_label_file_was_not_labelled_and_empty_ones_are_named(tmp_path: Path) -> None:
+def test_a_picture_without_a_label_file_was_not_labelled_and_empty_ones_are_named(tmp_path):
     root = source(tmp_path, "yolo")
     (root / "labels" / "lid_03.txt").unlink()
     assert len(taken(root)[1]) == 2
@@ -453,7 +451,7 @@ def test_a_picture_without_a_label_file_was_not_labelled_and_empty_ones_are_name
     assert "none of 2 pictures has a label; CVAT leaves polygons" in said
 
 
-def test_all_faults_are_named_and_boxes_outside_can_be_repaired(tmp_path: Path) -> None:
+def test_all_faults_are_named_and_boxes_outside_can_be_repaired(tmp_path):
     root = source(tmp_path, "yolo")
     label = root / "labels" / "lid_02.txt"
     label.write_text("0 0.9 0.5 0.4 0.5\n0 0.5 0.5 0 0.1\n")
@@ -465,7 +463,7 @@ def test_all_faults_are_named_and_boxes_outside_can_be_repaired(tmp_path: Path) 
     assert len(yaml.safe_load((tmp_path / "out" / "import.yaml").read_text())["repaired"]) == 2
 
 
-def test_pictures_that_cannot_be_read_are_named_together_and_can_be_left_out(tmp_path: Path) -> None:
+def test_pictures_that_cannot_be_read_are_named_together_and_can_be_left_out(tmp_path):
     root = source(tmp_path, "yolo")
     whole = (root / "images" / "lid_02.png").read_bytes()
     (root / "images" / "lid_02.png").write_bytes(whole[: len(whole) // 2])
@@ -487,7 +485,7 @@ def test_pictures_that_cannot_be_read_are_named_together_and_can_be_left_out(tmp
     assert "none of 3 pictures can be read" in refusal(root, *MEANING, "--repair", out="none")
 
 
-def test_frames_of_a_video_are_one_laptop_and_told_when_they_are_not(tmp_path: Path) -> None:
+def test_frames_of_a_video_are_one_laptop_and_told_when_they_are_not(tmp_path):
     numbers = [start + 6 * step for start in range(0, 12000, 1000) for step in range(4)]
     root = tmp_path / "in"
     root.mkdir()
@@ -513,7 +511,7 @@ def test_frames_of_a_video_are_one_laptop_and_told_when_they_are_not(tmp_path: P
     assert "in its number" not in taken(root, *STICKER, out="whole")[0]
 
 
-def test_the_parts_say_what_they_can_prove_and_whether_they_are_alike(tmp_path: Path) -> None:
+def test_the_parts_say_what_they_can_prove_and_whether_they_are_alike(tmp_path):
     options = [*STICKER, "--split", "0.5,0.25,0.25", "--near", "-1", "--group", r"pc(\d\d)"]
     output, _ = taken(many(tmp_path, 24, 1), *options)
     assert "calibrate: 6 labelled images; in the proof 4 laptops" in output
@@ -559,13 +557,13 @@ def test_the_parts_say_what_they_can_prove_and_whether_they_are_alike(tmp_path: 
         ("coco", "instances.json", '{"images": 3, "annotations": [], "categories": []}', "'images' to be a list"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(kind: str, file: str, text: str, message: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_named(kind, file, text, message, tmp_path):
     root = source(tmp_path, kind)
     (root / file).write_text(text)
     assert message in refusal(root)
 
 
-def test_a_picture_that_is_labelled_twice_is_named_with_both_places(tmp_path: Path) -> None:
+def test_a_picture_that_is_labelled_twice_is_named_with_both_places(tmp_path):
     root = source(tmp_path, "coco")
     edit(root / "instances.json", lambda d: d["images"].append(d["images"][0] | {"id": 99}))
     assert f"image 10 and in {root / 'instances.json'}: image 99" in refusal(root)
@@ -574,16 +572,14 @@ def test_a_picture_that_is_labelled_twice_is_named_with_both_places(tmp_path: Pa
         parse_annotations(root / "annotations.json", document)
 
 
-def test_two_formats_in_one_folder_are_not_guessed(tmp_path: Path) -> None:
+def test_two_formats_in_one_folder_are_not_guessed(tmp_path):
     root = source(tmp_path, "yolo")
     write_cvat(root, root / "images")
     assert "has annotations of cvat and yolo; choose one with --format" in refusal(root)
     taken(root, "--format", "cvat", *MEANING)
 
 
-def test_nothing_is_left_of_an_import_that_fails_while_writing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_left_of_an_import_that_fails_while_writing(tmp_path, monkeypatch):
     root = source(tmp_path, "coco")
 
     def full(*_: object, **__: object) -> None:
@@ -622,7 +618,7 @@ BOX = {"x": 25.0, "y": 50.0, "width": 25.0, "height": 20.0, "rotation": 0}
 PIXELS = [20.0, 30.0, 40.0, 42.0]
 
 
-def test_turned_shapes_give_the_box_around_them(tmp_path: Path) -> None:
+def test_turned_shapes_give_the_box_around_them(tmp_path):
     shapes = (
         '<box label="s" xtl="20" ytl="20" xbr="40" ybr="30" rotation="90"/>'
         '<ellipse label="s" cx="50" cy="30" rx="8" ry="4" rotation="90"/>'
@@ -656,13 +652,11 @@ def test_turned_shapes_give_the_box_around_them(tmp_path: Path) -> None:
         ([region("vectorlabels", vertices=[{"x": 1, "y": 2}])], "1: 'vectorlabels'"),
     ],
 )  # fmt: skip
-def test_a_shape_that_cannot_be_read_is_never_nothing(
-    results: list[dict[str, Any]], message: str, tmp_path: Path
-) -> None:
+def test_a_shape_that_cannot_be_read_is_never_nothing(results, message, tmp_path):
     assert f"task 7: region {message}" in refusal(label_studio(tmp_path, results), *STICKER)
 
 
-def test_what_is_no_shape_is_passed_over_and_counted(tmp_path: Path) -> None:
+def test_what_is_no_shape_is_passed_over_and_counted(tmp_path):
     results = [
         {**region("rectangle", None, **BOX), "id": "a"},
         {**region("labels", "s", **BOX), "id": "a"},
@@ -681,7 +675,7 @@ def test_what_is_no_shape_is_passed_over_and_counted(tmp_path: Path) -> None:
     assert (counts["objects"], counts["read"]) == (2, 1)
 
 
-def test_all_lists_of_a_short_export_are_read(tmp_path: Path) -> None:
+def test_all_lists_of_a_short_export_are_read(tmp_path):
     size = {"original_width": WIDTH, "original_height": HEIGHT}
     dirt = [{"x": 1, "y": 1, "width": 2, "height": 2, "rectanglelabels": ["dirt"], **size}]
     label = [{**BOX, "rectanglelabels": ["s"], **size}]
@@ -692,7 +686,7 @@ def test_all_lists_of_a_short_export_are_read(tmp_path: Path) -> None:
     assert "task 7: region 1: 'brushlabels'" in said
 
 
-def test_shapes_of_ignored_classes_cannot_stop_an_import(tmp_path: Path) -> None:
+def test_shapes_of_ignored_classes_cannot_stop_an_import(tmp_path):
     root = cvat(
         tmp_path,
         '<box label="s" xtl="20" ytl="30" xbr="40" ybr="42"/><points label="junk" points="1,2"/><box label="junk" xtl="x"/>'
@@ -706,7 +700,7 @@ def test_shapes_of_ignored_classes_cannot_stop_an_import(tmp_path: Path) -> None
     assert "object 2: <points> of class 'junk': expected one of box, polygon, ellipse, mask" in said
 
 
-def test_crowds_stay_crowds_unless_each_is_one_object(tmp_path: Path) -> None:
+def test_crowds_stay_crowds_unless_each_is_one_object(tmp_path):
     root = source(tmp_path, "coco")
 
     def crowded(document: Any) -> None:
@@ -724,7 +718,7 @@ def test_crowds_stay_crowds_unless_each_is_one_object(tmp_path: Path) -> None:
     assert boxes_of(taken(root, *MEANING, "--crowd", "object")[1]) == EXPECTED
 
 
-def test_without_boxes_masks_and_ids_of_text_are_refused(tmp_path: Path) -> None:
+def test_without_boxes_masks_and_ids_of_text_are_refused(tmp_path):
     root = source(tmp_path, "coco")
 
     def masked(document: Any) -> None:
@@ -738,7 +732,7 @@ def test_without_boxes_masks_and_ids_of_text_are_refused(tmp_path: Path) -> None
     assert "category_id '1' (text)" in said
 
 
-def test_files_that_hold_no_labels_of_the_format_are_said(tmp_path: Path) -> None:
+def test_files_that_hold_no_labels_of_the_format_are_said(tmp_path):
     root = source(tmp_path, "yolo")
     (root / "labels" / "gone.txt").write_text("")
     (root / "images" / "new.PNG").write_bytes((root / "images" / "lid_01.png").read_bytes())
@@ -770,7 +764,7 @@ def test_files_that_hold_no_labels_of_the_format_are_said(tmp_path: Path) -> Non
         ([{"image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4], "score": 0.5}], "detections in COCO's format of results"),
     ],
 )  # fmt: skip
-def test_exports_of_tools_that_are_not_read_are_named(content: object, tool: str, tmp_path: Path) -> None:
+def test_exports_of_tools_that_are_not_read_are_named(content, tool, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text(json.dumps(content))
     said = refusal(tmp_path / "in", *STICKER)

@@ -41,7 +41,7 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["dataset", *map(str, arguments)])
 
 
-def test_boxes_to_be_corrected_fit_the_stickers(pool: Path, tmp_path: Path) -> None:
+def test_boxes_to_be_corrected_fit_the_stickers(pool, tmp_path):
     result = run("prelabel", pool, "--out", tmp_path / "pre", "--device", "cpu")
     assert result.exit_code == 0, result.output
     assert "5 pictures in" in result.output
@@ -67,7 +67,7 @@ def test_boxes_to_be_corrected_fit_the_stickers(pool: Path, tmp_path: Path) -> N
     assert fewer < sum(len(item.boxes) for item in items.values())
 
 
-def test_what_a_recording_has_lost_is_said_after_what_was_read(tmp_path: Path) -> None:
+def test_what_a_recording_has_lost_is_said_after_what_was_read(tmp_path):
     whole = declare_more(record(tmp_path / "whole"))
     (whole / "other.mcap").touch()
     for command, options in (("frames", ()), ("prelabel", ("--device", "cpu"))):
@@ -100,7 +100,7 @@ def data_set(folder: Path, pool: Path) -> Path:
     return folder
 
 
-def test_what_is_labelled_already_is_left_out_by_its_name_or_its_pixels(pool: Path, tmp_path: Path) -> None:
+def test_what_is_labelled_already_is_left_out_by_its_name_or_its_pixels(pool, tmp_path):
     options = ["--labelled", data_set(tmp_path / "known", pool), "--device", "cpu"]
     boxes = run("prelabel", pool, "--out", tmp_path / "pre", *options)
     assert boxes.exit_code == 0, boxes.output
@@ -113,9 +113,7 @@ def test_what_is_labelled_already_is_left_out_by_its_name_or_its_pixels(pool: Pa
     assert not (tmp_path / "none").exists()
 
 
-def test_pictures_keep_their_files_so_that_corrected_labels_fit_the_originals(
-    pool: Path, tmp_path: Path
-) -> None:
+def test_pictures_keep_their_files_so_that_corrected_labels_fit_the_originals(pool, tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
     image = cv2.imread(str(pool / "lid_0.png"))
@@ -140,7 +138,7 @@ def test_pictures_keep_their_files_so_that_corrected_labels_fit_the_originals(
     assert {item.path.name for item in read_coco(tmp_path / "png")} == {"IMG_1.png", "IMG_2.png"}
 
 
-def test_weights_and_settings_may_be_those_of_a_bundle(pool: Path, tmp_path: Path) -> None:
+def test_weights_and_settings_may_be_those_of_a_bundle(pool, tmp_path):
     settings = PerceptionSettings(passes=2, device="cpu", score_floor=0.6)
     create_bundle(tmp_path / "bundle", settings, share_folder() / "config" / "policy.yaml")
     options = ["--bundle", tmp_path / "bundle", "--device", "cpu"]
@@ -152,7 +150,7 @@ def test_weights_and_settings_may_be_those_of_a_bundle(pool: Path, tmp_path: Pat
     assert "--bundle and --model: expected one of them" in both.output
 
 
-def test_two_pictures_of_one_name_are_refused(pool: Path, tmp_path: Path) -> None:
+def test_two_pictures_of_one_name_are_refused(pool, tmp_path):
     folder = tmp_path / "two"
     folder.mkdir()
     for suffix in (".png", ".jpg"):

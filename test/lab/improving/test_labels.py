@@ -31,7 +31,7 @@ def answered(box: tuple[float, ...]) -> AnsweredQuestion:
     return AnsweredQuestion("r", "d", "laptop", 5, "Ada", SceneAnswer.NONE, said, OperatorAnswers())
 
 
-def test_the_newest_judge_spot_checked_ones_prove_and_those_of_another_bundle_train() -> None:
+def test_the_newest_judge_spot_checked_ones_prove_and_those_of_another_bundle_train():
     old = [visit(n, policy="before") for n in range(5)]
     checked = [visit(n, Group.CHECKED) for n in range(5, 30)]
     others = [visit(n) for n in range(30, 230)]
@@ -49,12 +49,12 @@ def test_the_newest_judge_spot_checked_ones_prove_and_those_of_another_bundle_tr
 
 
 @pytest.mark.parametrize("days", [0.0, 500.0])
-def test_a_newest_part_of_nothing_or_of_everything_is_refused(days: float) -> None:
+def test_a_newest_part_of_nothing_or_of_everything_is_refused(days):
     with pytest.raises(InvalidInput, match=rf"--newest {days:g}"):
         divided([visit(n) for n in range(20)], "p", days)
 
 
-def test_only_what_nobody_complained_of_is_labelled_as_it_was_released() -> None:
+def test_only_what_nobody_complained_of_is_labelled_as_it_was_released():
     boxes, problem = _labels(visit(1, Group.RELEASED), None, decided())
     assert ([box.label for box in boxes], problem) == ([ObjectClass.STICKER], "")
     assert _labels(visit(1, Group.RELEASED, complaint="a fault"), None, decided()) == (
@@ -64,7 +64,7 @@ def test_only_what_nobody_complained_of_is_labelled_as_it_was_released() -> None
     assert _labels(visit(1), None, decided())[1] == "the question was not answered"
 
 
-def test_what_was_asked_about_after_something_was_peeled_labels_the_picture_of_before() -> None:
+def test_what_was_asked_about_after_something_was_peeled_labels_the_picture_of_before():
     begun = visit(1, Group.RELEASED)
     assert "nobody was asked" in _labels(begun, None, decided(Verdict.ASK))[1]
     boxes, problem = _labels(replace(begun, questions=(answered(HERE),)), None, decided(Verdict.ASK))
@@ -75,7 +75,7 @@ def test_what_was_asked_about_after_something_was_peeled_labels_the_picture_of_b
     assert _labels(replace(begun, questions=(tired,)), None, decided())[1] == tired.problem
 
 
-def test_an_answer_about_a_place_where_nothing_is_labels_nothing() -> None:
+def test_an_answer_about_a_place_where_nothing_is_labels_nothing():
     boxes, problem = _labels(visit(1), answered(HERE), decided(Verdict.ASK))
     assert ([box.label for box in boxes], problem) == ([ObjectClass.LOGO], "")
     assert "it has moved" in _labels(visit(1), answered(ELSEWHERE), decided())[1]

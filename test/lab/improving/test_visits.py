@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "audit"
 
 
-def test_a_laptop_belongs_to_the_group_of_what_happened_first(log: Log, folder: Path) -> None:
+def test_a_laptop_belongs_to_the_group_of_what_happened_first(log, folder):
     log.laptop("a")
     log.question("r1", "Ada", (Answer.REMOVE, HERE))
     log.permit("d1")
@@ -75,7 +75,7 @@ def test_a_laptop_belongs_to_the_group_of_what_happened_first(log: Log, folder: 
     ("kind", "data"),
     [("hold", {}), ("fault", {}), ("result", {"code": "MOTION_FAILED"}), ("done", {"clean": False, "decision_id": ""})],
 )  # fmt: skip
-def test_what_somebody_complained_of_is_no_label(log: Log, folder: Path, kind: str, data: dict) -> None:
+def test_what_somebody_complained_of_is_no_label(log, folder, kind, data):
     log.laptop("a")
     log.permit("d1")
     log.add("result", code="NONE")
@@ -103,7 +103,7 @@ def problems(folder: Path, person: str) -> set[str]:
     return {q.problem for v in found for q in v.questions if q.person == person}
 
 
-def test_a_careful_person_teaches_beside_a_tired_and_a_hostile_one(log: Log, folder: Path) -> None:
+def test_a_careful_person_teaches_beside_a_tired_and_a_hostile_one(log, folder):
     _shift(log, "careful", 45, careful)
     _shift(log, "tired", 45, lambda number: Answer.REMOVE)
     _shift(log, "hasty", 45, careful, seconds=0.3)
@@ -119,7 +119,7 @@ def test_a_careful_person_teaches_beside_a_tired_and_a_hostile_one(log: Log, fol
     assert "12 of 12 second opinions contradict" in told["hostile"]
 
 
-def test_one_hasty_answer_is_left_out_and_so_is_what_follows_from_it(log: Log, folder: Path) -> None:
+def test_one_hasty_answer_is_left_out_and_so_is_what_follows_from_it(log, folder):
     log.laptop("a")
     log.question("r1", "Ada", (Answer.REMOVE, HERE), seconds=0.4)
     log.question("r2", "Ada", (Answer.KEEP, THERE))
@@ -131,7 +131,7 @@ def test_one_hasty_answer_is_left_out_and_so_is_what_follows_from_it(log: Log, f
     ]  # fmt: skip
 
 
-def test_where_two_persons_disagree_neither_teaches(log: Log, folder: Path) -> None:
+def test_where_two_persons_disagree_neither_teaches(log, folder):
     log.laptop("a")
     log.question("r1", "Ada", (Answer.REMOVE, HERE))
     log.question("r2", "Bob", (Answer.NOT_THERE, HERE))
@@ -148,7 +148,7 @@ def test_where_two_persons_disagree_neither_teaches(log: Log, folder: Path) -> N
     }
 
 
-def test_a_report_counts_and_names_nobody_unless_asked(log: Log, folder: Path) -> None:
+def test_a_report_counts_and_names_nobody_unless_asked(log, folder):
     _shift(log, "Bob", 2, careful)
     _shift(log, "Ada", 3, careful)
     _, persons = screened(visits(folder))
@@ -156,7 +156,7 @@ def test_a_report_counts_and_names_nobody_unless_asked(log: Log, folder: Path) -
     assert [row[0] for row in person_rows(persons, names=True)] == ["Ada", "Bob"]
 
 
-def test_logs_without_a_decision_and_two_of_one_name_are_refused(log: Log, folder: Path) -> None:
+def test_logs_without_a_decision_and_two_of_one_name_are_refused(log, folder):
     log.add("start")
     with pytest.raises(InvalidInput, match="nothing was asked or released"):
         all_visits([folder])

@@ -37,7 +37,7 @@ def labelled(folder: Path, laptops: Sequence[str]) -> Path:
     return folder
 
 
-def test_a_laptop_is_in_one_part_only(tmp_path: Path) -> None:
+def test_a_laptop_is_in_one_part_only(tmp_path):
     data = labelled(tmp_path / "data", [f"pc{n // 3}" if n < 30 else "" for n in range(60)])
     seen = picture_statistics(read_coco(data))
     parts = divide(seen, tmp_path / "parts", (0.5, 0.3, 0.2), -1, 0)
@@ -51,7 +51,7 @@ def test_a_laptop_is_in_one_part_only(tmp_path: Path) -> None:
     refuse_same_pixels({name: picture_statistics(items) for name, items in found.items()})
 
 
-def test_same_pixels_are_refused_and_near_ones_listed(tmp_path: Path) -> None:
+def test_same_pixels_are_refused_and_near_ones_listed(tmp_path):
     seen = picture_statistics(read_coco(labelled(tmp_path / "data", [""] * 3)))
     with pytest.raises(InvalidInput, match=r"test/shot_1\.png and learn/shot_1\.png: have the same pixels"):
         refuse_same_pixels({"learn": seen, "test": seen[1:2]})
@@ -60,7 +60,7 @@ def test_same_pixels_are_refused_and_near_ones_listed(tmp_path: Path) -> None:
     assert line.startswith("learn/shot_0.png and test/shot_0.png: ")
 
 
-def test_the_fingerprint_is_of_pixels_labels_and_laptops(tmp_path: Path) -> None:
+def test_the_fingerprint_is_of_pixels_labels_and_laptops(tmp_path):
     items = read_coco(labelled(tmp_path / "data", ["a", "b"]))
     before = fingerprint(items)
     assert before == fingerprint(read_coco(tmp_path / "data"))
@@ -70,7 +70,7 @@ def test_the_fingerprint_is_of_pixels_labels_and_laptops(tmp_path: Path) -> None
     assert before != fingerprint(items)
 
 
-def test_a_folder_without_parts_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_parts_is_named(tmp_path):
     data = labelled(tmp_path / "learn", ["a", "b"])
     assert parts_of(data) is None
     with pytest.raises(InvalidInput, match=r"calibrate/annotations\.json is missing"):

@@ -21,7 +21,7 @@ class Killed(BaseException):
     pass
 
 
-def test_a_step_is_done_once_for_the_same_inputs(tmp_path: Path) -> None:
+def test_a_step_is_done_once_for_the_same_inputs(tmp_path):
     said: list[str] = []
     calls: list[int] = []
 
@@ -41,7 +41,7 @@ def test_a_step_is_done_once_for_the_same_inputs(tmp_path: Path) -> None:
     assert said == ["1 (0 s)", "1 (done before)", anew, "2 (0 s)", anew, "3 (0 s)", "4 (0 s)"]
 
 
-def test_an_interrupted_step_finds_what_it_left_but_not_what_other_inputs_left(tmp_path: Path) -> None:
+def test_an_interrupted_step_finds_what_it_left_but_not_what_other_inputs_left(tmp_path):
     found: list[list[str]] = []
 
     def make(folder: Path) -> Counted:
@@ -58,14 +58,14 @@ def test_an_interrupted_step_finds_what_it_left_but_not_what_other_inputs_left(t
     assert found == [[], ["state"], []]
 
 
-def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(InvalidInput, match="no steps of an earlier call"):
         Steps(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_two_calls_do_not_work_in_the_same_folder(tmp_path: Path) -> None:
+def test_two_calls_do_not_work_in_the_same_folder(tmp_path):
     expected = "work: another call works in it; wait for its end, stop it, or choose"
     with (
         Steps(tmp_path / "work").alone(),

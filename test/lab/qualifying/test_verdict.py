@@ -49,11 +49,11 @@ def unmet(
     return [row.name for row in rows if row.met is False]
 
 
-def test_all_met_is_ready() -> None:
+def test_all_met_is_ready():
     assert unmet() == []
 
 
-def test_each_requirement_can_fail_by_itself() -> None:
+def test_each_requirement_can_fail_by_itself():
     weak = NOVELTY.model_copy(update={"weakness": "AUROC 0.7"})
     assert unmet(novelty=weak) == ["novelty network: lower bound of AUROC of foreign scenes"]
     idle = GOOD.model_copy(update={"removed": Count(9, 20)})
@@ -66,11 +66,11 @@ def test_each_requirement_can_fail_by_itself() -> None:
     assert unmet(tested=missed) == ["test part: missed stickers"]
 
 
-def test_a_few_mistakes_do_not_contradict_the_guarantee() -> None:
+def test_a_few_mistakes_do_not_contradict_the_guarantee():
     assert unmet(tested=GOOD.model_copy(update={"wrongful": Count(3, 16)})) == []  # lower bound 0.040
 
 
-def test_without_a_proof_nothing_that_follows_from_it_is_met() -> None:
+def test_without_a_proof_nothing_that_follows_from_it_is_met():
     refused = CalibrationResult(refused="1 laptops called clean")
     rows = requirements(LEVELS, 0.5, NOVELTY, refused, None, "label more", SHARP)[1:]
     assert [row.met for row in rows] == [True, False, False, False, False, False]
@@ -83,7 +83,7 @@ def test_without_a_proof_nothing_that_follows_from_it_is_met() -> None:
     assert rows[2].value == "36.9 % at best: called clean 5 of 20 laptops without a sticker, and 0 with one"
 
 
-def test_a_proof_says_of_how_many_and_when_nothing_was_released() -> None:
+def test_a_proof_says_of_how_many_and_when_nothing_was_released():
     def value(proof: Attempt) -> str:
         seen = PROVED.model_copy(update={"wrongful": proof})
         return requirements(LEVELS, 0.5, NOVELTY, seen, GOOD, "", SHARP)[2].value
@@ -95,7 +95,7 @@ def test_a_proof_says_of_how_many_and_when_nothing_was_released() -> None:
     assert "12 of 15 laptops without a sticker called clean" in str(PROVED)
 
 
-def test_a_weak_detector_is_told_and_not_required() -> None:
+def test_a_weak_detector_is_told_and_not_required():
     def detector(precision: float, recall: float) -> Requirement:
         seen = SHARP.model_copy(update={"rows": (("sticker", 0.4, precision, recall),)})
         return requirements(LEVELS, 0.5, NOVELTY, PROVED, GOOD, "", seen)[0]
@@ -110,7 +110,7 @@ def test_a_weak_detector_is_told_and_not_required() -> None:
     assert "of the stickers 90 % found, of those found 88 % right" in str(SHARP)
 
 
-def test_levels_are_not_confused() -> None:
+def test_levels_are_not_confused():
     other = replace(LEVELS, alpha=0.05)
     rows = requirements(other, 0.5, NOVELTY, PROVED, GOOD, "", SHARP)
     assert [row.name for row in rows if row.met is False] == ["proof: wrongful removals"]

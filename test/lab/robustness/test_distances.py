@@ -39,20 +39,20 @@ def worse_and_worse() -> list[list[ImageDistances]]:
     return [blurred, [compare(LAPTOP, noisy(LAPTOP, s)) for s in (5, 15, 40)]]
 
 
-def test_the_same_picture_is_at_distance_zero() -> None:
+def test_the_same_picture_is_at_distance_zero():
     same = compare(LAPTOP, LAPTOP.copy())
     assert (same.mse, same.psnr) == (0, float("inf"))
     assert [same.distance(name) for name in NAMES] == pytest.approx([0] * 4, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_distance_grows_with_blur_and_noise(name: str) -> None:
+def test_every_distance_grows_with_blur_and_noise(name):
     for row in worse_and_worse():
         distances = [one.distance(name) for one in row]
         assert 0 < distances[0] < distances[1] < distances[2]
 
 
-def test_mse_and_psnr_are_their_definitions() -> None:
+def test_mse_and_psnr_are_their_definitions():
     found = compare(LAPTOP, noisy(LAPTOP, 10))
     mse = np.mean((LAPTOP.astype(float) - noisy(LAPTOP, 10)) ** 2)
     assert found.mse == pytest.approx(mse)
@@ -61,7 +61,7 @@ def test_mse_and_psnr_are_their_definitions() -> None:
     assert ImageDistances(255.0**2, 0.0, 0.0, 0.0).distance("mse") == 1
 
 
-def test_cw_ssim_forgives_a_small_shift_that_ssim_does_not() -> None:
+def test_cw_ssim_forgives_a_small_shift_that_ssim_does_not():
     shifted = np.roll(LAPTOP, 3, axis=1)
     found = compare(LAPTOP, shifted)
     assert 1 - found.cw_ssim < (1 - found.ssim) / 3
@@ -69,21 +69,21 @@ def test_cw_ssim_forgives_a_small_shift_that_ssim_does_not() -> None:
     assert other.cw_ssim < found.cw_ssim - 0.2
 
 
-def test_a_followup_of_another_size_is_compared_in_the_size_of_its_source() -> None:
+def test_a_followup_of_another_size_is_compared_in_the_size_of_its_source():
     half = cv2.resize(LAPTOP, (240, 180), interpolation=cv2.INTER_AREA)
     found = compare(LAPTOP, half)
     assert 0 < found.distance("cw_ssim") < 0.03
     assert found.psnr > 30
 
 
-def test_pictures_too_small_for_structure_are_refused() -> None:
+def test_pictures_too_small_for_structure_are_refused():
     with pytest.raises(InvalidInput, match="32x48"):
         compare(LAPTOP, np.zeros((48, 32, 3), np.uint8))
 
 
 @settings(max_examples=20)
 @given(width=st.integers(64, 90), height=st.integers(64, 90), x=st.integers(-8, 8), y=st.integers(-8, 8))
-def test_bands_answer_to_their_own_scale_and_orientation(width: int, height: int, x: int, y: int) -> None:
+def test_bands_answer_to_their_own_scale_and_orientation(width, height, x, y):
     """A grating passes one scale and its neighbours, in the orientation it has; a complex band of it has a constant amplitude."""
     if (x, y) == (0, 0):
         return
@@ -100,7 +100,7 @@ def test_bands_answer_to_their_own_scale_and_orientation(width: int, height: int
         assert np.abs(strongest).std() < 1e-3 * np.abs(strongest).mean()
 
 
-def test_cw_ssim_is_symmetric_and_bounded() -> None:
+def test_cw_ssim_is_symmetric_and_bounded():
     rng = np.random.default_rng(2)
     one, other = (rng.normal(128, 50, (96, 130)).astype(np.float32) for _ in range(2))
     bands, others = (steerable_bands(image, 3, 6) for image in (one, other))
@@ -111,7 +111,7 @@ def test_cw_ssim_is_symmetric_and_bounded() -> None:
 
 
 @pytest.mark.parametrize(("count", "dimensions"), [(40, 12), (30, 50), (25, 200)])
-def test_frechet_distance_is_the_formula_on_shrunk_covariances(count: int, dimensions: int) -> None:
+def test_frechet_distance_is_the_formula_on_shrunk_covariances(count, dimensions):
     rng = np.random.default_rng(count)
     one = rng.normal(size=(count, dimensions)) * rng.uniform(0.1, 3, dimensions)
     other = one[::-1] + rng.normal(0.1, 0.3, one.shape)
@@ -122,7 +122,7 @@ def test_frechet_distance_is_the_formula_on_shrunk_covariances(count: int, dimen
     assert frechet_distance(one, one) == pytest.approx(0, abs=1e-8)
 
 
-def test_feature_distances_of_unchanged_pictures_are_zero() -> None:
+def test_feature_distances_of_unchanged_pictures_are_zero():
     features = np.random.default_rng(1).normal(size=(30, 40))
     same = feature_distances(features, features.copy(), np.arange(30))
     assert [same[name] for name in ("fid", "euclidean", "cosine", "linkage_centroid")] == pytest.approx(
@@ -133,7 +133,7 @@ def test_feature_distances_of_unchanged_pictures_are_zero() -> None:
     assert moved["euclidean"] == pytest.approx(3 * np.sqrt(40) / np.sqrt(2 * 40), rel=0.1)
 
 
-def test_linkages_are_their_definitions() -> None:
+def test_linkages_are_their_definitions():
     one, other = np.array([[0.0, 0.0], [0.0, 2.0]]), np.array([[3.0, 0.0], [5.0, 2.0]])
     found = linkages(one, other)
     assert set(found) == {"single", "complete", "average", "centroid"}
@@ -143,7 +143,7 @@ def test_linkages_are_their_definitions() -> None:
     assert found["average"] == pytest.approx(np.mean([3, np.hypot(5, 2), np.hypot(3, 2), 5]))
 
 
-def test_pairs_follow_their_source() -> None:
+def test_pairs_follow_their_source():
     source = np.array([[1.0, 0.0], [0.0, 1.0]])
     target = np.array([[0.0, 2.0], [1.0, 0.0], [1.0, 0.0]])
     found = pair_distances(source, target, np.array([1, 0, 1]))
@@ -151,7 +151,7 @@ def test_pairs_follow_their_source() -> None:
     assert found["euclidean"] == pytest.approx([1 / np.sqrt(2), 0, 1])
 
 
-def test_features_that_cannot_be_compared_are_refused() -> None:
+def test_features_that_cannot_be_compared_are_refused():
     with pytest.raises(InvalidInput, match=r"target features have shape \(1, 3\)"):
         feature_distances(np.zeros((4, 3)), np.zeros((1, 3)), np.zeros(1, np.intp))
     with pytest.raises(InvalidInput, match="columns"):

@@ -4,7 +4,6 @@
 import json
 import shutil
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -50,7 +49,7 @@ def spec(**more: Any) -> Specification:
     )
 
 
-def test_target_cases_come_in_the_target_proportions() -> None:
+def test_target_cases_come_in_the_target_proportions():
     drawn = target_set(spec(), 50, 2000)
     seen = Counter(one.circumstance for d in drawn for one in d.applied)
     anything = 1 - 0.7 * 0.4 * 0.75
@@ -70,9 +69,7 @@ def test_target_cases_come_in_the_target_proportions() -> None:
     seed=st.integers(0, 99),
 )
 @settings(max_examples=40, deadline=None)
-def test_exclusive_circumstances_never_meet(
-    shares: list[float], alone: list[float], count: int, seed: int
-) -> None:
+def test_exclusive_circumstances_never_meet(shares, alone, count, seed):
     noise = {"transformation": "sensor_noise", "strength": [1, 2]}
     group = [
         {"name": f"g{i}", "probability": s, "exclusive_group": "g", **noise} for i, s in enumerate(shares)
@@ -87,21 +84,21 @@ def test_exclusive_circumstances_never_meet(
         assert sum(name.startswith("g") for name in names) <= 1
 
 
-def test_one_circumstance_each_when_combinations_are_forbidden() -> None:
+def test_one_circumstance_each_when_combinations_are_forbidden():
     drawn = target_set(spec(combinations=False), 10, 115)
     assert {len(d.applied) for d in drawn} == {1}
     seen = Counter(d.applied[0].circumstance for d in drawn)
     assert seen == {"noise": 30, "dark": 40, "bright": 20, "turned": 25}
 
 
-def test_several_circumstances_are_applied_as_light_meets_them() -> None:
+def test_several_circumstances_are_applied_as_light_meets_them():
     stages = {"turned": 1, "dark": 3, "bright": 3, "noise": 5}
     for draft in target_set(spec(), 5, 200):
         order = [stages[one.circumstance] for one in draft.applied]
         assert order == sorted(order)
 
 
-def test_strengths_are_spread_over_the_range() -> None:
+def test_strengths_are_spread_over_the_range():
     strengths = [
         d.applied[0].strength for d in circumstance_set(spec(), spec().circumstance("turned"), range(40))
     ]
@@ -109,7 +106,7 @@ def test_strengths_are_spread_over_the_range() -> None:
     assert 17 < max(strengths) <= 20
 
 
-def test_the_most_significant_come_first_and_the_untestable_not_at_all() -> None:
+def test_the_most_significant_come_first_and_the_untestable_not_at_all():
     both = specification_of(
         {"name": "a", "transformation": "jpeg", "strength": [9, 5], "probability": 0.1},
         {"name": "b", "transformation": "jpeg", "strength": [9, 5], "probability": 0.1, "severity": 5},
@@ -126,17 +123,17 @@ def test_the_most_significant_come_first_and_the_untestable_not_at_all() -> None
         ({"transformation": "jpeg", "strength": [9, 2], "parameters": {"a": 1}}, "unknown parameter 'a'"),
     ],
 )
-def test_a_transformation_that_does_not_exist_is_named(changes: dict[str, Any], message: str) -> None:
+def test_a_transformation_that_does_not_exist_is_named(changes, message):
     with pytest.raises(InvalidInput, match=message):
         check_transformations(specification_of({"name": "x", "probability": 0.1, **changes}))
 
 
-def test_nothing_to_draw_is_bad_input() -> None:
+def test_nothing_to_draw_is_bad_input():
     with pytest.raises(InvalidInput, match="expected at least one"):
         target_set(specification_of({"name": "x", "probability": 0.5}), 5, 5)
 
 
-def test_cases_are_a_data_set_of_their_own_and_are_made_once(source: SourceSet, tmp_path: Path) -> None:
+def test_cases_are_a_data_set_of_their_own_and_are_made_once(source, tmp_path):
     one = spec()
     sets = {
         "": target_set(one, len(source), 6),
@@ -170,12 +167,12 @@ def test_cases_are_a_data_set_of_their_own_and_are_made_once(source: SourceSet, 
     assert [c.case_id for s in again.values() for c in s] == [c.case_id for s in made.values() for c in s]
 
 
-def test_another_data_set_is_not_touched(source: SourceSet, scenes: Path) -> None:
+def test_another_data_set_is_not_touched(source, scenes):
     with pytest.raises(InvalidInput, match="another data set"):
         make_cases(source, {"": target_set(spec(), len(source), 1)}, scenes)
 
 
-def test_a_rendered_image_knows_its_scene_and_a_foreign_one_does_not(source: SourceSet) -> None:
+def test_a_rendered_image_knows_its_scene_and_a_foreign_one_does_not(source):
     picture = source.images[1].picture()
     assert picture.scene is not None
     assert picture.shapes is not None
@@ -189,7 +186,7 @@ def test_a_rendered_image_knows_its_scene_and_a_foreign_one_does_not(source: Sou
     assert replace(source.images[1], seed=None).picture().shapes is None
 
 
-def test_tags_come_from_the_entries(scenes: Path, tmp_path: Path) -> None:
+def test_tags_come_from_the_entries(scenes, tmp_path):
     assert not SourceSet.load(scenes).tagged
     shutil.copytree(scenes, tmp_path / "tagged")
     path = tmp_path / "tagged" / "annotations.json"

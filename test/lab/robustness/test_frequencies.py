@@ -3,12 +3,12 @@
 
 from dataclasses import replace
 
-from sticker_uq.lab.robustness.frequencies import CoverageRow, SourceSet, coverage, describe_source
+from sticker_uq.lab.robustness.frequencies import CoverageRow, coverage, describe_source
 from test.lab.robustness.conftest import specification_of
 from test.lab.robustness.published import MDS_SOURCE_FREQUENCIES, mds_specification
 
 
-def test_tags_are_counted_where_there_are_any(source: SourceSet) -> None:
+def test_tags_are_counted_where_there_are_any(source):
     images = [replace(image, tags=frozenset({"noisy"})) for image in source.images] * 25
     images = [*images[:80], *(replace(image, tags=frozenset()) for image in images[80:])]
     tagged = replace(source, images=tuple(images), tagged=True)
@@ -28,7 +28,7 @@ def test_tags_are_counted_where_there_are_any(source: SourceSet) -> None:
     assert describe_source(spec, source) == []
 
 
-def test_coverage_is_that_of_the_published_sheet() -> None:
+def test_coverage_is_that_of_the_published_sheet():
     found = coverage(
         [
             CoverageRow(

@@ -74,7 +74,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_report_is_one_file_that_says_everything(folder: Path) -> None:
+def test_the_report_is_one_file_that_says_everything(folder):
     html = (folder / "report.html").read_text()
     assert not re.search(r'<script|src=|href="(?!#)', html)
     text = unescape(re.sub(r"<[^>]+>", "", html))
@@ -87,7 +87,7 @@ def test_the_report_is_one_file_that_says_everything(folder: Path) -> None:
     assert html.count("<svg") == 1
 
 
-def test_every_figure_is_in_a_csv_file(folder: Path) -> None:
+def test_every_figure_is_in_a_csv_file(folder):
     names = {path.stem for path in (folder / "tables").iterdir()}
     assert names == {"significance", "coverage", "performance", "distances", "checks"}
     with open(folder / "tables" / "checks.csv", newline="") as stream:
@@ -100,7 +100,7 @@ def test_every_figure_is_in_a_csv_file(folder: Path) -> None:
     assert kinds == ["source", "target", "circumstance", "circumstance"]
 
 
-def test_the_summary_is_a_table_of_markdown(folder: Path) -> None:
+def test_the_summary_is_a_table_of_markdown(folder):
     text = (folder / "summary.md").read_text()
     assert text.startswith("# Robustness of cell: violated")
     assert "| defocus | 5 | 0.120 | -0.260 [-0.290, -0.230] (±0.050) | violated |" in text
@@ -108,6 +108,6 @@ def test_the_summary_is_a_table_of_markdown(folder: Path) -> None:
         assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
-def test_figures() -> None:
+def test_figures():
     said = ["–", "0.123", "1.000", "90", "inf"]
     assert [figure_text(v) for v in (NAN, 0.12345, 1.0, 90.0, math.inf)] == said

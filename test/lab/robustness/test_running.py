@@ -36,7 +36,7 @@ def alone(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return assess(SPEC, prepared, folder, Scripted), folder
 
 
-def test_an_assessment_says_everything(alone: tuple[Assessment, Path]) -> None:
+def test_an_assessment_says_everything(alone):
     found, folder = alone
     assert [(s.kind, s.circumstance) for s in found.sets] == [
         ("source", ""),
@@ -58,14 +58,12 @@ def test_an_assessment_says_everything(alone: tuple[Assessment, Path]) -> None:
 
 
 @pytest.mark.timeout(600)  # starting processes takes long on a busy machine
-def test_processes_do_not_change_the_result(
-    prepared: Prepared, alone: tuple[Assessment, Path], tmp_path: Path
-) -> None:
+def test_processes_do_not_change_the_result(prepared, alone, tmp_path):
     assess(SPEC, prepared, tmp_path, Scripted, jobs=2)
     assert (tmp_path / RESULT).read_bytes() == (alone[1] / RESULT).read_bytes()
 
 
-def test_a_distance_that_the_system_does_not_give_is_refused(prepared: Prepared, tmp_path: Path) -> None:
+def test_a_distance_that_the_system_does_not_give_is_refused(prepared, tmp_path):
     class Black(Scripted):
         def answer(self, image: Picture) -> SystemAnswer:
             return replace(super().answer(image), features=None)

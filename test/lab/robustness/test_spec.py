@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The specification says what is wrong with it, and epsilon is the function that was written down."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,25 +43,25 @@ def specification(*circumstances: dict[str, Any], **changes: Any) -> Specificati
     return Specification.model_validate(values | changes)
 
 
-def test_significance_is_the_product_of_the_published_example() -> None:
+def test_significance_is_the_product_of_the_published_example():
     # Box 2 of the paper: slow shutter of the road monitoring system
     slow_shutter = circumstance("slow-shutter", exposure=1, likelihood=2, severity=5)
     assert Circumstance.model_validate(slow_shutter).significance == 10
 
 
 @pytest.mark.parametrize(("distance", "allowed"), [(0.0, 0.01), (0.154, 0.01), (0.25, 0.01), (0.3, 0.3)])
-def test_paper_relation(distance: float, allowed: float) -> None:
+def test_paper_relation(distance, allowed):
     assert paper_relation().epsilon(distance) == pytest.approx(allowed)
 
 
 @given(st.floats(0, 3), st.floats(0, 1e-3))
-def test_continuous_relation_has_no_jump(distance: float, step: float) -> None:
+def test_continuous_relation_has_no_jump(distance, step):
     relation = continuous_relation()
     change = relation.epsilon(distance + step) - relation.epsilon(distance)
     assert -1e-12 <= change <= step + 1e-12
 
 
-def test_points_are_joined_and_the_last_is_held() -> None:
+def test_points_are_joined_and_the_last_is_held():
     relation = Relation(points=((0, 0.02), (0.2, 0.02), (0.6, 0.22)))
     assert [relation.epsilon(d) for d in (0, 0.1, 0.4, 0.6, 5)] == pytest.approx(
         [0.02, 0.02, 0.12, 0.22, 0.22]
@@ -82,12 +81,12 @@ def test_points_are_joined_and_the_last_is_held() -> None:
         ({"pieces": [{}, {}]}, "every piece but the last"),
     ],
 )
-def test_no_function_is_refused(values: dict[str, Any], message: str) -> None:
+def test_no_function_is_refused(values, message):
     with pytest.raises(ValidationError, match=message):
         Relation.model_validate(values)
 
 
-def test_significance_tightens_epsilon_linearly() -> None:
+def test_significance_tightens_epsilon_linearly():
     spec = specification(significance_tightening=0.5)
     assert spec.epsilon("ap", 0.1, 1) == pytest.approx(0.02)
     assert spec.epsilon("ap", 0.1, 63) == pytest.approx(0.015)
@@ -106,7 +105,7 @@ def test_significance_tightens_epsilon_linearly() -> None:
         ({"colour": "red"}, "glare.colour = 'red'"),
     ],
 )
-def test_a_wrong_circumstance_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_a_wrong_circumstance_is_named(tmp_path, changes, message):
     import yaml
 
     values = {"system": {"name": "cell"}, "circumstances": [circumstance(**changes)]}
@@ -117,7 +116,7 @@ def test_a_wrong_circumstance_is_named(tmp_path: Path, changes: dict[str, Any], 
     assert "spec.yaml" in str(caught.value)
 
 
-def test_an_exclusive_group_cannot_exceed_certainty() -> None:
+def test_an_exclusive_group_cannot_exceed_certainty():
     with pytest.raises(ValidationError, match=r"'light': its frequencies sum to 1\.2"):
         specification(
             circumstance("dark", probability=0.6, exclusive_group="light"),
@@ -128,7 +127,7 @@ def test_an_exclusive_group_cannot_exceed_certainty() -> None:
 @pytest.mark.parametrize(
     "content", ["", "[1, 2]", "a: [", "system: {name: x}\ncircumstances: 3", "\x00", "circumstances: [7]"]
 )
-def test_a_broken_file_is_bad_input(tmp_path: Path, content: str) -> None:
+def test_a_broken_file_is_bad_input(tmp_path, content):
     (tmp_path / "spec.yaml").write_text(content)
     with pytest.raises(InvalidInput, match=r"spec\.yaml"):
         Specification.load(tmp_path / "spec.yaml")
@@ -136,7 +135,7 @@ def test_a_broken_file_is_bad_input(tmp_path: Path, content: str) -> None:
         Specification.load(tmp_path / "missing.yaml")
 
 
-def test_the_laptop_cell_uses_every_transformation_once() -> None:
+def test_the_laptop_cell_uses_every_transformation_once():
     spec = laptop_cell()
     assert sorted(str(c.transformation) for c in spec.circumstances) == sorted(TRANSFORMATIONS)
     check_transformations(spec)
@@ -149,7 +148,7 @@ def test_the_laptop_cell_uses_every_transformation_once() -> None:
     assert len({c.significance for c in spec.circumstances}) > 5
 
 
-def test_init_writes_a_file_that_explains_its_strengths(tmp_path: Path) -> None:
+def test_init_writes_a_file_that_explains_its_strengths(tmp_path):
     out = tmp_path / "cell.yaml"
     answer = CliRunner().invoke(cli.app, ["init", str(out)])
     assert answer.exit_code == 0, answer.output

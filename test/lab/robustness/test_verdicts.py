@@ -39,14 +39,14 @@ def found(boxes: np.ndarray, score: float = 0.9) -> Detections:
     return Detections(np.float32(boxes).reshape(-1, 4), rows)
 
 
-def test_the_published_system_violates_its_relation_by_all_five_metrics() -> None:
+def test_the_published_system_violates_its_relation_by_all_five_metrics():
     spec = mds_specification()
     changes = {name: round(abs(MDS_TARGET[name] - MDS_SOURCE[name]), 3) for name in MDS_SOURCE}
     assert changes == {"precision": 0.066, "recall": 0.126, "ap50": 0.112, "ap75": 0.132, "ap": 0.094}
     assert {spec.epsilon(name, MDS_DISTANCE) for name in MDS_SOURCE} == {0.01}
 
 
-def test_the_published_significances() -> None:
+def test_the_published_significances():
     found = {c.name: c.significance for c in mds_specification().circumstances}
     assert sorted(found.values(), reverse=True) == [20, 18, 18, 15, 12, 10, 9, 3]
     assert sum(c.frequency for c in mds_specification().circumstances) == pytest.approx(1)
@@ -70,7 +70,7 @@ def pairs(images: int, lost: int, distance: float = 0.1, gained: int = 0) -> Pai
     ("lost", "allowed", "expected"),
     [(4, 0.3, Finding.HOLDS), (30, 0.1, Finding.VIOLATED), (12, 0.18, Finding.UNDECIDED)],
 )
-def test_the_interval_decides(lost: int, allowed: float, expected: Finding) -> None:
+def test_the_interval_decides(lost, allowed, expected):
     check = check_relation(pairs(60, lost), "recall", lambda d: allowed, resamples=400)
     assert check.finding is expected
     assert check.change == pytest.approx(-lost / 60)
@@ -79,7 +79,7 @@ def test_the_interval_decides(lost: int, allowed: float, expected: Finding) -> N
     assert check.low < -high < -low < check.high, "no narrower than the exact interval"
 
 
-def test_no_change_in_few_images_is_no_proof() -> None:
+def test_no_change_in_few_images_is_no_proof():
     few = check_relation(pairs(20, 0), "recall", lambda d: 0.02, resamples=200)
     assert few.finding is Finding.UNDECIDED
     assert few.high == pytest.approx(1 - 0.025 ** (1 / 20))
@@ -90,7 +90,7 @@ def test_no_change_in_few_images_is_no_proof() -> None:
 
 
 @pytest.mark.parametrize(("images", "allowed"), [(150, 0.02), (185, 0.02), (73, 0.05), (60, 0.2)])
-def test_the_chance_of_a_false_holds_is_what_was_promised(images: int, allowed: float) -> None:
+def test_the_chance_of_a_false_holds_is_what_was_promised(images, allowed):
     """By exact sums: of images which a change of just above epsilon befalls, at most 2.5 % of the samples may say "holds"."""
     most = int(images * allowed)
     found = [
@@ -104,7 +104,7 @@ def test_the_chance_of_a_false_holds_is_what_was_promised(images: int, allowed: 
 
 
 @pytest.mark.parametrize("better", [0, 5])
-def test_rare_changes_in_both_directions_keep_the_level(better: int) -> None:
+def test_rare_changes_in_both_directions_keep_the_level(better):
     """Simulated: in 100 images a share of epsilon + r loses its sticker and r gains one; neither verdict is often wrong."""
     images, allowed, trials = 100, 0.05, 60
     rng = np.random.default_rng(1)
@@ -121,7 +121,7 @@ def test_rare_changes_in_both_directions_keep_the_level(better: int) -> None:
     assert wrong <= stats.binom.ppf(0.999, trials, 0.05)
 
 
-def test_epsilon_is_taken_at_each_resamples_own_distance() -> None:
+def test_epsilon_is_taken_at_each_resamples_own_distance():
     """The jump of the published relation at d = 0.25: d on both sides of it leaves the verdict open."""
     paired = pairs(40, 12)
     distances = np.where(np.arange(40) % 2, 0.05, 0.47)
@@ -133,7 +133,7 @@ def test_epsilon_is_taken_at_each_resamples_own_distance() -> None:
     assert set_wide.finding is Finding.VIOLATED
 
 
-def test_what_cannot_be_measured_is_undecided() -> None:
+def test_what_cannot_be_measured_is_undecided():
     unknown = check_relation(
         replace(pairs(20, 2), distances=np.array([np.nan])), "recall", paper_relation().epsilon
     )
@@ -153,7 +153,7 @@ def check(name: str, finding: Finding) -> RelationCheck:
     return RelationCheck(name, "ap", 20, 0.9, 0.8, -0.1, -0.2, 0.0, 0.1, 0.1, finding)
 
 
-def test_overall_is_the_worst_and_says_how_much_significance_each_finding_has() -> None:
+def test_overall_is_the_worst_and_says_how_much_significance_each_finding_has():
     checks = [check("a", Finding.HOLDS), check("b", Finding.UNDECIDED), check("b", Finding.HOLDS)]
     verdict = overall_verdict(checks, {"a": 30, "b": 10})
     assert verdict["finding"] is Finding.UNDECIDED
@@ -168,7 +168,7 @@ def test_overall_is_the_worst_and_says_how_much_significance_each_finding_has() 
     assert overall_verdict([check("a", Finding.HOLDS)], {"a": 1})["finding"] is Finding.HOLDS
 
 
-def test_performance_is_that_of_the_images() -> None:
+def test_performance_is_that_of_the_images():
     judged = [
         Judged(STICKER_THERE, SystemAnswer(found(BOX))),
         Judged(STICKER_THERE, SystemAnswer(found(BOX + 100))),
@@ -187,14 +187,14 @@ def test_performance_is_that_of_the_images() -> None:
         Performance([], 0.5, 0.5)
 
 
-def test_a_cell_without_gate_acts_on_whatever_it_detects() -> None:
+def test_a_cell_without_gate_acts_on_whatever_it_detects():
     sure = act_on_detections(found(BOX, 0.6), 0.5)
     assert (sure.removed.tolist(), sure.asked, sure.clean) == (BOX.tolist(), False, False)
     doubtful = act_on_detections(found(BOX, 0.4), 0.5)
     assert (len(doubtful.removed), doubtful.clean) == (0, True)
 
 
-def test_a_decision_becomes_what_the_cell_does() -> None:
+def test_a_decision_becomes_what_the_cell_does():
     policy = Policy()
     work = act_on_decision(judge(assessment(observed(HERE)), policy))
     assert (work.removed.tolist(), work.asked, work.clean) == ([list(HERE)], False, False)
@@ -206,7 +206,7 @@ def test_a_decision_becomes_what_the_cell_does() -> None:
     assert (len(clean.removed), clean.asked, clean.clean) == (0, False, True)
 
 
-def test_consequences() -> None:
+def test_consequences():
     on, off = Action(BOX, False, False), Action(BOX + 100, False, False)
     clean = Action(np.zeros((0, 4), np.float32), False, True)
     nothing = np.zeros((0, 4), np.float32)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures prepared beside the network: in order, the same from processes as from threads, and the same training."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -29,7 +27,7 @@ def samples(number: int) -> list[Sample]:
 
 
 @pytest.mark.parametrize("processes", [False, True])
-def test_prepared_samples_come_in_order(processes: bool) -> None:
+def test_prepared_samples_come_in_order(processes):
     def prepare(number: int) -> Arrays:
         return packed(samples(number))
 
@@ -43,7 +41,7 @@ def test_prepared_samples_come_in_order(processes: bool) -> None:
 
 
 @pytest.mark.parametrize("processes", [False, True])
-def test_an_unreadable_picture_is_told(processes: bool) -> None:
+def test_an_unreadable_picture_is_told(processes):
     def prepare(number: int) -> Arrays:
         if number == 2:
             raise InvalidInput("lid.png: cannot be read")
@@ -53,7 +51,7 @@ def test_an_unreadable_picture_is_told(processes: bool) -> None:
         list(ahead(prepare, 4, 1, processes=processes))
 
 
-def test_a_training_with_prepared_pictures_is_the_same_training(tmp_path: Path) -> None:
+def test_a_training_with_prepared_pictures_is_the_same_training(tmp_path):
     rendered(tmp_path / "data", range(4), (240, 180), stickers=3)
     tensors = []
     for name, beside in (("alone", False), ("beside", True)):

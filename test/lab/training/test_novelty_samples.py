@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the novelty network learns from."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,7 +30,7 @@ def boxes_of(seen: NoveltySample) -> np.ndarray:
     return np.stack([x - left, y - top, x + right, y + bottom], axis=1)
 
 
-def test_a_sample_is_the_same_again_and_another_in_the_next_epoch(item: LabelledImage) -> None:
+def test_a_sample_is_the_same_again_and_another_in_the_next_epoch(item):
     first, again, later = sample(item, 0, 3), sample(item, 0, 3), sample(item, 1, 3)
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -46,7 +44,7 @@ def test_a_sample_is_the_same_again_and_another_in_the_next_epoch(item: Labelled
     )
 
 
-def test_middles_teach_the_boxes_of_their_stickers(item: LabelledImage) -> None:
+def test_middles_teach_the_boxes_of_their_stickers(item):
     for epoch in range(12):
         seen = sample(item, epoch, 0)
         found = boxes_of(seen)
@@ -62,7 +60,7 @@ def test_middles_teach_the_boxes_of_their_stickers(item: LabelledImage) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**31 - 1))
-def test_what_is_left_of_a_box_bounds_what_is_not_covered(seed: int) -> None:
+def test_what_is_left_of_a_box_bounds_what_is_not_covered(seed):
     rng = np.random.default_rng(seed)
     covered = np.zeros((60, 80), np.uint8)
     x, y = rng.integers(0, 70), rng.integers(0, 50)
@@ -76,7 +74,7 @@ def test_what_is_left_of_a_box_bounds_what_is_not_covered(seed: int) -> None:
         np.testing.assert_array_equal(left, [low[1], low[0], high[1], high[0]])
 
 
-def test_a_sticker_of_which_little_is_seen_teaches_nothing() -> None:
+def test_a_sticker_of_which_little_is_seen_teaches_nothing():
     bare = np.zeros((20, 30), np.float32)
     boxes = np.float32([[2, 2, 8, 8], [12, 4, 18, 12]])
     (target, weight), _ = _middles(boxes, np.float32([1.0, 0.1]), bare)
@@ -87,7 +85,7 @@ def test_a_sticker_of_which_little_is_seen_teaches_nothing() -> None:
     assert target[0, 0] == 0
 
 
-def test_the_smaller_of_two_boxes_counts_and_a_covered_middle_moves() -> None:
+def test_the_smaller_of_two_boxes_counts_and_a_covered_middle_moves():
     bare = np.zeros((20, 30), np.float32)
     boxes = np.float32([[0, 0, 20, 20], [8, 8, 12, 12]])
     _, edges = _middles(boxes, np.ones(2, np.float32), bare)
@@ -100,7 +98,7 @@ def test_the_smaller_of_two_boxes_counts_and_a_covered_middle_moves() -> None:
     assert not shown[:, 4:16].any()
 
 
-def test_flat_shapes_lie_apart_from_the_objects_and_raised_ones_are_told_apart() -> None:
+def test_flat_shapes_lie_apart_from_the_objects_and_raised_ones_are_told_apart():
     scene = render(sample_scene(5, stickers=2))
     flat = 0
     for seed in range(40):
@@ -119,7 +117,7 @@ def test_flat_shapes_lie_apart_from_the_objects_and_raised_ones_are_told_apart()
     assert flat >= 5
 
 
-def test_a_picture_that_cannot_be_read_is_named(item: LabelledImage, tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_read_is_named(item, tmp_path):
     gone = LabelledImage(**{**item.__dict__, "path": tmp_path / "gone.png"})
     with pytest.raises(ValueError, match=r"gone\.png"):
         sample(gone, 0, 0)

@@ -48,9 +48,7 @@ def settings(data: Path, out: Path, **changes: object) -> TrainSettings:
     return TrainSettings(data=(data,), out=out, **(values | changes))  # type: ignore[arg-type]
 
 
-def test_several_folders_are_trained_on_as_one_and_exposure_is_never_validated_on(
-    scenes: Path, tmp_path: Path
-) -> None:
+def test_several_folders_are_trained_on_as_one_and_exposure_is_never_validated_on(scenes, tmp_path):
     for name, seed, stickers in (("more", 99, 1), ("bare", 70, 0)):
         rendered(tmp_path / name, [seed], (240, 180), stickers=stickers)
     bare = tmp_path / "bare"
@@ -63,7 +61,7 @@ def test_several_folders_are_trained_on_as_one_and_exposure_is_never_validated_o
     assert (len(learned) + len(validated), learned.count(bare), validated.count(bare)) == (10, 1, 0)
 
 
-def test_pictures_of_one_laptop_are_on_one_side_of_the_validation(tmp_path: Path) -> None:
+def test_pictures_of_one_laptop_are_on_one_side_of_the_validation(tmp_path):
     def scenes(laptops: int) -> Iterator[EncodedScene]:
         for number in range(24):
             scene = encode_scene(number, render(sample_scene(number, stickers=1), (96, 72)))
@@ -81,9 +79,7 @@ def test_pictures_of_one_laptop_are_on_one_side_of_the_validation(tmp_path: Path
 
 
 @pytest.mark.parametrize("enough", [True, False])
-def test_the_best_epoch_is_chosen_on_enough_pictures_only(
-    enough: bool, few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_epoch_is_chosen_on_enough_pictures_only(enough, few, tmp_path, monkeypatch):
     monkeypatch.setattr("sticker_uq.lab.training.training.ENOUGH_TO_CHOOSE", 4 if enough else 5)
     shares = iter([0.1, 0.2])  # the mAP says the opposite
     monkeypatch.setattr(
@@ -96,9 +92,7 @@ def test_the_best_epoch_is_chosen_on_enough_pictures_only(
     assert any("4 pictures to validate on are too few" in line for line in said) != enough
 
 
-def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
-    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(few, tmp_path, monkeypatch):
     monkeypatch.setattr("sticker_uq.lab.training.training.ENOUGH_TO_CHOOSE", 4)
     results: list[EpochResult] = []
     steps = []
@@ -134,7 +128,7 @@ def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
     assert [float(row["loss"]) for row in rows] == [r.loss for r in results]
 
 
-def test_a_pause_changes_nothing(few: Path, tmp_path: Path) -> None:
+def test_a_pause_changes_nothing(few, tmp_path):
     straight, paused = (
         settings(few, tmp_path / name, epochs=1, batch_size=2) for name in ("straight", "paused")
     )
@@ -153,7 +147,7 @@ def test_a_pause_changes_nothing(few: Path, tmp_path: Path) -> None:
     assert losses[0] == losses[1]
 
 
-def test_input_size_and_default_boxes_travel_with_the_weights(few: Path, tmp_path: Path) -> None:
+def test_input_size_and_default_boxes_travel_with_the_weights(few, tmp_path):
     scales = (0.1, 0.15, 0.25, 0.4, 0.6, 0.9, 1.0)
     said: list[str] = []
     first = settings(few, tmp_path / "one", epochs=1, input_size=352, anchor_scales=scales, dropout=0.2)
@@ -174,7 +168,7 @@ def test_input_size_and_default_boxes_travel_with_the_weights(few: Path, tmp_pat
         Training(settings(few, tmp_path / "no", anchor_scales=(0.1,)))
 
 
-def test_small_objects_get_small_default_boxes(tmp_path: Path) -> None:
+def test_small_objects_get_small_default_boxes(tmp_path):
     small = rendered(tmp_path / "small", range(4), (320, 268), stickers=6, profile="study")
     training = Training(settings(small, tmp_path / "out"))
     assert min(training.model.anchor_generator.scales) < 0.1
@@ -184,7 +178,7 @@ def test_small_objects_get_small_default_boxes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["fasterrcnn_resnet50_fpn", SSDLITE])
-def test_dropout_in_training_changes_the_loss_by_its_seed(name: str, scenes: Path) -> None:
+def test_dropout_in_training_changes_the_loss_by_its_seed(name, scenes):
     torch.manual_seed(0)
     model = build_model(name, min_size=96)
     rng = np.random.default_rng(0)
@@ -208,9 +202,7 @@ def test_dropout_in_training_changes_the_loss_by_its_seed(name: str, scenes: Pat
         ("backbone", {"head weights"}),
     ],
 )
-def test_what_is_frozen_stays_and_all_else_learns(
-    frozen: str, changing: set[str], scenes: Path, tmp_path: Path
-) -> None:
+def test_what_is_frozen_stays_and_all_else_learns(frozen, changing, scenes, tmp_path):
     training = Training(settings(scenes, tmp_path, freeze=frozen, learning_rate=1e-2, batch_size=2))
     before = {name: tensor.clone() for name, tensor in training.model.state_dict().items()}
     assert not training.run(lambda step: None, lambda epoch: None, stop=lambda: training.position.step == 1)
@@ -224,7 +216,7 @@ def test_what_is_frozen_stays_and_all_else_learns(
 
 # SSD300 is in test_unit_variance.py
 @pytest.mark.parametrize("name", ["fasterrcnn_resnet50_fpn", "retinanet_resnet50_fpn", SSDLITE])
-def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name: str, scenes: Path) -> None:
+def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name, scenes):
     torch.manual_seed(0)
     model = build_model(name, min_size=64).train()
     if name.startswith("fasterrcnn"):
@@ -237,11 +229,10 @@ def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name: str, s
     assert math.isfinite(loss.item())
     assert loss.item() > 0
     first = next(p for p in model.backbone.parameters() if p.ndim == 4).grad
-    assert first is not None
     assert first.abs().sum() > 0
 
 
-def test_bfloat16_changes_the_products_and_not_the_weights_type(scenes: Path, tmp_path: Path) -> None:
+def test_bfloat16_changes_the_products_and_not_the_weights_type(scenes, tmp_path):
     losses = []
     for precision in ("float32", "bfloat16"):
         chosen = settings(scenes, tmp_path / precision, precision=precision, device="cpu", batch_size=2)
@@ -254,7 +245,7 @@ def test_bfloat16_changes_the_products_and_not_the_weights_type(scenes: Path, tm
     assert losses[1] == pytest.approx(losses[0], rel=0.03)
 
 
-def test_a_picture_without_objects_teaches_only_background() -> None:
+def test_a_picture_without_objects_teaches_only_background():
     torch.manual_seed(0)
     model = build_model(SSDLITE).train()
     empty = Sample(np.full((192, 192, 3), 90, np.uint8), np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
@@ -264,7 +255,7 @@ def test_a_picture_without_objects_teaches_only_background() -> None:
     assert model.head.regression_head.module_list[0][1].weight.grad.abs().sum() == 0
 
 
-def test_every_object_claims_default_boxes_however_small() -> None:
+def test_every_object_claims_default_boxes_however_small():
     model = build_model(SSDLITE).eval()
     maps = list(model.backbone(torch.zeros(1, 3, 320, 320)).values())
     anchors = model.anchor_generator(ImageList(torch.zeros(1, 3, 320, 320), [(320, 320)]), maps)[0]
@@ -281,7 +272,7 @@ def test_every_object_claims_default_boxes_however_small() -> None:
     torch.testing.assert_close(decoded, boxes[matched[rows]], rtol=1e-4, atol=1e-3)
 
 
-def test_augmentation_moves_boxes_with_what_they_are_around(tmp_path: Path, scenes: Path) -> None:
+def test_augmentation_moves_boxes_with_what_they_are_around(tmp_path, scenes):
     """On a picture that is black but for a white rectangle the box must stay the rectangle's."""
     item = next(item for item in read_coco(scenes) if len(item.labels))
     image = np.zeros((item.height, item.width, 3), np.uint8)
@@ -307,8 +298,8 @@ def test_augmentation_moves_boxes_with_what_they_are_around(tmp_path: Path, scen
 
 
 def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_their_network_and_says_so(
-    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    few, tmp_path, monkeypatch
+):
     class Unreachable:
         def get_state_dict(self, **options: object) -> None:
             raise OSError("no route to host")
@@ -336,7 +327,7 @@ def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_thei
         Training(settings(few, tmp_path / "c", start="packaged", model="ssd300_vgg16"))
 
 
-def test_weights_of_another_class_count_fill_all_but_the_class_layers() -> None:
+def test_weights_of_another_class_count_fill_all_but_the_class_layers():
     torch.manual_seed(1)
     published = build_model(SSDLITE, num_classes=91).state_dict()
 
@@ -347,7 +338,7 @@ def test_weights_of_another_class_count_fill_all_but_the_class_layers() -> None:
     assert all("classification_head" in key for key in kept)
 
 
-def test_data_without_an_object_is_refused_before_the_work(scenes: Path, tmp_path: Path) -> None:
+def test_data_without_an_object_is_refused_before_the_work(scenes, tmp_path):
     annotations = rendered(tmp_path / "none", [1], (240, 180), stickers=1) / "annotations.json"
     annotations.write_text(json.dumps(json.loads(annotations.read_text()) | {"annotations": []}))
     for changes in ({"data": (tmp_path / "none",)}, {"val_data": tmp_path / "none"}):
@@ -357,7 +348,7 @@ def test_data_without_an_object_is_refused_before_the_work(scenes: Path, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_it_refuses_what_it_cannot_train_on(scenes: Path, tmp_path: Path) -> None:
+def test_it_refuses_what_it_cannot_train_on(scenes, tmp_path):
     with pytest.raises(InvalidInput, match="no such file"):
         train(settings(tmp_path / "nowhere", tmp_path / "a"))
     with pytest.raises(InvalidInput, match="expected the state of a training"):
@@ -375,7 +366,7 @@ def test_it_refuses_what_it_cannot_train_on(scenes: Path, tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["d"], "a refusal leaves no folder"
 
 
-def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path) -> None:
+def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path):
     torch.manual_seed(1)
     other = build_model("fasterrcnn_resnet50_fpn", min_size=64)
     path = tmp_path / "other.safetensors"
@@ -397,7 +388,7 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path)
         training.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
 
 
-def test_a_state_continues_only_its_own_training(few: Path, tmp_path: Path) -> None:
+def test_a_state_continues_only_its_own_training(few, tmp_path):
     train(settings(few, tmp_path, batch_size=2), stop=lambda: True)
     with pytest.raises(InvalidInput, match=r"--seed is 4, was 3; give --seed 3$"):
         train(settings(few, tmp_path, seed=4, batch_size=2), resume=True)
@@ -416,7 +407,7 @@ def test_a_state_continues_only_its_own_training(few: Path, tmp_path: Path) -> N
         path.write_text(text)
 
 
-def test_a_picture_that_is_no_picture_ends_the_training_by_name(tmp_path: Path) -> None:
+def test_a_picture_that_is_no_picture_ends_the_training_by_name(tmp_path):
     folder = rendered(tmp_path / "broken", range(2), (240, 180), stickers=1)
     broken = next((folder / "images").iterdir())
     broken.write_bytes(b"\xff\xd8 cut off")

@@ -53,7 +53,7 @@ def samples(folder: Path, size: int) -> list[Sample]:
 
 
 @pytest.mark.parametrize("deviation", [1.0, 0.1])
-def test_every_convolution_gives_the_deviation_that_is_asked_for(deviation: float) -> None:
+def test_every_convolution_gives_the_deviation_that_is_asked_for(deviation):
     torch.manual_seed(0)
     layers = [
         nn.Conv2d(3, 8, 3),
@@ -75,14 +75,14 @@ def test_every_convolution_gives_the_deviation_that_is_asked_for(deviation: floa
     assert not any(layer._forward_hooks for layer in network)
 
 
-def test_a_layer_without_variance_keeps_its_filters() -> None:
+def test_a_layer_without_variance_keeps_its_filters():
     layer = nn.Conv2d(2, 1, 1)
     before = layer.weight.clone()
     scale_to_variance(layer, lambda: layer(torch.ones(1, 2, 1, 1)))
     assert torch.equal(layer.weight, before)
 
 
-def test_the_backbone_gives_torchvisions_maps_and_fewer_for_small_pictures(built: nn.Module) -> None:
+def test_the_backbone_gives_torchvisions_maps_and_fewer_for_small_pictures(built):
     backbone = built.backbone
     with torch.no_grad():
         pictures = torch.randn(1, 3, 300, 300)
@@ -92,7 +92,7 @@ def test_the_backbone_gives_torchvisions_maps_and_fewer_for_small_pictures(built
     assert [m.shape[-1] for m in small] == [20, 10, 5, 3, 1]
 
 
-def test_ssd300_starts_with_small_logits_on_pictures_of_any_size(model: nn.Module, scenes: Path) -> None:
+def test_ssd300_starts_with_small_logits_on_pictures_of_any_size(model, scenes):
     with torch.no_grad():
         as_built = batch_loss(SSD300, model, samples(scenes, 128)[:2], CPU).item()
     prepare_random(SSD300, model, samples(scenes, 300)[:2], CPU)
@@ -103,7 +103,7 @@ def test_ssd300_starts_with_small_logits_on_pictures_of_any_size(model: nn.Modul
     assert losses[0] < as_built / 2
 
 
-def test_a_model_with_normalisation_keeps_its_random_weights(scenes: Path) -> None:
+def test_a_model_with_normalisation_keeps_its_random_weights(scenes):
     model = build_model(SSDLITE)
     before = copy.deepcopy(model.state_dict())
     prepare_random(SSDLITE, model, samples(scenes, 192), CPU)
@@ -111,8 +111,8 @@ def test_a_model_with_normalisation_keeps_its_random_weights(scenes: Path) -> No
 
 
 def test_a_training_of_ssd300_begins_with_small_pictures_and_scaled_filters(
-    model: nn.Module, scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    model, scenes, tmp_path, monkeypatch
+):
     monkeypatch.setattr("sticker_uq.lab.training.training.build_model", lambda *_, **__: model)
     started = Training(
         TrainSettings(

@@ -23,15 +23,13 @@ from sticker_uq.testing.arm import (
     Feedback,
     Result,
 )
-from sticker_uq.testing.bench import PATIENCE_S, Bench
+from sticker_uq.testing.bench import PATIENCE_S
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
 
 
 @pytest.mark.parametrize("state", [GateState.STATE_PERMITTED, GateState.STATE_REMOVING])
-def test_under_a_permit_all_steps_are_done(
-    rig: ArmBench, state: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_under_a_permit_all_steps_are_done(rig, state, monkeypatch):
     # taken where the arm says it: a reader that is matched late misses the first feedback
     told: list[Feedback] = []
     monkeypatch.setattr(ServerGoalHandle, "publish_feedback", lambda _, feedback: told.append(feedback))
@@ -57,9 +55,7 @@ def test_under_a_permit_all_steps_are_done(
         (TimeoutError("no answer"), Result.ERROR_UNKNOWN, "TimeoutError('no answer')"),
     ],
 )
-def test_a_driver_that_raises_ends_the_goal_and_not_the_arm(
-    rig: ArmBench, error: Exception, expected: int, expected_text: str
-) -> None:
+def test_a_driver_that_raises_ends_the_goal_and_not_the_arm(rig, error, expected, expected_text):
     rig.motion.script = [APPROACH, error]
     rig.gate.permit()
     assert rig.result(rig.send()) == (GoalStatus.STATUS_ABORTED, expected, expected_text)
@@ -67,7 +63,7 @@ def test_a_driver_that_raises_ends_the_goal_and_not_the_arm(
     rig.assert_usable()
 
 
-def test_a_driver_that_cannot_stop_ends_the_goal_too(rig: ArmBench) -> None:
+def test_a_driver_that_cannot_stop_ends_the_goal_too(rig):
     rig.motion.script = [APPROACH, MotionFailed("the blade slipped")]
     rig.motion.stop_error = OSError("brake")
     rig.gate.permit()
@@ -77,7 +73,7 @@ def test_a_driver_that_cannot_stop_ends_the_goal_too(rig: ArmBench) -> None:
     rig.assert_usable()
 
 
-def test_a_motion_that_takes_too_long_is_stopped(bench: Bench) -> None:
+def test_a_motion_that_takes_too_long_is_stopped(bench):
     with ArmBench(bench, timeout_s=2.0) as rig:
         rig.motion.script = [UNTIL_STOPPED, RETREAT]
         rig.gate.permit()
@@ -88,7 +84,7 @@ def test_a_motion_that_takes_too_long_is_stopped(bench: Bench) -> None:
         assert rig.motion.started == [UNTIL_STOPPED.phase]
 
 
-def test_a_piece_lasts_until_the_driver_says_that_it_is_finished(rig: ArmBench) -> None:
+def test_a_piece_lasts_until_the_driver_says_that_it_is_finished(rig):
     asked: list[bool] = []
 
     def finished() -> bool:
@@ -102,7 +98,7 @@ def test_a_piece_lasts_until_the_driver_says_that_it_is_finished(rig: ArmBench) 
     assert rig.motion.started == [APPROACH.phase, RETREAT.phase]
 
 
-def test_a_piece_that_is_never_finished_times_out(rig: ArmBench) -> None:
+def test_a_piece_that_is_never_finished_times_out(rig):
     rig.motion.script = [MotionStep(Feedback.PHASE_PEEL, 0.1, 0.8, lambda: False), RETREAT]
     rig.gate.permit()
     status, code, text = rig.result(rig.send())
@@ -112,7 +108,7 @@ def test_a_piece_that_is_never_finished_times_out(rig: ArmBench) -> None:
     assert rig.motion.stops == 1
 
 
-def test_a_gate_that_closes_between_two_pieces_starts_no_other(rig: ArmBench) -> None:
+def test_a_gate_that_closes_between_two_pieces_starts_no_other(rig):
     def close_and_finish() -> bool:
         rig.arm._watch.update(None)
         return True
@@ -124,7 +120,7 @@ def test_a_gate_that_closes_between_two_pieces_starts_no_other(rig: ArmBench) ->
     assert rig.motion.started == [APPROACH.phase]
 
 
-def test_an_arm_says_that_it_is_there_also_while_it_moves(rig: ArmBench) -> None:
+def test_an_arm_says_that_it_is_there_also_while_it_moves(rig):
     said = rig.bench.collect(ArmStatus, "arm/status")
     rig.moving()
     heard = len(said)
@@ -135,14 +131,14 @@ def test_an_arm_says_that_it_is_there_also_while_it_moves(rig: ArmBench) -> None
     assert stamps == sorted(set(stamps))
 
 
-def test_an_arm_that_was_started_again_is_another_one(bench: Bench) -> None:
+def test_an_arm_that_was_started_again_is_another_one(bench):
     said = bench.collect(ArmStatus, "arm/status")
     for number in (1, 2):
         with ArmBench(bench):
             bench.until(lambda n=number: len({message.arm for message in said}) == n, "what it says")
 
 
-def test_a_motion_that_failed_cannot_count_as_done() -> None:
+def test_a_motion_that_failed_cannot_count_as_done():
     with pytest.raises(ValueError, match="cannot end with ERROR_NONE: the blade slipped"):
         MotionFailed("the blade slipped", Result.ERROR_NONE)
 
@@ -153,7 +149,7 @@ def cancel(rig: ArmBench, handle: Any) -> None:
     assert len(future.result().goals_canceling) == 1
 
 
-def test_a_cancelled_goal_stops_the_motion(rig: ArmBench) -> None:
+def test_a_cancelled_goal_stops_the_motion(rig):
     handle = rig.moving()
     cancel(rig, handle)
     status, code, _ = rig.result(handle)
@@ -162,7 +158,7 @@ def test_a_cancelled_goal_stops_the_motion(rig: ArmBench) -> None:
     rig.assert_usable()
 
 
-def test_a_goal_cancelled_before_its_permit_never_moves(rig: ArmBench) -> None:
+def test_a_goal_cancelled_before_its_permit_never_moves(rig):
     handle = rig.send()
     cancel(rig, handle)
     rig.gate.permit()
@@ -171,7 +167,7 @@ def test_a_goal_cancelled_before_its_permit_never_moves(rig: ArmBench) -> None:
     assert rig.motion.started == []
 
 
-def test_a_goal_that_waits_for_its_permit_makes_way_for_a_newer_one(rig: ArmBench) -> None:
+def test_a_goal_that_waits_for_its_permit_makes_way_for_a_newer_one(rig):
     # the first one's sender may have been killed: its permit will never come
     waiting = rig.send(decision_id="of a supervisor that died")
     rig.gate.permit()
@@ -183,7 +179,7 @@ def test_a_goal_that_waits_for_its_permit_makes_way_for_a_newer_one(rig: ArmBenc
     assert rig.result(newer)[:2] == (GoalStatus.STATUS_SUCCEEDED, Result.ERROR_NONE)
 
 
-def test_a_second_goal_is_rejected_while_the_arm_moves(rig: ArmBench) -> None:
+def test_a_second_goal_is_rejected_while_the_arm_moves(rig):
     handle = rig.moving()
     assert not rig.send().accepted
     rig.gate.close()
@@ -192,7 +188,7 @@ def test_a_second_goal_is_rejected_while_the_arm_moves(rig: ArmBench) -> None:
     rig.assert_usable()
 
 
-def test_goals_accepted_at_the_same_moment_do_not_share_the_arm(rig: ArmBench) -> None:
+def test_goals_accepted_at_the_same_moment_do_not_share_the_arm(rig):
     handle = rig.moving()
     rig.arm._server.register_goal_callback(lambda _: GoalResponse.ACCEPT)
     assert rig.result(rig.send()) == (GoalStatus.STATUS_ABORTED, Result.ERROR_UNKNOWN, "the arm is busy")
@@ -202,7 +198,7 @@ def test_goals_accepted_at_the_same_moment_do_not_share_the_arm(rig: ArmBench) -
     rig.assert_stopped_before_the_last_step()
 
 
-def test_a_goal_whose_client_went_away_before_the_answer_does_not_block_the_arm(rig: ArmBench) -> None:
+def test_a_goal_whose_client_went_away_before_the_answer_does_not_block_the_arm(rig):
     # rclpy never executes a goal that was accepted but whose answer could not be sent
     assert rig.arm._on_goal(RemoveSticker.Goal()) == GoalResponse.ACCEPT
     rig.assert_usable()
@@ -213,9 +209,7 @@ def test_a_goal_whose_client_went_away_before_the_answer_does_not_block_the_arm(
     [{"label": ObservedObject.LABEL_LOGO}, {"label": 77}, {"decision_id": ""}],
     ids=["logo", "unknown_label", "no_decision"],
 )
-def test_a_goal_that_names_no_sticker_of_a_decision_is_invalid(
-    rig: ArmBench, changes: dict[str, Any]
-) -> None:
+def test_a_goal_that_names_no_sticker_of_a_decision_is_invalid(rig, changes):
     rig.gate.permit()
     status, code, text = rig.result(rig.send(**changes))
     assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_INVALID_GOAL)
@@ -223,7 +217,7 @@ def test_a_goal_that_names_no_sticker_of_a_decision_is_invalid(
     assert rig.motion.started == []
 
 
-def test_a_supervisor_that_dies_takes_its_permit_along(rig: ArmBench) -> None:
+def test_a_supervisor_that_dies_takes_its_permit_along(rig):
     """However long it was given for; the next supervisor begins anew."""
     handle = rig.moving()
     rig.gate.disappear()
@@ -235,9 +229,7 @@ def test_a_supervisor_that_dies_takes_its_permit_along(rig: ArmBench) -> None:
     rig.assert_usable()
 
 
-def test_what_a_dead_supervisor_said_last_does_not_let_the_arm_go_on(
-    rig: ArmBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_dead_supervisor_said_last_does_not_let_the_arm_go_on(rig, monkeypatch):
     """It may be read after the news of the death."""
     handle = rig.moving()
     lose = rig.arm._watch.lose
@@ -251,9 +243,7 @@ def test_what_a_dead_supervisor_said_last_does_not_let_the_arm_go_on(
     assert rig.result(handle)[1:] == (Result.ERROR_PERMIT_REVOKED, "the supervisor has died or gone")
 
 
-def test_a_middleware_that_blocks_does_not_delay_the_stop(
-    rig: ArmBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_middleware_that_blocks_does_not_delay_the_stop(rig, monkeypatch):
     """The thread that watches over the permit publishes nothing."""
     go = threading.Event()
     monkeypatch.setattr(ServerGoalHandle, "publish_feedback", lambda *_: go.wait(PATIENCE_S))
@@ -270,7 +260,7 @@ def test_a_middleware_that_blocks_does_not_delay_the_stop(
         go.set()
 
 
-def test_without_a_permit_nothing_moves(hasty: ArmBench) -> None:
+def test_without_a_permit_nothing_moves(hasty):
     status, code, text = hasty.result(hasty.send())
     assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
     assert text == "the gate is closed"
@@ -288,7 +278,7 @@ def test_without_a_permit_nothing_moves(hasty: ArmBench) -> None:
     ],
     ids=["blocked", "open_in_a_closed_state", "not_open"],
 )
-def test_a_gate_that_closes_stops_the_motion(rig: ArmBench, closed: dict[str, Any]) -> None:
+def test_a_gate_that_closes_stops_the_motion(rig, closed):
     handle = rig.moving()
     rig.gate.close(**closed)
     status, code, text = rig.result(handle)
@@ -298,7 +288,7 @@ def test_a_gate_that_closes_stops_the_motion(rig: ArmBench, closed: dict[str, An
     rig.assert_usable()
 
 
-def test_a_permit_that_goes_to_another_object_stops_the_motion(rig: ArmBench) -> None:
+def test_a_permit_that_goes_to_another_object_stops_the_motion(rig):
     handle = rig.moving()
     rig.gate.permit(object_id=OBJECT + 1)
     _, code, _ = rig.result(handle)
@@ -306,7 +296,7 @@ def test_a_permit_that_goes_to_another_object_stops_the_motion(rig: ArmBench) ->
     rig.assert_stopped_before_the_last_step()
 
 
-def test_a_lease_that_runs_out_stops_the_motion(rig: ArmBench) -> None:
+def test_a_lease_that_runs_out_stops_the_motion(rig):
     handle = rig.moving()
     rig.gate.permit(lease_s=0.2)
     status, code, text = rig.result(handle)

@@ -43,7 +43,7 @@ class GeometryBench:
         return self.source.geometry(frame_id, stamp_ns)
 
 
-def test_everything_known_makes_a_geometry(bench: Bench) -> None:
+def test_everything_known_makes_a_geometry(bench):
     rig = GeometryBench(bench, **KNOWN)
     assert rig.says() == Reason("camera_info_missing")
     rig.tell(info())
@@ -55,7 +55,7 @@ def test_everything_known_makes_a_geometry(bench: Bench) -> None:
     np.testing.assert_allclose([*found.lid.normal, found.lid.offset], [0, 0, 1, -0.2])
 
 
-def test_a_calibration_of_another_time_or_camera_is_refused(bench: Bench) -> None:
+def test_a_calibration_of_another_time_or_camera_is_refused(bench):
     rig = GeometryBench(bench, **KNOWN, max_calibration_age_s=2.0)
     rig.tell(info())
     assert isinstance(rig.says(STAMP + 2_000_000_000), CellGeometry)
@@ -68,7 +68,7 @@ def test_a_calibration_of_another_time_or_camera_is_refused(bench: Bench) -> Non
     assert "not calibrated" in str(rig.says())
 
 
-def test_the_lid_may_come_from_a_topic(bench: Bench) -> None:
+def test_the_lid_may_come_from_a_topic(bench):
     rig = GeometryBench(bench, camera_pose=KNOWN["camera_pose"])
     rig.tell(info())
     assert rig.says() == Reason("lid_unknown")
@@ -81,9 +81,7 @@ def test_the_lid_may_come_from_a_topic(bench: Bench) -> None:
     np.testing.assert_allclose([*found.lid.normal, found.lid.offset], [0, 0, 1, -0.3])
 
 
-def test_without_tf2_a_transform_that_is_not_set_is_missing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_tf2_a_transform_that_is_not_set_is_missing(bench, monkeypatch):
     monkeypatch.setattr(
         "sticker_uq.nodes.common.geometry_source._TransformTree.if_installed", lambda node: None
     )
@@ -101,12 +99,12 @@ def test_without_tf2_a_transform_that_is_not_set_is_missing(
         ({"lid_plane": "0 0 0 1"}, "not all 0"),
     ],
 )
-def test_a_bad_setting_is_refused(values: dict[str, str], text: str) -> None:
+def test_a_bad_setting_is_refused(values, text):
     with pytest.raises(ValidationError, match=text):
         PoseSettings(**values)  # type: ignore[arg-type]
 
 
-def test_binning_and_region_of_interest_move_the_optical_axis() -> None:
+def test_binning_and_region_of_interest_move_the_optical_axis():
     message = info()
     message.roi.x_offset, message.roi.y_offset, message.roi.width, message.roi.height = 100, 40, 400, 300
     message.binning_x = message.binning_y = 2
@@ -115,7 +113,7 @@ def test_binning_and_region_of_interest_move_the_optical_axis() -> None:
     np.testing.assert_allclose(camera.matrix, [[384, 0, 110], [0, 384, 100], [0, 0, 1]])
 
 
-def test_of_a_rectified_picture_p_counts_and_the_lens_does_not() -> None:
+def test_of_a_rectified_picture_p_counts_and_the_lens_does_not():
     message = info()
     message.d = [0.1, 0.0, 0.0, 0.0, 0.0]
     message.p = [500.0, 0, 300, 0, 0, 500, 200, 0, 0, 0, 1, 0]
@@ -128,7 +126,7 @@ def test_of_a_rectified_picture_p_counts_and_the_lens_does_not() -> None:
         camera_from_msg(message)
 
 
-def test_the_simulated_cell_knows_its_own_geometry() -> None:
+def test_the_simulated_cell_knows_its_own_geometry():
     PoseSettings(**{k: v for k, v in SIMULATED_GEOMETRY.items() if k in PoseSettings.model_fields})  # type: ignore[arg-type]
     np.testing.assert_allclose(
         project_to_image(np.array([0.45, 0.0, 0.25]), sim_camera(960, 720)), [480, 360]

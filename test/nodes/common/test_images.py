@@ -35,7 +35,7 @@ def raw_message(encoding: str, padding: int = 0, big: int = 0) -> Image:
     )
 
 
-def test_a_picture_survives_the_wire() -> None:
+def test_a_picture_survives_the_wire():
     message = images.bgr_to_image(picture(), STAMP, "camera")
     assert isinstance(message.data, array)
     assert (message.encoding, message.width, message.height, message.step) == ("bgr8", 8, 6, 24)
@@ -44,13 +44,13 @@ def test_a_picture_survives_the_wire() -> None:
     np.testing.assert_array_equal(images.bgr_from_msg(back), picture())
 
 
-def test_a_view_is_sent_as_it_looks() -> None:
+def test_a_view_is_sent_as_it_looks():
     np.testing.assert_array_equal(
         images.bgr_from_msg(images.bgr_to_image(picture()[::-1, ::2], STAMP, "")), picture()[::-1, ::2]
     )
 
 
-def test_a_compressed_picture_survives_the_wire() -> None:
+def test_a_compressed_picture_survives_the_wire():
     message = images.bgr_to_compressed(picture(), STAMP, "camera", quality=80)
     assert isinstance(message.data, array)
     assert "jpeg" in message.format
@@ -60,7 +60,7 @@ def test_a_compressed_picture_survives_the_wire() -> None:
     assert bytes(message.data) == encode_jpeg(picture(), 80)
 
 
-def test_a_map_is_sent_as_32_bit_floats() -> None:
+def test_a_map_is_sent_as_32_bit_floats():
     values = np.linspace(0, 1, 12, dtype=np.float64).reshape(3, 4)
     message = images.map_to_image(values, STAMP, "camera")
     assert (message.encoding, message.step) == ("32FC1", 16)
@@ -72,7 +72,7 @@ def test_a_map_is_sent_as_32_bit_floats() -> None:
 @pytest.mark.skipif(
     images.cv_bridge()[0] is None, reason=f"{images.cv_bridge()[1]}: apt install ros-jazzy-cv-bridge"
 )
-def test_cv_bridge_and_numpy_agree() -> None:
+def test_cv_bridge_and_numpy_agree():
     for encoding, padding, big in itertools.product(ENCODINGS, (0, 4, 6), (0, 1)):
         message = raw_message(encoding, padding, big)
         bridged = images.bgr_with_cv_bridge(message, images.cv_bridge()[0])
@@ -103,13 +103,13 @@ class Bridge:
         (raw_message("uyvy"), False),
     ],
 )
-def test_cv_bridge_is_asked_only_for_what_it_does_right(message: Image, asked: bool) -> None:
+def test_cv_bridge_is_asked_only_for_what_it_does_right(message, asked):
     bridge = Bridge()
     np.testing.assert_array_equal(images.bgr_with_cv_bridge(message, bridge), images.bgr_with_numpy(message))
     assert bool(bridge.asked) is asked
 
 
-def test_what_cv_bridge_refuses_is_invalid_input() -> None:
+def test_what_cv_bridge_refuses_is_invalid_input():
     with pytest.raises(InvalidInput, match="cannot decode a bayer_rggb8 image: not today"):
         images.bgr_with_cv_bridge(raw_message("bayer_rggb8"), Bridge())
     with pytest.raises(InvalidInput, match="image encoding '8UC3'"):
@@ -117,6 +117,6 @@ def test_what_cv_bridge_refuses_is_invalid_input() -> None:
 
 
 @pytest.mark.parametrize("message", [Image(), CompressedImage(), raw_message("32FC1")])
-def test_unusable_messages_are_invalid_input(message: Any) -> None:
+def test_unusable_messages_are_invalid_input(message):
     with pytest.raises(InvalidInput):
         images.bgr_from_msg(message)

@@ -76,7 +76,7 @@ def errors(bench: Bench) -> list[Log]:
     return bench.collect(Log, "/rosout", profile)
 
 
-def test_the_way_up_and_down(bench: Bench) -> None:
+def test_the_way_up_and_down(bench):
     node = subject(bench)
     numbers = bench.collect(Int32, "number")
     assert bench.state("subject") == "unconfigured"
@@ -106,9 +106,7 @@ def test_the_way_up_and_down(bench: Bench) -> None:
         ({"trouble": "active bug"}, "activate", "RuntimeError: index out of cheese", "unconfigured"),
     ],
 )
-def test_a_failing_transition_is_told_and_undone(
-    bench: Bench, values: dict[str, object], transition: str, reason: str, state: str
-) -> None:
+def test_a_failing_transition_is_told_and_undone(bench, values, transition, reason, state):
     log = errors(bench)
     node = subject(bench, **values)
     newest = bench.diagnostics()
@@ -130,7 +128,7 @@ def test_a_failing_transition_is_told_and_undone(
     assert len(up) - len(down) == kept, "everything but the still configured part was released"
 
 
-def test_a_node_recovers_from_a_failed_configure(bench: Bench) -> None:
+def test_a_node_recovers_from_a_failed_configure(bench):
     node = subject(bench, size=10)
     assert not bench.transition("subject", "configure")
     request = SetParameters.Request(parameters=[Parameter("size", value=4).to_parameter_msg()])
@@ -140,7 +138,7 @@ def test_a_node_recovers_from_a_failed_configure(bench: Bench) -> None:
     assert node.last_failure == ""
 
 
-def test_a_transition_that_the_state_lacks_is_refused_and_the_node_goes_on(bench: Bench) -> None:
+def test_a_transition_that_the_state_lacks_is_refused_and_the_node_goes_on(bench):
     subject(bench)
     assert bench.transition("subject", "activate") is False
     assert bench.transition("subject", "cleanup") is False
@@ -152,7 +150,7 @@ def test_a_transition_that_the_state_lacks_is_refused_and_the_node_goes_on(bench
         assert bench.call(ChangeState, "subject/change_state", request).success is possible
 
 
-def test_parameters_at_run_time(bench: Bench) -> None:
+def test_parameters_at_run_time(bench):
     node = subject(bench)
     assert node.start()
     request = SetParameters.Request(
@@ -168,7 +166,7 @@ def test_parameters_at_run_time(bench: Bench) -> None:
     assert node.settings.source == "disk"
 
 
-def test_a_change_that_cannot_be_applied_does_not_end_the_node(bench: Bench) -> None:
+def test_a_change_that_cannot_be_applied_does_not_end_the_node(bench):
     node = subject(bench)
     log = errors(bench)
     assert node.start()
@@ -178,7 +176,7 @@ def test_a_change_that_cannot_be_applied_does_not_end_the_node(bench: Bench) -> 
     assert bench.state("subject") == "active"
 
 
-def test_a_broken_report_is_an_error_of_its_part_only(bench: Bench) -> None:
+def test_a_broken_report_is_an_error_of_its_part_only(bench):
     node = subject(bench)
     node.diagnostics.add("broken", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     newest = bench.diagnostics()
@@ -192,7 +190,7 @@ def test_a_broken_report_is_an_error_of_its_part_only(bench: Bench) -> None:
 MODULE = "test.nodes.common.test_lifecycle"
 
 
-def test_a_signal_ends_a_process_that_waits(ros_domain: int) -> None:
+def test_a_signal_ends_a_process_that_waits(ros_domain):
     with NodeProcess(MODULE, {"autostart": "false"}) as process:
         process.wait_for("not a safety function")
         process.wait_for("not configured: waiting for a configure transition (autostart is false)")
@@ -200,7 +198,7 @@ def test_a_signal_ends_a_process_that_waits(ros_domain: int) -> None:
         assert "Traceback" not in process.output
 
 
-def test_two_signals_at_once_end_the_process_cleanly(ros_domain: int) -> None:
+def test_two_signals_at_once_end_the_process_cleanly(ros_domain):
     with NodeProcess(MODULE, {"autostart": "true"}) as process:
         process.wait_for("activate: done")
         process.process.send_signal(signal.SIGINT)
@@ -216,16 +214,14 @@ def test_two_signals_at_once_end_the_process_cleanly(ros_domain: int) -> None:
         ({}, ["--params-file", "/nowhere.yaml"], 2, "nowhere.yaml"),
     ],
 )
-def test_a_node_that_cannot_start_itself_dies_loudly(
-    ros_domain: int, parameters: dict[str, str], arguments: list[str], status: int, reason: str
-) -> None:
+def test_a_node_that_cannot_start_itself_dies_loudly(ros_domain, parameters, arguments, status, reason):
     with NodeProcess(MODULE, {"autostart": "true", **parameters}, arguments) as process:
         assert process.wait() == status
         assert reason in process.output
         assert "Traceback" not in process.output
 
 
-def test_an_exception_in_a_callback_ends_the_process_loudly(bench: Bench) -> None:
+def test_an_exception_in_a_callback_ends_the_process_loudly(bench):
     with NodeProcess(MODULE, {"autostart": "true"}) as process:
         process.wait_for("activate: done")
         client = bench.probe.create_client(Trigger, "burst")
@@ -237,7 +233,7 @@ def test_an_exception_in_a_callback_ends_the_process_loudly(bench: Bench) -> Non
         assert "Traceback" not in process.output
 
 
-def test_a_node_can_end_its_own_process(bench: Bench) -> None:
+def test_a_node_can_end_its_own_process(bench):
     with NodeProcess(MODULE, {"autostart": "true"}) as process:
         process.wait_for("activate: done")
         client = bench.probe.create_client(Trigger, "leave")

@@ -58,7 +58,7 @@ def elsewhere() -> Iterator[Node]:
     context.try_shutdown()
 
 
-def test_a_publisher_that_is_destroyed_is_gone(watched: Watched, elsewhere: Node) -> None:
+def test_a_publisher_that_is_destroyed_is_gone(watched, elsewhere):
     publisher = elsewhere.create_publisher(GateState, "gate", qos.GATE)
     watched.bench.until(publisher.get_subscription_count, "the subscription is found")
     publisher.publish(GateState())
@@ -68,9 +68,7 @@ def test_a_publisher_that_is_destroyed_is_gone(watched: Watched, elsewhere: Node
     watched.bench.until(lambda: watched.gone, "its end is noticed")
 
 
-def test_a_publisher_that_came_and_went_before_anybody_asked_is_gone(
-    watched: Watched, elsewhere: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_publisher_that_came_and_went_before_anybody_asked_is_gone(watched, elsewhere, monkeypatch):
     """Its permit may be executed after its death."""
     publisher = elsewhere.create_publisher(GateState, "gate", qos.GATE)
     bench = watched.bench
@@ -84,9 +82,7 @@ def test_a_publisher_that_came_and_went_before_anybody_asked_is_gone(
     bench.until(lambda: watched.gone, "its end is noticed")
 
 
-def test_a_publisher_of_the_same_process_is_gone_although_the_graph_has_it_still(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_publisher_of_the_same_process_is_gone_although_the_graph_has_it_still(watched, monkeypatch):
     publisher = watched.bench.publisher_matched(GateState, "gate", qos.GATE)
     publisher.publish(GateState())
     watched.bench.until(lambda: watched.heard, "a message")
@@ -109,9 +105,7 @@ def test_a_publisher_of_the_same_process_is_gone_although_the_graph_has_it_still
         pytest.param(0, 0, True, False, id="wrote and fell silent in the same process"),
     ],
 )
-def test_what_an_event_says(
-    alive: int, not_alive: int, here: bool, lost: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_event_says(alive, not_alive, here, lost, monkeypatch):
     made: list[Any] = []
     node = SimpleNamespace(
         resolve_topic_name=str,

@@ -12,7 +12,7 @@ from sensor_msgs.msg import Image
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.image_input import MessageLossCounter
 from sticker_uq.nodes.common.images import bgr_to_image
-from sticker_uq.testing.bench import Bench, NodeProcess
+from sticker_uq.testing.bench import NodeProcess
 
 PART = "detector: images"
 ALL = ("received", "lost", "skipped")
@@ -27,23 +27,21 @@ def watched(*numbers: int | None) -> int | None:
 
 
 @given(st.integers(1, 50), st.sets(st.integers(0, 60)), st.integers(2, 40))
-def test_every_gap_is_counted_once_the_next_message_is_there(
-    first: int, absent: set[int], count: int
-) -> None:
+def test_every_gap_is_counted_once_the_next_message_is_there(first, absent, count):
     sent = range(first, first + count)
     came = [n for n in sent if n - first not in absent or n in (sent[0], sent[-1])]
     assert watched(*came, sent[-1] + 1) == count - len(came)
 
 
-def test_what_was_sent_before_the_first_message_came_is_not_missing() -> None:
+def test_what_was_sent_before_the_first_message_came_is_not_missing():
     assert watched(700, 701, 702) == 0
 
 
-def test_a_publisher_that_begins_anew_is_not_a_gap() -> None:
+def test_a_publisher_that_begins_anew_is_not_a_gap():
     assert watched(5, 6, 1, 2, 4, 5) == 1
 
 
-def test_another_publisher_is_no_gap_whenever_its_coming_is_told() -> None:
+def test_another_publisher_is_no_gap_whenever_its_coming_is_told():
     for told_after in (False, True):
         counter = MessageLossCounter()
         counter.received(3)
@@ -58,7 +56,7 @@ def test_another_publisher_is_no_gap_whenever_its_coming_is_told() -> None:
         assert counter.missing == 1
 
 
-def test_nothing_can_be_told_of_several_publishers_or_without_numbers() -> None:
+def test_nothing_can_be_told_of_several_publishers_or_without_numbers():
     counter = MessageLossCounter()
     counter.received(1)
     counter.publishers_changed(2)
@@ -73,7 +71,7 @@ def picture(number: int) -> Image:
     return bgr_to_image(np.full((48, 64, 3), 100 + number % 100, np.uint8), Time(sec=number), "camera")
 
 
-def test_what_a_stopped_detector_never_took_is_counted(bench: Bench) -> None:
+def test_what_a_stopped_detector_never_took_is_counted(bench):
     newest = bench.diagnostics()
     with NodeProcess("test.nodes.fake_perception", {"autostart": "true"}) as detector:
         detector.wait_for("waiting for first image on /image")

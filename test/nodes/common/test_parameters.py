@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 import yaml
@@ -61,7 +60,7 @@ def set_parameter(bench: Bench, name: str, value: object) -> tuple[bool, str]:
     return result.successful, result.reason
 
 
-def test_descriptors_carry_type_description_and_limits(bench: Bench) -> None:
+def test_descriptors_carry_type_description_and_limits(bench):
     node = node_with(bench)
     declare_settings(node, Settings)
     passes = node.describe_parameter("passes")
@@ -74,7 +73,7 @@ def test_descriptors_carry_type_description_and_limits(bench: Bench) -> None:
     assert node.describe_parameter("patience").additional_constraints == "a number above 0.0"
 
 
-def test_an_integer_serves_as_a_number(bench: Bench) -> None:
+def test_an_integer_serves_as_a_number(bench):
     settings = settings_of(bench, rate=0, patience=2)
     assert (settings.rate, settings.patience) == (0.0, 2.0)
     assert isinstance(settings.patience, float)
@@ -111,15 +110,13 @@ ALL_BAD = {
         ({"low": 2.0}, ["low = 2.0 must be below high = 1.0"]),
     ],
 )
-def test_bad_overrides_are_all_named_when_read(
-    bench: Bench, values: dict[str, object], complaints: list[str]
-) -> None:
+def test_bad_overrides_are_all_named_when_read(bench, values, complaints):
     with pytest.raises(InvalidInput) as error:
         settings_of(bench, **values)
     assert [one for one in complaints if one not in str(error.value)] == []
 
 
-def test_changes_at_run_time_are_validated_as_a_whole(bench: Bench) -> None:
+def test_changes_at_run_time_are_validated_as_a_whole(bench):
     changes: list[tuple[Settings, Settings]] = []
     node = node_with(bench)
     declare_settings(node, Settings, changed=lambda old, new: changes.append((old, new)))
@@ -136,7 +133,7 @@ def test_changes_at_run_time_are_validated_as_a_whole(bench: Bench) -> None:
     assert read_settings(node, Settings).low == 0.5
 
 
-def test_a_locked_parameter_says_why(bench: Bench) -> None:
+def test_a_locked_parameter_says_why(bench):
     node = node_with(bench)
     declare_settings(node, Settings, locked=lambda name: "not now" if name == "device" else None)
     read_settings(node, Settings)
@@ -145,7 +142,7 @@ def test_a_locked_parameter_says_why(bench: Bench) -> None:
     assert set_parameter(bench, "passes", 3)[0]
 
 
-def test_the_node_itself_may_store_locked_parameters(bench: Bench) -> None:
+def test_the_node_itself_may_store_locked_parameters(bench):
     changes: list[object] = []
     node = node_with(bench)
     parameters = declare_settings(
@@ -163,7 +160,7 @@ PATTERNS = ["/**", "/*", "/**/detector", "/*/detector", "/cell_1/**", "/cell_1/*
 
 
 @pytest.mark.parametrize("namespace", ["", "/cell_1", "/line/cell_1", "/line/a/b"])
-def test_a_section_is_for_the_nodes_that_rclpy_gives_it_to(tmp_path: Path, namespace: str) -> None:
+def test_a_section_is_for_the_nodes_that_rclpy_gives_it_to(tmp_path, namespace):
     file = tmp_path / "params.yaml"
     sections = {place: {"ros__parameters": {f"p{n}": n}} for n, place in enumerate(PATTERNS)}
     file.write_text(yaml.safe_dump(sections, sort_keys=False))
@@ -192,13 +189,8 @@ def test_a_section_is_for_the_nodes_that_rclpy_gives_it_to(tmp_path: Path, names
     ],
 )
 def test_a_parameter_file_that_reaches_no_node_fails_with_what_would_match(
-    bench: Bench,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    place: str,
-    values: dict[str, Any],
-    message: str,
-) -> None:
+    bench, tmp_path, monkeypatch, place, values, message
+):
     file = tmp_path / "params.yaml"
     file.write_text(yaml.safe_dump({place: {"ros__parameters": values}}))
     monkeypatch.setattr(processes, "NODES", (*processes.NODES, "subject"))

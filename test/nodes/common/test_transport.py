@@ -32,7 +32,7 @@ LOCALHOST = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
         (LOCALHOST | {"ROS_STATIC_PEERS": "10.0.0.2"}, "fastdds.xml"),
     ],
 )
-def test_the_profile_follows_the_discovery_range(environment: dict[str, str], profile: str) -> None:
+def test_the_profile_follows_the_discovery_range(environment, profile):
     given = transport_environment(environment)
     assert {given[name] for name in PROFILE_VARIABLES} == {str(CONFIG / profile)}
     # for LOCALHOST rmw_fastrtps would add shared memory to the profile
@@ -42,7 +42,7 @@ def test_the_profile_follows_the_discovery_range(environment: dict[str, str], pr
     assert given.get("ROS_LOCALHOST_ONLY", "0") == "0"
 
 
-def test_a_users_own_profile_and_other_middlewares_are_left_alone() -> None:
+def test_a_users_own_profile_and_other_middlewares_are_left_alone():
     assert transport_environment({"FASTDDS_DEFAULT_PROFILES_FILE": "mine.xml"} | LOCALHOST) == {}
     assert transport_environment(LOCALHOST, "rmw_cyclonedds_cpp") == {}
 
@@ -57,7 +57,7 @@ print(sum("/dev/shm/fast" in line for line in maps.splitlines()))
 """
 
 
-def test_a_node_maps_no_shared_memory(ros_domain: int) -> None:
+def test_a_node_maps_no_shared_memory(ros_domain):
     """A killed process can leave a lock in shared memory, on which the others wait for seconds."""
     environment = without_profile() | LOCALHOST
     command = [sys.executable, "-c", SEGMENTS]
@@ -70,7 +70,7 @@ def without_profile() -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("ros_domain")
-def test_camera_images_arrive_with_the_profile_of_the_nodes() -> None:
+def test_camera_images_arrive_with_the_profile_of_the_nodes():
     # best-effort images need more memory for what has been received than some machines give
     reliability = "best_effort" if int(RMEM_MAX.read_text()) >= 4 * MIB else "reliable"
     environment = without_profile() | LOCALHOST

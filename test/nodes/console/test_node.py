@@ -25,7 +25,7 @@ from sticker_uq.nodes.common.images import bgr_to_image, map_to_image
 from sticker_uq.nodes.common.qos import DIAGNOSTICS, LATCHED, RELIABLE
 from sticker_uq.nodes.console.node import Console
 from sticker_uq.scene import InvalidInput
-from sticker_uq.testing.bench import Bench, overrides
+from sticker_uq.testing.bench import overrides
 from sticker_uq_msgs.msg import (
     Box,
     GateState,
@@ -139,7 +139,7 @@ def test_only_a_real_change_wakes_the_page():
     assert state.wait_for_change(version, timeout_s=30.0) == version + 1
 
 
-def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
+def test_a_question_is_shown_and_answered_through_real_nodes(bench):
     asked = []
 
     def resolve(request, response):
@@ -206,7 +206,7 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
     assert list(asked[0].not_stickers) == [Box(x1=5.0, y1=6.0, x2=7.0, y2=8.0)]
 
 
-def test_health_has_the_nodes_of_this_cell(bench: Bench):
+def test_health_has_the_nodes_of_this_cell(bench):
     console = bench.add(Console(parameter_overrides=overrides(port=0)))
     publisher = bench.publisher_matched(DiagnosticArray, "/diagnostics", DIAGNOSTICS)
     names = {
@@ -230,7 +230,7 @@ def test_health_has_the_nodes_of_this_cell(bench: Bench):
     }  # fmt: skip
 
 
-def test_a_scene_is_shown_with_its_decision_and_its_picture(bench: Bench, monkeypatch):
+def test_a_scene_is_shown_with_its_decision_and_its_picture(bench, monkeypatch):
     monkeypatch.setattr("sticker_uq.nodes.console.node._UNDECIDED_S", 600.0)
     console = bench.add(Console(parameter_overrides=overrides(port=0)))
     images, scenes = bench.image_publisher(), bench.publisher_matched(SceneAssessment, "scene", RELIABLE)
@@ -260,7 +260,7 @@ def test_a_scene_is_shown_with_its_decision_and_its_picture(bench: Bench, monkey
     json.dumps(shown, allow_nan=False)
 
 
-def test_the_saliency_is_asked_for_only_while_a_page_shows_it(bench: Bench):
+def test_the_saliency_is_asked_for_only_while_a_page_shows_it(bench):
     console = bench.add(Console(parameter_overrides=overrides(port=0)))
     maps = bench.publisher(Image, "saliency", RELIABLE)
     address = f"127.0.0.1:{console.port}"
@@ -293,7 +293,7 @@ def test_the_contours_enclose_what_is_strong():
     assert not cv2.imdecode(np.frombuffer(heat(values * 0), np.uint8), cv2.IMREAD_UNCHANGED)[..., 3].any()
 
 
-def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench: Bench):
+def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench):
     console = bench.add(Console(parameter_overrides=overrides(port=0)))
     images, scenes = bench.image_publisher(), bench.publisher_matched(SceneAssessment, "scene", RELIABLE)
     requests = bench.publisher_matched(InterventionRequest, "intervention/request", LATCHED)
@@ -323,7 +323,7 @@ def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench: B
     assert console.picture(10**9)
 
 
-def test_a_flood_of_commands_is_refused_at_once_and_hold_gets_through(bench: Bench):
+def test_a_flood_of_commands_is_refused_at_once_and_hold_gets_through(bench):
     heard = []
 
     def operate(request, response):
@@ -350,7 +350,7 @@ def test_a_flood_of_commands_is_refused_at_once_and_hold_gets_through(bench: Ben
     assert heard.count(OperateGate.Request.COMMAND_HOLD) == 1
 
 
-def test_hold_and_reset_reach_the_supervisor(bench: Bench):
+def test_hold_and_reset_reach_the_supervisor(bench):
     heard = []
 
     def operate(request, response):

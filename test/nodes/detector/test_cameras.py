@@ -11,9 +11,9 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.nodes.common.images import bgr_to_image
-from sticker_uq.testing.bench import Bench, overrides
+from sticker_uq.testing.bench import overrides
 from sticker_uq_msgs.msg import SceneAssessment, StickerDetectionArray
-from test.nodes.fake_perception import Script, detector_with
+from test.nodes.fake_perception import detector_with
 
 TOPICS = {"": "image", "left": "left/image", "right": "right/image"}
 MORE = "left/image, right/image"
@@ -31,7 +31,7 @@ def seen(messages: list[Any]) -> list[tuple[int, int, str]]:
     return [(m.header.stamp.sec, m.sequence, m.header.frame_id) for m in messages]
 
 
-def test_cameras_take_turns_with_their_newest_images(bench: Bench, script: Script) -> None:
+def test_cameras_take_turns_with_their_newest_images(bench, script):
     script.hold = True
     scenes = {name: bench.collect(SceneAssessment, beside(name, "scene")) for name in TOPICS}
     detections = bench.collect(StickerDetectionArray, "left/detections")
@@ -73,7 +73,7 @@ def test_cameras_take_turns_with_their_newest_images(bench: Bench, script: Scrip
     bench.until(lambda: newest.value("detector: perception", "assessed") == "4", "the count of all")
 
 
-def test_a_broken_camera_harms_no_other(bench: Bench, script: Script) -> None:
+def test_a_broken_camera_harms_no_other(bench, script):
     left, own = bench.collect(SceneAssessment, "left/scene"), bench.collect(SceneAssessment, "scene")
     newest = bench.diagnostics()
     node = bench.add(detector_with(script)(parameter_overrides=overrides(more_image_topics="left/image")))
@@ -90,7 +90,7 @@ def test_a_broken_camera_harms_no_other(bench: Bench, script: Script) -> None:
     assert newest.value("detector: images", "unusable") == "0"
 
 
-def test_cameras_are_chosen_before_configure(bench: Bench, script: Script) -> None:
+def test_cameras_are_chosen_before_configure(bench, script):
     node = bench.add(detector_with(script)(parameter_overrides=overrides(more_image_topics="/image")))
     assert not bench.transition("detector", "configure")
     assert "'/image': expected an image topic in a namespace" in node.last_failure
@@ -112,7 +112,7 @@ def test_cameras_are_chosen_before_configure(bench: Bench, script: Script) -> No
     assert choose("right/image").successful
 
 
-def test_two_cameras_cannot_share_a_scene(bench: Bench, script: Script) -> None:
+def test_two_cameras_cannot_share_a_scene(bench, script):
     arguments = ["--ros-args", "-r", "__ns:=/cell"]
     node = bench.add(
         detector_with(script)(
@@ -125,7 +125,7 @@ def test_two_cameras_cannot_share_a_scene(bench: Bench, script: Script) -> None:
     )
 
 
-def test_the_cell_hands_further_cameras_to_detector_and_recorder() -> None:
+def test_the_cell_hands_further_cameras_to_detector_and_recorder():
     options = CellOptions(record="bag", camera_topic="/camera/image_raw", more_camera_topics=MORE)
     specs = {spec.name: spec for spec in cell_processes(options)}
     assert specs["detector"].parameters["more_image_topics"] == MORE

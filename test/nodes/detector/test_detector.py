@@ -12,7 +12,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.nodes.common.images import bgr_to_compressed
-from sticker_uq.testing.bench import Bench, NodeProcess
+from sticker_uq.testing.bench import NodeProcess
 from sticker_uq_msgs.msg import (
     DistinctiveLocalization,
     ImageUncertainty,
@@ -20,12 +20,11 @@ from sticker_uq_msgs.msg import (
     StickerDetectionArray,
 )
 from test.nodes.detector.detector_bench import Watched, active, image, seconds
-from test.nodes.fake_perception import Script
 
 PROCESS = "test.nodes.fake_perception"
 
 
-def test_every_output_carries_the_header_of_the_image(bench: Bench, script: Script) -> None:
+def test_every_output_carries_the_header_of_the_image(bench, script):
     kinds = {
         "detections": StickerDetectionArray,
         "uncertainty": ImageUncertainty,
@@ -48,7 +47,7 @@ def test_every_output_carries_the_header_of_the_image(bench: Bench, script: Scri
     assert script.saliency_asked == [False, False]
 
 
-def test_compressed_images(bench: Bench, script: Script) -> None:
+def test_compressed_images(bench, script):
     scenes = bench.collect(SceneAssessment, "scene")
     active(bench, script, image_transport="compressed")
     camera = bench.image_publisher(CompressedImage, "image/compressed")
@@ -82,7 +81,7 @@ def bad_images() -> dict[str, tuple[Image, str]]:
     }
 
 
-def test_bad_images_become_failed_scenes_and_the_node_goes_on(bench: Bench, script: Script) -> None:
+def test_bad_images_become_failed_scenes_and_the_node_goes_on(bench, script):
     detector = Watched(bench, script)
     for name, (message, reason) in bad_images().items():
         scene = detector.sees(message)
@@ -99,7 +98,7 @@ def test_bad_images_become_failed_scenes_and_the_node_goes_on(bench: Bench, scri
     assert (good.status, good.header.stamp.sec) == (SceneAssessment.STATUS_OK, 30)
 
 
-def test_bad_images_are_logged_once_not_each(bench: Bench, script: Script) -> None:
+def test_bad_images_are_logged_once_not_each(bench, script):
     log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
     detector = Watched(bench, script)
     for _ in range(3):
@@ -109,7 +108,7 @@ def test_bad_images_are_logged_once_not_each(bench: Bench, script: Script) -> No
     assert len([line for line in log if "image data is empty" in line.msg]) == 1
 
 
-def test_only_the_newest_waits_and_drops_are_counted(bench: Bench, script: Script) -> None:
+def test_only_the_newest_waits_and_drops_are_counted(bench, script):
     script.hold = True
     detector = Watched(bench, script)
     scenes, newest = detector.scenes, detector.newest
@@ -125,9 +124,7 @@ def test_only_the_newest_waits_and_drops_are_counted(bench: Bench, script: Scrip
     assert seconds(scenes) == [1, 6]
 
 
-def test_what_is_known_about_an_image_does_not_wait_for_the_image_before(
-    bench: Bench, script: Script
-) -> None:
+def test_what_is_known_about_an_image_does_not_wait_for_the_image_before(bench, script):
     script.hold = True
     detector = Watched(bench, script)
     checks, camera = detector.checks, detector.camera
@@ -151,7 +148,7 @@ def test_what_is_known_about_an_image_does_not_wait_for_the_image_before(
     assert checks[3].header == unusable.header
 
 
-def test_no_age_is_told_by_a_clock_that_has_not_started(bench: Bench, script: Script) -> None:
+def test_no_age_is_told_by_a_clock_that_has_not_started(bench, script):
     detector = Watched(bench, script, use_sim_time=True)
     newest = detector.newest
     detector.camera.publish(image(5))
@@ -159,7 +156,7 @@ def test_no_age_is_told_by_a_clock_that_has_not_started(bench: Bench, script: Sc
     assert newest.value("detector: images", "last_image_age_s") == "n/a"
 
 
-def test_pictures_only_for_who_looks(bench: Bench, script: Script) -> None:
+def test_pictures_only_for_who_looks(bench, script):
     detector = Watched(bench, script, annotated_rate=60.0)
     node = detector.node
     detector.sees(image(1))
@@ -176,7 +173,7 @@ def test_pictures_only_for_who_looks(bench: Bench, script: Script) -> None:
     assert set(np.frombuffer(saliency[0].data, np.float32)) == {0.5}
 
 
-def test_a_process_whose_worker_is_stuck_ends_cleanly_too(bench: Bench) -> None:
+def test_a_process_whose_worker_is_stuck_ends_cleanly_too(bench):
     with NodeProcess(PROCESS, {"autostart": "true"}, ["--", "endless"]) as process:
         process.wait_for("waiting for first image on /image")
         scenes = bench.collect(SceneAssessment, "scene")

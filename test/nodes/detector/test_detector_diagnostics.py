@@ -7,7 +7,6 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from rcl_interfaces.msg import Log
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -18,14 +17,14 @@ from sticker_uq.nodes.common.diagnostics import Level
 from sticker_uq.testing.bench import Bench, values_of
 from sticker_uq_msgs.msg import ImageCheck, SceneAssessment
 from test.nodes.detector.detector_bench import Watched, active, detector, image, seconds
-from test.nodes.fake_perception import Script, detector_with
+from test.nodes.fake_perception import detector_with
 
 
 def best_effort_camera(bench: Bench) -> Any:
     return bench.publisher(Image, "image", QoSProfile(depth=2, reliability=ReliabilityPolicy.BEST_EFFORT))
 
 
-def test_auto_reliability_follows_the_publishers(bench: Bench, script: Script) -> None:
+def test_auto_reliability_follows_the_publishers(bench, script):
     detector = Watched(bench, script)
     scenes, node = detector.scenes, detector.node
     detector.sees(image(1))
@@ -48,7 +47,7 @@ def image_report(bench: Bench, newest: dict[str, Any], words: str, level: bytes)
     return bench.until(found, f"{words!r} in /diagnostics, got {newest.get('detector: images')}")
 
 
-def test_what_is_waited_for_is_told_from_the_first_second(bench: Bench, script: Script) -> None:
+def test_what_is_waited_for_is_told_from_the_first_second(bench, script):
     newest = bench.diagnostics()
     log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
     node = bench.add(
@@ -62,7 +61,7 @@ def test_what_is_waited_for_is_told_from_the_first_second(bench: Bench, script: 
     bench.until(lambda: any("waiting for first image on /cell/camera/image" in x.msg for x in log), "the log")
 
 
-def test_incompatible_publishers_are_named_with_both_policies(bench: Bench, script: Script) -> None:
+def test_incompatible_publishers_are_named_with_both_policies(bench, script):
     newest = bench.diagnostics()
     active(bench, script, image_reliability="reliable")
     best_effort_camera(bench)
@@ -74,9 +73,7 @@ def test_incompatible_publishers_are_named_with_both_policies(bench: Bench, scri
     )
 
 
-def test_a_topic_that_holds_no_images_is_told_apart_from_another_transport(
-    bench: Bench, script: Script
-) -> None:
+def test_a_topic_that_holds_no_images_is_told_apart_from_another_transport(bench, script):
     newest = bench.diagnostics()
     active(bench, script)
     command = [sys.executable, "-m", "test.helpers.alien", "image"]
@@ -88,7 +85,7 @@ def test_a_topic_that_holds_no_images_is_told_apart_from_another_transport(
             process.kill()
 
 
-def test_where_images_are_published_instead_is_told(bench: Bench, script: Script) -> None:
+def test_where_images_are_published_instead_is_told(bench, script):
     newest = bench.diagnostics()
     active(bench, script)
     bench.publisher(Image, "usb_cam/image_raw")
@@ -100,9 +97,7 @@ def test_where_images_are_published_instead_is_told(bench: Bench, script: Script
     )
 
 
-def test_a_slow_camera_is_not_taken_for_lost_images(
-    bench: Bench, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_camera_is_not_taken_for_lost_images(bench, script, monkeypatch):
     detector = Watched(bench, script)
     checks, source, camera = detector.checks, detector.node.feeds[0].input, detector.camera
     now = time.monotonic()
@@ -121,7 +116,7 @@ def test_a_slow_camera_is_not_taken_for_lost_images(
     )
 
 
-def test_checks_and_scenes_name_who_publishes_the_images(bench: Bench, script: Script) -> None:
+def test_checks_and_scenes_name_who_publishes_the_images(bench, script):
     """A second camera is told with the newest check again, and with the scene that is under way."""
     detector = Watched(bench, script)
     scenes, checks, camera, newest = detector.scenes, detector.checks, detector.camera, detector.newest
@@ -148,7 +143,7 @@ def test_checks_and_scenes_name_who_publishes_the_images(bench: Bench, script: S
     assert scenes[2].image_publishers == checks[-1].image_publishers == ["/probe"]
 
 
-def test_images_of_a_camera_that_has_gone_still_name_it(bench: Bench, script: Script) -> None:
+def test_images_of_a_camera_that_has_gone_still_name_it(bench, script):
     """And the next one is not its second: one after the other is a driver that was restarted."""
     checks = bench.collect(ImageCheck, "image_check")
     node = active(bench, script)
@@ -162,9 +157,7 @@ def test_images_of_a_camera_that_has_gone_still_name_it(bench: Bench, script: Sc
     assert all(check.image_publishers == ["/probe"] for check in checks)
 
 
-def test_a_matched_but_silent_publisher_is_a_fault(
-    bench: Bench, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_matched_but_silent_publisher_is_a_fault(bench, script, monkeypatch):
     monkeypatch.setattr(image_input, "QUIET_S", 0.3)
     newest = bench.diagnostics()
     active(bench, script)
@@ -175,9 +168,7 @@ def test_a_matched_but_silent_publisher_is_a_fault(
     image_report(bench, newest, "waiting for an image on /image: the publisher is gone", b"\x02")
 
 
-def test_a_camera_that_starts_late_is_silent_only_from_its_start_on(
-    bench: Bench, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_camera_that_starts_late_is_silent_only_from_its_start_on(bench, script, monkeypatch):
     log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
     node = active(bench, script)
     source = node.feeds[0].input
@@ -198,7 +189,7 @@ def test_a_camera_that_starts_late_is_silent_only_from_its_start_on(
     bench.until(lambda: any("/image: images arrive now" in line.msg for line in log), "its end in the log")
 
 
-def test_diagnostics_keep_their_keys_in_every_state(bench: Bench, script: Script) -> None:
+def test_diagnostics_keep_their_keys_in_every_state(bench, script):
     newest = bench.diagnostics()
     detector(bench, script)
     parts = ("detector: images", "detector: perception")
@@ -221,7 +212,7 @@ def test_diagnostics_keep_their_keys_in_every_state(bench: Bench, script: Script
     assert float(after["detector: images"]["last_image_age_s"]) > 1e6
 
 
-def test_a_shortage_of_memory_is_told_and_the_node_goes_on(bench: Bench, script: Script) -> None:
+def test_a_shortage_of_memory_is_told_and_the_node_goes_on(bench, script):
     newest = bench.diagnostics()
     active(bench, script)
     part = "detector: perception"

@@ -5,16 +5,14 @@ import gc
 import weakref
 from typing import Any
 
-import pytest
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 
 from sticker_uq.testing.bench import Bench
 from test.nodes.detector.detector_bench import OTHER, Watched, active, image, seconds
-from test.nodes.fake_perception import Script
 
 
-def test_a_second_life_after_cleanup(bench: Bench, script: Script) -> None:
+def test_a_second_life_after_cleanup(bench, script):
     detector = Watched(bench, script)
     scenes, camera = detector.scenes, detector.camera
     detector.sees(image(1))
@@ -31,9 +29,7 @@ def test_a_second_life_after_cleanup(bench: Bench, script: Script) -> None:
     assert script.warm_ups == 2
 
 
-def test_deactivation_does_not_wait_for_ever_and_drops_what_comes_late(
-    bench: Bench, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deactivation_does_not_wait_for_ever_and_drops_what_comes_late(bench, script, monkeypatch):
     monkeypatch.setattr("sticker_uq.nodes.detector.node.STOP_TIMEOUT_S", 0.2)
     script.hold = True
     detector = Watched(bench, script)
@@ -56,7 +52,7 @@ def set_parameter(bench: Bench, name: str, value: object) -> Any:
     return bench.call(SetParameters, "detector/set_parameters", request).results[0]
 
 
-def test_parameters_of_perception_change_while_it_works(bench: Bench, script: Script) -> None:
+def test_parameters_of_perception_change_while_it_works(bench, script):
     """The old perception serves until the new one is ready, is let go of then, and goes on where the new one cannot be loaded."""
     detector = Watched(bench, script)
     scenes, node = detector.scenes, detector.node
@@ -82,7 +78,7 @@ def test_parameters_of_perception_change_while_it_works(bench: Bench, script: Sc
     assert detector.sees(image(3)).passes == 7
 
 
-def test_cleanup_while_a_perception_is_loaded(bench: Bench, script: Script) -> None:
+def test_cleanup_while_a_perception_is_loaded(bench, script):
     node = active(bench, script)
     script.hold_load = True
     assert set_parameter(bench, "passes", 7).successful

@@ -8,15 +8,13 @@ import torch
 
 from sticker_uq import detection
 from sticker_uq.nodes.detector.node import DetectorNode
-from sticker_uq.testing.bench import Bench, overrides
+from sticker_uq.testing.bench import overrides
 
 SETTINGS = {"passes": 5, "threads": torch.get_num_threads(), "device": "cpu"}
 
 
 @pytest.mark.parametrize("broken", ["missing", "garbage", "another model"])
-def test_weights_that_cannot_be_used_fail_configure_with_the_reason(
-    bench: Bench, tmp_path: Path, broken: str
-) -> None:
+def test_weights_that_cannot_be_used_fail_configure_with_the_reason(bench, tmp_path, broken):
     path = tmp_path / "weights.safetensors"
     values: dict[str, object] = {**SETTINGS, "weights": str(path)}
     if broken == "garbage":

@@ -5,10 +5,8 @@ import pytest
 from rcl_interfaces.msg import Log
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
-from sticker_uq.testing.bench import Bench
 from sticker_uq_msgs.msg import SceneAssessment
 from test.nodes.detector.detector_bench import active, image
-from test.nodes.fake_perception import Script
 
 PART = "detector: perception"
 
@@ -18,8 +16,8 @@ PART = "detector: perception"
     [("auto", "cpu", True), ("cpu", "cpu", False), ("auto", "cuda:0 Scripted", False)],
 )
 def test_the_device_is_named_and_the_processor_in_place_of_a_gpu_is_a_warning(
-    bench: Bench, script: Script, asked: str, device: str, warns: bool
-) -> None:
+    bench, script, asked, device, warns
+):
     newest = bench.diagnostics()
     log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
     scenes = bench.collect(SceneAssessment, "scene")

@@ -15,7 +15,7 @@ from sticker_uq.io.messages import scene_from_msg
 from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.scene import MonitorScore
-from sticker_uq.testing.bench import Bench, overrides
+from sticker_uq.testing.bench import overrides
 from sticker_uq.testing.scenes import observed
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 from test.helpers.models import picture
@@ -36,9 +36,7 @@ def parameters(folder: Path, **changes: object) -> dict[str, object]:
     return {name: getattr(chosen, name) for name in names}
 
 
-def test_live_scores_are_repeated_by_a_replay_byte_for_byte(
-    bench: Bench, folder: Path, tmp_path: Path
-) -> None:
+def test_live_scores_are_repeated_by_a_replay_byte_for_byte(bench, folder, tmp_path):
     scenes = bench.collect(SceneAssessment, "scene")
     values = parameters(folder)
     node = bench.add(DetectorNode(parameter_overrides=overrides(**values)))
@@ -81,7 +79,7 @@ def test_live_scores_are_repeated_by_a_replay_byte_for_byte(
     assert "panel_hash was" in text
 
 
-def test_an_objection_reaches_the_person_with_its_name(bench: Bench) -> None:
+def test_an_objection_reaches_the_person_with_its_name(bench):
     cell = Cell(bench)
     cell.camera.changes = {"panel_hash": "p" * 64}
     cell.shows(observed(monitors=(MonitorScore("pcs", 0.2, 0.5), MonitorScore("mdsa", 9.0, 8.0))))

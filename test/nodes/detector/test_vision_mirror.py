@@ -9,7 +9,7 @@ import pytest
 from sticker_uq import scene as sc
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.detector import vision_mirror as vision
-from sticker_uq.testing.bench import Bench, overrides
+from sticker_uq.testing.bench import overrides
 from test.nodes.fake_perception import Script, detector_with
 
 if vision.VISION_MSGS is None:
@@ -28,7 +28,7 @@ def scene() -> sc.SceneAssessment:
     )  # fmt: skip
 
 
-def test_boxes_are_pixels_and_hypotheses_are_sorted() -> None:
+def test_boxes_are_pixels_and_hypotheses_are_sorted():
     message: Any = vision.detections_2d_to_msg(scene(), VISION)
     assert (message.header.stamp.sec, message.header.stamp.nanosec, message.header.frame_id) == (
         5,
@@ -44,7 +44,7 @@ def test_boxes_are_pixels_and_hypotheses_are_sorted() -> None:
     assert detection.id == ""
 
 
-def test_the_detector_publishes_them_and_latches_the_names(bench: Bench) -> None:
+def test_the_detector_publishes_them_and_latches_the_names(bench):
     node = bench.add(detector_with(Script())(parameter_overrides=overrides(score_floor=0.3)))
     assert node.start()
     labels = bench.collect(VISION.LabelInfo, "label_info", qos.LATCHED)

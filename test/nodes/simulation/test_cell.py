@@ -8,14 +8,13 @@ import pytest
 
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.cell.runner import ProcessGroup
-from sticker_uq.testing.bench import Bench
 from test.helpers.cell import CellWatch, write_parameters
 
 NODES = ("detector", "supervisor", "cell_sim", "console", "recorder")
 pytestmark = pytest.mark.timeout(400)  # three processes start
 
 
-def test_the_simulated_cell_comes_up_as_documented_and_ends_in_order(bench: Bench, tmp_path):
+def test_the_simulated_cell_comes_up_as_documented_and_ends_in_order(bench, tmp_path):
     watch = CellWatch(bench, "cell_2")
     lines: list[str] = []
     page = (Path(__file__).parents[3] / "docs" / "reference" / "ros.md").read_text(encoding="utf-8")

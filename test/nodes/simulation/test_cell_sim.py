@@ -4,7 +4,6 @@
 import errno
 import json
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,13 @@ from sticker_uq.nodes.common.conversions import box_to_msg, pose_to_msg
 from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
 from sticker_uq.nodes.simulation.cell_sim import SimulatedMotion, SimulatedOperator
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings
-from sticker_uq.testing.bench import Bench
 from sticker_uq.testing.scenes import observed
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import InterventionRequest, SceneDecision, Verdict
 from sticker_uq_msgs.srv import ResolveIntervention
 
 
-def test_a_full_disk_does_not_fail_the_removal(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_does_not_fail_the_removal(bench, tmp_path, monkeypatch, capfd):
     path = tmp_path / "record.json"
     settings = SimulationSettings(
         seed=2, width_px=320, height_px=240, failure_rate=0.0, record_file=str(path)
@@ -56,9 +52,7 @@ def test_a_full_disk_does_not_fail_the_removal(
     assert json.loads(path.read_text())[0]["removed"] == 3
 
 
-def test_the_simulated_operator_names_what_looks_like_a_sticker_and_says_it_again_where_it_was_refused(
-    bench: Bench,
-) -> None:
+def test_the_simulated_operator_names_what_looks_like_a_sticker_and_says_it_again_where_it_was_refused(bench):
     cell = SimulatedCell(SimulationSettings(seed=2, width_px=320, height_px=240, person_delay_s=0.0))
     for box in cell.missed([]):
         cell.peel(box)
@@ -87,7 +81,7 @@ def test_the_simulated_operator_names_what_looks_like_a_sticker_and_says_it_agai
     assert {request.scene_answer for request in said} == {ResolveIntervention.Request.SCENE_CLEAN}
 
 
-def test_the_simulated_arm_goes_nowhere_else_than_its_box(bench: Bench) -> None:
+def test_the_simulated_arm_goes_nowhere_else_than_its_box(bench):
     settings = SimulationSettings(seed=2, width_px=320, height_px=240, failure_rate=0.0)
     cell = SimulatedCell(settings)
     node = bench.add(rclpy.create_node("cell_sim", enable_rosout=False))

@@ -59,7 +59,7 @@ def every(bench: Bench, message_type: type, topic: str) -> list[Image]:
     return bench.collect(message_type, topic, profile)
 
 
-def test_a_folder_is_played_in_order_with_fresh_stamps(bench: Bench, folder: Path) -> None:
+def test_a_folder_is_played_in_order_with_fresh_stamps(bench, folder):
     raw = every(bench, Image, "image")
     before = bench.probe.get_clock().now().nanoseconds
     subject = node(bench, source=str(folder), rate=50.0, frame_id="lid_camera")
@@ -77,7 +77,7 @@ def test_a_folder_is_played_in_order_with_fresh_stamps(bench: Bench, folder: Pat
     assert bench.state(NODE) == "active", "the end of the source is normal"
 
 
-def test_nothing_is_played_to_nobody(bench: Bench, folder: Path) -> None:
+def test_nothing_is_played_to_nobody(bench, folder):
     subject = node(bench, source=str(folder), rate=50.0)
     newest = bench.diagnostics()
     assert subject.start()
@@ -92,7 +92,7 @@ def test_nothing_is_played_to_nobody(bench: Bench, folder: Path) -> None:
     bench.until(lambda: len(raw) == 4, "all four images")
 
 
-def test_compressed_and_both(bench: Bench, folder: Path) -> None:
+def test_compressed_and_both(bench, folder):
     compressed, raw = every(bench, CompressedImage, "image/compressed"), every(bench, Image, "image")
     subject = node(bench, source=str(folder), rate=20.0, transport="both", loop=True)
     assert subject.start()
@@ -102,7 +102,7 @@ def test_compressed_and_both(bench: Bench, folder: Path) -> None:
     assert bench.transition(NODE, "cleanup")
 
 
-def test_a_recording_plays_as_the_camera_of_a_cell_with_its_camera_info(bench: Bench, tmp_path: Path) -> None:
+def test_a_recording_plays_as_the_camera_of_a_cell_with_its_camera_info(bench, tmp_path):
     """As the processes of a cell do it: on the camera's topics, over and over, with the recorded calibration."""
     with recording(tmp_path / "bag") as write:
         write(
@@ -124,7 +124,7 @@ def test_a_recording_plays_as_the_camera_of_a_cell_with_its_camera_info(bench: B
     assert {message.header.frame_id for message in [*images, *infos]} == {"lid_camera"}
 
 
-def test_an_unreadable_picture_is_skipped_and_counted(bench: Bench, folder: Path) -> None:
+def test_an_unreadable_picture_is_skipped_and_counted(bench, folder):
     (folder / "lid1.png").write_bytes(b"not a picture")
     raw = every(bench, Image, "image")
     subject = node(bench, source=str(folder), rate=50.0)
@@ -135,7 +135,7 @@ def test_an_unreadable_picture_is_skipped_and_counted(bench: Bench, folder: Path
     bench.until(lambda: values_of(newest["image_source: source"])["unreadable"] == "1", "the count")
 
 
-def test_it_starts_again_after_deactivation(bench: Bench, folder: Path) -> None:
+def test_it_starts_again_after_deactivation(bench, folder):
     raw = every(bench, Image, "image")
     subject = node(bench, source=str(folder), rate=50.0)
     assert subject.start()
@@ -153,15 +153,13 @@ def test_it_starts_again_after_deactivation(bench: Bench, folder: Path) -> None:
         ({"source": "977"}, "/dev/video977"),
     ],
 )
-def test_a_source_that_cannot_be_played_fails_configure(
-    bench: Bench, values: dict[str, object], reason: str
-) -> None:
+def test_a_source_that_cannot_be_played_fails_configure(bench, values, reason):
     subject = node(bench, **values)
     assert not bench.transition(NODE, "configure")
     assert reason in subject.last_failure
 
 
-def test_the_process_ends_with_the_source_where_asked(bench: Bench, folder: Path) -> None:
+def test_the_process_ends_with_the_source_where_asked(bench, folder):
     raw = every(bench, Image, "image")
     # slowly: whom the publisher has found may find it a moment later, and only two images are sent again
     values = {"source": str(folder), "rate": "1.0", "autostart": "true", "exit_at_end": "true"}

@@ -10,7 +10,6 @@ from std_srvs.srv import Trigger
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.gate.assumptions.drift import Reference
-from sticker_uq.testing.bench import Bench
 from sticker_uq.testing.scenes import assessment, observed
 from sticker_uq_msgs.msg import GateState
 from sticker_uq_msgs.srv import ResolveIntervention
@@ -30,7 +29,7 @@ def policy_file(folder: Path, rng: np.random.Generator) -> Path:
     return path
 
 
-def test_a_shifted_stream_closes_the_gate_and_one_like_before_does_not(bench: Bench, tmp_path: Path) -> None:
+def test_a_shifted_stream_closes_the_gate_and_one_like_before_does_not(bench, tmp_path):
     rng = np.random.default_rng(1)
     cell = Cell(bench, arm=False, policy=str(policy_file(tmp_path, rng)))
     evidence = bench.collect(Float64, "monitor/drift")

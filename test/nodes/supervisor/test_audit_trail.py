@@ -22,7 +22,7 @@ def stood(folder: Path, reasons: Any) -> tuple[Reason, ...]:
     return unfinished(folder)
 
 
-def test_a_fault_outlives_the_process_with_its_reasons(tmp_path: Path) -> None:
+def test_a_fault_outlives_the_process_with_its_reasons(tmp_path):
     assert [reason.code for reason in stood(tmp_path, [DRIFT.to_dict()])] == ["last_run_faulted", "drift"]
 
 
@@ -39,16 +39,14 @@ def test_a_fault_outlives_the_process_with_its_reasons(tmp_path: Path) -> None:
         {"a": 1},
     ],
 )
-def test_a_fault_with_reasons_that_are_none_is_a_fault(tmp_path: Path, reasons: Any) -> None:
+def test_a_fault_with_reasons_that_are_none_is_a_fault(tmp_path, reasons):
     assert stood(tmp_path, reasons) == (Reason("last_run_faulted"),)
 
 
 @pytest.mark.parametrize(
     ("error", "said"), [(errno.EROFS, "Read-only file system"), (errno.EACCES, "Permission denied")]
 )
-def test_a_folder_that_cannot_be_written_is_refused_with_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, said: str
-) -> None:
+def test_a_folder_that_cannot_be_written_is_refused_with_its_path(tmp_path, monkeypatch, error, said):
     def refused(*_: Any, **__: Any) -> None:
         raise OSError(error, os.strerror(error))
 

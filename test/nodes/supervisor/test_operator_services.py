@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor as a node and people: questions, answers, who operates the gate."""
 
-from pathlib import Path
-
 from sticker_uq.gate import BlockReason
 from sticker_uq.gate.audit import entries
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.supervisor.operator_services import LONGEST_NAME, MOST_ANSWERS
-from sticker_uq.testing.bench import Bench
 from sticker_uq_msgs.msg import Box, GateState, InterventionRequest, ObjectAnswer
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 from test.helpers.gate import codes
 from test.helpers.supervised import UNSURE, Cell, answer
 
 
-def test_a_person_is_asked_and_answers(bench: Bench) -> None:
+def test_a_person_is_asked_and_answers(bench):
     cell = Cell(bench)
     cell.shows(UNSURE)
     cell.until_gate(GateState.STATE_INTERVENTION, BlockReason.WAITING_FOR_OPERATOR)
@@ -44,7 +41,7 @@ def test_a_person_is_asked_and_answers(bench: Bench) -> None:
     assert told.answers[0].answer == ObjectAnswer.ANSWER_REMOVE
 
 
-def test_what_looks_like_a_sticker_is_left_only_by_name(bench: Bench) -> None:
+def test_what_looks_like_a_sticker_is_left_only_by_name(bench):
     cell = Cell(bench)
     cell.shows(UNSURE)
     cell.until(lambda: cell.requests and cell.requests[-1].request_id, "a request")
@@ -56,9 +53,7 @@ def test_what_looks_like_a_sticker_is_left_only_by_name(bench: Bench) -> None:
     assert list(cell.answers[0].not_stickers) == [box]
 
 
-def test_what_is_too_long_is_refused_before_anything_compares_or_writes_it(
-    bench: Bench, tmp_path: Path
-) -> None:
+def test_what_is_too_long_is_refused_before_anything_compares_or_writes_it(bench, tmp_path):
     cell = Cell(bench, audit_folder=str(tmp_path / "audit"))
     cell.shows(UNSURE)
     cell.until(lambda: cell.requests and cell.requests[-1].request_id, "a request")
@@ -82,7 +77,7 @@ def test_what_is_too_long_is_refused_before_anything_compares_or_writes_it(
     assert (held["person"], held["person_check"]) == ("A" * LONGEST_NAME, "unchecked")
 
 
-def test_every_start_tells_the_bundle_in_the_audit_log(bench: Bench, tmp_path: Path) -> None:
+def test_every_start_tells_the_bundle_in_the_audit_log(bench, tmp_path):
     folders = tmp_path / "with", tmp_path / "without"
     for folder, bundle in zip(folders, ("ab" * 32, ""), strict=True):
         cell = Cell(bench, audit_folder=str(folder), bundle_hash=bundle)
@@ -93,7 +88,7 @@ def test_every_start_tells_the_bundle_in_the_audit_log(bench: Bench, tmp_path: P
         cell.node.trigger_shutdown()
 
 
-def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench: Bench, tmp_path: Path) -> None:
+def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench, tmp_path):
     cell = Cell(bench, audit_folder=str(tmp_path / "audit"))
     known = OperateGate.Request
 

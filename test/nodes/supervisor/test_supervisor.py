@@ -12,14 +12,13 @@ from sticker_uq.gate import BlockReason
 from sticker_uq.geometry.simulated_cell import sim_camera
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
-from sticker_uq.testing.bench import Bench
 from sticker_uq.testing.scenes import THERE, observed
 from sticker_uq_msgs.msg import GateState, WorkpieceDone
 from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Cell
 
 
-def test_a_laptop_from_the_first_scene_to_the_last(bench: Bench) -> None:
+def test_a_laptop_from_the_first_scene_to_the_last(bench):
     cell = Cell(bench)
     assert cell.until_gate(GateState.STATE_BLOCKED, BlockReason.NO_SCENE).text
     cell.shows(STICKER, observed(THERE))
@@ -51,7 +50,7 @@ def test_a_laptop_from_the_first_scene_to_the_last(bench: Bench) -> None:
     assert all(later > earlier for earlier, later in itertools.pairwise(active))
 
 
-def test_goals_and_decisions_carry_the_place_of_the_object(bench: Bench) -> None:
+def test_goals_and_decisions_carry_the_place_of_the_object(bench):
     known = {"camera_pose": "0.4 0 1 1 0 0 0", "lid_plane": "0 0 1 -0.2", "require_pose": True}
     cell = Cell(bench, **known)
     cell.shows(STICKER)
@@ -78,7 +77,7 @@ def test_goals_and_decisions_carry_the_place_of_the_object(bench: Bench) -> None
     assert decided.verdicts[0].pose == goal.pose
 
 
-def test_an_effect_that_fails_is_a_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_effect_that_fails_is_a_fault(bench, monkeypatch):
     cell = Cell(bench)
 
     def fail(decision: Any, poses: Any) -> None:

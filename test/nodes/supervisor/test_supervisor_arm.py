@@ -37,9 +37,7 @@ class StopServer:
 
 
 @pytest.mark.parametrize(("kind", "name"), [(Trigger, "trigger"), (SetBool, "set_bool")])
-def test_an_arm_that_ignores_its_cancellation_is_stopped_by_the_cells_own_means(
-    bench: Bench, kind: type, name: str
-) -> None:
+def test_an_arm_that_ignores_its_cancellation_is_stopped_by_the_cells_own_means(bench, kind, name):
     stop = {"stop_service": "robot/stop", "stop_service_type": name, "stop_topic": "robot/locked"}
     cell = Cell(bench, cancel_timeout_s=0.3, **stop)
     locked = bench.collect(Bool, "robot/locked", qos.LATCHED)
@@ -67,7 +65,7 @@ def test_an_arm_that_ignores_its_cancellation_is_stopped_by_the_cells_own_means(
     assert len(server.asked) == 2
 
 
-def test_an_arm_is_stopped_though_the_supervisor_was_deactivated(bench: Bench) -> None:
+def test_an_arm_is_stopped_though_the_supervisor_was_deactivated(bench):
     cell = Cell(bench, cancel_timeout_s=0.3, stop_topic="robot/locked")
     locked = bench.collect(Bool, "robot/locked", qos.LATCHED)
     cell.shows(STICKER)
@@ -77,7 +75,7 @@ def test_an_arm_is_stopped_though_the_supervisor_was_deactivated(bench: Bench) -
     cell.until_gate(GateState.STATE_FAULT, BlockReason.FAULT | BlockReason.NOT_ACTIVE)
 
 
-def test_a_stop_that_ros_cannot_name_is_refused(bench: Bench) -> None:
+def test_a_stop_that_ros_cannot_name_is_refused(bench):
     for name in ("stop_service", "stop_topic"):
         node = bench.add(SupervisorNode(parameter_overrides=overrides(**{name: "no name!"})))
         assert not node.start()
@@ -85,7 +83,7 @@ def test_a_stop_that_ros_cannot_name_is_refused(bench: Bench) -> None:
         node.destroy_node()
 
 
-def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench: Bench) -> None:
+def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench):
     cell = Cell(bench, max_attempts=2)
     cell.arm.accepts = False  # type: ignore[union-attr]
     cell.shows(STICKER)
@@ -107,5 +105,5 @@ def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench: Bench
         (GoalStatus.STATUS_ABORTED, 999, RemovalCode.UNKNOWN),
     ],
 )
-def test_only_status_and_code_together_mean_success(status: int, code: int, expected: RemovalCode) -> None:
+def test_only_status_and_code_together_mean_success(status, code, expected):
     assert removal_code(status, code) is expected

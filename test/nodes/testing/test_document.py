@@ -19,14 +19,12 @@ def names_of(source: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("source", EXAMPLES, ids=["arm", "detector"])
-def test_the_example_passes(bench: Bench, source: str) -> None:
+def test_the_example_passes(bench, source):
     (test,) = [value for name, value in names_of(source).items() if name.startswith("test_")]
     test(bench)
 
 
-def test_the_fixture_opens_a_bench_on_a_domain_of_its_own(
-    ros_domain: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_fixture_opens_a_bench_on_a_domain_of_its_own(ros_domain, monkeypatch, tmp_path):
     bench = names_of(FIXTURE)["bench"].__wrapped__(monkeypatch, tmp_path)
     assert isinstance(next(bench), Bench)
     bench.close()

@@ -3,7 +3,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -42,7 +41,7 @@ def blobs(count: int, size: int = 24) -> AmbiguousImages:
     return AmbiguousImages(images, pairs, np.tile([0.55, 0.45], (count, 1)))
 
 
-def test_a_crop_is_the_square_around_its_box() -> None:
+def test_a_crop_is_the_square_around_its_box():
     image = np.zeros((60, 80, 3), np.uint8)
     image[20:40, 30:50] = (0, 128, 255)
     box = np.array([30.0, 20.0, 50.0, 40.0])
@@ -55,13 +54,13 @@ def test_a_crop_is_the_square_around_its_box() -> None:
     assert crop[:, 0].max() == 0
 
 
-def test_a_crop_at_the_edge_shows_the_mirror_image() -> None:
+def test_a_crop_at_the_edge_shows_the_mirror_image():
     image = np.random.default_rng(0).integers(0, 255, (40, 40, 3)).astype(np.uint8)
     (crop,) = cut_crops(image, np.array([[-8.0, 4.0, 8.0, 20.0]]), 20)
     assert crop[:, :, :10] == pytest.approx(crop[:, :, 19:9:-1])
 
 
-def test_empty_places_touch_nothing() -> None:
+def test_empty_places_touch_nothing():
     boxes = np.array([[100.0, 80, 160, 140], [240, 150, 300, 200]], np.float32)
     found = empty_boxes((400, 300), boxes, 4, np.random.default_rng(3))
     assert len(found) >= 2
@@ -73,7 +72,7 @@ def test_empty_places_touch_nothing() -> None:
     assert len(empty_boxes((400, 300), np.array([[0.0, 0, 400, 300]]), 3, np.random.default_rng(0))) == 0
 
 
-def test_the_borders_are_seamless() -> None:
+def test_the_borders_are_seamless():
     ground = np.full((200, 240, 3), (180, 90, 60), np.uint8)
     scene = paste(ground, np.zeros((0, 4)), blobs(1).images, np.array([0]), np.random.default_rng(1))
     (box,) = scene.boxes
@@ -87,7 +86,7 @@ def test_the_borders_are_seamless() -> None:
     assert (outside == ground).all()
 
 
-def test_scenes_with_probabilistic_labels(tmp_path: Path) -> None:
+def test_scenes_with_probabilistic_labels(tmp_path):
     (tmp_path / "images").mkdir()
     items = []
 
@@ -136,12 +135,12 @@ def trained() -> list[Raae]:
     return train_raaes(*sides(), pairs=[(3, 5), (8, 5)], settings=QUICK)
 
 
-def test_every_pair_has_an_accepted_autoencoder(trained: list[Raae]) -> None:
+def test_every_pair_has_an_accepted_autoencoder(trained):
     assert [raae.pair for raae in trained] == [(3, 5), (8, 5)]
     assert all(raae.acceptance.accepted for raae in trained)
 
 
-def test_codes_and_labels_of_nominal_pictures(trained: list[Raae]) -> None:
+def test_codes_and_labels_of_nominal_pictures(trained):
     images, labels = sides(1)
     for raae in trained:
         for side, label in enumerate(raae.pair):
@@ -153,7 +152,7 @@ def test_codes_and_labels_of_nominal_pictures(trained: list[Raae]) -> None:
             assert float(probabilities[:, side].median()) > 0.8  # the class is not only ahead, it is sure
 
 
-def test_nominal_pictures_can_be_drawn_again(trained: list[Raae]) -> None:
+def test_nominal_pictures_can_be_drawn_again(trained):
     images, labels = sides(1)
     own = torch.from_numpy(images[labels == 3])
     again = trained[0].decode(trained[0].encode(own))
@@ -164,7 +163,7 @@ def test_nominal_pictures_can_be_drawn_again(trained: list[Raae]) -> None:
     assert min(left, right) > 0.1  # something of both
 
 
-def test_the_same_seed_gives_the_same_autoencoder() -> None:
+def test_the_same_seed_gives_the_same_autoencoder():
     short = replace(QUICK, steps=3)
     one, other = (train_round(*sides(), pairs=[(3, 5)], settings=short, seed=7)[0] for _ in range(2))
     codes = torch.tensor([[0.3, -0.2]])
@@ -175,17 +174,17 @@ def test_the_same_seed_gives_the_same_autoencoder() -> None:
 @pytest.mark.parametrize(
     ("told", "right", "accepted"), [(0.5, 0.95, True), (0.4, 1, False), (0.61, 1, False), (0.5, 0.89, False)]
 )
-def test_acceptance(told: float, right: float, accepted: bool) -> None:
+def test_acceptance(told, right, accepted):
     assert Acceptance(told, right).accepted is accepted
 
 
-def test_an_autoencoder_that_is_never_accepted_is_an_error() -> None:
+def test_an_autoencoder_that_is_never_accepted_is_an_error():
     hopeless = replace(QUICK, steps=1, tries=2)
     with pytest.raises(InvalidInput, match="no autoencoder of 3 and 5 was accepted in 2 tries"):
         train_raaes(*sides(), pairs=[(3, 5)], settings=hopeless)
 
 
-def test_what_cannot_be_trained_on() -> None:
+def test_what_cannot_be_trained_on():
     images, labels = sides()
     with pytest.raises(InvalidInput, match="two different classes"):
         train_raaes(images, labels, [(3, 4)])
@@ -226,13 +225,13 @@ def made(decoder: Callable[[Tensor], Tensor], latent: int = 2, sharp: float = 1.
     )
 
 
-def test_density_of_a_linear_decoder_is_the_norm_of_its_matrix() -> None:
+def test_density_of_a_linear_decoder_is_the_norm_of_its_matrix():
     matrix = torch.tensor([[1.0, 2.0, 0.0], [0.0, -1.0, 3.0]], dtype=torch.float64)
     found = density(lambda z: z @ matrix, torch.randn(5, 2, dtype=torch.float64))
     assert found.numpy() == pytest.approx(np.full(5, np.sqrt(15)))
 
 
-def test_density_sees_change_that_does_not_change_the_energy() -> None:
+def test_density_sees_change_that_does_not_change_the_energy():
     codes = torch.linspace(-1, 1, 9, dtype=torch.float64)[:, None].requires_grad_()
 
     def turning(z: Tensor) -> Tensor:
@@ -243,7 +242,7 @@ def test_density_sees_change_that_does_not_change_the_energy() -> None:
     assert density(turning, codes.detach()).numpy() == pytest.approx(np.ones(9))
 
 
-def test_points_gather_where_the_picture_changes_and_on_the_right_axis() -> None:
+def test_points_gather_where_the_picture_changes_and_on_the_right_axis():
     def fast_above(z: Tensor) -> Tensor:
         slope = torch.where(z[:, 1:2] > 0, 3.0, 1.0)
         return torch.cat([slope * z[:, 1:2], slope * z[:, 0:1]], dim=1) / 10
@@ -256,7 +255,7 @@ def test_points_gather_where_the_picture_changes_and_on_the_right_axis() -> None
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 6), st.floats(0.1, 0.6), st.integers(0, 1000))
-def test_every_point_is_ambiguous_and_between_the_classes(latent: int, delta: float, seed: int) -> None:
+def test_every_point_is_ambiguous_and_between_the_classes(latent, delta, seed):
     raae = made(lambda z: z[:, :1].expand(-1, 2), latent)
     codes, labels = draw(raae, 50, delta, seed)
     low, high = region(3.0, latent)
@@ -266,14 +265,14 @@ def test_every_point_is_ambiguous_and_between_the_classes(latent: int, delta: fl
     assert ((codes >= low) & (codes <= high)).all()
 
 
-def test_the_label_is_the_papers() -> None:
+def test_the_label_is_the_papers():
     codes = np.array([[-1.0, 0.5], [0.0, 0.0], [2.0, -1.0]])
     found = made(lambda z: z).label(torch.from_numpy(codes)).numpy()
     each = np.stack([1 / (1 + np.exp(6 + codes[:, 0])), 1 / (1 + np.exp(6 - codes[:, 0]))], axis=1)
     assert found == pytest.approx(each / each.sum(axis=1, keepdims=True), rel=1e-4)
 
 
-def test_labels_as_class_vectors() -> None:
+def test_labels_as_class_vectors():
     images = generate([made(lambda z: z), made(lambda z: 2 * z)], 7)
     assert images.images.shape == (7, 1, 1, 2)
     assert images.images.min() >= 0
@@ -285,7 +284,7 @@ def test_labels_as_class_vectors() -> None:
     assert again.images.tolist() == images.images.tolist()
 
 
-def test_what_cannot_be_drawn() -> None:
+def test_what_cannot_be_drawn():
     sure = replace(made(lambda z: z), discriminator=Formula(lambda c: 9 * c[:, -1:]))
     with pytest.raises(InvalidInput, match="no point between them"):
         draw(sure, 5)

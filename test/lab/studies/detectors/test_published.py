@@ -33,7 +33,7 @@ def analysis() -> Analysis:
     return analyse(read_results(PUBLISHED / "dalleimg_0.2.csv"), "simula_rp", resamples=0)
 
 
-def test_friedman(analysis: Analysis) -> None:
+def test_friedman(analysis):
     both = published("friedman_dalleimg_0.2.csv").merge(analysis.friedman, on="measure")
     assert len(both) == 6
     assert (both["images"] == 143).all()
@@ -41,7 +41,7 @@ def test_friedman(analysis: Analysis) -> None:
     np.testing.assert_allclose(both["statistic"], both["Friedman_statistic"], rtol=1e-12)
 
 
-def test_wilcoxon_and_effect_sizes(analysis: Analysis) -> None:
+def test_wilcoxon_and_effect_sizes(analysis):
     expected = published("wilcoxon_dalleimg_0.2.csv").rename(
         columns={"Model_1": "first", "Model_2": "second"}
     )
@@ -54,7 +54,7 @@ def test_wilcoxon_and_effect_sizes(analysis: Analysis) -> None:
     assert both["band"].tolist() == both["rbc_published"].tolist()
 
 
-def test_spearman(analysis: Analysis) -> None:
+def test_spearman(analysis):
     expected = published("spearman_dalleimg_0.2.csv").rename(columns={"Model": "model"})
     both = expected.merge(analysis.correlations, on=["measure", "model"])
     assert len(both) == 30
@@ -65,7 +65,7 @@ def test_spearman(analysis: Analysis) -> None:
     assert both["rho"].isna().sum() == 4
 
 
-def test_best_models_of_one_condition(analysis: Analysis) -> None:
+def test_best_models_of_one_condition(analysis):
     sets = pd.read_csv(PUBLISHED / "best_sets.csv")
     row = sets[(sets["dataset"] == "dalleimg") & (sets["dropout_rate"] == 0.2)].iloc[0]
     ours = analysis.best.set_index("dataset").loc["all"]
@@ -73,7 +73,7 @@ def test_best_models_of_one_condition(analysis: Analysis) -> None:
     assert {s: ours[COLUMNS[s.lower()]] for s in shorts} == {s: row[s] for s in shorts}
 
 
-def test_table_3() -> None:
+def test_table_3():
     sets = pd.read_csv(PUBLISHED / "best_sets.csv")
     rows = [
         {
@@ -105,7 +105,7 @@ def test_table_3() -> None:
     assert table.loc["recommended"].tolist() == ["M2", "M1/M2/M5/M6", "M4", "M4", "M4", "M4", "M2", "M4"]
 
 
-def test_command_writes_the_tables(tmp_path: Path) -> None:
+def test_command_writes_the_tables(tmp_path):
     options = ["--results", str(PUBLISHED / "dalleimg_0.2.csv"), "--profile", "simula_rp", "--resamples", "0"]
     done = CliRunner().invoke(app, ["statistics", *options, "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
@@ -127,7 +127,7 @@ def test_command_writes_the_tables(tmp_path: Path) -> None:
         ("image,model,mAP\na,x,1\na,x,0\n", [], "image 'a' of model 'x' occurs more than once"),
     ],
 )
-def test_bad_input_is_named(tmp_path: Path, content: str, options: list[str], said: str) -> None:
+def test_bad_input_is_named(tmp_path, content, options, said):
     (tmp_path / "r.csv").write_text(content)
     out = tmp_path / "out"
     done = CliRunner().invoke(

@@ -96,7 +96,7 @@ def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(one.drop(columns=timings), other.drop(columns=timings), check_exact=True)
 
 
-def test_every_cell_has_its_row(finished) -> None:
+def test_every_cell_has_its_row(finished):
     study, folder = finished
     images = study.images
     assert len(images) == 2 * 2 * (2 + 2)
@@ -111,7 +111,7 @@ def test_every_cell_has_its_row(finished) -> None:
         assert rows["dropout_rate"].tolist() == [0.1, 0.3]
 
 
-def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path) -> None:
+def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path):
     alone = settings(data, models=(ModelChoice.parse(MODEL),))
     first = Spy(most=3)
     with pytest.raises(KeyboardInterrupt):
@@ -132,7 +132,7 @@ def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path
     assert fourth.tasks == []
 
 
-def test_a_gpu_has_the_results_of_the_processor(data, tmp_path, monkeypatch) -> None:
+def test_a_gpu_has_the_results_of_the_processor(data, tmp_path, monkeypatch):
     monkeypatch.setattr(saliency, "objectness_gradients", lambda d: [torch.ones_like(m) for m in d.maps])
     values = {"models": (ModelChoice.parse(MODEL),), "adversarial": 0, "rates": (0.1,)}
     processor = run_study(settings(data, **values), tmp_path / "processor", Spy())
@@ -144,14 +144,14 @@ def test_a_gpu_has_the_results_of_the_processor(data, tmp_path, monkeypatch) -> 
     np.testing.assert_allclose(found.images["map"], processor.images["map"], atol=0.02)
 
 
-def test_a_study_is_reported_and_selected_from_in_any_folder(data, tmp_path, monkeypatch) -> None:
+def test_a_study_is_reported_and_selected_from_in_any_folder(data, tmp_path, monkeypatch):
     monkeypatch.chdir(data.parent)
     assert StudyData.parse(f"lids={data.name}").folder == data
     choice = ModelChoice.parse(f"{MODEL}=weights/best.safetensors@128")
     assert (choice.weights, choice.min_size) == (str(data.parent / "weights" / "best.safetensors"), 128)
 
 
-def test_the_report_needs_nothing_else(finished) -> None:
+def test_the_report_needs_nothing_else(finished):
     out = finished[1]
     html = (out / "report.html").read_text()
     assert len(html) < 10_000_000
@@ -172,7 +172,7 @@ def test_the_report_needs_nothing_else(finished) -> None:
     assert not pd.read_csv(out / "tables" / "robustness_scores.csv").empty
 
 
-def test_a_report_of_no_object_and_of_a_name_that_cannot_leave_its_place(finished, tmp_path) -> None:
+def test_a_report_of_no_object_and_of_a_name_that_cannot_leave_its_place(finished, tmp_path):
     found = finished[0]
     evil = "</h3><script>document.title='owned'</script>"
     models = (found.settings.models[0], found.settings.models[1].model_copy(update={"label": evil}))
@@ -183,7 +183,7 @@ def test_a_report_of_no_object_and_of_a_name_that_cannot_leave_its_place(finishe
     assert "| other |" in write_report(replace(found, objects=found.objects[:0]), tmp_path, resamples=0)
 
 
-def test_two_images_of_one_name_are_refused(data, tmp_path) -> None:
+def test_two_images_of_one_name_are_refused(data, tmp_path):
     document = (data / "annotations.json").read_text()
     twice = tmp_path / "twice"
     (twice / "a").mkdir(parents=True)
@@ -198,7 +198,7 @@ def test_two_images_of_one_name_are_refused(data, tmp_path) -> None:
         run_study(settings(twice), tmp_path / "s", Spy())
 
 
-def test_a_store_is_a_store(tmp_path) -> None:
+def test_a_store_is_a_store(tmp_path):
     (tmp_path / CELLS).write_bytes(b"not a database at all, but long enough to look like a file" * 40)
     with pytest.raises(InvalidInput, match="expected a file of stored results"):
         JsonStore(tmp_path / CELLS)

@@ -65,7 +65,7 @@ def study(tmp_path: Path) -> Study:
     return Study(settings, pd.DataFrame(rows), pd.DataFrame(), pd.DataFrame(), {})
 
 
-def test_a_tie_is_named_and_the_quicker_comes_first(study: Study) -> None:
+def test_a_tie_is_named_and_the_quicker_comes_first(study):
     ranking = rank(study, {"accuracy": 1.0}, 0.2)
     found = ranking.candidates
     assert [one.model for one in found] == ["b", "a", "c"]
@@ -75,7 +75,7 @@ def test_a_tie_is_named_and_the_quicker_comes_first(study: Study) -> None:
     assert "a is statistically as good" in advice(ranking)
 
 
-def test_each_requirement_has_its_own_winner(study: Study) -> None:
+def test_each_requirement_has_its_own_winner(study):
     assert rank(study, {"label-uncertainty": 1.0}, 0.2).candidates[0].model == "c"
     assert rank(study, {"robustness": 1.0}, 0.2).candidates[0].model == "a"
     latency = rank(study, {"latency": 1.0}, 0.2).candidates
@@ -83,7 +83,7 @@ def test_each_requirement_has_its_own_winner(study: Study) -> None:
     assert "no other model" in advice(rank(study, {"robustness": 1.0}, 0.2))
 
 
-def test_a_model_that_sees_nothing_is_not_called_robust(study: Study) -> None:
+def test_a_model_that_sees_nothing_is_not_called_robust(study):
     """mAP 0.04 clean, 0 attacked: nothing to lose, so nothing lost."""
     images = study.images.copy()
     weak = images["model"] == "c"
@@ -100,12 +100,12 @@ def test_a_model_that_sees_nothing_is_not_called_robust(study: Study) -> None:
         rank(study, {"robustness": 1.0}, 0.2, accuracy_floor=0.95)
 
 
-def test_weights_decide_a_mix(study: Study) -> None:
+def test_weights_decide_a_mix(study):
     assert rank(study, {"accuracy": 5.0, "label-uncertainty": 1.0}, 0.2).candidates[0].model == "b"
     assert rank(study, {"accuracy": 1.0, "label-uncertainty": 20.0}, 0.2).candidates[0].model == "c"
 
 
-def test_bad_requests_are_named(study: Study) -> None:
+def test_bad_requests_are_named(study):
     for weights, rate, said in (
         ({"beauty": 1.0}, 0.2, "requirement 'beauty'"),
         ({"accuracy": 0.0}, 0.2, "weight 0 of accuracy"),
@@ -119,7 +119,7 @@ def test_bad_requests_are_named(study: Study) -> None:
         rank(bare, {"robustness": 1.0}, 0.2)
 
 
-def test_the_file_is_what_the_detector_loads(study: Study, tmp_path: Path) -> None:
+def test_the_file_is_what_the_detector_loads(study, tmp_path):
     for name, table in ((IMAGES, study.images), (OBJECTS, study.objects), (ATTACKS, study.attacks)):
         table.to_parquet(tmp_path / name)
     plan = {"settings": study.settings.model_dump(mode="json"), "weights": {}}

@@ -27,7 +27,7 @@ from sticker_uq.uncertainty import observe
 from test.helpers.samples import samples, seen
 
 
-def test_the_rates_of_a_model_share_its_weights_and_their_fast_copies() -> None:
+def test_the_rates_of_a_model_share_its_weights_and_their_fast_copies():
     rates = (0.0, 0.1, 0.5)
     found = _detectors(DetectorSettings(device="cpu"), rates)
     assert [detector.settings.dropout_rate for detector in found.values()] == list(rates)
@@ -44,7 +44,7 @@ UNIT = st.floats(0, 1)
 
 
 @given(arrays(float, 5, elements=UNIT), arrays(float, (5, 10), elements=UNIT))
-def test_scores_as_the_paper_defines_them(clean: np.ndarray, attacked: np.ndarray) -> None:
+def test_scores_as_the_paper_defines_them(clean, attacked):
     for n in range(5):
         m, changed = clean[n], attacked[n]
         by_hand = (m + changed.sum()) / 11 - sum(abs(m - v) for v in changed) / 10
@@ -70,7 +70,7 @@ def row(variant: str, map_: float, entropy: float, surface: float) -> dict[str, 
     )
 
 
-def test_profiles_differ_in_the_units_of_tv_and_ps() -> None:
+def test_profiles_differ_in_the_units_of_tv_and_ps():
     table = pd.DataFrame(
         [row("clean", 1.0, 0.0, 99.0), row("adv-00", 0.5, 0.0, 99.0), row("glare=1", 0.0, 0.0, 0.0)]
     )
@@ -81,7 +81,7 @@ def test_profiles_differ_in_the_units_of_tv_and_ps() -> None:
     assert paper["map_adversarial"] == pytest.approx(0.5)
 
 
-def test_what_was_not_measured_has_no_score() -> None:
+def test_what_was_not_measured_has_no_score():
     table = pd.DataFrame([row("clean", 1.0, 0.5, 9.0), row("adv-00", 0.0, np.nan, np.nan)])
     found = robustness_scores(table, "paper").iloc[0]
     assert found["rs_map"] == pytest.approx(-0.5)
@@ -98,7 +98,7 @@ def seen_well(noise: float = 0.3) -> StochasticSamples:
     return samples(seen(BOX, range(20), noise=noise, seed=1, probabilities=STICKER_VECTOR), 20)
 
 
-def test_row_of_an_image() -> None:
+def test_row_of_an_image():
     found, objects = score(seen_well(), truth(BOX, (300, 200, 380, 260)), "paper")
     assert found["ap_sticker"] == pytest.approx(51 / 101)  # one of two, 101 points of recall
     assert np.isnan(found["ap_logo"])
@@ -109,7 +109,7 @@ def test_row_of_an_image() -> None:
     assert objects[0]["right"] is True
 
 
-def test_an_image_without_detections_keeps_its_row() -> None:
+def test_an_image_without_detections_keeps_its_row():
     empty = samples([], 20)
     for profile in ("paper", "simula_rp"):
         found, objects = score(empty, truth(BOX), profile)
@@ -121,7 +121,7 @@ def test_an_image_without_detections_keeps_its_row() -> None:
     assert np.isnan(score(empty, truth(), "paper")[0]["lrp"])
 
 
-def test_lrp_and_pdq_fall_with_wrong_boxes_and_spread() -> None:
+def test_lrp_and_pdq_fall_with_wrong_boxes_and_spread():
     objects = observe(seen_well())[0]
     good = box_quality(objects, truth(BOX))
     assert good["lrp"] < 0.05
@@ -135,7 +135,7 @@ def test_lrp_and_pdq_fall_with_wrong_boxes_and_spread() -> None:
     assert box_quality(wrong, truth(BOX))["lrp"] == 1
 
 
-def test_legacy_metrics_have_the_published_quirks() -> None:
+def test_legacy_metrics_have_the_published_quirks():
     rng = np.random.default_rng(0)
     boxes = np.array(BOX) + rng.normal(0, 2, (20, 4))
     # a hull's perimeter, not its area

@@ -197,7 +197,7 @@ def seen(*scores: float) -> Detections:
     return Detections(BOXES, np.array([[1 - s, 0.0, s] for s in scores], np.float32))
 
 
-def test_gains_are_relative_to_the_fixed_threshold() -> None:
+def test_gains_are_relative_to_the_fixed_threshold():
     # an object at 0.9, one at 0.4 in a region, and a false alarm at 0.35
     fixed, paper, regional = threshold_gains([seen(0.9, 0.4, 0.35)], [FOUND], [TRUTH])
     assert (fixed["rule"], fixed["recall"], fixed["precision"], fixed["tpr"]) == ("fixed", 0.5, 1.0, 0.5)
@@ -219,13 +219,13 @@ def test_gains_are_relative_to_the_fixed_threshold() -> None:
     assert regional["f1_gain"] == pytest.approx(0.5)
 
 
-def test_a_second_detection_of_an_object_is_wrong() -> None:
+def test_a_second_detection_of_an_object_is_wrong():
     twice = Detections(BOXES[[0, 0]], np.float32([[0.1, 0, 0.9], [0.2, 0, 0.8]]))
     fixed = threshold_gains([twice], [None], [TRUTH])[0]
     assert (fixed["recall"], fixed["precision"]) == (0.5, 0.5)
 
 
-def test_nothing_to_measure_on_is_nan() -> None:
+def test_nothing_to_measure_on_is_nan():
     empty = LabelledImage(Path("b.png"), 2, 320, 240, np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
     fixed = threshold_gains([seen(0.1, 0.1, 0.1)], [None], [empty])[0]
     assert all(
@@ -234,6 +234,6 @@ def test_nothing_to_measure_on_is_nan() -> None:
     )
 
 
-def test_there_is_one_of_each_for_every_image() -> None:
+def test_there_is_one_of_each_for_every_image():
     with pytest.raises(InvalidInput, match="1 detections, 0 localizations"):
         threshold_gains([seen(0.1, 0.1, 0.1)], [], [TRUTH])

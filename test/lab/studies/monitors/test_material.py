@@ -23,7 +23,7 @@ from sticker_uq.scene import InvalidInput
 from test.helpers.scenes import rendered
 
 
-def test_crops_of_rendered_scenes() -> None:
+def test_crops_of_rendered_scenes():
     material = cell_material(6, seed=50)
     assert material.classes == ("lid", "logo", "sticker")
     assert material.train.shape[1:] == (3, SIZE, SIZE)
@@ -37,7 +37,7 @@ def test_crops_of_rendered_scenes() -> None:
     assert again.test.tolist() == material.test.tolist()
 
 
-def test_crops_of_a_coco_folder(tmp_path: Path) -> None:
+def test_crops_of_a_coco_folder(tmp_path):
     data = rendered(tmp_path / "data", range(6), (320, 240))
     material = coco_material(data)
     objects = sum(len(item.boxes) for item in read_coco(data))
@@ -71,7 +71,7 @@ def write(folder: Path, count: int, packed: bool = False) -> np.ndarray:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_four_files_are_the_material(tmp_path: Path, packed: bool) -> None:
+def test_the_four_files_are_the_material(tmp_path, packed):
     images = write(tmp_path / "mnist", 30, packed)
     other = write(tmp_path / "fmnist", 20)
     found = mnist(tmp_path / "mnist", "mnist", tmp_path / "fmnist")
@@ -97,7 +97,7 @@ def test_the_four_files_are_the_material(tmp_path: Path, packed: bool) -> None:
         (idx(np.zeros((5, 28, 28), np.uint8)), r"pictures \(5, 28, 28\) and labels \(20,\) of train"),
     ],
 )
-def test_anything_else_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_anything_else_is_refused(tmp_path, content, message):
     write(tmp_path / "mnist", 20)
     file = tmp_path / "mnist" / IMAGES
     file.unlink()
@@ -107,9 +107,7 @@ def test_anything_else_is_refused(tmp_path: Path, content: bytes | None, message
         mnist(tmp_path / "mnist", "mnist")
 
 
-def test_a_packed_file_that_is_none_or_never_ends_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_packed_file_that_is_none_or_never_ends_is_refused(tmp_path, monkeypatch):
     write(tmp_path / "mnist", 20)
     packed = tmp_path / "mnist" / f"{IMAGES}.gz"
     packed.write_bytes(b"\x1f\x8b nothing")
@@ -122,7 +120,7 @@ def test_a_packed_file_that_is_none_or_never_ends_is_refused(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_kind_of_classifier_learns_and_is_observed(tmp_path: Path, architecture: str) -> None:
+def test_every_kind_of_classifier_learns_and_is_observed(tmp_path, architecture):
     large = architecture in ("resnet50", "densenet")
     write(tmp_path / "mnist", 4 if large else 20)
     material = mnist(tmp_path / "mnist", "mnist")
@@ -143,7 +141,7 @@ def test_every_kind_of_classifier_learns_and_is_observed(tmp_path: Path, archite
         assert (seen.predicted == material.test_labels).mean() > 0.6
 
 
-def test_a_study_trains_the_kind_that_was_asked_for(tmp_path: Path) -> None:
+def test_a_study_trains_the_kind_that_was_asked_for(tmp_path):
     write(tmp_path / "mnist", 20)
     material = mnist(tmp_path / "mnist", "mnist")
     made = AmbiguousImages(material.train[:2], np.array([[0, 1], [1, 2]]), np.full((2, 2), 0.5))

@@ -66,7 +66,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyResult, Path]
     return run_study(three_digits(), TINY, folder), folder
 
 
-def test_the_shape_of_the_paper(result: tuple[StudyResult, Path]) -> None:
+def test_the_shape_of_the_paper(result):
     (seed,) = result[0].seeds
     assert seed["accuracy"] > 0.9
     assert seed["table_1"]["ambiguous"]["entropy"] > 3 * seed["table_1"]["nominal"]["entropy"]
@@ -78,7 +78,7 @@ def test_the_shape_of_the_paper(result: tuple[StudyResult, Path]) -> None:
     assert len(seed["auc"]) == 19
 
 
-def test_a_study_goes_on_from_what_it_left(result: tuple[StudyResult, Path]) -> None:
+def test_a_study_goes_on_from_what_it_left(result):
     found, folder = result
     (path,) = folder.glob("seed_0_*.json")
     before = path.stat().st_mtime_ns
@@ -87,7 +87,7 @@ def test_a_study_goes_on_from_what_it_left(result: tuple[StudyResult, Path]) -> 
     assert str(again.seeds) == str(found.seeds)  # NaN equals nothing, not itself either
 
 
-def test_the_tables(result: tuple[StudyResult, Path]) -> None:
+def test_the_tables(result):
     text = classifier_report(result[0])
     assert "## Table II" in text
     assert "| ensemble_mean_softmax | " in text
@@ -95,13 +95,13 @@ def test_the_tables(result: tuple[StudyResult, Path]) -> None:
     assert f"{result[0].seeds[0]['table_1']['ambiguous']['entropy']:.3f}" in row
 
 
-def test_labels_are_drawn_by_their_probabilities() -> None:
+def test_labels_are_drawn_by_their_probabilities():
     drawn = draw_labels(np.tile([0.2, 0.0, 0.8], (5000, 1)), 0)
     assert np.bincount(drawn, minlength=3) / 5000 == pytest.approx([0.2, 0, 0.8], abs=0.02)
     assert draw_labels(np.array([[0.0, 1 - 1e-9]]), 0).tolist() == [1]
 
 
-def test_stochastic_passes_follow_their_seed() -> None:
+def test_stochastic_passes_follow_their_seed():
     material = three_digits()
     model = train_classifier(
         material.train[:50], np.eye(3)[material.train_labels[:50]], 0, Training(epochs=1)
@@ -115,7 +115,7 @@ def test_stochastic_passes_follow_their_seed() -> None:
     )
 
 
-def test_no_digits_are_pieces_of_photographs() -> None:
+def test_no_digits_are_pieces_of_photographs():
     pieces = no_digits(20, 1)
     assert pieces.shape == (20, 1, 8, 8)
     assert pieces.min(axis=(1, 2, 3)) == pytest.approx(np.zeros(20))
@@ -123,14 +123,14 @@ def test_no_digits_are_pieces_of_photographs() -> None:
     assert no_digits(20, 1).tolist() == pieces.tolist()
 
 
-def test_settings_out_of_range() -> None:
+def test_settings_out_of_range():
     with pytest.raises(InvalidInput, match="--seeds 0"):
         checked(MonitorStudySettings, {"seeds": 0})
     with pytest.raises(InvalidInput, match="--alarms 1"):
         checked(MonitorStudySettings, {"alarms": 1})
 
 
-def test_rows_of_table_1() -> None:
+def test_rows_of_table_1():
     vectors = np.array([[0.5, 0.5, 0, 0], [0.25, 0.25, 0.25, 0.25], [0.0, 0.1, 0.4, 0.5]])
     row = nominal_row(vectors, np.array([0, 2, 2]))
     assert (row["top_1"], row["top_2"]) == pytest.approx((1 / 3, 2 / 3))
@@ -141,7 +141,7 @@ def test_rows_of_table_1() -> None:
     assert ambiguous["top_pair"] == pytest.approx(2 / 3)
 
 
-def test_the_threshold_refuses_the_share_it_may() -> None:
+def test_the_threshold_refuses_the_share_it_may():
     usual = np.arange(100.0)
     threshold = threshold_at(usual, 0.05)
     assert (usual > threshold).sum() == 5
@@ -169,7 +169,7 @@ def least(values: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("attack", [fgsm, bim, pgd])
-def test_an_attack_stays_within_its_bound_and_works_from_the_least_one_on(attack) -> None:
+def test_an_attack_stays_within_its_bound_and_works_from_the_least_one_on(attack):
     values, labels = crops()
     found = attack(linear, values, labels, 0.05)
     assert float((found - values).abs().max()) <= 0.05 + 1e-6
@@ -181,7 +181,7 @@ def test_an_attack_stays_within_its_bound_and_works_from_the_least_one_on(attack
     assert 0 < int(fooled.sum()) < 40
 
 
-def test_deepfool_finds_the_nearest_boundary() -> None:
+def test_deepfool_finds_the_nearest_boundary():
     values, labels = crops()
     found = deepfool(linear, values, labels)
     assert bool((linear(found).argmax(dim=1) != labels).all())
@@ -189,7 +189,7 @@ def test_deepfool_finds_the_nearest_boundary() -> None:
     assert change.numpy() == pytest.approx(1.02 * least(values).numpy(), rel=1e-3, abs=1e-5)
 
 
-def test_the_smallest_bound_that_works_is_taken() -> None:
+def test_the_smallest_bound_that_works_is_taken():
     values, labels = crops()
     flipped = labels.clone()
     flipped[:4] = 1 - flipped[:4]  # taken for another class already: not attacked
@@ -204,7 +204,7 @@ def test_the_smallest_bound_that_works_is_taken() -> None:
 
 
 @pytest.mark.parametrize("shape", [(22, 1, 8, 8), (11, 3, 32, 32)])
-def test_every_corruption_changes_the_picture_and_keeps_it_one(shape: tuple[int, ...]) -> None:
+def test_every_corruption_changes_the_picture_and_keeps_it_one(shape):
     pictures = np.random.default_rng(0).uniform(0, 1, shape).astype(np.float32)
     found = corrupt(pictures, 3)
     assert found.shape == shape

@@ -45,7 +45,7 @@ def scores_of(truth: list[float], task: list[list[float]], probabilistic: list[f
     )
 
 
-def test_blur_labels_are_those_of_the_paper(cell: Material) -> None:
+def test_blur_labels_are_those_of_the_paper(cell):
     training, testing = blur_labels(cell)
     sharp = len(cell.train)
     assert len(training.crops) == sharp * len(KERNELS)
@@ -60,7 +60,7 @@ def test_blur_labels_are_those_of_the_paper(cell: Material) -> None:
     assert len(testing.crops) == len(cell.test) * len(KERNELS)
 
 
-def test_networks_learn_their_thresholds_and_share_all_but_labels() -> None:
+def test_networks_learn_their_thresholds_and_share_all_but_labels():
     training, testing = brightness(96, 0), brightness(96, 1)
     task, probabilistic = train_and_score(training, testing.crops, 5, QUICK)
     scores = TaskScores(testing.probabilities, testing.sources, task[None], probabilistic[None])
@@ -77,7 +77,7 @@ def test_networks_learn_their_thresholds_and_share_all_but_labels() -> None:
     assert np.array_equal(class_vectors(alone, testing.crops)[:, 1], task[3])
 
 
-def test_rates_by_hand() -> None:
+def test_rates_by_hand():
     truth = [0.95, 0.85, 0.5, 0.2, 0.0]
     task = [[0.9, 0.1, 0.2, 0.6, 0.3]] * 9
     scores = scores_of(truth, task, [0.9, 0.8, 0.7, 0.1, 0.0])
@@ -93,7 +93,7 @@ def test_rates_by_hand() -> None:
     assert nobody["task_fpr"] == 0.5
 
 
-def test_the_cascade() -> None:
+def test_the_cascade():
     taken = actions(np.array([False, True, True, False]), np.array([False, False, True, True]))
     assert taken.tolist() == [0, 1, 2, 2]
     task = np.full((9, 4), 0.1)
@@ -108,7 +108,7 @@ def test_the_cascade() -> None:
     assert of_probability.contradicting == 0
 
 
-def test_a_study_of_tasks_and_its_tables(cell: Material) -> None:
+def test_a_study_of_tasks_and_its_tables(cell):
     found = run_tasks(cell, 1, Training(epochs=3))
     # there is no label between 0.3 and 0.4: one network
     assert np.array_equal(found.task[:, 2], found.task[:, 3])
