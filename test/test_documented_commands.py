@@ -70,7 +70,7 @@ class Supplies:
     @cached_property
     def weights(self) -> Path:
         """To start a training from, with a smaller input."""
-        return small_weights(self.folder)
+        return small_weights(self.folder, 480)
 
     @cached_property
     def novelty(self) -> Path:

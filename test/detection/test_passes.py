@@ -65,7 +65,7 @@ def test_passes_on_cached_features_equal_complete_passes(name, site, kernels):
     plain = tiny_detector(name, dropout_site=site, max_detections=60)
     detector = plain if kernels == "fast" else StochasticDetector(plain.model, plain.settings, "", kernels)
     image = picture()
-    passes = 2
+    passes = 2 if name in ENGINE else 1
     samples = detector.sample(detector.encode(image), passes=passes, seed=SEED)
     for t in range(passes):
         outputs = complete_pass(
