@@ -234,6 +234,7 @@ def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, caps
         hard_methods, "fit_policy", lambda records, base: base.model_copy(update={"risk": RISK})
     )
     arguments = f"--cache {tmp_path / 'cache'} --part novelty --scenes 1 --fit 1 --limits 1".split()
+    arguments += ["--weights", str(small_weights(tmp_path))]
     hard.main([*arguments, "--out", str(tmp_path / "one.json")])
     found = json.loads((tmp_path / "one.json").read_text())
     methods = {row["method"] for row in found["summary"]}
