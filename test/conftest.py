@@ -131,9 +131,8 @@ def ros_domain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]
     with free_domain() as domain:
         for name, value in local_environment(domain, tmp_path / "ros_log").items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(
-            "sticker_uq.cell.runner.STOP_TIMEOUT_S", 60.0
-        )  # busy machines end processes slowly
+        # busy machines end processes slowly
+        monkeypatch.setattr("sticker_uq.cell.runner.STOP_TIMEOUT_S", 60.0)
         yield domain
 
 

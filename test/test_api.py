@@ -48,7 +48,7 @@ def test_every_name_is_there_and_importing_loads_no_network():
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "set()"
     with pytest.raises(AttributeError, match="no attribute 'Detektor'"):
-        _ = sticker_uq.Detektor  # type: ignore[attr-defined]
+        _ = sticker_uq.Detektor
 
 
 def test_an_image_is_assessed_judged_and_drawn(detector, folder):

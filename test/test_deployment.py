@@ -113,9 +113,8 @@ def test_the_image_runs_the_commands_of_the_page(page):
     build = next(block for block in re.split(r"(?<!\\)\n", dockerfile) if block.startswith("RUN "))
     steps = [step.strip(" \\\n") for step in build.removeprefix("RUN ").split("&&")]
     entry = (ROOT / "docker" / "entrypoint").read_text(encoding="utf-8").splitlines()
-    run = [
-        re.sub(r"^(\w+=\S+ )+", "", step) for step in steps if not step.startswith("rm ")
-    ]  # without variables
+    # without variables
+    run = [re.sub(r"^(\w+=\S+ )+", "", step) for step in steps if not step.startswith("rm ")]
     assert run == commands[:2]
     sourced = [line for line in entry if line.startswith("source ")]
     assert sourced == [command for command in commands if command.startswith("source ")]

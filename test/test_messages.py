@@ -64,7 +64,7 @@ def test_every_code_has_words_and_all_words_are_used():
     ],
 )
 def test_every_enumeration_has_words_for_each_value(words, values):
-    assert list(words) == [value.name.lower() for value in values]  # type: ignore[attr-defined]
+    assert list(words) == [value.name.lower() for value in values]
 
 
 @pytest.mark.parametrize(

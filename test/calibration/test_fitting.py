@@ -40,7 +40,7 @@ def test_what_is_promised_is_kept_on_other_images(made, drawn):
     # the proof counts what the judge itself decides
     again = measure(proof, policy)
     assert (again.wrongful.events, again.wrongful.of) == (promise.events, promise.images)
-    assert again.missed.events == policy.guarantee.missed_sticker.events  # type: ignore[union-attr]
+    assert again.missed.events == policy.guarantee.missed_sticker.events
     assert promise.bound <= LEVELS.alpha
     unseen = measure(drawn(5000, 1000), policy)
     assert unseen.wrongful.rate <= LEVELS.alpha
@@ -194,7 +194,7 @@ def test_badly_fitting_objects_teach_the_score_what_wrong_ones_look_like():
     new = [(rng.normal(mean, 0.3, 200), rng.random(200)) for mean in (1.6, 1.0)]
 
     def separated(target: np.ndarray) -> float:
-        risk = fit_risk(entropy, target)  # type: ignore[arg-type]
+        risk = fit_risk(entropy, target)
         high, low = (
             np.array(
                 [risk({"shannon_entropy": e, "mutual_information": m}) for e, m in zip(*seen, strict=True)]

@@ -32,8 +32,8 @@ def with_panel(records: Sequence[Record]) -> list[Record]:
 
 
 def _wrong(one: object, record: Record) -> float:
-    sticker = one.label is ObjectClass.STICKER  # type: ignore[attr-defined]
-    return float(sticker and matching(one, record) < 0)  # type: ignore[arg-type]
+    sticker = one.label is ObjectClass.STICKER
+    return float(sticker and matching(one, record) < 0)
 
 
 @pytest.fixture(autouse=True)
@@ -50,12 +50,12 @@ def only_one_combination(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_scores_enter_the_risk_where_they_are_to_be_combined(drawn, combination):
     records = with_panel(drawn(0, 120))
     assert NAME in outcomes_of(records, Policy()).detected.signals
-    draft = fitting.fit_policy(records, Policy(panel=PanelRule(combination=combination)))  # type: ignore[arg-type]
+    draft = fitting.fit_policy(records, Policy(panel=PanelRule(combination=combination)))
     terms = {term.signal: term.log_odds[-1] for term in draft.risk.terms}
     assert (NAME in terms) is (combination == "risk")
     if combination == "risk":
         assert terms[NAME] == max(terms.values())
-    assert draft.panel == PanelRule(combination=combination)  # type: ignore[arg-type]
+    assert draft.panel == PanelRule(combination=combination)
 
 
 def test_without_a_panel_nothing_of_it_is_fitted(drawn):

@@ -116,7 +116,7 @@ def test_a_recording_is_labelled_by_the_numbers_of_its_images(tmp_path, monkeypa
         found = assess(LabelledSource(tmp_path), CountingDetector(), cache, "model")
     (record,) = found.records
     assert (record.name, record.stickers.tolist()) == ("000002", [[1, 1, 5, 5]])
-    document["images"][0]["file_name"] = "000009.jpg"  # type: ignore[index]
+    document["images"][0]["file_name"] = "000009.jpg"
     (tmp_path / "annotations.json").write_text(json.dumps(document))
     with (
         JsonStore(tmp_path / "cache.sqlite") as cache,

@@ -72,7 +72,7 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(h
         "cell_sim": {
             "width_px": 640,
             "height_px": 480,
-            "rate": 1.5,
+            "rate": 1.0,
             "failure_rate": 0.0,
             "record_file": str(truth),
         },

@@ -123,9 +123,8 @@ def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
     details = [reason("image_late", "", None, None, seconds=3.14159), unknown]
     operator.state.put("gate", gate("blocked", "stale_scene", "arm_failed", details=details))
     page = operator.page
-    expect(page.locator("#closed")).to_have_text(
-        "The arm is not ready"
-    )  # the details say more about the scene
+    # the details say more about the scene
+    expect(page.locator("#closed")).to_have_text("The arm is not ready")
     late = "The picture comes too late, or the camera's clock is behind"
     expect(page.locator("#why")).to_have_text(f"{late}. what the cell calls it")
     expect(page.locator("#gate-details p")).to_be_hidden()

@@ -116,10 +116,10 @@ def test_passes_of_the_reference_are_complete_passes_there_bit_for_bit(name, kin
         reference = StochasticDetector(there.model, there.settings, "", "reference")
         reference.chunk = 1
         if simulation is not None:
-            simulation.products.clear()  # type: ignore[attr-defined]
+            simulation.products.clear()
         assert equals_complete_passes(reference, there.model, picture(), 0.0, 1.0)[0]
         if simulation is not None:
-            assert simulation.products == {("ieee", "ieee")}, "on both sides"  # type: ignore[attr-defined]
+            assert simulation.products == {("ieee", "ieee")}, "on both sides"
 
 
 @each_model

@@ -82,7 +82,7 @@ def test_small_maps_are_filtered_directly():
 @pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn"])
 @pytest.mark.parametrize(("width", "height"), [(224, 168), (127, 401), (640, 33), (20, 20)])
 def test_the_networks_input_is_torchvisions(name, width, height):
-    transform = build_model(name, min_size=MIN_SIZE).eval().transform  # type: ignore[operator, union-attr]
+    transform = build_model(name, min_size=MIN_SIZE).eval().transform
     image = (
         picture(4, 400, 420)[:height, :width]
         if width < 400

@@ -128,7 +128,7 @@ def test_masks_of_two_detectors_are_drawn_without_a_race():
             wanted = tiny_detector(SSDLITE).dropout(3, range(2)).masks(map_)
             with detector.on_device():
                 masks = detector.dropout(3, range(2)).masks(map_.to(GPU))
-            assert torch.equal(masks.held, wanted)  # type: ignore[attr-defined]
+            assert torch.equal(masks.held, wanted)
         with plain.on_device():
             written = torch.ones(3, device=GPU)
         with pytest.raises(RuntimeError, match="another stream may not have written"):

@@ -52,7 +52,7 @@ def fcos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.syspath_prepend(tmp_path)
         torch.manual_seed(0)
         model = build_model(FCOS, min_size=SIZE)
-        torch.nn.init.normal_(model.head.classification_head.cls_logits.weight, std=0.5)  # type: ignore[union-attr, arg-type]
+        torch.nn.init.normal_(model.head.classification_head.cls_logits.weight, std=0.5)
         path = tmp_path / "fcos.safetensors"
         save_weights(model, path, {"model": FCOS})
         yield path

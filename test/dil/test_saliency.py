@@ -149,7 +149,7 @@ def test_levels_are_enlarged_like_torch_does_and_summed():
     expected = sum(F.interpolate(m[None, None], (240, 320), mode="bilinear")[0, 0] for m in levels)
     assert found.shape == (240, 320)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)  # type: ignore[union-attr]
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_what_lies_over_the_padding_is_left_out():

@@ -109,8 +109,8 @@ def test_the_regional_threshold_finds_what_is_in_the_region_and_nothing_else():
 
 @pytest.mark.parametrize("rule", ["fixed", "paper", "regional"])
 def test_without_a_localization_the_threshold_is_fixed(rule):
-    assert decision_thresholds(with_scores(0.3), None, rule).tolist() == [0.5]  # type: ignore[arg-type]
-    assert decision_thresholds(with_scores(), FOUND, rule).tolist() == []  # type: ignore[arg-type]
+    assert decision_thresholds(with_scores(0.3), None, rule).tolist() == [0.5]
+    assert decision_thresholds(with_scores(), FOUND, rule).tolist() == []
 
 
 def test_a_dil_that_is_nan_changes_nothing():

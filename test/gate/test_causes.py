@@ -79,11 +79,6 @@ def stamp(cell: Cell) -> int:
     return cell.state.scene.stamp_ns
 
 
-def give_up(cell: Cell) -> None:
-    while cell.state.open:
-        cell.scene(STICKER)
-
-
 def jump_back(cell: Cell) -> None:
     cell.tick().steady += SECOND
     cell.tick()

@@ -56,8 +56,8 @@ def test_k_agreeing_scenes_open_for_one_object_and_send_one_goal():
     assert gate.open
     assert gate.target == goal.target
     assert goal.target.box == (105.0, 103.0, 185.0, 163.0)
-    assert goal.target.decision_id == cell.state.decision.decision_id  # type: ignore[union-attr]
-    assert goal.target.image_stamp_ns == cell.state.scene.stamp_ns  # type: ignore[union-attr]
+    assert goal.target.decision_id == cell.state.decision.decision_id
+    assert goal.target.image_stamp_ns == cell.state.scene.stamp_ns
     assert gate.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
     cell.scene(STICKER, observed(THERE), times=4)
     assert len(cell.sent(SendGoal)) == 1
@@ -79,7 +79,7 @@ def test_images_from_before_the_workpiece_came_do_not_count():
 
 def test_ticks_renew_the_lease_only_while_the_scene_is_fresh():
     cell = permitted()
-    stamp = cell.state.scene.stamp_ns  # type: ignore[union-attr]
+    stamp = cell.state.scene.stamp_ns
     for _ in range(3):
         cell.tick()
         gate = cell.last[0]
@@ -87,7 +87,7 @@ def test_ticks_renew_the_lease_only_while_the_scene_is_fresh():
         assert gate.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
     cell.send(GoalAccepted(cell.goal))
     cell.tick(5)
-    assert cell.last[0].valid_until_ns == stamp + SECOND  # type: ignore[union-attr]
+    assert cell.last[0].valid_until_ns == stamp + SECOND
     cell.tick(2)
     assert cell.phase is Phase.BLOCKED
     assert cell.state.reasons & BlockReason.STALE_SCENE

@@ -101,13 +101,13 @@ def decided(cell: Cell, *verdicts: ObjectVerdict, outcome: Outcome) -> Cell:
 def test_a_sticker_that_is_kept_is_in_question_only_with_the_whole_scene():
     kept = ObjectVerdict(replace(observed(THERE), id=1), Verdict.KEEP, ())
     cell = running().scene(UNSURE)
-    (unsure,) = cell.state.decision.verdicts  # type: ignore[union-attr]
+    (unsure,) = cell.state.decision.verdicts
     assert asked(decided(cell, unsure, kept, outcome=Outcome.ASK)).objects == (unsure,)
 
 
 def test_what_a_person_approved_is_not_what_the_rules_chose_before():
     cell = running().scene(STICKER)
-    (chosen,) = cell.state.decision.verdicts  # type: ignore[union-attr]
+    (chosen,) = cell.state.decision.verdicts
     decided(cell, replace(chosen, by_operator=True), outcome=Outcome.WORK)
     assert not cell.sent(SendGoal)
     assert cell.state.streak.count == 1

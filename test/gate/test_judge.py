@@ -37,7 +37,7 @@ METRICS = (
 
 
 def said(answer: Answer, box: tuple[float, ...] = HERE) -> OperatorAnswers:
-    return OperatorAnswers().remember([OperatorAnswer(answer, box)])  # type: ignore[arg-type]
+    return OperatorAnswers().remember([OperatorAnswer(answer, box)])
 
 
 def only(decision: SceneDecision) -> Any:

@@ -67,9 +67,8 @@ def test_one_that_stands_by_need_not_speak_again_until_it_has_gone():
     clock.now += 10 * QUIET_S
     assert publishers.never_received("own", 1) == 0
     assert publishers.never_received("own", 2) == 1
-    assert (
-        publishers.never_received("own", 0) == 0
-    )  # it has gone: the next one that comes must be heard itself
+    # it has gone: the next one that comes must be heard itself
+    assert publishers.never_received("own", 0) == 0
     assert publishers.never_received("own", 1) == 1
     publishers.received("own", active=True)
     assert publishers.never_received("own", 1) == 1

@@ -89,7 +89,7 @@ def test_a_pixel_beyond_the_lens_model_is_refused():
 )
 def test_what_is_no_camera_is_refused(values, text):
     with pytest.raises(InvalidInput, match=text):
-        Camera(**{"image_size": SIZE, "matrix": K, **values})  # type: ignore[arg-type]
+        Camera(**{"image_size": SIZE, "matrix": K, **values})
 
 
 def test_another_calibration_has_another_fingerprint():

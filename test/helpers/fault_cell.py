@@ -393,7 +393,7 @@ class FaultCell:
                 self.reset()
                 return False
             held = gate is not None and bool(gate.reasons & BlockReason.HELD)
-            return held and not gate.reasons & (BlockReason.ARM_FAILED | BlockReason.CONTRADICTED)  # type: ignore[union-attr]
+            return held and not gate.reasons & (BlockReason.ARM_FAILED | BlockReason.CONTRADICTED)
 
         self.until(still, "a held gate and no goal under way")
 

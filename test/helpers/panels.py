@@ -73,5 +73,5 @@ def tiny_panel(folder: Path, names: tuple[str, ...] = NAMES, **changes: object) 
     perception = Perception(chosen)
     pictures = labelled(folder, perception)
     out = folder / "panel"
-    document = fit_panel(perception, pictures, pictures, names, out, OPEN, **changes)  # type: ignore[arg-type]
+    document = fit_panel(perception, pictures, pictures, names, out, OPEN, **changes)
     return document, Path(chosen.weights)

@@ -81,7 +81,7 @@ class ScriptedArm(Node):
 
         def execute(handle: object) -> RemoveSticker.Result:
             self._script.wait_while("deaf")
-            return obedient_execute(handle)  # type: ignore[arg-type]
+            return obedient_execute(handle)
 
         server.register_goal_callback(on_goal)
         server.register_execute_callback(execute)

@@ -41,7 +41,7 @@ class OnGpu(torch.Tensor):
 
     @staticmethod
     def __new__(cls, held: Tensor) -> OnGpu:
-        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made = torch.Tensor._make_wrapper_subclass(
             cls,
             held.size(),
             strides=held.stride(),
@@ -51,7 +51,7 @@ class OnGpu(torch.Tensor):
             requires_grad=held.requires_grad,
         )
         made.held = held
-        return made  # type: ignore[no-any-return]
+        return made
 
     def __tensor_flatten__(self) -> tuple[list[str], None]:
         # without these two torch gives a module's parameters new storage instead of a new class
@@ -245,9 +245,8 @@ def simulated_gpu() -> Iterator[Simulation]:
             patch.setattr(torch.cuda, "Stream", Stream)
             patch.setattr(torch.cuda, "stream", simulation.into)
             patch.setattr(torch.cuda, "current_stream", simulation.current)
-            patch.setattr(
-                torch, "inference_mode", torch.no_grad
-            )  # which classes of tensors cannot be made in
+            # which classes of tensors cannot be made in
+            patch.setattr(torch, "inference_mode", torch.no_grad)
             patch.setattr(Tensor, "pin_memory", lambda self: self)  # only a driver can pin
             yield simulation
     finally:

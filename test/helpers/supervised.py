@@ -125,7 +125,7 @@ class Cell:
         message = Workpiece(id=name)
         message.header.stamp = self.bench.probe.get_clock().now().to_msg()
         self.bench.publisher_matched(Workpiece, "workpiece", qos.LATCHED).publish(message)
-        self.until(lambda: self.node._core.state.workpiece_id == name, "the workpiece is known")  # type: ignore[union-attr]
+        self.until(lambda: self.node._core.state.workpiece_id == name, "the workpiece is known")
 
     def until(self, condition: Any, what: str | Callable[[], str]) -> Any:
         return self.bench.until(condition, what)

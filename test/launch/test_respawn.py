@@ -84,22 +84,22 @@ def test_every_node_that_is_killed_comes_back_under_launch(launched, tmp_path):
         for node in NODES:
             killed = launched.pids(node)
             os.kill(killed[-1], signal.SIGKILL)
-            until(lambda n=node, k=killed: len(launched.pids(n)) > len(k), f"{node} started again")  # type: ignore[misc]
+            until(lambda n=node, k=killed: len(launched.pids(n)) > len(k), f"{node} started again")
             mark, said = time.time_ns(), len(watch.gates)
             fresh = lambda: any(stamp_ns(scene) > mark for scene in watch.scenes)  # noqa: B023, E731
             until(fresh, f"scenes after the death of {node}")
-            until(lambda s=said: any(sees(g) for g in watch.gates[s:]), "a gate that sees them")  # type: ignore[misc]
+            until(lambda s=said: any(sees(g) for g in watch.gates[s:]), "a gate that sees them")
         until(lambda: (tmp_path / "bag_2").is_dir(), "the second recording")
         assert launched.stop() == 0
 
 
 def sees(gate: object) -> bool:
     """Whether the supervisor is active and has seen a scene."""
-    reasons = gate.reasons  # type: ignore[attr-defined]
-    return not reasons & (gate.REASON_NO_SCENE | gate.REASON_NOT_ACTIVE | gate.REASON_STALE_SCENE)  # type: ignore[attr-defined]
+    reasons = gate.reasons
+    return not reasons & (gate.REASON_NO_SCENE | gate.REASON_NOT_ACTIVE | gate.REASON_STALE_SCENE)
 
 
 def stamp_ns(message: object) -> int:
     """The stamp of a message."""
-    stamp = message.header.stamp  # type: ignore[attr-defined]
+    stamp = message.header.stamp
     return int(stamp.sec) * 10**9 + int(stamp.nanosec)

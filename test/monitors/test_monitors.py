@@ -185,9 +185,6 @@ def test_fields_of_other_shapes_are_refused():
         Objects(np.zeros(3))
 
 
-ONE_CLASS = np.array([[0.9, 0.1]])
-
-
 def of(features: np.ndarray, classes: np.ndarray | int = 0, **further: np.ndarray) -> Objects:
     labels = np.broadcast_to(classes, len(features))
     return Objects(np.eye(2)[labels] * 0.8 + 0.1, features=np.asarray(features, float), **further)

@@ -128,9 +128,8 @@ def test_a_place_that_no_box_explains_is_found():
     np.testing.assert_allclose(values, [0.9, 0.7])
     boxes, _ = unexplained_places(here, np.float32([[15, 25, 55, 65]]))
     np.testing.assert_allclose(boxes, [[100, 10, 130, 30]])
-    half = unexplained_places(here, np.float32([[20, 30, 35, 60]]))[
-        0
-    ]  # a place is explained by a box over half of it, and not by less
+    # a place is explained by a box over half of it, and not by less
+    half = unexplained_places(here, np.float32([[20, 30, 35, 60]]))[0]
     np.testing.assert_allclose(half, [[20, 30, 50, 60], [100, 10, 130, 30]])
     half = unexplained_places(maps(block(2, 3, 6, 6)), np.float32([[20, 30, 40, 60]]))[0]
     assert half.shape == (0, 4)

@@ -301,9 +301,8 @@ def test_too_little_memory_is_told_and_changes_nothing_else(monkeypatch):
     plain = perception(passes=6)
     wanted = plain.assess(picture(), stamp_ns=1)
     assert plain.shortage == ""
-    detector = plain.detector.with_settings(
-        plain.detector.settings
-    )  # of its own: it will remember the shortage
+    # of its own: it will remember the shortage
+    detector = plain.detector.with_settings(plain.detector.settings)
     tight = Perception(plain.settings, detector)
     compute = tight.detector._pass_rows
 

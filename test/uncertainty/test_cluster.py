@@ -14,9 +14,8 @@ from sticker_uq.scene import InvalidInput, StochasticSamples
 from sticker_uq.uncertainty import ClusterSettings, TooManyBoxes, cluster, iou_matrix
 from test.helpers.samples import LOGO, STICKER, Row, samples, seen
 
-clustering = importlib.import_module(
-    "sticker_uq.uncertainty.cluster"
-)  # the package has a function of this name
+# the package has a function of this name
+clustering = importlib.import_module("sticker_uq.uncertainty.cluster")
 
 A = (100.0, 100.0, 200.0, 180.0)
 B = (400.0, 120.0, 480.0, 200.0)

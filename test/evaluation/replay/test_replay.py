@@ -316,10 +316,8 @@ def test_a_spread_stays_even_when_things_come_later_than_they_were_asked_about()
     [
         ({"settings_hash": "00", "image_digest": "11"}, "settings_hash was efefef"),
         ({"image_digest": "11"}, "image_digest was abab"),
-        (
-            {"device": "cpu, engine 2", "unstable": ()},
-            "device was , is cpu, engine 2",
-        ),  # a recording of before
+        # a recording of before
+        ({"device": "cpu, engine 2", "unstable": ()}, "device was , is cpu, engine 2"),
         ({"unstable": ()}, "other unstable"),
         ({"status": Status.FAILED, "status_text": "?"}, "status was 1, is 3"),
     ],

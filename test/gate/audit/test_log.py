@@ -19,7 +19,7 @@ BIG = 10**6
 def wait_until(log_: AuditLog, condition: object, patience_s: float = 30.0) -> None:
     """Wait for the writer's own news."""
     with log_._changed:
-        assert log_._changed.wait_for(condition, patience_s)  # type: ignore[arg-type]
+        assert log_._changed.wait_for(condition, patience_s)
 
 
 def test_entries_are_read_again_in_order_over_restarts_and_files(tmp_path):

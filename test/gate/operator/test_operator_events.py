@@ -45,7 +45,7 @@ def test_k_uncertain_scenes_ask_once():
     assert cell.phase is Phase.INTERVENTION
     (request,) = cell.sent(OpenIntervention)
     assert request.workpiece_id == "laptop-1"
-    assert request.decision_id == cell.state.decision.decision_id  # type: ignore[union-attr]
+    assert request.decision_id == cell.state.decision.decision_id
     assert [v.object.id for v in request.objects] == [0]
     cell.scene(UNSURE, times=10).scene(STICKER, times=10).scene(times=10).tick(30)
     assert cell.phase is Phase.INTERVENTION
@@ -54,7 +54,7 @@ def test_k_uncertain_scenes_ask_once():
 
 def test_a_request_that_nobody_answers_stays_and_the_gate_stays_closed():
     cell = asking()
-    while cell.now < cell.state.request.opened_ns + 20 * SECOND:  # type: ignore[union-attr]
+    while cell.now < cell.state.request.opened_ns + 20 * SECOND:
         cell.scene(UNSURE)
     assert cell.phase is Phase.INTERVENTION
     assert cell.state.request.overdue

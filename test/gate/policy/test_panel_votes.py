@@ -18,7 +18,7 @@ SCORES = (MonitorScore("pcs", 0.2, 0.5), MonitorScore("mdsa", 9000.0, 8000.0))
 
 
 def scored(*scores: MonitorScore, **changes: object) -> ObservedObject:
-    return observed(monitors=scores, **changes)  # type: ignore[arg-type]
+    return observed(monitors=scores, **changes)
 
 
 def test_one_objection_is_enough_to_ask():

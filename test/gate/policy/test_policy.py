@@ -81,7 +81,7 @@ def test_a_bad_file_is_refused_with_its_reason(tmp_path, text, message):
 
 def test_a_policy_cannot_be_changed():
     with pytest.raises(ValidationError):
-        Policy().max_dil = 0.9  # type: ignore[misc]
+        Policy().max_dil = 0.9
 
 
 def test_numbers_may_be_written_as_integers_or_with_an_exponent(tmp_path):

@@ -81,9 +81,8 @@ def test_the_clean_case_changes_nothing(folder, cases):
 @pytest.mark.parametrize("case", ["occlusion", "occlusion-pasted", "patch-test"])
 def test_what_hides_is_told(folder, cases, case):
     originals = {item.path.name: item for item in read_coco(folder)}
-    assert [found.source for found in cases[case]] == [
-        f"{seed:08d}.png" for seed in SEEDS
-    ]  # not the bare one
+    # not the bare one
+    assert [found.source for found in cases[case]] == [f"{seed:08d}.png" for seed in SEEDS]
     for found in cases[case]:
         before = originals[found.source]
         assert len(found.visible) + len(found.lost) == len(before.boxes)

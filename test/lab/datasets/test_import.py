@@ -634,10 +634,8 @@ def test_turned_shapes_give_the_box_around_them(tmp_path):
     np.testing.assert_allclose(item.boxes, [[34, 30, 40, 50]], atol=1e-4)
     (tmp_path / "coco").mkdir()
     root = source(tmp_path / "coco", "coco")
-    turned = {
-        "bbox": [10, 20, 20, 10],
-        "attributes": {"rotation": 90.0, "occluded": False},
-    }  # as CVAT writes it
+    # as CVAT writes it
+    turned = {"bbox": [10, 20, 20, 10], "attributes": {"rotation": 90.0, "occluded": False}}
     edit(root / "instances.json", lambda d: d["annotations"][0].update(turned))
     np.testing.assert_allclose(taken(root)[1][0].boxes[0], [15, 15, 25, 35], atol=1e-5)
 

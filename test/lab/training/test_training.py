@@ -45,7 +45,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(data: Path, out: Path, **changes: object) -> TrainSettings:
     values = {"epochs": 2, "batch_size": 4, "start": "random", "threads": 1, "seed": 3, "val_data": data}
-    return TrainSettings(data=(data,), out=out, **(values | changes))  # type: ignore[arg-type]
+    return TrainSettings(data=(data,), out=out, **(values | changes))
 
 
 def test_several_folders_are_trained_on_as_one_and_exposure_is_never_validated_on(scenes, tmp_path):

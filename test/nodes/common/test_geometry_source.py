@@ -32,7 +32,7 @@ class GeometryBench:
     def __init__(self, bench: Bench, **settings: object) -> None:
         self.bench = bench
         self.node = bench.add(rclpy.create_node("poses", enable_rosout=False))
-        self.source = GeometrySource(self.node, PoseSettings(**settings))  # type: ignore[arg-type]
+        self.source = GeometrySource(self.node, PoseSettings(**settings))
         self._info = bench.publisher_matched(CameraInfo, "camera_info", qos.IMAGES)
 
     def tell(self, message: CameraInfo) -> None:
@@ -101,7 +101,7 @@ def test_without_tf2_a_transform_that_is_not_set_is_missing(bench, monkeypatch):
 )
 def test_a_bad_setting_is_refused(values, text):
     with pytest.raises(ValidationError, match=text):
-        PoseSettings(**values)  # type: ignore[arg-type]
+        PoseSettings(**values)
 
 
 def test_binning_and_region_of_interest_move_the_optical_axis():
@@ -127,7 +127,7 @@ def test_of_a_rectified_picture_p_counts_and_the_lens_does_not():
 
 
 def test_the_simulated_cell_knows_its_own_geometry():
-    PoseSettings(**{k: v for k, v in SIMULATED_GEOMETRY.items() if k in PoseSettings.model_fields})  # type: ignore[arg-type]
+    PoseSettings(**{k: v for k, v in SIMULATED_GEOMETRY.items() if k in PoseSettings.model_fields})
     np.testing.assert_allclose(
         project_to_image(np.array([0.45, 0.0, 0.25]), sim_camera(960, 720)), [480, 360]
     )

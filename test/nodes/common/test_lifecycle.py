@@ -178,7 +178,7 @@ def test_a_change_that_cannot_be_applied_does_not_end_the_node(bench):
 
 def test_a_broken_report_is_an_error_of_its_part_only(bench):
     node = subject(bench)
-    node.diagnostics.add("broken", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    node.diagnostics.add("broken", lambda: 1 / 0)
     newest = bench.diagnostics()
     broken = bench.until(lambda: newest.get("subject: broken"), "the broken report")
     assert broken.level == b"\x02"
@@ -238,9 +238,8 @@ def test_a_node_can_end_its_own_process(bench):
         process.wait_for("activate: done")
         client = bench.probe.create_client(Trigger, "leave")
         bench.until(client.service_is_ready, "service leave")
-        client.call_async(
-            Trigger.Request()
-        )  # nobody waits for the answer: the process may be gone before it is on the wire
+        # nobody waits for the answer: the process may be gone before it is on the wire
+        client.call_async(Trigger.Request())
         assert process.wait() == 3
 
 

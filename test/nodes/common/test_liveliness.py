@@ -113,6 +113,6 @@ def test_what_an_event_says(alive, not_alive, here, lost, monkeypatch):
     )
     monkeypatch.setattr(liveliness, "_published_here", lambda *_: here)
     calls: list[bool] = []
-    subscribe_with_liveliness(node, GateState, "gate", print, qos.GATE, lambda: calls.append(True))  # type: ignore[arg-type]
+    subscribe_with_liveliness(node, GateState, "gate", print, qos.GATE, lambda: calls.append(True))
     made[0].liveliness(SimpleNamespace(alive_count_change=alive, not_alive_count_change=not_alive))
     assert bool(calls) == lost

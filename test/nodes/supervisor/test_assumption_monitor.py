@@ -38,13 +38,13 @@ def test_a_shifted_stream_closes_the_gate_and_one_like_before_does_not(bench, tm
     def workpieces(count: int, dil: float) -> None:
         """That many come, each seen at least once; ends early when the gate closes."""
         for _ in range(count):
-            watch = cell.node._core.watch  # type: ignore[union-attr]
+            watch = cell.node._core.watch
             before = watch.workpieces
             cell.camera.changes["dil"] = dil + float(rng.uniform(0.1, 0.3))
             cell.workpiece(f"laptop-{len(cell.done)}-{before}-{dil}")
             cell.shows(STICKER)
             cell.until(lambda: watch.workpieces > before, "the workpiece is seen")  # noqa: B023
-            if cell.node._core.state.assumption:  # type: ignore[union-attr]
+            if cell.node._core.state.assumption:
                 return
 
     workpieces(20, dil=0.0)

@@ -36,15 +36,15 @@ def test_a_laptop_from_the_first_scene_to_the_last(bench):
     assert decided.workpiece_id == "laptop-1"
     for number, left in ((1, [observed(THERE)]), (2, [])):
         cell.goal(number)
-        cell.arm.finish()  # type: ignore[union-attr]
+        cell.arm.finish()
         closed = cell.until_gate(GateState.STATE_VERIFYING)
         assert not closed.open
         assert (closed.decision_id, stamp_to_ns(closed.valid_until)) == ("", 0)
         cell.shows(*left)
     done = cell.until(lambda: cell.done and cell.done[-1], "the laptop is clean")
     assert (done.workpiece_id, done.result) == ("laptop-1", WorkpieceDone.RESULT_CLEAN)
-    assert len(cell.arm.goals) == 2  # type: ignore[union-attr]
-    assert cell.arm.cancelled == 0  # type: ignore[union-attr]
+    assert len(cell.arm.goals) == 2
+    assert cell.arm.cancelled == 0
     assert not any(request.request_id for request in cell.requests)
     active = [gate.sequence for gate in cell.gates if not gate.reasons & BlockReason.NOT_ACTIVE]
     assert all(later > earlier for earlier, later in itertools.pairwise(active))

@@ -50,11 +50,11 @@ def test_an_arm_that_ignores_its_cancellation_is_stopped_by_the_cells_own_means(
     cell.until_gate(GateState.STATE_FAULT, BlockReason.FAULT | BlockReason.HELD)
     bench.until(lambda: locked[-1].data, "the lock")
     bench.until(lambda: stopped.value("supervisor: gate", "stop") == "demanded", "a stop nobody confirmed")
-    server = StopServer(bench, kind, cell.arm, refusals=1)  # type: ignore[arg-type]
+    server = StopServer(bench, kind, cell.arm, refusals=1)
     bench.until(lambda: stopped.value("supervisor: gate", "stop") == "confirmed", "a confirmed stop")
     assert len(server.asked) == 2
     assert all(getattr(request, "data", True) for request in server.asked)
-    assert cell.arm.cancelled == 1  # type: ignore[union-attr]
+    assert cell.arm.cancelled == 1
     # the arm stands, and nothing begins again before a person has said so
     assert bench.call(SetBool, "hold", SetBool.Request(data=False)).success
     cell.until_gate(GateState.STATE_FAULT)
@@ -85,7 +85,7 @@ def test_a_stop_that_ros_cannot_name_is_refused(bench):
 
 def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench):
     cell = Cell(bench, max_attempts=2)
-    cell.arm.accepts = False  # type: ignore[union-attr]
+    cell.arm.accepts = False
     cell.shows(STICKER)
     cell.until_gate(GateState.STATE_INTERVENTION)
     assert "goal_rejected" in codes(cell.until(lambda: cell.requests[-1].reasons, "the question"))

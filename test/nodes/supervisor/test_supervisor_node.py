@@ -24,7 +24,7 @@ def test_it_is_listened_for_other_supervisors_before_anything_is_permitted(bench
     cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNKNOWN_GATE_PUBLISHER)
     cell.until(lambda: len(cell.decisions) > 10, "decisions that would have been enough")
     assert codes(cell.gates[-1].details) == ["listening_first"]
-    assert cell.arm.goals == []  # type: ignore[union-attr]
+    assert cell.arm.goals == []
     cell.node._gate_watch._listened_s = 0.0  # the time is over
     cell.goal(1)
 
@@ -43,7 +43,7 @@ def test_thresholds_cannot_change_while_a_permit_is_out(bench):
     refused = change("consecutive_scenes", 1)
     assert not refused.successful
     assert "hold the gate first" in refused.reason
-    assert cell.node._core.settings.consecutive_scenes == 3  # type: ignore[union-attr]
+    assert cell.node._core.settings.consecutive_scenes == 3
 
 
 def test_monitors_mirror_gate_and_numbers_in_plain_types(bench):

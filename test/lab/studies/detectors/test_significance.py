@@ -4,8 +4,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from sticker_uq.evaluation.metrics.statistics import holm
 from sticker_uq.lab.studies.detectors.analysis import analyse
@@ -22,8 +20,6 @@ from sticker_uq.lab.studies.detectors.significance import (
     tiers,
 )
 from sticker_uq.scene import InvalidInput
-
-DIFFERENCES = arrays(float, st.integers(1, 30), elements=st.integers(-5, 5).map(float))
 
 
 def test_holm_by_hand_and_undefined_counts():
