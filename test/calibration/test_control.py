@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mapie.risk_control import BinaryClassificationController, BinaryRisk
 
 from sticker_uq.calibration import control
 from sticker_uq.calibration.control import Trial
@@ -36,6 +35,11 @@ def test_the_sequence_ends_at_the_first_limit_that_cannot_be_proved():
 
 
 def test_limits_equal_those_of_mapie():
+    from mapie.risk_control import (
+        BinaryClassificationController,
+        BinaryRisk,
+    )  # not before it is needed: each process collects all tests
+
     rng = np.random.default_rng(0)
     worst = rng.beta(5, 1, 400)  # the doubt from which each image is bad
     limits = np.quantile(rng.beta(5, 1, 400), np.linspace(0, 1, 40))

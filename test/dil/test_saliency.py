@@ -4,7 +4,6 @@
 import numpy as np
 import pytest
 import torch
-from pytorch_grad_cam import GradCAM, GradCAMPlusPlus, LayerCAM
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -221,6 +220,12 @@ class Objectness(nn.Module):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_levels_agree_with_pytorch_grad_cam(name):
+    from pytorch_grad_cam import (
+        GradCAM,
+        GradCAMPlusPlus,
+        LayerCAM,
+    )  # not before it is needed: each process collects all tests
+
     wrapped = Objectness(name)
     # with torchvision's own kernels: others round differently, and a rectifier at 0 turns that into another gradient
     detector = StochasticDetector(wrapped.model, wrapped.detector.settings, "", "reference")

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torchmetrics.detection.mean_ap import MeanAveragePrecision
 
 from sticker_uq.evaluation.metrics.accuracy import (
     TORCHMETRICS_RECALLS,
@@ -57,6 +56,10 @@ def test_every_figure_is_that_of_the_reference(seed):
 @given(order=st.permutations([True] * 10 + [False] * 6))
 def test_recalls_that_land_on_a_threshold_count_as_in_coco_or_as_in_torchmetrics(order):
     """Ten stickers: every recall is a threshold. Published figures have torchmetrics' thresholds, in single precision."""
+    from torchmetrics.detection.mean_ap import (
+        MeanAveragePrecision,
+    )  # not before it is needed: each process collects all tests
+
     spots = np.arange(16)[:, None] * np.array([50, 0, 50, 0]) + np.array([0, 0, 40, 30])
     scores = np.linspace(0.95, 0.5, 16)
     found = Detections(spots.astype(np.float32), np.float32([[1 - s, 0, s] for s in scores]))
