@@ -15,7 +15,6 @@ from typing import Any
 import hypothesis
 import pytest
 
-gc.disable()  # until all tests are collected: nothing of what they import is garbage
 LAUNCH_TESTS = Path(__file__).parent / "launch"
 FAULT_TESTS = Path(__file__).parent / "faults"
 NOT_RUN = os.environ.pop("STICKER_UQ_NOT_RUN", "")  # not for the runs of pytest that tests start
@@ -98,11 +97,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group(item.path)))
 
 
-def pytest_collection_finish() -> None:
-    """What was imported stays: the garbage collector need not walk through half a million objects again and again."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """What is imported stays: the garbage collector need not walk through half a million objects again and again."""
+    gc.disable()
+    collected = yield
     gc.collect()
     gc.freeze()
     gc.enable()
+    return collected
 
 
 @pytest.hookimpl(wrapper=True)
