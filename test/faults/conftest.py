@@ -11,8 +11,8 @@ from sticker_uq.cell.transport import free_domain
 from sticker_uq.testing.bench import Bench, local_environment, running_bench
 from test.helpers.fault_cell import HASTY_S, PATIENT_S, FaultCell
 
-CALM_HZ = 10.0
-"""Half the camera's own: the processes of this cell take a tenth of the suite's time."""
+CALM_HZ = 5.0
+"""A quarter of the camera's own: the processes of this cell take a tenth of the suite's time."""
 
 
 @pytest.fixture(scope="package")

@@ -20,7 +20,7 @@ from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import GateState
 
-STEP_S = 0.04
+STEP_S = 0.08
 
 
 class _Script:
