@@ -33,7 +33,7 @@ TOUCH_IOU = 0.3
 
 
 _ON_LOGO = 0.4
-"""Nearness of sticker and logo at which the packaged policy asks about 18 of 20 laptops, and a person can tell the two apart."""
+"""Nearness of sticker and logo at which the default policy asks about 18 of 20 laptops, and a person can tell the two apart."""
 _PRINT_OPACITY = 0.7
 _DIM: dict[str, Any] = {"exposure": 0.6, "gamma": 1.25, "noise": 9.0}
 CONDITIONS = ("sticker on a logo", "plain", "print", "foreign objects", "residue", "dim light")
