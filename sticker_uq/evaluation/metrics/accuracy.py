@@ -13,7 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, MATCH_IOU, assign, match_classes
+from sticker_uq.evaluation.metrics.matching import (
+    DECISION_SCORE,
+    MATCH_IOU,
+    assign,
+    match_classes,
+    shares_inside,
+)
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.scene import CLASS_COUNT, METRICS, Detections, InvalidInput, ObjectClass, ObservedObject
 from sticker_uq.uncertainty import ClusterSettings, iou_matrix, observe
@@ -302,17 +308,6 @@ def as_detections(objects: Sequence[ObservedObject]) -> Detections:
     )
 
 
-def _shares_inside(boxes: NDArray[np.floating], crowd: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Which share of each of ``boxes`` (N, 4) is in each region of ``crowd`` (M, 4): (N, M), 0..1, as COCO measures it."""
-    low, high = (
-        np.maximum(boxes[:, None, :2], crowd[None, :, :2]),
-        np.minimum(boxes[:, None, 2:], crowd[None, :, 2:]),
-    )
-    areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1, dtype=np.float64)[:, None]
-    shared = (high - low).clip(0).prod(axis=2, dtype=np.float64)
-    return np.divide(shared, areas, out=np.zeros_like(shared), where=areas > 0)
-
-
 def _class_accuracy(
     label: ObjectClass,
     average_precision: float,
@@ -325,7 +320,7 @@ def _class_accuracy(
         chosen = (detected.foreground_labels == label) & (detected.scores >= DECISION_SCORE)
         overlaps = iou_matrix(detected.boxes[chosen], truth.boxes[own])
         hit = assign(overlaps, detected.scores[chosen])[0] >= 0
-        crowd = _shares_inside(detected.boxes[chosen], truth.crowd[truth.crowd_labels == label])
+        crowd = shares_inside(detected.boxes[chosen], truth.crowd[truth.crowd_labels == label])
         hits += int(hit.sum())
         found += int((hit | ~(crowd >= MATCH_IOU).any(axis=1)).sum())
         objects += int(own.sum())

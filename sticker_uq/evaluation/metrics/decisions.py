@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.metrics.matching import best_overlap, overlapping
+from sticker_uq.evaluation.metrics.matching import MATCH_IOU, best_overlap, overlapping, shares_inside
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.io.coco import LabelledImage
@@ -149,7 +149,8 @@ def wrongful_share(found: Sequence[Detections], truths: Sequence[LabelledImage])
     """Share of images with a wrongful release where a person is asked about 20, 30 and 40 % of them: the mean of the three.
 
     A limit on the score of ``found``, one for every image of ``truths``, releases what is called a sticker; a person is asked
-    about an image with another possible one. Per share the limit with the fewest wrongful releases counts, 1 if all ask more.
+    about an image with another possible one. Per share the limit with the fewest wrongful releases counts, 1 if all ask more. A
+    release inside a crowd of stickers is not wrong.
     """
     scores = [d.scores[d.foreground_labels == ObjectClass.STICKER] for d in found]
     limits = np.append(
@@ -165,7 +166,9 @@ def _outcomes(detected: Detections, truth: LabelledImage, limits: FloatArray) ->
     called = detected.foreground_labels == ObjectClass.STICKER
     possible = detected.probabilities[:, ObjectClass.STICKER] >= _NOTABLE
     places, _ = best_overlap(detected.boxes, truth.boxes, BLADE_IOU)
-    wrong = (places < 0) | (np.append(truth.labels, 0)[places] != ObjectClass.STICKER)
+    crowds = truth.crowd[truth.crowd_labels == ObjectClass.STICKER]
+    crowded = (shares_inside(detected.boxes, crowds) >= MATCH_IOU).any(axis=1)
+    wrong = np.where(places < 0, ~crowded, np.append(truth.labels, 0)[places] != ObjectClass.STICKER)
     rows = np.zeros((len(limits), 2), bool)
     for row, limit in zip(rows, limits, strict=True):
         released = called & (detected.scores >= limit)

@@ -107,3 +107,14 @@ def best_overlap(boxes: FloatArray, objects: FloatArray, min_iou: float) -> tupl
 def overlapping(boxes: FloatArray, others: FloatArray, min_iou: float) -> NDArray[np.bool_]:
     """Which of ``boxes`` (N, 4) overlap any of ``others`` (M, 4) by at least ``min_iou`` > 0, (N,)."""
     return best_overlap(boxes, others, min_iou)[0] >= 0
+
+
+def shares_inside(boxes: NDArray[np.floating], crowd: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Which share of each of ``boxes`` (N, 4) is in each region of ``crowd`` (M, 4): (N, M), 0..1, as COCO measures it."""
+    low, high = (
+        np.maximum(boxes[:, None, :2], crowd[None, :, :2]),
+        np.minimum(boxes[:, None, 2:], crowd[None, :, 2:]),
+    )
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1, dtype=np.float64)[:, None]
+    shared = (high - low).clip(0).prod(axis=2, dtype=np.float64)
+    return np.divide(shared, areas, out=np.zeros_like(shared), where=areas > 0)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a laptop ends with a question, and what is wrongfully released where a person is asked about as many."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,8 @@ def test_detectors_are_compared_where_they_ask_about_as_many():
     assert wrongful_share(right + doubtful, truths) == pytest.approx((0.1 + 0 + 0) / 3)
     sure = [seen(0.95, ELSEWHERE), *doubtful[1:]]  # only who asks about all ten gets by without a mistake
     assert wrongful_share(right + sure, truths) == pytest.approx(0.1)
+    region = replace(truth, crowd=np.float32([ELSEWHERE]), crowd_labels=np.array([ObjectClass.STICKER]))
+    assert wrongful_share(right + sure, [truth] * 7 + [region] + [truth] * 2) == 0
     twice = Detections(np.float32([PEELED, SAME]), np.float32([[0.1, 0, 0.9], [0.5, 0, 0.5]]))
     assert wrongful_share([twice] * 10, truths) == 0  # the second is peeled with the first
     assert (
