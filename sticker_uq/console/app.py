@@ -7,6 +7,7 @@ of somebody who has entered it.
 
 import asyncio
 import json
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -221,8 +222,14 @@ class Cell(Protocol):
 
 
 def make_app(
-    state: ConsoleState, cell: Cell, access: Access, addresses: Addresses, cookie: str = "sticker_uq"
+    state: ConsoleState,
+    cell: Cell,
+    access: Access,
+    addresses: Addresses,
+    cookie: str = "sticker_uq",
+    closing: threading.Event | None = None,
 ) -> FastAPI:
+    closing = closing or threading.Event()
     app = FastAPI(
         title="sticker_uq console",
         docs_url=None,
@@ -311,7 +318,8 @@ def make_app(
         loop = asyncio.get_running_loop()
         try:
             with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-                while True:
+                # a page that was connecting when the server began to close is not told to go: it would be served on and on
+                while not closing.is_set():
                     shown = state.snapshot() | {"operator": operator}
                     async with asyncio.timeout(SEND_S):
                         await socket.send_json(shown)

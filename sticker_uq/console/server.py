@@ -84,8 +84,9 @@ class PageServer:
         listener = _listen(settings.host, settings.port)
         self.port: int = listener.getsockname()[1]
         addresses = Addresses(settings.host, self.port, origins)
+        self._closing = threading.Event()
         config = uvicorn.Config(
-            make_app(state, cell, access, addresses, f"sticker_uq_{self.port}"),
+            make_app(state, cell, access, addresses, f"sticker_uq_{self.port}", self._closing),
             http="h11",
             ws="websockets-sansio",
             ws_max_size=_MOST_SAID,
@@ -102,6 +103,7 @@ class PageServer:
         self.address = f"http://{name}:{self.port}/"
 
     def close(self) -> None:
+        self._closing.set()
         self._server.should_exit = True
         self._thread.join(_CLOSING_S)
 

@@ -3,11 +3,13 @@
 
 import json
 import socket
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 import pytest
 import websockets.sync.client
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from sticker_uq.console import app as console_app
@@ -352,3 +354,17 @@ def test_a_wrong_setting_is_named_before_anything_is_served(tmp_path):
             PageServer(ConsoleState(), FakeCell(), ConsoleSettings(port=0, **settings))
     with serving() as server, pytest.raises(InvalidInput, match="another console"):
         PageServer(ConsoleState(), FakeCell(), ConsoleSettings(port=int(server.netloc.partition(":")[2])))
+
+
+def test_a_page_that_connects_while_the_server_closes_is_let_go():
+    # uvicorn tells the connections that it knows, not one whose handshake ends a moment later
+    with patch.object(WebSocketsSansIOProtocol, "shutdown"), ExitStack() as serving:
+        address = serving.enter_context(served(ConsoleState(), FakeCell()))
+        with Server(address, None).live() as link:
+            link.recv(WAIT_S)
+            serving.close()
+            heard = []
+            with suppress(ConnectionClosed):
+                while len(heard) < 10:
+                    heard.append(link.recv(WAIT_S))
+            assert len(heard) < 10, "it is served on"
