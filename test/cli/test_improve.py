@@ -181,7 +181,7 @@ def test_limits_move_with_what_both_weights_say_of_the_same_laptops(cell, calls,
     )
     work = Steps(out.parent / "candidate.work")
     moved = improvement.Improvement(settings, work)._limits_now()
-    assert (moved.min_probability, moved.notable_probability, moved.min_logo_probability) == (0.5, 0.1, 0.5)
+    assert (moved.min_probability, moved.notable_probability, moved.min_logo_probability) == (0.5, 0.05, 0.5)
     assert len(seen) == 3
     assert all(count > 0 for counts in seen for count in counts)
     calibrated = Temperature(temperature=1.0)

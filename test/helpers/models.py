@@ -114,10 +114,16 @@ def tiny_weights(name: str, folder: Path) -> Path:
 
 
 def small_weights(folder: Path, input_size: int = 320) -> Path:
-    """The packaged weights in ``folder``, with a smaller input: for pictures of 320 x 240 px."""
+    """The packaged weights in ``folder``, with a smaller input: for pictures of 320 x 240 px.
+
+    Their default boxes keep their size in pixels, which is what the network learned.
+    """
     packaged = packaged_weights(DEFAULT_MODEL)
     assert packaged is not None
-    network = {**network_settings(packaged), "input_size": input_size}
+    network = network_settings(packaged)
+    share = network["input_size"] / input_size
+    scales = [min(n * share, 2.0) for n in network["anchor_scales"]]
+    network |= {"input_size": input_size, "anchor_scales": scales}
     return _copied(packaged, folder / "small.safetensors", network=network)
 
 
