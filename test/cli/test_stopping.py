@@ -17,7 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from test.helpers.scenes import rendered
+from sticker_uq.io.coco import write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 
 CTRL_C = b"\x03"
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -78,7 +79,10 @@ class Terminal:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stopping") / "data"
-    return rendered(folder, range(80), (160, 120), stickers=lambda number: number % 2)
+    write_coco(
+        folder, (encode_scene(n, render(sample_scene(n, stickers=n % 2), (160, 120))) for n in range(80))
+    )
+    return folder
 
 
 @pytest.mark.parametrize(
