@@ -20,7 +20,7 @@ from sticker_uq.lab.rendering.scene_spec import SceneSpec, StickerSpec
 from sticker_uq.scene import FloatArray
 
 Size = tuple[int, int]
-SIZES: dict[Profile, Size] = {"large": (640, 480), "study": (640, 536)}
+SIZES: dict[Profile, Size] = {"large": (960, 720), "study": (960, 804)}
 """Size of the pictures of a profile, px: its own proportions."""
 _MOST_PEELED = 0.35
 """Highest part of a sticker that can be folded over."""

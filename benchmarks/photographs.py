@@ -43,7 +43,7 @@ SOURCES = Path(__file__).with_suffix(".yaml")
 _SUFFIXES = {".jpg", ".jpeg", ".png"}
 _GITHUB = "https://github.com"
 TEST: dict[Profile, tuple[int, tuple[int, int]]] = {
-    "study": (134_000_000, (640, 536)),
+    "study": (134_000_000, (960, 804)),
     "large": (134_100_000, (960, 720)),
 }
 """First seed and size of the rendered laptops of each profile."""

@@ -33,7 +33,7 @@ from sticker_uq.lab.rendering.scene_sampling import Profile
 from sticker_uq.perception import PerceptionSettings
 
 TEST: dict[Profile, tuple[int, tuple[int, int]]] = {
-    "study": (133_000_000, (640, 536)),
+    "study": (133_000_000, (960, 804)),
     "large": (133_100_000, (960, 720)),
 }
 """First seed and size of the test laptops of each profile; nothing was trained, fitted or chosen on them."""

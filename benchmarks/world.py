@@ -53,17 +53,21 @@ class Part:
     count: int
     profile: Profile = "study"
     stickers: int | None = None
-    size: tuple[int, int] = (640, 536)
+    size: tuple[int, int] = (960, 804)
 
 
 TRAINING = {
     "study": Part(1_000_000, 1800),
     "bare": Part(1_100_000, 200, stickers=0),
-    "large": Part(1_200_000, 1000, "large", size=(640, 480)),
+    "large": Part(1_200_000, 1000, "large", size=(960, 720)),
 }
-EXPOSED = Part(1_600_000, 910, "large", size=(640, 480))
-"""Large laptops of which `EXPOSURE_CASES` degrade one each, or lay on it what must not be peeled."""
+EXPOSED = {
+    "exposed": Part(1_600_000, 910, "large", size=(960, 720)),
+    "exposed-study": Part(1_700_000, 910),
+}
+"""Laptops of which `EXPOSURE_CASES` degrade one each, or lay on it what must not be peeled."""
 EXPOSURE_CASES = (*EXPOSURE, "unknown-object")
+ANCHOR_SCALES = (0.044, 0.082, 0.152, 0.29, 0.54, 0.96, 1.0)
 PASSES = 20
 SMALLEST = {"lid": 69.0, "flat": 52.0}
 """5th percentile of the shorter side of the cell's stickers by view, px of its pictures. `BAND`: how far from it a sticker
@@ -83,7 +87,10 @@ CELL = {
 """Sides of the labelled boxes of the study's cell, px of its pictures, at `LEVELS`. They are published test labels: who learns
 from pictures rendered by them is no longer blind on that cell.
 """
-TEST = {"study": Part(1_400_000, 400), "large": Part(1_500_000, 200, "large", size=(960, 720))}
+TEST = {
+    "study": Part(1_400_000, 400, size=(1224, 1024)),
+    "large": Part(1_500_000, 200, "large", size=(960, 720)),
+}
 
 
 def _scene(seed: int, part: Part) -> EncodedScene:
@@ -100,12 +107,12 @@ def rendered(out: Path, name: str, part: Part) -> Path:
     return folder
 
 
-def exposed(out: Path, part: Part) -> tuple[Path, ...]:
+def exposed(out: Path, name: str, part: Part) -> tuple[Path, ...]:
     """A COCO folder of every case of `EXPOSURE_CASES`, each of other laptops, made unless it is there."""
-    items = read_coco(rendered(out, "exposed", part))
+    items = read_coco(rendered(out, name, part))
     folders = []
     for number, case in enumerate(EXPOSURE_CASES):
-        folder = out / f"exposed-{case}"
+        folder = out / f"{name}-{case}"
         if not (folder / ANNOTATIONS).exists():
             write_coco(folder, abnormal_scenes(items[number :: len(EXPOSURE_CASES)], case, seed=0))
         folders.append(folder)
@@ -142,9 +149,10 @@ def train_weights(options: argparse.Namespace) -> None:
     """Render and train, or go on with it."""
     parts = TRAINING | {"large": replace(TRAINING["large"], count=options.large)}
     data = tuple(rendered(options.out, name, part) for name, part in parts.items())
+    exposure = [exposed(options.out, name, part) for name, part in EXPOSED.items()]
     settings = TrainSettings(
         data=data,
-        exposure=exposed(options.out, EXPOSED) if options.exposure else (),
+        exposure=tuple(itertools.chain.from_iterable(exposure)),
         out=options.out / f"run-{options.seed}",
         val_data=rendered(options.out, "validation", VALIDATION),
         start=options.start,
@@ -152,6 +160,8 @@ def train_weights(options: argparse.Namespace) -> None:
         batch_size=8,
         learning_rate=options.learning_rate,
         input_size=options.input_size,
+        anchor_scales=tuple(options.anchor_scales),
+        precision=options.precision,
         dropout=options.dropout,
         seed=options.seed,
         threads=options.threads,
@@ -477,14 +487,13 @@ def main() -> None:
     training.add_argument(
         "--large", type=int, default=TRAINING["large"].count, help="pictures of large laptops"
     )
-    training.add_argument(
-        "--exposure", action="store_true", help="degraded laptops and foreign objects beside them"
-    )
     training.add_argument("--threads", type=int, default=1, help="the weights depend on it")
-    training.add_argument("--epochs", type=int, default=4)
-    training.add_argument("--learning-rate", type=float, default=1e-3)
-    training.add_argument("--input-size", type=int, default=640)
-    training.add_argument("--dropout", type=float, default=0.2)
+    training.add_argument("--epochs", type=int, default=1)
+    training.add_argument("--learning-rate", type=float, default=6e-4)
+    training.add_argument("--input-size", type=int, default=800)
+    training.add_argument("--anchor-scales", type=float, nargs="+", default=ANCHOR_SCALES)
+    training.add_argument("--precision", default="float32")
+    training.add_argument("--dropout", type=float, default=0.0)
     training.add_argument("--seed", type=int, default=0)
     training.set_defaults(run=train_weights)
     measuring = commands.add_parser("measure")

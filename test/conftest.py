@@ -30,7 +30,6 @@ LONG = (
     "cli/test_main.py", "lab/robustness/test_running.py", "lab/studies/monitors/test_study.py",
     "evaluation/replay/test_replay.py", "lab/training/test_unit_variance.py", "monitors/test_panel.py",
     "novelty/test_network.py", "test_benchmark_world.py", "nodes/common/test_lifecycle.py", "nodes/common/test_message_loss.py",
-    "nodes/simulation/test_cell.py",
 )  # fmt: skip
 hypothesis.settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -137,6 +136,27 @@ def ros_domain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]
         # busy machines end processes slowly
         monkeypatch.setattr("sticker_uq.cell.runner.STOP_TIMEOUT_S", 60.0)
         yield domain
+
+
+@pytest.fixture(scope="module")
+def small_packaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """The process of the test finds weights and novelty network packaged that have a smaller input: a fraction of the work.
+
+    Their files.
+    """
+    from sticker_uq.detection import detector, weights
+    from sticker_uq.detection.names import DEFAULT_MODEL
+    from sticker_uq.novelty import network
+    from test.helpers.models import small_novelty, small_weights
+
+    folder = tmp_path_factory.mktemp("packaged")
+    small = small_weights(folder, 480)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (detector, weights):
+            patch.setattr(module, "packaged_weights", {DEFAULT_MODEL: small}.get)
+        novelty = small_novelty(folder)
+        patch.setattr(network, "packaged_file", {DEFAULT_MODEL: novelty}.get)
+        yield small, novelty
 
 
 @pytest.fixture

@@ -25,9 +25,11 @@ from sticker_uq import (
 from sticker_uq.io.sources import open_source
 from sticker_uq.lab.rendering import render, sample_scene
 
+pytestmark = pytest.mark.usefixtures("small_packaged")
+
 
 @pytest.fixture(scope="module")
-def detector() -> Detector:
+def detector(small_packaged) -> Detector:
     return Detector(passes=5)
 
 

@@ -17,11 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app, dil
-from sticker_uq.io.coco import write_coco
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training import novelty_training, training
 from test.helpers.models import small_novelty, small_weights
 from test.helpers.recordings import record
+from test.helpers.scenes import rendered
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -42,10 +41,8 @@ class Supplies:
         self.folder = folder
 
     def _laptops(self, count: int, first: int) -> Path:
-        seeds = range(first, first + count)
-        scenes = (encode_scene(n, render(sample_scene(n, stickers=2 * (n % 2)), (320, 240))) for n in seeds)
-        write_coco(self.folder / f"laptops{first}", scenes)
-        return self.folder / f"laptops{first}"
+        seeds, folder = range(first, first + count), self.folder / f"laptops{first}"
+        return rendered(folder, seeds, (320, 240), stickers=lambda number: 2 * (number % 2))
 
     @cached_property
     def learn(self) -> Path:

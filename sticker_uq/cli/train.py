@@ -114,7 +114,7 @@ def render_exposure(
 
 
 def _exposing(seed: int) -> EncodedScene:
-    return encode_scene(seed, render(sample_scene(seed, profile="study"), (640, 536)))
+    return encode_scene(seed, render(sample_scene(seed, profile="study"), (960, 804)))
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

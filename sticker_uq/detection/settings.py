@@ -25,7 +25,7 @@ class DetectorSettings(Frozen):
         "", description="weights file (.safetensors, .pth); empty: the model's packaged weights"
     )
     dropout_rate: float = Field(
-        0.2, ge=0.0, le=0.9, description="probability that a pass drops an element of a feature map"
+        0.4, ge=0.0, le=0.9, description="probability that a pass drops an element of a feature map"
     )
     dropout_site: Literal["in", "out"] = Field(
         "in", description="SSD models only: dropout on the inputs of the detection head or on its outputs"

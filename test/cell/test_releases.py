@@ -16,6 +16,8 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
+pytestmark = pytest.mark.usefixtures("small_packaged")
+
 PACKAGED = share_folder() / "config" / "policy.yaml"
 
 

@@ -79,22 +79,6 @@ def test_entries_are_shown_by_kind_and_from_the_end(folder):
     assert [line.split()[0] for line in run("show", folder, "--last", 2).output.splitlines()] == ["1", "2"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["verify", "nowhere"], "nowhere: no such folder"),
-        (["show", "nowhere"], "nowhere: no such folder"),
-        (["verify", ".", "--head", "12"], "--head '12': expected 64 hexadecimal digits"),
-    ],
-)
-def test_unusable_arguments_end_in_one_line(arguments, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert words in result.output
-    assert "Traceback" not in result.output
-
-
 def test_what_is_named_like_a_file_of_the_log_must_be_one(folder):
     (folder / "audit-000002.jsonl").mkdir()
     for command in ("verify", "show"):

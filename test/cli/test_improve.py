@@ -15,15 +15,16 @@ from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cli import app
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import Calibration, Temperature
-from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.io.coco import read_coco
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.improving import improvement
 from sticker_uq.lab.kept_pieces import Steps
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import small_weights
+from test.helpers.scenes import rendered
 from test.helpers.shifts import SECOND, run_shift
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "improve.md"
@@ -31,8 +32,8 @@ DAY_NS = 86_400 * SECOND
 SIZE = (320, 240)
 
 
-def rendered(seed: int):
-    return render(sample_scene(seed, stickers=seed % 3), SIZE)
+def stickers(seed: int) -> int:
+    return seed % 3
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,15 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Cell:
     packaged = (share_folder() / "config" / "policy.yaml").read_text()
     policy.write_text(packaged.replace("unmeasured_novelty: ask", "unmeasured_novelty: release"))
     bundle = create_bundle(folder.parent / "active", settings, policy)
-    laptops = [(f"laptop-{seed}", rendered(seed)) for seed in range(700, 740)]
+    laptops = [
+        (f"laptop-{seed}", render(sample_scene(seed, stickers=stickers(seed)), SIZE))
+        for seed in range(700, 740)
+    ]
     perception = load_perception(settings)
     questions, checks = run_shift(folder, laptops, perception, Policy.load(policy), 0.5, 10**18, DAY_NS // 4)
     assert questions >= 5
     assert checks >= 3
-    write_coco(folder / "exposure", (encode_scene(seed, rendered(seed)) for seed in range(4)))
+    rendered(folder / "exposure", range(4), SIZE, stickers=stickers)
     return Cell(folder, bundle.folder)
 
 
@@ -177,7 +181,7 @@ def test_limits_move_with_what_both_weights_say_of_the_same_laptops(cell, calls,
     )
     work = Steps(out.parent / "candidate.work")
     moved = improvement.Improvement(settings, work)._limits_now()
-    assert (moved.min_probability, moved.notable_probability, moved.min_logo_probability) == (0.5, 0.1, 0.5)
+    assert (moved.min_probability, moved.notable_probability, moved.min_logo_probability) == (0.5, 0.05, 0.5)
     assert len(seen) == 3
     assert all(count > 0 for counts in seen for count in counts)
     calibrated = Temperature(temperature=1.0)

@@ -151,10 +151,3 @@ def test_an_error_is_one_line_and_an_exit_status(run_failing, error, status, lin
 def test_debug_variable_lets_the_traceback_through(run_failing, monkeypatch):
     monkeypatch.setenv("STICKER_UQ_DEBUG", "1")
     assert isinstance(run_failing(InvalidInput("passes 0")).exception, InvalidInput)
-
-
-@pytest.mark.parametrize("arguments", [["no-such-command"], ["doctor", "--no-such-option"], []])
-def test_wrong_usage_is_status_2(arguments):
-    result = CliRunner().invoke(cli.app, arguments)
-    assert result.exit_code == 2
-    assert "Traceback" not in result.output

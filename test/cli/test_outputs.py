@@ -95,8 +95,6 @@ def content(folder: Path) -> dict[str, str]:
         (("--policy", "absent.yaml"), "policy absent.yaml: no such file"),
         (("--params", "absent.yaml"), "parameter file absent.yaml: no such file"),
         (("--port", "99999"), ""),
-        (("--laptops", "0"), ""),
-        (("--timeout", "0"), ""),
     ],
 )
 def test_a_demo_with_a_wrong_argument_leaves_the_earlier_result(earlier, arguments, message):

@@ -47,6 +47,24 @@ REFUSED = (
     ("study --data DATA --rates 1.5", "dropout rate 1.5: expected 0 to 0.9"),
     ("study --data DATA --passes 1", "--passes 1"),
     ("study --data DATA --model ssd300_vgg16", "no packaged weights of model 'ssd300_vgg16'"),
+    ("qualify --data DATA --weights mine.safetensors", "weights = 'mine.safetensors': expected none"),
+    ("qualify --data DATA --panel fitted", "panel = 'fitted': expected none"),
+    ("qualify --data DATA --split 1,0,0", "expected a share above 0 for each part"),
+    ("qualify --data DATA --split a", "expected the shares of learn, calibrate, test"),
+    ("qualify --data DATA --alpha 0", "alpha = 0.0: expected a number between 0 and 1"),
+    ("qualify --data DATA --min-removed 2", "--min-removed 2.0: expected a number from 0 to 1"),
+    ("qualify --data DATA --epochs 0", "--epochs 0:"),
+    (
+        "qualify --data DATA --novelty-start weights --novelty-epochs 0",
+        "--novelty-epochs 0: expected 1 or more",
+    ),
+    (
+        "qualify --data DATA --robustness-images -1",
+        "--robustness-images -1: expected an integer of at least 0",
+    ),
+    ("audit verify nowhere", "nowhere: no such folder"),
+    ("audit show nowhere", "nowhere: no such folder"),
+    ("audit verify . --head 12", "--head '12': expected 64 hexadecimal digits"),
     ("monitors tasks --seeds 0", "--seeds 0"),
     ("monitors tasks --data digits", "no stickers"),
     ("monitors study --data mnist=CASES", "expected the four files"),
@@ -65,7 +83,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize(("command", "message"), REFUSED)
 def test_what_cannot_be_used_is_named(places, tmp_path, command, message):
-    given = command if "OUT" in command or command.startswith("evaluate") else f"{command} --out OUT"
+    given = (
+        command if "OUT" in command or command.startswith(("evaluate", "audit")) else f"{command} --out OUT"
+    )
     for word, path in (places | {"OUT": tmp_path / "out"}).items():
         given = given.replace(word, str(path))
     result = CliRunner().invoke(app, given.split(), env={"COLUMNS": "500"})

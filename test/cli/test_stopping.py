@@ -17,8 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sticker_uq.io.coco import write_coco
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from test.helpers.scenes import rendered
 
 CTRL_C = b"\x03"
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -79,10 +78,7 @@ class Terminal:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stopping") / "data"
-    write_coco(
-        folder, (encode_scene(n, render(sample_scene(n, stickers=n % 2), (160, 120))) for n in range(80))
-    )
-    return folder
+    return rendered(folder, range(80), (160, 120), stickers=lambda number: number % 2)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 import json
 import re
 import threading
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -28,6 +29,10 @@ from test.helpers.browser import until
 
 pytestmark = pytest.mark.timeout(900)  # four processes start
 
+CELL = "cell_2"
+NODES = ("detector", "supervisor", "cell_sim", "console", "recorder")
+PAGE_OF_TOPICS = Path(__file__).parents[2] / "docs" / "reference" / "ros.md"
+
 #: A laptop with two stickers, both of which the packaged detector finds; see the assertion in the test.
 SEED = 20
 START_MS = 240_000.0
@@ -43,10 +48,11 @@ RECORD_STATES = """
 
 
 @pytest.fixture
-def heard(ros_domain):
-    """Everything the gate permitted, asked and was told, gathered in a thread while the test drives the browser."""
+def listening(ros_domain):
+    """A node, and everything the gate permitted, asked and was told, gathered in a thread while the test drives the browser."""
     rclpy.init(args=[])
-    node, executor = Node("listener", enable_rosout=False), SingleThreadedExecutor()
+    node = Node("listener", namespace=CELL, enable_rosout=False)
+    executor = SingleThreadedExecutor()
     messages = {GateState: [], InterventionRequest: [], InterventionAnswer: []}
     for topic, kind, profile in (
         ("gate", GateState, LATCHED),
@@ -57,14 +63,22 @@ def heard(ros_domain):
     executor.add_node(node)
     thread = threading.Thread(target=executor.spin, daemon=True)
     thread.start()
-    yield messages
+    yield node, messages
     executor.shutdown()
     thread.join(10.0)
     node.destroy_node()
     rclpy.try_shutdown()
 
 
-def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(heard, tablet, tmp_path):
+def undocumented(node):
+    """The topics of the cell that the reference does not have."""
+    topics = {name.removeprefix(f"/{CELL}/") for name, _ in node.get_topic_names_and_types()}
+    own = {name for name in topics if not re.match(rf"/|({'|'.join(NODES)})/|.*/_action/", name)}
+    return own - set(re.findall(r"^\| `([^`]+)` \|", PAGE_OF_TOPICS.read_text(encoding="utf-8"), re.M))
+
+
+def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(listening, tablet, tmp_path):
+    listener, heard = listening
     policy, parameters, truth = tmp_path / "policy.yaml", tmp_path / "cell.yaml", tmp_path / "truth.json"
     policy.write_text("{min_probability: 1.0, max_dil: 1.0, max_dil_clean: 1.0}\n")  # nothing is sure enough
     nodes = {
@@ -84,7 +98,7 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(h
     )
     options = CellOptions(
         sim=True, sim_seed=SEED, sim_laptops=1, console=True, console_port=0, policy=str(policy), params_file=str(parameters),
-        record=str(tmp_path / "bag"), audit=str(tmp_path / "audit"),
+        record=str(tmp_path / "bag"), audit=str(tmp_path / "audit"), namespace=CELL,
     )  # fmt: skip
     lines: list[str] = []
     page_is_up = threading.Event()
@@ -115,6 +129,7 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(h
         page.fill("#who", "Ada")
         page.click("#layer-heat")  # before the laptop may be done
         page.evaluate(RECORD_STATES)
+        assert undocumented(listener) == set()
         page.click("#send")
         page.wait_for_function("() => window.states.includes('state removing')", timeout=WORK_MS)
         expect(page.locator("#which")).to_have_text(re.compile("^Live"))
@@ -123,6 +138,8 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(h
         ended = group.wait_for_exit(WORK_MS / 1000)
         assert ended == ("cell_sim", 0), "\n".join(lines)
         expect(page.locator("#history")).to_contain_text("Ada: Leave it, Peel it")
+        assert group.stop() == dict.fromkeys(NODES, 0), "\n".join(lines)
+    assert not any("Traceback" in line or "exception" in line.lower() for line in lines), "\n".join(lines)
 
     (laptop,) = json.loads(truth.read_text())
     told = (laptop["stickers"], laptop["removed"], laptop["wrong"])

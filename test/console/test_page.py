@@ -158,20 +158,15 @@ def test_what_cannot_be_shown_covers_the_page(operator):
     operator.trouble.clear()
 
 
-def test_without_a_name_nothing_is_sent(operator):
+def test_without_a_name_nothing_is_sent_and_a_refusal_is_shown_with_its_reason(operator):
+    operator.cell.refusal = reason("box_outside_image", width=960, height=720)
     operator.see(asked(BOX))
     operator.says(0, "Peel it")
     operator.page.click("#send")
     expect(operator.page.locator("#message")).to_have_text("Not sent yet: please enter your name.")
     expect(operator.page.locator("#who")).to_be_focused()
     assert operator.cell.answers == []
-
-
-def test_a_refusal_is_shown_with_its_reason(operator):
-    operator.cell.refusal = reason("box_outside_image", width=960, height=720)
-    operator.see(asked(BOX))
     operator.is_called("Ada")
-    operator.says(0, "Peel it")
     operator.page.click("#send")
     expect(operator.page.locator("#message")).to_have_text(
         "Answer: NOT done: A box lies outside the picture of 960 x 720 px"

@@ -6,7 +6,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torchvision.models.detection.rpn import concat_box_prediction_layers
 
 import sticker_uq.detection.detector as detector_module
@@ -204,25 +203,6 @@ def test_devices(monkeypatch):
     assert resolve_device("auto") == torch.device("cuda")
     with pytest.raises(InvalidInput, match="'cuda:1' does not exist"):
         resolve_device("cuda:1")
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("model", "yolo"),
-        ("dropout_rate", 0.95),
-        ("dropout_rate", -0.1),
-        ("dropout_site", "middle"),
-        ("passes", 0),
-        ("score_floor", 0.0),
-        ("device", "gpu"),
-        ("min_size", 10),
-        ("colour", "red"),
-    ],
-)
-def test_settings_name_the_field_that_is_wrong(field, value):
-    with pytest.raises(ValidationError, match=field):
-        DetectorSettings(**{field: value})
 
 
 def test_other_settings_share_the_weights_but_another_model_does_not():

@@ -181,7 +181,7 @@ def test_each_detector_works_in_a_stream_of_its_own(small, monkeypatch):
     assert len({simulation.default, *used}) == 3
 
 
-def test_the_packaged_weights_and_their_novelty(monkeypatch):
+def test_the_packaged_weights_and_their_novelty(small_packaged, monkeypatch):
     monkeypatch.setattr(saliency, "objectness_gradients", ones)
     settings = PerceptionSettings(model=SSDLITE, passes=2)
     plain = Perception(settings.model_copy(update={"device": "cpu"})).assess(picture())

@@ -351,29 +351,13 @@ class FaultCell:
     # states
 
     def bring(self, state: int) -> None:
-        """Bring the gate from wherever it is into ``state``, with an arm that obeys where it moves."""
+        """Bring the gate from wherever it is into ``state``: permitted, removing with an arm that obeys, or intervention."""
         self.quiet()
         said = len(self.gates)
-        if state == GateState.STATE_BLOCKED:
-            return
-        seen = {
-            GateState.STATE_MONITORING: Seen.NOTHING,
-            GateState.STATE_INTERVENTION: Seen.UNSURE,
-            GateState.STATE_FAULT: Seen.UNSURE,
-        }.get(state, Seen.STICKER)
         self.arm("mute" if state == GateState.STATE_PERMITTED else "move")
-        self.camera.shows(seen)
+        self.camera.shows(Seen.UNSURE if state == GateState.STATE_INTERVENTION else Seen.STICKER)
         self.hold(False)
-        if state == GateState.STATE_FAULT:
-            self.until_gate(GateState.STATE_INTERVENTION)
-            # the newest request that has arrived may be one of a supervisor that was killed
-            fault = ResolveIntervention.Request.SCENE_FAULT
-            self.until(lambda: self.answer(fault).accepted, "an answer that is accepted")
-        elif state == GateState.STATE_VERIFYING:
-            self.until_moving()
-            self.camera.shows(Seen.STICKER, Seen.NOTHING)  # neither gone nor there often enough
-            self.arm("finish")
-        elif state == GateState.STATE_REMOVING:
+        if state == GateState.STATE_REMOVING:
             self.until_moving()
 
         def there() -> bool:

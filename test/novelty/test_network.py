@@ -250,6 +250,7 @@ def test_a_network_learns_from_pictures_of_several_sizes(detector, items, tmp_pa
         mobile_blocks(detector),
         1,
         on_batch=lambda pictures, loss: sizes.append(pictures),
+        size=(256, 192),
     )
     assert sorted(sizes) == [1, 3, 8]  # 9 wide pictures in batches of 8, and the 3 upright ones
     assert all(torch.isfinite(p).all() for p in network.parameters())

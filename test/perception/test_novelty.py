@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 from sticker_uq.detection import load_detector
-from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.gate import Policy, judge
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
-from sticker_uq.novelty.network import packaged_file, read_network, save_network
+from sticker_uq.novelty.network import read_network, save_network
 from sticker_uq.novelty.quality import Auroc, NoveltyQuality
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.novelty import ImageNovelty
 from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment, Status, Verdict
 from sticker_uq.testing.scenes import observed
+
+pytestmark = pytest.mark.usefixtures("small_packaged")
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 GOOD = NoveltyQuality(Auroc(0.95, 0.9, 0.99), Auroc(0.99, 0.98, 1.0), 50)
@@ -79,12 +80,14 @@ def covered(picture: np.ndarray) -> np.ndarray:
     return odd
 
 
-def with_network(folder: Path, quality: NoveltyQuality | None) -> PerceptionSettings:
-    """Settings with copies of the packaged weights and of their novelty network, whose quality is as told."""
+def with_network(
+    files: tuple[Path, Path], folder: Path, quality: NoveltyQuality | None
+) -> PerceptionSettings:
+    """Settings with copies of the packaged ``files``, weights and their novelty network, whose quality is as told."""
     weights = folder / "mine.safetensors"
-    shutil.copy(packaged_weights(SSDLITE), weights)
+    shutil.copy(files[0], weights)
     settings = SETTINGS.model_copy(update={"weights": str(weights)})
-    network = read_network(str(packaged_file(SSDLITE)))
+    network = read_network(files[1])
     network.quality = quality
     save_network(network, load_detector(settings), folder / "mine_novelty.safetensors")
     return settings
@@ -101,8 +104,10 @@ def test_the_packaged_network_measures_how_far_a_scene_is_and_not_its_objects(se
     assert not [r for v in released.verdicts for r in v.reasons if r.subject == "object_novelty"]
 
 
-def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(tmp_path, picture):
-    perception = Perception(with_network(tmp_path, GOOD))
+def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(
+    small_packaged, tmp_path, picture
+):
+    perception = Perception(with_network(small_packaged, tmp_path, GOOD))
     calm, odd = perception.assess(picture), perception.assess(covered(picture))
     assert calm.localization.novelty < odd.localization.novelty
     assert all(0.0 <= o.novelty <= 1.0 for o in (*odd.objects, *odd.unstable))
@@ -128,8 +133,10 @@ def test_novelty_can_be_switched_off_and_the_packaged_network_is_part_of_the_set
         (NoveltyQuality(Auroc(0.95, 0.9, 0.99), Auroc(0.6, 0.5, 0.7), 50), "foreign scenes 0.600"),
     ],
 )
-def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(tmp_path, picture, quality, said):
-    settings = with_network(tmp_path, quality)
+def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(
+    small_packaged, tmp_path, picture, quality, said
+):
+    settings = with_network(small_packaged, tmp_path, quality)
     perception = Perception(settings)
     assert perception.settings_hash == settings.hash_on("cpu"), "it has no part in what is measured"
     scene = perception.assess(picture)
@@ -142,16 +149,16 @@ def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(tmp_pat
     assert not [v for v in decision.verdicts if v.verdict is Verdict.REMOVE]
 
 
-def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(tmp_path, picture):
+def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(
+    small_packaged, tmp_path, picture
+):
     weights = tmp_path / "mine.safetensors"
-    shutil.copy(packaged_weights(SSDLITE), weights)
+    shutil.copy(small_packaged[0], weights)
     settings = SETTINGS.model_copy(update={"weights": str(weights)})
     alone = Perception(settings)
     assert alone.settings_hash == settings.hash_on("cpu")
     beside = tmp_path / "mine_novelty.safetensors"
-    packaged = packaged_file(SSDLITE)
-    assert packaged is not None
-    shutil.copy(packaged, beside)
+    shutil.copy(small_packaged[1], beside)
     taught = Perception(settings)
     assert taught.settings_hash != alone.settings_hash
     seen = taught.assess(picture).localization

@@ -23,6 +23,8 @@ from sticker_uq.scene import DeviceFailed, InvalidInput, Status, to_plain
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model, tiny_weights
 from test.helpers.simulated_gpu import simulated_gpu
 
+pytestmark = pytest.mark.usefixtures("small_packaged")
+
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 NO_NETWORK = "novelty is not measured: no novelty network for the weights of "
 

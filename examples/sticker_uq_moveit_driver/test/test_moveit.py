@@ -196,9 +196,7 @@ def send(cell: ArmBench) -> Any:
     return cell.send(pose=goal.pose, pose_valid=True, frame_id="base_link")
 
 
-def test_a_sticker_is_removed_by_one_planned_and_then_straight_motions(
-    bench: Bench, robot: MoveGroupAndControllers
-) -> None:
+def test_a_sticker_is_removed_by_one_planned_and_then_straight_motions(bench, robot):
     with arm_of(bench, tool="set_bool", tool_name="valve") as cell:
         cell.gate.permit()
         status, code, text = cell.result(send(cell))
@@ -218,9 +216,7 @@ def test_a_sticker_is_removed_by_one_planned_and_then_straight_motions(
     assert (robot.switched, robot.events) == ([], [])
 
 
-def test_requests_name_group_link_frame_and_speed_and_start_where_the_arm_is(
-    bench: Bench, robot: MoveGroupAndControllers
-) -> None:
+def test_requests_name_group_link_frame_and_speed_and_start_where_the_arm_is(bench, robot):
     with arm_of(
         bench, group="ur", tool_link="blade", speed=0.3, contact_speed=0.07, acceleration=0.2
     ) as cell:
@@ -251,9 +247,7 @@ def test_requests_name_group_link_frame_and_speed_and_start_where_the_arm_is(
         ("execute_trajectory", "cancel"),
     ],
 )
-def test_the_arm_is_stopped_in_every_motion(
-    bench: Bench, robot: MoveGroupAndControllers, lasting: str, cause: str
-) -> None:
+def test_the_arm_is_stopped_in_every_motion(bench, robot, lasting, cause):
     robot.quick = lambda name: name != lasting
     with arm_of(bench) as cell:
         cell.gate.permit()
@@ -275,9 +269,7 @@ def test_the_arm_is_stopped_in_every_motion(
     assert len(robot.done) == moved
 
 
-def test_a_slow_controller_manager_confirms_a_stop_although_move_group_hangs(
-    bench: Bench, robot: MoveGroupAndControllers
-) -> None:
+def test_a_slow_controller_manager_confirms_a_stop_although_move_group_hangs(bench, robot):
     robot.quick = lambda name: False
     robot.hangs, robot.switch_s = True, 0.8  # longer than the driver waits before it demands the stop again
     with arm_of(bench) as cell:
@@ -292,9 +284,7 @@ def test_a_slow_controller_manager_confirms_a_stop_although_move_group_hangs(
     assert (code, text) == (Result.ERROR_MOTION_FAILED, "the last motion has not ended")
 
 
-def test_after_a_stop_the_next_goal_activates_the_controller_first(
-    bench: Bench, robot: MoveGroupAndControllers
-) -> None:
+def test_after_a_stop_the_next_goal_activates_the_controller_first(bench, robot):
     robot.quick = lambda name: False
     with arm_of(bench) as cell:
         cell.gate.permit()
@@ -312,7 +302,7 @@ def test_after_a_stop_the_next_goal_activates_the_controller_first(
     assert robot.switched == [([CONTROLLER], [])]
 
 
-def test_a_valve_is_closed_by_a_stop(bench: Bench, robot: MoveGroupAndControllers) -> None:
+def test_a_valve_is_closed_by_a_stop(bench, robot):
     robot.quick = lambda name: True not in robot.valve
     with arm_of(bench, tool="set_bool", tool_name="valve") as cell:
         cell.gate.permit()
@@ -332,9 +322,7 @@ def test_a_valve_is_closed_by_a_stop(bench: Bench, robot: MoveGroupAndController
         ("CRASH", Result.ERROR_UNKNOWN, "CRASH (-29)"),
     ],
 )
-def test_what_moveit_cannot_do_is_the_result_of_the_goal(
-    bench: Bench, robot: MoveGroupAndControllers, error: str, code: int, text: str
-) -> None:
+def test_what_moveit_cannot_do_is_the_result_of_the_goal(bench, robot, error, code, text):
     robot.code = getattr(Codes, error)
     with arm_of(bench) as cell:
         cell.gate.permit()
@@ -343,9 +331,7 @@ def test_what_moveit_cannot_do_is_the_result_of_the_goal(
     assert text in said
 
 
-def test_a_straight_path_that_is_cut_short_is_not_followed(
-    bench: Bench, robot: MoveGroupAndControllers
-) -> None:
+def test_a_straight_path_that_is_cut_short_is_not_followed(bench, robot):
     robot.fraction = 0.43
     with arm_of(bench) as cell:
         cell.gate.permit()
@@ -358,9 +344,7 @@ def test_a_straight_path_that_is_cut_short_is_not_followed(
 @pytest.mark.parametrize(
     ("grip", "code"), [("stalled", Result.ERROR_NONE), (None, Result.ERROR_MOTION_FAILED)]
 )
-def test_a_gripper_that_holds_something_has_gripped(
-    bench: Bench, robot: MoveGroupAndControllers, grip: str | None, code: int
-) -> None:
+def test_a_gripper_that_holds_something_has_gripped(bench, robot, grip, code):
     robot.grip = {grip: True} if grip else {}
     with arm_of(bench, tool="gripper", tool_name="gripper", gripper_effort_n=7.0) as cell:
         cell.gate.permit()
@@ -370,9 +354,7 @@ def test_a_gripper_that_holds_something_has_gripped(
     assert (len(used) == 2) == (code == Result.ERROR_NONE)
 
 
-def test_the_stop_service_stops_the_arm_without_the_driver(
-    bench: Bench, robot: MoveGroupAndControllers
-) -> None:
+def test_the_stop_service_stops_the_arm_without_the_driver(bench, robot):
     robot.quick = lambda name: False
     bench.add(stopping.StopArm(parameter_overrides=overrides(controller=CONTROLLER)))
     with arm_of(bench) as cell:
@@ -389,7 +371,7 @@ def test_the_stop_service_stops_the_arm_without_the_driver(
         assert not bench.call(Trigger, "stop_arm", Trigger.Request()).success
 
 
-def test_the_stop_service_confirms_nothing_without_a_controller_manager(bench: Bench) -> None:
+def test_the_stop_service_confirms_nothing_without_a_controller_manager(bench):
     bench.add(stopping.StopArm(parameter_overrides=overrides(controller=CONTROLLER)))
     answer = bench.call(Trigger, "stop_arm", Trigger.Request())
     assert not answer.success
@@ -398,12 +380,12 @@ def test_the_stop_service_confirms_nothing_without_a_controller_manager(bench: B
         stopping.StopArm()
 
 
-def test_every_error_of_moveit_has_its_name() -> None:
+def test_every_error_of_moveit_has_its_name():
     constants = vars(type(Codes))["_Metaclass_MoveItErrorCodes__constants"]
     assert {value: name for name, value in constants.items()} == NAMES
 
 
-def test_the_driver_is_a_node_that_serves_the_cell(bench: Bench, robot: MoveGroupAndControllers) -> None:
+def test_the_driver_is_a_node_that_serves_the_cell(bench, robot):
     drivers = pytest.importorskip("sticker_uq_moveit_driver.driver")
     node = drivers.MoveItDriver(parameter_overrides=overrides(**FEW, group="ur"))
     bench.add(node)

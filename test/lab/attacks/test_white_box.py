@@ -13,7 +13,7 @@ from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
 from sticker_uq.lab.attacks import targets
 from sticker_uq.lab.attacks.white_box import Attack, DagSettings, attack, variant_seed
 from sticker_uq.scene import InvalidInput
-from test.helpers.models import picture, tiny_detector
+from test.helpers.models import picture, small_weights, tiny_detector
 from test.helpers.scenes import rendered
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -118,9 +118,10 @@ def test_seeds_of_variants_differ_and_stay():
 
 
 def test_the_packaged_model_loses_its_objects(tmp_path):
-    detector = load_detector(DetectorSettings(device="cpu", score_floor=0.01))
-    items = read_coco(rendered(tmp_path, [1], (320, 240), "png", stickers=2))
-    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=15), [0])
+    weights = str(small_weights(tmp_path))
+    detector = load_detector(DetectorSettings(weights=weights, device="cpu", score_floor=0.01))
+    items = read_coco(rendered(tmp_path, [6], (320, 240), "png", stickers=2))
+    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=40), [0])
     left = []
     for pictures in (map(read_picture, items), (one.image for one in attacked)):
         found = [detector.detect(detector.encode(picture)) for picture in pictures]

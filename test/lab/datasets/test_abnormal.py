@@ -19,10 +19,10 @@ from sticker_uq.lab.datasets.abnormal import (
     patched,
     read_abnormal,
 )
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.rendering.painting import draw_over
 from sticker_uq.lab.rendering.things import OBJECTS, OCCLUDERS, UNKNOWN_STICKERS
 from sticker_uq.scene import InvalidInput, ObjectClass
+from test.helpers.scenes import rendered
 
 SIZE = (320, 240)
 SEEDS = range(3)
@@ -33,10 +33,7 @@ PATCH = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
 def folder(tmp_path_factory):
     """A COCO folder of three scenes with four stickers each and one without."""
     root = tmp_path_factory.mktemp("clean")
-    scenes = [(seed, render(sample_scene(seed, stickers=4), SIZE)) for seed in SEEDS]
-    scenes.append((9, render(sample_scene(9, stickers=0), SIZE)))
-    write_coco(root, (encode_scene(seed, scene, "png") for seed, scene in scenes))
-    return root
+    return rendered(root, (*SEEDS, 9), SIZE, "png", stickers=lambda seed: 4 if seed in SEEDS else 0)
 
 
 def told(folder):

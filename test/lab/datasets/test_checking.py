@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli.dataset import app
+from sticker_uq.detection.weights import network_settings, packaged_weights
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.datasets.checking import (
     class_balance,
@@ -190,7 +191,8 @@ def test_objects_are_measured_as_a_model_sees_them(scenes, model):
     item = read_coco(scenes[0])[0]
     boxes = np.array([[0, 0, 20, 40], [0, 0, 400, 400]], np.float32)
     placed = replace(item, width=1000, height=800, boxes=boxes, labels=np.array([2, 1]))
-    side = {"ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": 640}.get(model)  # the packaged one's
+    packaged = packaged_weights("ssdlite320_mobilenet_v3_large")
+    side = {"ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": network_settings(packaged)["input_size"]}.get(model)
     expected = [20 * side / 1000, 400 * side / 1000] if side else [20 * 480 / 800, 400 * 480 / 800]
     np.testing.assert_allclose(sides_in_view([placed], model, 480), expected, rtol=0.01)
 
@@ -222,7 +224,7 @@ def test_default_boxes_that_fit_are_found(scenes):
     assert "train --start torchvision" in default_box_advice(tiny, model, 480)
     assert "`train` takes smaller default boxes" in default_box_advice(small, "ssd300_vgg16", 480)
     large = [
-        replace(item, boxes=np.array([[100, 100, 400, 400]], np.float32), labels=np.array([2]))
+        replace(item, boxes=np.array([[200, 200, 500, 500]], np.float32), labels=np.array([2]))
         for item in small
     ]
     assert default_box_advice(large, model, 480) == ""

@@ -2,11 +2,14 @@
 """Systems under assessment: the packaged detector, and the cell with its gate."""
 
 import numpy as np
+import pytest
 
 from sticker_uq.gate import Policy, judge
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem, act_on_decision
 from sticker_uq.perception import Perception, PerceptionSettings
+
+pytestmark = pytest.mark.usefixtures("small_packaged")
 
 PICTURE = render(sample_scene(3), size=(480, 360)).image
 SETTINGS = PerceptionSettings(passes=5, device="cpu")

@@ -349,8 +349,6 @@ def test_data_without_an_object_is_refused_before_the_work(scenes, tmp_path):
 
 
 def test_it_refuses_what_it_cannot_train_on(scenes, tmp_path):
-    with pytest.raises(InvalidInput, match="no such file"):
-        train(settings(tmp_path / "nowhere", tmp_path / "a"))
     with pytest.raises(InvalidInput, match="expected the state of a training"):
         train(settings(scenes, tmp_path / "b"), resume=True)
     with pytest.raises(InvalidInput, match="batch of 1 picture"):

@@ -269,37 +269,32 @@ def test_without_a_permit_nothing_moves(hasty):
     hasty.assert_usable()
 
 
-@pytest.mark.parametrize(
-    "closed",
-    [
-        {},
-        {"open": True, "state": GateState.STATE_VERIFYING, "decision_id": DECISION, "object_id": OBJECT},
-        {"open": False, "state": GateState.STATE_REMOVING, "decision_id": DECISION, "object_id": OBJECT},
-    ],
-    ids=["blocked", "open_in_a_closed_state", "not_open"],
-)
-def test_a_gate_that_closes_stops_the_motion(rig, closed):
+NAMED = {"decision_id": DECISION, "object_id": OBJECT}
+ENDS = {
+    "blocked": (lambda gate: gate.close(), Result.ERROR_PERMIT_REVOKED, "the gate is closed"),
+    "open in a closed state": (
+        lambda gate: gate.close(open=True, state=GateState.STATE_VERIFYING, **NAMED),
+        Result.ERROR_PERMIT_REVOKED,
+        "the gate is closed",
+    ),
+    "not open": (
+        lambda gate: gate.close(open=False, state=GateState.STATE_REMOVING, **NAMED),
+        Result.ERROR_PERMIT_REVOKED,
+        "the gate is closed",
+    ),
+    "of another object": (lambda gate: gate.permit(object_id=OBJECT + 1), Result.ERROR_PERMIT_REVOKED, ""),
+    "run out": (lambda gate: gate.permit(lease_s=0.2), Result.ERROR_STALE_PERMIT, "expired"),
+}
+"""What ends a permit while the arm moves, with the code and the words of the result."""
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_permit_that_ends_stops_the_motion(rig, end):
+    happens, expected, said = ENDS[end]
     handle = rig.moving()
-    rig.gate.close(**closed)
+    happens(rig.gate)
     status, code, text = rig.result(handle)
-    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_PERMIT_REVOKED)
-    assert text == "the gate is closed"
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, expected)
+    assert said in text
     rig.assert_stopped_before_the_last_step()
     rig.assert_usable()
-
-
-def test_a_permit_that_goes_to_another_object_stops_the_motion(rig):
-    handle = rig.moving()
-    rig.gate.permit(object_id=OBJECT + 1)
-    _, code, _ = rig.result(handle)
-    assert code == Result.ERROR_PERMIT_REVOKED
-    rig.assert_stopped_before_the_last_step()
-
-
-def test_a_lease_that_runs_out_stops_the_motion(rig):
-    handle = rig.moving()
-    rig.gate.permit(lease_s=0.2)
-    status, code, text = rig.result(handle)
-    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
-    assert "expired" in text
-    rig.assert_stopped_before_the_last_step()

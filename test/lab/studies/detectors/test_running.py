@@ -13,15 +13,14 @@ from typer.testing import CliRunner
 from sticker_uq.cli.study import app
 from sticker_uq.dil import dil as saliency
 from sticker_uq.evaluation import executors
-from sticker_uq.io.coco import write_coco
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.attacks.white_box import DagSettings
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.detectors import study_tasks
 from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudyData, StudySettings
 from sticker_uq.lab.studies.detectors.study_report import write_report
 from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, run_study
 from sticker_uq.scene import InvalidInput
+from test.helpers.scenes import rendered
 from test.helpers.simulated_gpu import simulated_gpu
 
 TIMINGS = ("encode_ms", "look_ms", "decode_ms")
@@ -32,13 +31,9 @@ MODEL = "ssdlite320_mobilenet_v3_large"
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
-    """Two small scenes with stickers and a picture of nothing but lid."""
+    """Two small scenes with stickers."""
     root = tmp_path_factory.mktemp("data") / "scenes"
-    made = [
-        (seed, render(sample_scene(seed, stickers=count), (240, 180))) for seed, count in ((1, 2), (2, 1))
-    ]
-    write_coco(root, (encode_scene(seed, scene, "png") for seed, scene in made))
-    return root
+    return rendered(root, (1, 2), (240, 180), "png", stickers=lambda seed: 3 - seed)
 
 
 def settings(data: Path, **values) -> StudySettings:

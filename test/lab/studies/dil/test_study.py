@@ -36,9 +36,11 @@ from sticker_uq.lab.studies.dil.scene_records import (
     NOVELTY,
     SceneRecord,
 )
-from sticker_uq.novelty.network import packaged_file, read_network, save_network
+from sticker_uq.novelty.network import read_network, save_network
 from sticker_uq.scene import Detections, InvalidInput, Localization, UnexplainedRegion
 from test.helpers.scenes import rendered
+
+pytestmark = pytest.mark.usefixtures("small_packaged")
 
 MODEL = "ssdlite320_mobilenet_v3_large"
 NAMES = (*DIL_SIGNALS, *MC_SIGNALS)
@@ -165,7 +167,7 @@ def kept(out):
 
 
 @pytest.fixture(scope="module")
-def packaged(data, tmp_path_factory):
+def packaged(data, small_packaged, tmp_path_factory):
     """The folder of a study with what is packaged."""
     out = tmp_path_factory.mktemp("packaged")
     done = run(data, out)
@@ -173,10 +175,9 @@ def packaged(data, tmp_path_factory):
     return out
 
 
-def test_a_network_of_ones_own_is_what_the_study_measures_with(data, packaged, tmp_path):
-    network, file = tmp_path / "network.safetensors", packaged_file(MODEL)
-    assert file is not None
-    own = read_network(file)
+def test_a_network_of_ones_own_is_what_the_study_measures_with(data, packaged, small_packaged, tmp_path):
+    network = tmp_path / "network.safetensors"
+    own = read_network(small_packaged[1])
     with torch.no_grad():
         for parameter in own.parameters():
             parameter.mul_(0.9)
