@@ -192,7 +192,10 @@ def test_objects_are_measured_as_a_model_sees_them(scenes, model):
     boxes = np.array([[0, 0, 20, 40], [0, 0, 400, 400]], np.float32)
     placed = replace(item, width=1000, height=800, boxes=boxes, labels=np.array([2, 1]))
     packaged = packaged_weights("ssdlite320_mobilenet_v3_large")
-    side = {"ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": network_settings(packaged)["input_size"]}.get(model)
+    side = {
+        "ssd300_vgg16": 300,
+        "ssdlite320_mobilenet_v3_large": network_settings(packaged)["input_size"],
+    }.get(model)
     expected = [20 * side / 1000, 400 * side / 1000] if side else [20 * 480 / 800, 400 * 480 / 800]
     np.testing.assert_allclose(sides_in_view([placed], model, 480), expected, rtol=0.01)
 
@@ -204,7 +207,7 @@ def test_default_boxes_that_fit_are_found(scenes):
             item,
             width=1000,
             height=1000,
-            boxes=np.array([[500, 500, 540, 540]], np.float32),
+            boxes=np.array([[510, 510, 550, 550]], np.float32),
             labels=np.array([2]),
         )
         for item in items[:3]
