@@ -49,6 +49,7 @@ _OPEN: dict[str, Any] = {
     "max_logo_overlap": 1.0,
     "ask_duplicated": False,
     "max_background_saliency": 0.0,
+    "max_unexplained_objectness": 1.0,
     "max_dil": 1.0,
     "max_dil_clean": 1.0,
 }

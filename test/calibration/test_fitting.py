@@ -206,6 +206,20 @@ def test_badly_fitting_objects_teach_the_score_what_wrong_ones_look_like():
     assert separated(badness) > separated(wrong.astype(float))
 
 
+def test_one_signal_of_the_whole_scene_is_limited_and_none_by_hand(drawn):
+    base = Policy(max_dil=0.9, max_dil_clean=0.9, max_background_saliency=0.2, max_unexplained_objectness=0.1)
+    fitted = fit_policy(drawn(0, 120), base)
+    assert fitted.saliency is not None
+    assert fitted.saliency.signal == "background_saliency"
+    limits = (
+        fitted.max_dil,
+        fitted.max_dil_clean,
+        fitted.max_background_saliency,
+        fitted.max_unexplained_objectness,
+    )
+    assert limits == (1.0, 1.0, 0.0, 1.0)
+
+
 def test_outcomes_are_those_of_the_judge(drawn):
     records = drawn(0, 40)
     records[0] = replace(records[0], assessment=assessment(observed(), dil=0.99))
