@@ -32,14 +32,11 @@ class DetectorNodeSettings(PerceptionSettings):
         more_topics(value)
         return value
 
-    def perception(self) -> PerceptionSettings:
-        return PerceptionSettings(**{name: getattr(self, name) for name in PerceptionSettings.model_fields})
-
 
 #: Parameters that cannot be changed while the node is active.
-LOCKED = frozenset({"model", "weights", "device", "threads", "image_transport", "image_reliability"})
+LOCKED = frozenset({"image_transport", "image_reliability"})
 #: Parameters that cannot be changed while the node is configured.
-LOCKED_SINCE_CONFIGURE = frozenset({"more_image_topics"})
+LOCKED_SINCE_CONFIGURE = frozenset({"more_image_topics", *PerceptionSettings.model_fields})
 #: Parameters of the node that are not perception's: they do not apply to images from files.
 NODE_ONLY = tuple(sorted(set(DetectorNodeSettings.model_fields) - set(PerceptionSettings.model_fields)))
 

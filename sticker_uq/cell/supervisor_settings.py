@@ -3,9 +3,9 @@
 
 import time
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
 from sticker_uq.geometry import Plane, Transform
@@ -15,7 +15,6 @@ from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput, Reason
 
 StopServiceType = Literal["trigger", "set_bool"]
-M = TypeVar("M", bound=BaseModel)
 
 
 class StopSettings(Frozen):
@@ -117,9 +116,6 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
         le=60.0,
         description="Time after activation in which other gate publishers are discovered before anything is permitted, s",
     )
-
-    def part(self, model: type[M]) -> M:
-        return model(**{name: getattr(self, name) for name in model.model_fields})
 
     def load_policy(self) -> Policy:
         """The policy that the parameters name; raises :class:`InvalidInput` when invalid, expired or not of ``policy_hash``."""

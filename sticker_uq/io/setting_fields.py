@@ -21,6 +21,10 @@ class Frozen(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    def part(self, model: type[M]) -> M:
+        """Settings of ``model``, whose fields are all among these."""
+        return model(**{name: getattr(self, name) for name in model.model_fields})
+
 
 class Finite(Frozen):
     """The same, whose numbers are finite."""

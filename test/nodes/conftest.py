@@ -37,4 +37,3 @@ def script() -> Iterator[Script]:
     made = Script()
     yield made
     made.go.set()
-    made.load_go.set()

@@ -25,10 +25,7 @@ class Script:
 
     go: threading.Event = field(default_factory=threading.Event)
     busy: threading.Event = field(default_factory=threading.Event)
-    load_go: threading.Event = field(default_factory=threading.Event)
     hold: bool = False
-    hold_load: bool = False
-    load_error: Exception | None = None
     warm_ups: int = 0
     device: str = "cuda:0 Scripted"
     shortage: str = ""
@@ -36,10 +33,6 @@ class Script:
     saliency_asked: list[bool] = field(default_factory=list)
 
     def factory(self, settings: PerceptionSettings) -> FakePerception:
-        if self.hold_load:
-            assert self.load_go.wait(300)
-        if self.load_error is not None:
-            raise self.load_error
         if settings.weights:
             raise InvalidInput(f"weights file {settings.weights!r}: no such file")
         return FakePerception(settings, self)

@@ -96,19 +96,6 @@ class SettingsParameters(Generic[M]):
         self._current = self._build({})
         return self._current
 
-    def store(self, settings: M) -> None:
-        self._current = None
-        locked, self._locked = self._locked, lambda name: None
-        try:
-            values = settings.model_dump()
-            parameters = [Parameter(name, value=values[name]) for name in self._model.model_fields]
-            result = self._node.set_parameters_atomically(parameters)
-        finally:
-            self._locked = locked
-        if not result.successful:
-            raise InvalidInput(result.reason)
-        self._current = settings
-
     def _declare(self, name: str, info: FieldInfo) -> None:
         override = self._node._parameter_overrides.get(name)
         value = info.get_default(call_default_factory=True)

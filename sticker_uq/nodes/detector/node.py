@@ -7,7 +7,6 @@ image of a camera, and serves the cameras round-robin. Torch is loaded by config
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import traceback
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from rclpy.exceptions import InvalidHandle
 from rclpy.node import Node
 
 from sticker_uq.cell.mailbox import Mailbox
@@ -41,14 +39,13 @@ LOG_PERIOD_S = 5.0
 class Worker(threading.Thread):
     """The detector node's worker: takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
 
-    ``serving`` returns the perception for each image, so that the model can be replaced; the lock ``computing`` keeps a worker
-    that did not stop in time and its successor from computing at once; ``counters`` are those of all cameras;
-    ``give_up`` ends the process, to be started again.
+    The lock ``computing`` keeps a worker that did not stop in time and its successor from computing at once; ``counters`` are
+    those of all cameras; ``give_up`` ends the process, to be started again.
     """
 
     node: Node
     mailbox: Mailbox[Arrival]
-    serving: Callable[[], Perception]
+    perception: Perception
     computing: threading.Lock
     counters: Counters
     options: Callable[[], DetectorNodeSettings]
@@ -68,7 +65,7 @@ class Worker(threading.Thread):
     def _process(self, arrival: Arrival) -> None:
         feed, check, image = arrival
         stamp_ns, frame_id = check.stamp_ns, check.frame_id
-        perception, counters = self.serving(), self.counters
+        perception, counters = self.perception, self.counters
         device_failed = False
         started = time.perf_counter()
         try:
@@ -122,91 +119,13 @@ class Worker(threading.Thread):
 Factory = Callable[[PerceptionSettings], "Perception"]
 
 
-class ModelExchange:
-    """Holds the detector node's current perception, and loads another in a thread while it serves.
-
-    ``factory`` makes perception from its settings; ``served`` is called with the current settings after every exchange,
-    successful or not. Call all methods but :meth:`current` from the executor's thread.
-    """
-
-    def __init__(self, node: Node, factory: Factory, served: Callable[[PerceptionSettings], None]) -> None:
-        self._node = node
-        self._factory = factory
-        self._served = served
-        self.serving: Perception | None = None
-        self._guard = node.create_guard_condition(self._finish)
-        self._thread: threading.Thread | None = None
-        self._result: Perception | str = ""
-
-    @property
-    def busy(self) -> bool:
-        return self._thread is not None
-
-    def current(self) -> Perception:
-        serving = self.serving
-        if serving is None:
-            raise RuntimeError("no model is loaded")
-        return serving
-
-    def fallback(self) -> str:
-        """That device "auto" found no GPU, in words; "" if it did, or a device was named."""
-        serving = self.serving
-        if serving is None or serving.settings.device != "auto" or serving.device != "cpu":
-            return ""
-        return "device is auto and no usable GPU was found: computing on the processor (sticker-uq doctor says why)"
-
-    def load(self, settings: PerceptionSettings) -> None:
-        self.serving = self._loaded(settings)
-        if fallback := self.fallback():
-            self._node.get_logger().warning(f"{fallback}; set device to cpu if that is meant")
-
-    def clear(self) -> None:
-        self.serving = None
-
-    def exchange(self, wanted: PerceptionSettings) -> None:
-        """Load the model ``wanted`` in the background; it serves once it is ready, and the old one where it cannot be loaded."""
-        if self.busy:
-            raise RuntimeError("a model is being loaded")
-        self._thread = threading.Thread(target=self._run, args=(wanted,), name="background", daemon=True)
-        self._thread.start()
-
-    def _run(self, wanted: PerceptionSettings) -> None:
-        try:
-            self._result = self._loaded(wanted)
-        except InvalidInput as error:
-            self._result = f"{wanted.model} could not be loaded: {error}"
-        except Exception as error:  # noqa: BLE001 - the old model goes on
-            self._result = f"{wanted.model} could not be loaded: {type(error).__name__}: {error}"
-            self._node.get_logger().debug(traceback.format_exc())
-        with contextlib.suppress(InvalidHandle):  # the node was destroyed meanwhile
-            self._guard.trigger()
-
-    def _finish(self) -> None:
-        if self._thread is None:
-            return
-        self._thread.join()
-        self._thread = None
-        result, self._result = self._result, ""
-        if self.serving is None:  # cleaned up meanwhile
-            return
-        if isinstance(result, str):
-            self._node.get_logger().error(f"{result}; the model before it goes on")
-        else:
-            self.serving = result
-        self._served(self.serving.settings)
-
-    def _loaded(self, settings: PerceptionSettings) -> Perception:
-        logger = self._node.get_logger()
-        logger.info(f"loading {settings.model} ({settings.weights or 'packaged weights'})")
-        start = time.perf_counter()
-        perception = self._factory(settings)
-        perception.warm_up()
-        elapsed_ms = (time.perf_counter() - start) * 1e3
-        logger.info(
-            f"{settings.model} (weights {perception.model_hash[:12]}) ready on {perception.device} in {settings.precision} after "
-            f"{elapsed_ms:.0f} ms, T={settings.passes}, dropout rate {settings.dropout_rate:g}"
-        )
-        return perception
+def fallback_of(perception: Perception) -> str:
+    """That device "auto" found no GPU for the detector, in words; "" if it did, or a device was named."""
+    if perception.settings.device != "auto" or perception.device != "cpu":
+        return ""
+    return (
+        "device is auto and no usable GPU was found: computing on the processor (sticker-uq doctor says why)"
+    )
 
 
 #: Longest wait of deactivation for the current assessment, s; shorter than the timeout of a lifecycle manager.
@@ -217,12 +136,13 @@ _STAGES = ("encode", "sample", "detect", "dil", "novelty", "cluster", "panel", "
 class DetectorNode(ManagedNode[DetectorNodeSettings]):
     """The ROS node ``detector``; see the module's docstring. ``factory`` makes perception from its settings.
 
-    ``feeds``: the cameras, that of the topic ``image`` first; ``models``: the current model.
+    ``feeds``: the cameras, that of the topic ``image`` first; ``perception``: None until configure has loaded it.
     """
 
     def __init__(self, factory: Factory = load_perception, **arguments: Any) -> None:
         super().__init__("detector", DetectorNodeSettings, locked_while_active=LOCKED, **arguments)
-        self.models = ModelExchange(self, factory, self._served)
+        self._factory = factory
+        self.perception: Perception | None = None
         self.feeds: tuple[CameraFeed, ...] = ()
         self._computing = threading.Lock()
         self._counters = Counters()
@@ -233,8 +153,8 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
     def configure(self) -> None:
         topics = ("image", *more_topics(self.settings.more_image_topics))
         self._check_scene_topics(topics)
-        self.models.load(self.settings.perception())
-        self.while_configured.callback(self.models.clear)
+        self.perception = self._loaded(self.settings.part(PerceptionSettings))
+        self.while_configured.callback(setattr, self, "perception", None)
         self.while_configured.callback(setattr, self, "feeds", ())
         self.feeds = tuple(CameraFeed(self, topic, self.managed_publisher) for topic in topics)
         for feed in self.feeds[1:]:
@@ -242,12 +162,13 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             self.while_configured.callback(self.diagnostics.remove, f"images of {feed.topic}")
 
     def activate(self) -> None:
+        assert self.perception is not None
         self._counters = Counters()
         mailbox: Mailbox[Arrival] = Mailbox()
         worker = Worker(
             self,
             mailbox,
-            self.models.current,
+            self.perception,
             self._computing,
             self._counters,
             lambda: self.settings,
@@ -258,18 +179,26 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         for feed in self.feeds:
             self.while_active.callback(feed.open(mailbox, self.settings))
 
-    def settings_changed(self, old: DetectorNodeSettings, new: DetectorNodeSettings) -> None:
-        """The detector node's new settings are loaded in the background: another model serves images when it is ready."""
-        if self.models.serving is not None and old.perception() != new.perception():
-            self.models.exchange(new.perception())
-
     def reason_for_lock(self, name: str) -> str | None:
-        """The perception parameters are locked while a model is being loaded."""
-        if self.models.busy and name in PerceptionSettings.model_fields:
-            return f"{name} cannot be changed while a model is being loaded: try again"
+        """What perception and cameras are made of is locked in the detector node as long as they are there."""
         if self.feeds and name in LOCKED_SINCE_CONFIGURE:
             return f"{name} cannot be changed while {self.get_name()} is configured: clean it up first"
         return super().reason_for_lock(name)
+
+    def _loaded(self, settings: PerceptionSettings) -> Perception:
+        logger = self.get_logger()
+        logger.info(f"loading {settings.model} ({settings.weights or 'packaged weights'})")
+        start = time.perf_counter()
+        perception = self._factory(settings)
+        perception.warm_up()
+        elapsed_ms = (time.perf_counter() - start) * 1e3
+        logger.info(
+            f"{settings.model} (weights {perception.model_hash[:12]}) ready on {perception.device} in {settings.precision} after "
+            f"{elapsed_ms:.0f} ms, T={settings.passes}, dropout rate {settings.dropout_rate:g}"
+        )
+        if fallback := fallback_of(perception):
+            logger.warning(f"{fallback}; set device to cpu if that is meant")
+        return perception
 
     def _check_scene_topics(self, topics: tuple[str, ...]) -> None:
         """Raise :class:`InvalidInput` when two cameras' scenes would be published on one topic."""
@@ -282,13 +211,6 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
                     f"more_image_topics: scenes of {topic} and of {other} would both be published on {scene}, "
                     "expected another namespace"
                 )
-
-    def _served(self, settings: PerceptionSettings) -> None:
-        self.settings = self.settings.model_copy(update=settings.model_dump())
-        self.parameters.store(self.settings)
-        if self.is_active:
-            for feed in self.feeds:
-                feed.outputs.publish_labels(settings.score_floor)
 
     def _stop_worker(self, mailbox: Mailbox[Arrival], worker: Worker) -> None:
         mailbox.close()
@@ -304,7 +226,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         return self.feeds[0].report() if self.feeds else NOT_CONFIGURED
 
     def _report_perception(self) -> PartReport:
-        counters, serving = self._counters, self.models.serving
+        counters, serving = self._counters, self.perception
         scene = counters.last_scene
         timings = scene.timings if scene else {}
         settings = serving.settings if serving else None
@@ -322,14 +244,13 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             "overhead_ms": counters.overhead_ms(),
             "memory_mb": self._process.memory_info().rss / 2**20,
             "shortage": serving.shortage or None if serving else None,
-            "loading": self.models.busy,
             "last_error": counters.last_error or None,
         }
         if serving is None:
             return PartReport(Level.WARN, "no model is loaded", values)
         if serving.shortage and (scene is None or scene.status is Status.OK):
             return PartReport(Level.WARN, serving.shortage, values)
-        if scene is None and (fallback := self.models.fallback()):
+        if scene is None and (fallback := fallback_of(serving)):
             return PartReport(Level.WARN, fallback, values)
         if scene is None:
             return PartReport(Level.OK, f"{serving.settings.model} is ready", values)

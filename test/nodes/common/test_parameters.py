@@ -142,19 +142,6 @@ def test_a_locked_parameter_says_why(bench):
     assert set_parameter(bench, "passes", 3)[0]
 
 
-def test_the_node_itself_may_store_locked_parameters(bench):
-    changes: list[object] = []
-    node = node_with(bench)
-    parameters = declare_settings(
-        node, Settings, locked=lambda name: "locked", changed=lambda *pair: changes.append(pair)
-    )
-    settings = read_settings(node, Settings)
-    parameters.store(settings.model_copy(update={"device": "cuda", "passes": 3}))
-    assert node.get_parameter("device").value == "cuda"
-    assert read_settings(node, Settings).passes == 3
-    assert not changes
-
-
 PATTERNS = ["/**", "/*", "/**/detector", "/*/detector", "/cell_1/**", "/cell_1/*", "/cell_1/detector", "/line/**/detector",
             "detector", "cell_1/detector", "/line/*/detector", "/line/cell_1/*", "/**/cell_1/**", "**", "/detektor"]  # fmt: skip
 

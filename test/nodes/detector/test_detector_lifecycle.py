@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a detector node: transitions, and another model or other parameters while it works."""
-
-import gc
-import weakref
-from typing import Any
+"""The life of a detector node: transitions, and parameters while it works."""
 
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 
-from sticker_uq.testing.bench import Bench
 from test.nodes.detector.detector_bench import OTHER, Watched, active, image, seconds
 
 
@@ -47,43 +42,11 @@ def test_deactivation_does_not_wait_for_ever_and_drops_what_comes_late(bench, sc
     assert seconds(scenes) == [2]
 
 
-def set_parameter(bench: Bench, name: str, value: object) -> Any:
-    request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
-    return bench.call(SetParameters, "detector/set_parameters", request).results[0]
-
-
-def test_parameters_of_perception_change_while_it_works(bench, script):
-    """The old perception serves until the new one is ready, is let go of then, and goes on where the new one cannot be loaded."""
-    detector = Watched(bench, script)
-    scenes, node = detector.scenes, detector.node
-    before = weakref.ref(node.models.current())
-    script.hold_load = True
-    assert set_parameter(bench, "passes", 7).successful
-    assert "while a model is being loaded" in set_parameter(bench, "passes", 11).reason
-    detector.sees(image(1))
-    script.load_go.set()
-    bench.until(lambda: not node.models.busy, "the new perception")
-    detector.sees(image(2))
-    assert [s.passes for s in scenes] == [20, 7]
-    gc.collect()
-    assert before() is None
-    for name, value in (("device", "cuda"), ("model", OTHER)):
-        refused = set_parameter(bench, name, value)
-        assert not refused.successful
-        assert f"{name} cannot be changed while detector is active" in refused.reason
-    script.load_error = RuntimeError("no")
-    assert set_parameter(bench, "passes", 9).successful
-    bench.until(lambda: not node.models.busy, "the failure")
-    assert node.get_parameter("passes").value == 7, "the parameter tells what serves"
-    assert detector.sees(image(3)).passes == 7
-
-
-def test_cleanup_while_a_perception_is_loaded(bench, script):
+def test_parameters_of_perception_are_locked_while_it_is_loaded(bench, script):
     node = active(bench, script)
-    script.hold_load = True
-    assert set_parameter(bench, "passes", 7).successful
-    assert bench.transition("detector", "deactivate")
-    assert bench.transition("detector", "cleanup")
-    script.load_go.set()
-    bench.until(lambda: not node.models.busy, "the end of it")
-    assert node.models.serving is None
+    for name, value in (("passes", 7), ("device", "cuda"), ("model", OTHER)):
+        request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
+        refused = bench.call(SetParameters, "detector/set_parameters", request).results[0]
+        assert not refused.successful
+        assert f"{name} cannot be changed while detector is configured: clean it up first" in refused.reason
+    assert node.get_parameter("passes").value == 20
