@@ -293,7 +293,7 @@ def _assessed(perception: Perception | Any, policy: Policy) -> SceneAssessment:
     if (refusal := policy.refusal(scene)) is not None:
         raise InvalidInput(f"the policy does not fit the detector: {text_of(refusal)}")
     unmeasured = scene.localization is None or math.isnan(scene.localization.scene_distance)
-    # an image whose localization was left out is OK, and tells nothing
+    # where novelty is switched off the scene is OK
     if policy.unmeasured_novelty == "ask" and scene.status is Status.DEGRADED and unmeasured:
         raise InvalidInput(
             "nothing would be released without a person "

@@ -250,8 +250,7 @@ def _novelty_limit(assessment: SceneAssessment, name: NoveltySignal, limit: floa
 def _within_novelty(assessment: SceneAssessment, name: NoveltySignal, limit: float) -> tuple[bool, Reason]:
     """Whether the novelty signal ``name`` is at most ``limit``, and that as a reason.
 
-    A scene without any distinctive localization was left out, and a later one will be measured. Where only novelty is missing
-    there is no network, which has a reason of its own.
+    Where only novelty is missing, and not distinctive localization too, there is no network, which has a reason of its own.
     """
     localization = assessment.localization
     value = math.nan if localization is None else float(getattr(localization, name))

@@ -7,12 +7,11 @@ object slightly as had to agree before it was given. Everything else that contra
 """
 
 from dataclasses import dataclass
-from typing import get_args
 
 from sticker_uq.gate.box_overlap import Box, as_box, cover, iou
 from sticker_uq.gate.plausibility import may_be_removed
 from sticker_uq.gate.policy.policy import LIMITED_METRICS
-from sticker_uq.gate.policy.signals import DISTANCE, OBJECT_NOVELTY, NoveltySignal, SaliencyName
+from sticker_uq.gate.policy.signals import DISTANCE, OBJECT_NOVELTY
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import Permit
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
@@ -110,21 +109,11 @@ def _is_near(reason: Reason, margin: float) -> bool:
 def _of_whole_scene(decision: SceneDecision, settings: GateSettings) -> PermitCheck:
     """Whether the scene as a whole still lets an arm start."""
     doubts = [reason for reason in decision.reasons if reason.code != "perception_restricted"]
-    if not doubts or left_out(decision):
+    if not doubts:
         return PermitCheck(seen=True)
     if all(_is_near(reason, settings.doubt_margin) for reason in doubts):
         return PermitCheck(doubt=(doubts[0],))
     return PermitCheck(contradiction=(Reason("scene_doubtful"),))
-
-
-def left_out(decision: SceneDecision) -> bool:
-    """Whether ``decision`` doubts a permit only because its image did not get a distinctive localization.
-
-    Where it was tried and failed, perception is restricted, which is a reason of its own.
-    """
-    names = (*get_args(SaliencyName), *get_args(NoveltySignal))
-    missing = [r for r in decision.reasons if r.subject in names and r.code == "not_measured"]
-    return bool(missing) and len(missing) == len(decision.reasons)
 
 
 def _objection(verdict: ObjectVerdict) -> tuple[Reason, ...]:

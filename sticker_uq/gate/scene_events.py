@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box, iou, same_place
-from sticker_uq.gate.permit_consistency import check_permit, left_out, surroundings
+from sticker_uq.gate.permit_consistency import check_permit, surroundings
 from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, problems_of
 from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
 from sticker_uq.gate.relief import relief_doubt
@@ -109,8 +109,6 @@ def conclude(context: StepContext) -> None:
             return
         # the workpiece is not named: a new object after the last one was done means another one
         context.forget_workpiece()
-    if left_out(state.decision):
-        return  # it keeps the scene fresh and may contradict, but nothing is concluded from it
     streak = _extended(context, state.decision)
     context.set(streak=streak, undecided_ns=state.undecided_ns or context.now)
     if streak.count >= scenes_needed(context, state.decision):

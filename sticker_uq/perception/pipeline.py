@@ -31,9 +31,6 @@ from sticker_uq.scene import DeviceFailed, Exposure, InvalidInput, Localization,
 from sticker_uq.uncertainty import TooManyBoxes, image_uncertainty, observe
 from sticker_uq.uncertainty.observe import single_pass_on
 
-LEFT_OUT = "distinctive localization was left out of this image"
-"""Status text of an OK assessment without it, because of ``dil_every``."""
-
 WARM_UP_SIZE = (480, 640)
 """Height and width of the picture of :meth:`Perception.warm_up`, px."""
 
@@ -134,7 +131,7 @@ class Perception:
                     novelty_of = self._novelty.begin(image)
                     with _timed(timings, "encode"):
                         features = detector.encode(image)
-                    if settings.dil and _has_turn(digest, stamp_ns, settings.dil_every):
+                    if settings.dil:
                         with _timed(timings, "detect"):
                             plain = detector.deterministic_pass(features, settings.decision_threshold)
                     with _timed(timings, "novelty"):
@@ -155,7 +152,7 @@ class Perception:
                     if self._panel is not None:
                         with _timed(timings, "panel"):
                             objects = self._panel.scored(detector, image, features, samples, objects)
-                status, text = _status(localization, self._novelty.problem, settings.dil and plain is None)
+                status, text = _status(localization, self._novelty.problem)
                 scene = replace(
                     scene,
                     status=status,
@@ -253,29 +250,16 @@ class Perception:
         return digest.result, self._beside.submit(measure_exposure, image).result
 
 
-def _status(localization: Localization | None, problem: str, left_out: bool = False) -> tuple[Status, str]:
+def _status(localization: Localization | None, problem: str) -> tuple[Status, str]:
     """OK, or DEGRADED and what is missing: without DiL an object that no pass detected goes unnoticed, without novelty a scene
-    that the detector was not made for. ``problem``: why novelty is not measured; ``left_out``: it was not this image's turn.
+    that the detector was not made for. ``problem``: why novelty is not measured.
     """
-    if left_out:
-        return Status.OK, LEFT_OUT
     missing = [problem] if problem else []
     if localization is None:
         missing.insert(0, "distinctive localization is switched off")
     elif math.isnan(localization.dil):
         missing.insert(0, "distinctive localization is undefined: there is no objectness saliency")
     return (Status.DEGRADED, "; ".join(missing)) if missing else (Status.OK, "")
-
-
-def _has_turn(digest: Callable[[], str], stamp_ns: int, every: int) -> bool:
-    """Whether the image is one of those, one in ``every`` on average, that get distinctive localization.
-
-    The image and its stamp decide, not a counter: a replay in any order and on any number of processes decides the same.
-    """
-    if every == 1:
-        return True  # without waiting for the digest
-    drawn = hashlib.blake2b(f"{digest()}:{stamp_ns}".encode(), digest_size=8).digest()
-    return int.from_bytes(drawn, "little") % every == 0
 
 
 def image_seed(digest: str, seed: int) -> int:

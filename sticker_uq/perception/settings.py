@@ -25,8 +25,8 @@ _NOT_PART_OF_THE_RESULT = (
     "panel",
     "monitors",
 )
-_OF_VERSION_0_2 = {"escalation_budget_s": 0.0}
-"""A setting that is gone, so that policies and bundles of then keep their hash."""
+_GONE = {"escalation_budget_s": 0.0, "dil_every": 1}
+"""Settings that are gone, with which policies made before keep their hash."""
 _PATHS = ("weights", "panel")
 
 
@@ -37,12 +37,6 @@ class PerceptionSettings(DetectorSettings):
     min_samples: int = same_field(ClusterSettings, "min_samples")
     cluster_epsilon: float = same_field(ClusterSettings, "epsilon")
     dil: bool = Field(True, description="whether distinctive localization is computed")
-    dil_every: int = Field(
-        1,
-        ge=1,
-        le=100,
-        description="one image of so many, on average, has a distinctive localization; the others conclude nothing",
-    )
     dil_technique: Technique = same_field(LocalizationSettings, "technique")
     decision_threshold: float = same_field(LocalizationSettings, "decision_threshold")
     dil_alpha: float = same_field(LocalizationSettings, "alpha")
@@ -92,6 +86,6 @@ class PerceptionSettings(DetectorSettings):
         """
         values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {
             "device": device_kind,
-            **_OF_VERSION_0_2,
+            **_GONE,
         }
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

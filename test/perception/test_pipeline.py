@@ -213,18 +213,6 @@ def test_the_kind_of_device_is_part_of_the_hash_and_its_number_is_not():
     assert tf32.hash_on("cuda") != settings.hash_on("cuda")
 
 
-def test_every_nth_image_has_a_localization_whatever_came_before():
-    one, stamps = perception(passes=1, dil_every=3), range(8)
-    scenes = [one.assess(picture(), stamp) for stamp in stamps]
-    located = [scene.localization is not None for scene in scenes]
-    assert 1 <= sum(located) < len(located)
-    assert all((scene.status is Status.OK) is not has for scene, has in zip(scenes, located, strict=True))
-    assert [one.assess(picture(), stamp).digest for stamp in reversed(stamps)] == [
-        scene.digest for scene in reversed(scenes)
-    ]
-    assert all("left out" in s.status_text for s, has in zip(scenes, located, strict=True) if not has)
-
-
 NO_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB\nmore")
 ASSERTED = torch.AcceleratorError("CUDA error: device-side assert triggered\nmore")
 
