@@ -156,17 +156,13 @@ class Attempt:
     """How far images bear out one promise: its limit on them, proved or the first that was tried, and what that limit does.
 
     ``bad`` of the images it decides about; ``bound``: the rate that this excludes; ``done``: stickers released of all, or
-    laptops without a sticker that are called clean, of all such laptops. ``proved``: whether ``bound`` is within the level.
+    laptops without a sticker that are called clean, of all such laptops.
     """
 
     level: float
     bad: Count
     bound: float
     done: Count
-
-    @property
-    def proved(self) -> bool:
-        return self.bound <= self.level
 
 
 class Trials:

@@ -21,14 +21,11 @@ class Curve:
     """Risk-coverage curve: what every threshold of a score would do, from strict to loose, (L,) each.
 
     ``wrong_images``: share of the images in which something wrong is removed; ``removed``: share of the labelled stickers that
-    are removed; ``coverage`` and ``selective_risk``: share of the objects that are accepted, and wrong ones among those.
+    are removed.
     """
 
-    threshold: FloatArray
     wrong_images: FloatArray
     removed: FloatArray
-    coverage: FloatArray
-    selective_risk: FloatArray
 
     def removed_at(self, risk: float) -> float:
         """Highest share of stickers removed by a threshold up to which the rate of wrong images stays within ``risk``."""
@@ -46,13 +43,9 @@ def curve(objects: Objects, doubt: FloatArray, images: int, stickers: int) -> Cu
     first_right = _first_of(objects.truth[order])
     last = np.ones(len(value), bool)
     last[:-1] = value[1:] > value[:-1]  # a threshold accepts all objects of the same score
-    accepted = np.arange(1, len(value) + 1)
     return Curve(
-        threshold=value[last],
         wrong_images=(np.cumsum(first_wrong) / max(images, 1))[last],
         removed=(np.cumsum(first_right) / max(stickers, 1))[last],
-        coverage=(accepted / max(len(value), 1))[last],
-        selective_risk=(np.cumsum(wrong) / accepted)[last],
     )
 
 
@@ -62,39 +55,19 @@ def _first_of(keys: IntArray) -> NDArray[np.bool_]:
     return first & (keys >= 0)
 
 
-def aurc(wrong: NDArray[np.bool_], doubt: FloatArray) -> float:
-    """Area under the risk-coverage curve, mean over all coverages of the share of wrong ones among the accepted.
-
-    Objects of equal doubt are accepted together. NaN without an object.
-    """
-    coverage, joint = _steps(wrong, doubt)
-    return (
-        float("nan") if not len(coverage) else float(np.average(joint / coverage, weights=_widths(coverage)))
-    )
-
-
 def augrc(wrong: NDArray[np.bool_], doubt: FloatArray) -> float:
     """Area under the generalised risk-coverage curve, mean of P(accepted and wrong) (Traub et al. 2024, eq 7).
 
-    As :func:`aurc`, but a wrong object does not count for more because few are accepted.
+    Objects of equal doubt are accepted together. NaN without an object.
     """
-    coverage, joint = _steps(wrong, doubt)
-    if not len(coverage):
-        return float("nan")
-    middle = (joint + np.concatenate(([0.0], joint[:-1]))) / 2
-    return float(np.average(middle, weights=_widths(coverage)))
-
-
-def _widths(coverage: FloatArray) -> FloatArray:
-    return np.diff(coverage, prepend=0.0)
-
-
-def _steps(wrong: NDArray[np.bool_], doubt: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Coverage and share of accepted and wrong ones after each distinct doubt, ascending."""
     count, order = len(doubt), np.argsort(doubt, kind="stable")
-    last = np.append(np.diff(doubt[order]) > 0, True)[:count]
-    accepted = np.arange(1, count + 1) / max(count, 1)
-    return accepted[last], (np.cumsum(wrong[order]) / max(count, 1))[last]
+    if not count:
+        return float("nan")
+    last = np.append(np.diff(doubt[order]) > 0, True)
+    coverage = (np.arange(1, count + 1) / count)[last]
+    joint = (np.cumsum(wrong[order]) / count)[last]
+    middle = (joint + np.concatenate(([0.0], joint[:-1]))) / 2
+    return float(np.average(middle, weights=np.diff(coverage, prepend=0.0)))
 
 
 def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_IOU) -> Measured:
