@@ -50,7 +50,6 @@ class ImageSourceSettings(Frozen):
         5.0, gt=0.0, le=240.0, description="Rate of the images, Hz; of a camera device the highest rate"
     )
     loop: bool = Field(False, description="Restart from the beginning at the end")
-    exit_at_end: bool = Field(False, description="End the process at the end")
     frame_id: str = Field("", description="frame_id of the images; empty: that of the source")
     transport: Literal["raw", "compressed", "both"] = Field(
         "raw", description="Image topics to publish: image, image/compressed or both"

@@ -11,7 +11,6 @@ import threading
 import time
 from typing import Any
 
-from rclpy.duration import Duration
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
 
 from sticker_uq.cell.node_settings import ImageSourceSettings
@@ -19,7 +18,7 @@ from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
-from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, request_exit, run_node
+from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
 from sticker_uq.scene import InvalidInput
 
 #: Longest wait for a blocking read of a camera at the end, and for the delivery of the last images, s.
@@ -91,9 +90,6 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
             self.get_logger().info(
                 f"end of {self.settings.source}: {self._published} images published, {self._unreadable} unreadable"
             )
-            if self.settings.exit_at_end:
-                self._await_delivery()
-                request_exit(self)
 
     def _play_once(self, stop: threading.Event) -> bool:
         """Publish the source at the set rate; False when stopped."""
@@ -126,11 +122,6 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
             message = bgr_to_compressed(item.image, stamp, frame_id, self.settings.jpeg_quality)
             self._compressed.publish(message)
         self._published += 1
-
-    def _await_delivery(self) -> None:
-        for publisher in (self._raw, self._compressed):
-            if publisher is not None:
-                publisher.wait_for_all_acked(Duration(seconds=_PATIENCE_S))
 
     def _has_subscriber(self) -> bool:
         publishers = (self._raw, self._compressed)

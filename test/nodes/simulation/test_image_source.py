@@ -20,7 +20,7 @@ from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.images import bgr_from_msg, bgr_to_image
 from sticker_uq.nodes.simulation.image_source import ImageSourceNode
-from sticker_uq.testing.bench import Bench, NodeProcess, overrides, values_of
+from sticker_uq.testing.bench import Bench, overrides, values_of
 
 NODE = "image_source"
 
@@ -157,14 +157,3 @@ def test_a_source_that_cannot_be_played_fails_configure(bench, values, reason):
     subject = node(bench, **values)
     assert not bench.transition(NODE, "configure")
     assert reason in subject.last_failure
-
-
-def test_the_process_ends_with_the_source_where_asked(bench, folder):
-    raw = every(bench, Image, "image")
-    # slowly: whom the publisher has found may find it a moment later, and only two images are sent again
-    values = {"source": str(folder), "rate": "1.0", "autostart": "true", "exit_at_end": "true"}
-    with NodeProcess("sticker_uq.nodes.simulation.image_source", values) as process:
-        bench.until(lambda: len(raw) == 4, "four images")
-        bench.until(lambda: process.process.poll() is not None, "the end of the process")
-        assert process.wait() == 0
-        assert "4 images published, 0 unreadable" in process.output
