@@ -2,7 +2,6 @@
 """Multi-threaded rclpy executor of a node with an arm, which dispatches each callback once."""
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from rclpy.executors import (
@@ -11,9 +10,8 @@ from rclpy.executors import (
     ExternalShutdownException,
     ShutdownException,
     TimeoutException,
-    TimeoutObject,
 )
-from rclpy.task import Future, Task
+from rclpy.task import Task
 
 THREADS = 4
 """One each for a motion, a new goal, a cancellation and the gate."""
@@ -37,37 +35,10 @@ class ArmExecutor(Executor):
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
         """Wait for one callback of an arm node, until a thread has started it; raises what an earlier callback raised."""
-        self._hand_out(timeout_sec, lambda: False)
-
-    def spin_once_until_future_complete(
-        self, future: Future, timeout_sec: float | TimeoutObject | None = None
-    ) -> None:
-        """:meth:`spin_once` of an arm node, which ends early when ``future`` is done."""
-        future.add_done_callback(lambda _: self.wake())
-        self._hand_out(timeout_sec, future.done)
-
-    def shutdown(self, timeout_sec: float | None = None) -> bool:
-        """Wait for the arm node's running callbacks, which rclpy does not, then shut down.
-        A motion ends at the latest with its permit.
-
-        What has not begun by then, such as a goal just accepted, never does. Another thread may be spinning: it is waited for,
-        because rclpy would destroy the guard condition under its wait.
-        """
-        self._closed = True
-        self.wake()
-        with self._handing:
-            self._pool.shutdown(wait=True)
-        with self._tasks_lock:
-            left = [task for task, _, _ in self._tasks]
-        for task in left:
-            task.cancel()  # avoids the warning about a coroutine that was never awaited
-        return bool(super().shutdown(timeout_sec))
-
-    def _hand_out(self, timeout_sec: float | TimeoutObject | None, ends: Callable[[], bool]) -> None:
         begins = threading.Event()
         with self._handing:
             try:
-                task, _, _ = self.wait_for_ready_callbacks(timeout_sec, None, lambda: self._closed or ends())
+                task, _, _ = self.wait_for_ready_callbacks(timeout_sec, None, lambda: self._closed)
             except (
                 ExternalShutdownException,
                 ShutdownException,
@@ -85,6 +56,23 @@ class ArmExecutor(Executor):
         self._begun = [task for task in self._begun if not task.done()]
         for task in done:
             task.result()
+
+    def shutdown(self, timeout_sec: float | None = None) -> bool:
+        """Wait for the arm node's running callbacks, which rclpy does not, then shut down.
+        A motion ends at the latest with its permit.
+
+        What has not begun by then, such as a goal just accepted, never does. Another thread may be spinning: it is waited for,
+        because rclpy would destroy the guard condition under its wait.
+        """
+        self._closed = True
+        self.wake()
+        with self._handing:
+            self._pool.shutdown(wait=True)
+        with self._tasks_lock:
+            left = [task for task, _, _ in self._tasks]
+        for task in left:
+            task.cancel()  # avoids the warning about a coroutine that was never awaited
+        return bool(super().shutdown(timeout_sec))
 
 
 def _run(task: Task, begins: threading.Event) -> None:

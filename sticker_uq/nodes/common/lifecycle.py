@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -297,20 +297,17 @@ def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
 
 def run_node(
     factory: Callable[[], Node],
-    arguments: Sequence[str] | None = None,
     *,
     executor: Callable[[], Executor] = SingleThreadedExecutor,
 ) -> int:
     """Run the node that ``factory`` makes until SIGINT, SIGTERM or :func:`request_exit`; returns the exit status.
 
     0 after a signal, 1 when the node could not be created, when its autostart failed or when one of its callbacks raised, 2 for
-    invalid ROS arguments. Each failure is one line on stderr; tracebacks are at log level debug. ``arguments`` default to those
-    of the process.
+    invalid ROS arguments. Each failure is one line on stderr; tracebacks are at log level debug.
     """
     with stop_signals() as on_signal:
         try:
-            args = None if arguments is None else [sys.argv[0], *arguments]
-            init_ros(args, signal_handler_options=SignalHandlerOptions.NO)
+            init_ros(signal_handler_options=SignalHandlerOptions.NO)
         except InvalidInput as error:
             print(error, file=sys.stderr)
             return 1
