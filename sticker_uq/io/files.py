@@ -25,14 +25,12 @@ _HIDDEN = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"}
 
 
 @contextmanager
-def atomic_write(
-    path: str | os.PathLike[str], mode: str = "wb", *, private: bool = False
-) -> Iterator[IO[Any]]:
+def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` and rename it to `path` once the block succeeded.
 
-    `mode` is "wb" or "w" (UTF-8); with `private` only the owner can read the file. The data is synced to disk before the
-    rename, so a reader sees the old file or the complete new one. When the block or the disk fails (OSError: disk full, no
-    permission, no such folder) the temporary file is removed, an older file at `path` stays as it was and the error propagates.
+    `mode` is "wb" or "w" (UTF-8). The data is synced to disk before the rename, so a reader sees the old file or the complete
+    new one. When the block or the disk fails (OSError: disk full, no permission, no such folder) the temporary file is removed,
+    an older file at `path` stays as it was and the error propagates.
     """
     target = Path(path)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
@@ -41,10 +39,9 @@ def atomic_write(
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        if not private:
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)  # mkstemp creates files that only their owner can read
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)  # mkstemp creates files that only their owner can read
         os.replace(name, target)
 
 

@@ -138,14 +138,6 @@ class Bench:
         self.probe.create_subscription(DiagnosticArray, "/diagnostics", take, qos.DIAGNOSTICS)
         return newest
 
-    def until_hears(self, part: str) -> None:
-        """Let the test bench wait until it hears the node of ``part`` in another process, as :meth:`diagnostics` names it.
-
-        All that the bench has subscribed to before is matched then: discovery tells a process of subscriptions in their order.
-        """
-        newest = self.diagnostics()
-        self.until(lambda: part in newest, f"a report of {part}")
-
     def close(self) -> None:
         for node in (*self._nodes, self.probe):
             self.executor.remove_node(node)

@@ -48,7 +48,6 @@ def bootstrap(
     sizes: Sequence[int],
     resamples: int = RESAMPLES,
     seed: int = 0,
-    level: float = CONFIDENCE,
 ) -> tuple[FloatArray, FloatArray]:
     """Percentile interval of ``statistic``, called with the rows drawn of each of the samples of these ``sizes``.
 
@@ -57,7 +56,7 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     drawn = np.array([statistic(*(rng.integers(0, n, n) for n in sizes)) for _ in range(resamples)], float)
     known = ~np.isnan(drawn).all(axis=0)
-    tail = (1 - level) / 2
+    tail = (1 - CONFIDENCE) / 2
     low, high = np.nanquantile(np.where(known, drawn, 0.0), [tail, 1 - tail], axis=0)
     return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
@@ -67,7 +66,6 @@ def cluster_bootstrap(
     units: IntArray,
     resamples: int,
     seed: int = 0,
-    level: float = CONFIDENCE,
 ) -> tuple[FloatArray, FloatArray]:
     """Percentile interval of ``statistic``, an array computed from the numbers of the objects that take part.
 
@@ -80,11 +78,7 @@ def cluster_bootstrap(
         return empty, empty
     members = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
     return bootstrap(
-        lambda drawn: statistic(np.concatenate([members[i] for i in drawn])),
-        [len(found)],
-        resamples,
-        seed,
-        level,
+        lambda drawn: statistic(np.concatenate([members[i] for i in drawn])), [len(found)], resamples, seed
     )
 
 

@@ -93,15 +93,14 @@ class RecordedCell:
         return self.between if 0 < came.left_ns < stamp_ns else came
 
 
-def read_recording(bag: Bag, scenes: bool = True) -> RecordedCell:
-    """What a live cell's recording says, laptop by laptop; without ``scenes`` and decisions, in little memory.
+def read_recording(bag: Bag) -> RecordedCell:
+    """What a live cell's recording says, laptop by laptop.
 
     Raises :class:`InvalidInput` when the recording lacks the cell's topics or when their messages have other fields.
     """
     with expected_fields(f"{bag.path}: a message of the cell"):
         cell = RecordedCell(_laptops(bag))
-        if scenes:
-            _read_scenes(bag, cell)
+        _read_scenes(bag, cell)
         _read_gate(bag, cell)
         _read_questions(bag, cell)
         return cell
