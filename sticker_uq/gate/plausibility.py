@@ -296,27 +296,19 @@ def _limited(policy: Policy) -> Iterator[str]:
 
 def _values(assessment: SceneAssessment) -> Iterator[_Value]:
     for observed in (*assessment.objects, *assessment.unstable):
-        yield from _of_object(observed)
+        for probability in observed.probabilities:
+            yield "probability", float(probability), _SHARE
+        yield from _with_ranges(observed, _OBJECT)
     if assessment.localization is not None:
-        yield from _of_localization(assessment.localization)
+        yield from _with_ranges(assessment.localization, _LOCALIZATION)
+        for region in assessment.localization.unexplained:
+            yield UNEXPLAINED, region.objectness, _SHARE
     if assessment.exposure is not None:
-        yield from _of_exposure(assessment.exposure)
+        yield from _with_ranges(assessment.exposure, _EXPOSURE)
 
 
-def _of_object(observed: ObservedObject) -> Iterator[_Value]:
-    for probability in observed.probabilities:
-        yield "probability", float(probability), _SHARE
-    for name, limits in _OBJECT.items():
-        yield name, getattr(observed, name), limits
-
-
-def _of_localization(localization: Localization) -> Iterator[_Value]:
-    for name, limits in _LOCALIZATION.items():
-        yield name, getattr(localization, name), limits
-    for region in localization.unexplained:
-        yield UNEXPLAINED, region.objectness, _SHARE
-
-
-def _of_exposure(exposure: Exposure) -> Iterator[_Value]:
-    for name, limits in _EXPOSURE.items():
-        yield name, getattr(exposure, name), limits
+def _with_ranges(
+    part: ObservedObject | Localization | Exposure, ranges: dict[str, tuple[float, float]]
+) -> Iterator[_Value]:
+    for name, limits in ranges.items():
+        yield name, getattr(part, name), limits

@@ -111,7 +111,9 @@ def conclude(context: StepContext) -> None:
         context.forget_workpiece()
     streak = _extended(context, state.decision)
     context.set(streak=streak, undecided_ns=state.undecided_ns or context.now)
-    if streak.count >= scenes_needed(context, state.decision):
+    # more before the operator is asked about a missed object
+    needed = context.settings.consecutive_scenes * (2 if unexplained(state.decision) else 1)
+    if streak.count >= needed:
         awaited = awaited_relief(context.state, context.settings)
         waiting_ends = context.passed(context.state.undecided_ns, context.settings.max_relief_age_s)
         if awaited is not None and awaited.code != "relief_flat" and not waiting_ends:
@@ -123,11 +125,6 @@ def conclude(context: StepContext) -> None:
 def unexplained(decision: SceneDecision) -> bool:
     """Whether ``decision`` only doubts that a scene with nothing to do is clean, as something may have been missed."""
     return decision.outcome is Outcome.ASK and any(r.subject in _MISSED for r in decision.reasons)
-
-
-def scenes_needed(context: StepContext, decision: SceneDecision) -> int:
-    """Scenes in a row that must agree; more before the operator is asked about a missed object."""
-    return context.settings.consecutive_scenes * (2 if unexplained(decision) else 1)
 
 
 def _extended(context: StepContext, decision: SceneDecision) -> Streak:

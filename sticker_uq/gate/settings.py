@@ -125,21 +125,13 @@ class GateSettings(Finite):
     )
 
     @model_validator(mode="after")
-    def _two_images_to_compare(self) -> Self:
+    def _consistent(self) -> Self:
         if self.frozen_images == 1:
             raise ValueError("frozen_images = 1 must be 0 or at least 2: one image repeats nothing")
-        return self
-
-    @model_validator(mode="after")
-    def _some_level_is_left(self) -> Self:
         if self.min_image_level >= self.max_image_level:
             raise ValueError(
                 f"min_image_level = {self.min_image_level} must be below max_image_level = {self.max_image_level}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _lease_outlives_a_tick(self) -> Self:
         if self.lease_s < 2 * self.tick_period_s:
             raise ValueError(
                 f"lease_s = {self.lease_s} must be at least twice tick_period_s = {self.tick_period_s}"

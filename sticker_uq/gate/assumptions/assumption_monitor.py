@@ -75,7 +75,9 @@ class AssumptionMonitor:
         self.settings = settings
         self._reference = reference if settings.watch_assumption else None
         self._limits = dict(risks) if settings.watch_assumption and settings.spot_check_rate > 0 else {}
-        self._seen = self._checks = 0
+        self._seen = 0
+        self.spot_checks = 0
+        """Answers to spot checks of the policy's assumption."""
         self.restart()
 
     def restart(self) -> None:
@@ -100,11 +102,6 @@ class AssumptionMonitor:
     def workpieces(self) -> int:
         """Workpieces whose first scene was compared with the policy's reference."""
         return self._drift.observed if self._drift is not None else 0
-
-    @property
-    def spot_checks(self) -> int:
-        """Answers to spot checks of the policy's assumption."""
-        return self._checks
 
     @property
     def spot_check_rate(self) -> float:
@@ -168,7 +165,7 @@ class AssumptionMonitor:
             losses[MISSED_STICKER] = any(answer.removes for answer in event.answers)
         checked = self._to_check & losses.keys()
         self._to_check -= checked
-        self._checks += bool(checked)
+        self.spot_checks += bool(checked)
         return next(filter(None, [self._learn(risk, losses[risk]) for risk in sorted(checked)]), None)
 
     def _learn(self, risk: str, loss: bool) -> Alarm | None:

@@ -30,7 +30,8 @@ def judge_object(
     if not is_sound(observed):
         return Verdict.ASK, (Reason("measurement_invalid"),)
     if unstable:
-        return _unstable(observed, policy)
+        verdict, reasons = _background(observed, policy)
+        return verdict, (Reason.of("few_passes", count=observed.passes), *reasons)
     if observed.label is ObjectClass.STICKER:
         return _sticker(observed, others, policy, signals or {})
     if observed.label is ObjectClass.LOGO:
@@ -120,11 +121,6 @@ def _background(observed: ObservedObject, policy: Policy) -> Finding:
     if sticker < policy.notable_probability:
         return Verdict.KEEP, (_no_sticker(sticker, policy),)
     return Verdict.ASK, (_maybe_sticker(sticker, policy),)
-
-
-def _unstable(observed: ObservedObject, policy: Policy) -> Finding:
-    verdict, reasons = _background(observed, policy)
-    return verdict, (Reason.of("few_passes", count=observed.passes), *reasons)
 
 
 def _no_sticker(sticker: float, policy: Policy) -> Reason:
