@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parameters of the nodes ``detector``, ``image_source`` and ``recorder``."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from sticker_uq.io.images import Transport
 from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.io.topics import more_topics
 from sticker_uq.perception import PerceptionSettings
+
+
+def _checked(topics: str) -> str:
+    more_topics(topics)
+    return topics
+
+
+_ImageTopics = Annotated[str, AfterValidator(_checked)]
 
 
 class DetectorNodeSettings(PerceptionSettings):
@@ -19,18 +27,12 @@ class DetectorNodeSettings(PerceptionSettings):
         "auto",
         description="Requested reliability of the image subscription; auto: reliable if every publisher offers it",
     )
-    more_image_topics: str = Field(
+    more_image_topics: _ImageTopics = Field(
         "",
         description="Image topics of further cameras, comma-separated; the results for left/image are published on "
         "left/scene, left/detections, ...; the detector serves the cameras round-robin",
     )
     annotated_rate: float = Field(5.0, gt=0.0, le=60.0, description="Highest rate of annotated pictures, Hz")
-
-    @field_validator("more_image_topics")
-    @classmethod
-    def _topics(cls, value: str) -> str:
-        more_topics(value)
-        return value
 
 
 #: Parameters that cannot be changed while the node is active.
@@ -79,7 +81,7 @@ class RecorderSettings(Frozen):
     image_transport: Transport = Field(
         "raw", description="Transport of the images to record, raw or compressed; use the detector's"
     )
-    more_image_topics: str = Field(
+    more_image_topics: _ImageTopics = Field(
         "",
         description="Image topics of further cameras to record with their scenes, comma-separated; use the detector's",
     )
@@ -91,9 +93,3 @@ class RecorderSettings(Frozen):
                 f"keep = {self.keep} with split_mb = 0: expected a size at which a new folder begins, e.g. split_mb = 2000"
             )
         return self
-
-    @field_validator("more_image_topics")
-    @classmethod
-    def _topics(cls, value: str) -> str:
-        more_topics(value)
-        return value

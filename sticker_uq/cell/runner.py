@@ -55,7 +55,7 @@ class ProcessGroup:
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> ProcessGroup:
-        self._previous = _on_stop_signals(dict.fromkeys(STOP_SIGNALS, _interrupt))
+        self._previous = _on_stop_signals(dict.fromkeys(STOP_SIGNALS, signal.default_int_handler))
         try:
             for spec in self._specs.values():
                 self._start(spec)
@@ -135,10 +135,6 @@ class ProcessGroup:
         code = process.wait()
         if not self._stopping:
             self._exits.put((name, code))
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _on_stop_signals(handlers: dict[signal.Signals, Any]) -> dict[signal.Signals, Any]:
