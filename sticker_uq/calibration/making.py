@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +23,7 @@ from sticker_uq.gate.policy.policy_schema import DataSet, Provenance, Validity
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.share import versions
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
@@ -197,9 +197,7 @@ class Divided:
                     command=command,
                     created=today,
                     data=tuple(self._data_sets()),
-                    versions={
-                        name: metadata.version(name) for name in ("sticker_uq", *_PACKAGES) if _has(name)
-                    },
+                    versions=versions("sticker_uq", *_PACKAGES),
                 ),
             }
         )
@@ -223,11 +221,3 @@ def policy_text(policy: Policy) -> str:
 def write_policy(policy: Policy, path: Path) -> None:
     with atomic_write(path, "w") as stream:
         stream.write(_HEADER + policy_text(policy))
-
-
-def _has(distribution: str) -> bool:
-    try:
-        metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return False
-    return True

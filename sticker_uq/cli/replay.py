@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +38,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import LabelledImage, read_annotations
 from sticker_uq.io.files import check_result_folder, remove_earlier_result, undone_unless_finished
-from sticker_uq.io.share import share_folder
+from sticker_uq.io.share import share_folder, versions
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
@@ -193,21 +192,12 @@ def _compared(summary: ReplaySummary, live: Comparison) -> ReplayOutcome:
 
 
 def _environment(settings: PerceptionSettings) -> dict[str, str]:
-    packages = ("torch", "torchvision", "numpy", "opencv-python-headless", "hdbscan")
-    versions = {name: _installed(name) for name in packages}
     return {
         "Python": platform.python_version(),
         "machine": platform.platform(),
-        **{name: version for name, version in versions.items() if version},
+        **versions("torch", "torchvision", "numpy", "opencv-python-headless", "hdbscan"),
         **{f"setting {name}": str(value) for name, value in settings.model_dump().items()},
     }
-
-
-def _installed(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 MANY = 1_000_000

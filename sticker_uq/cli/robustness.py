@@ -3,7 +3,6 @@
 
 import platform
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,7 +15,7 @@ from sticker_uq.cli.options import check_file, output_folder, settings_options
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import write_file
-from sticker_uq.io.share import share_folder
+from sticker_uq.io.share import share_folder, versions
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.robustness.assessment import RESULT, Assessment, assess, prepare
 from sticker_uq.lab.robustness.frequencies import SourceSet, describe_source
@@ -114,13 +113,12 @@ def run(
 
 
 def _environment(settings: PerceptionSettings) -> dict[str, str]:
-    found = {"Python": platform.python_version(), "machine": platform.platform()}
-    for name in ("sticker_uq", "torch", "torchvision", "numpy", "scikit-image", "scipy"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found | {f"setting {name}": str(value) for name, value in settings.model_dump().items()}
+    return {
+        "Python": platform.python_version(),
+        "machine": platform.platform(),
+        **versions("sticker_uq", "torch", "torchvision", "numpy", "scikit-image", "scipy"),
+        **{f"setting {name}": str(value) for name, value in settings.model_dump().items()},
+    }
 
 
 def _print(assessment: Assessment, out: Path) -> None:

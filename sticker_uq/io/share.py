@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Location of the installed package's share folder."""
+"""This package as it is installed: its share folder, and the versions of what it needs."""
 
 import os
 import sys
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 from sticker_uq.scene import InvalidInput
@@ -26,3 +28,12 @@ def share_folder() -> Path:
     raise InvalidInput(
         f"config/cell.yaml was not found under {', '.join(map(str, candidates))}: source the workspace's setup file"
     )
+
+
+def versions(*distributions: str) -> dict[str, str]:
+    """The versions of those ``distributions`` that are installed."""
+    found = {}
+    for name in distributions:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
