@@ -106,7 +106,8 @@ class _LazyCommand(TyperCommand):
         command = typer.main.get_command(app)
         command.name = self.name
         command.help = command.help or self.help
-        _tidy(command)
+        for each in _with_subcommands(command):
+            _show_no_type(each.get_params(typer.Context(each)))
         return command
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -125,13 +126,8 @@ def _with_subcommands(command: Any) -> list[Any]:
     ]
 
 
-def _tidy(command: Any) -> None:
-    """Show no type of an option that takes no value."""
-    for each in _with_subcommands(command):
-        _show_no_type(each.get_params(typer.Context(each)))
-
-
 def _show_no_type(parameters: list[Any]) -> None:
+    """Show no type of an option that takes no value."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""

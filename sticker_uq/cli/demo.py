@@ -290,7 +290,9 @@ def command(
         spec.parameters.update(_RELIEF.get(spec.name, {}))
     settings = _simulation(params, seed, laptops)
     check_result_folder(out, _FILES, f"--out {out}", overwrite)
-    _prepare(out)
+    out.mkdir(parents=True, exist_ok=True)
+    remove_earlier_result(out, _FILES)
+    write_file(out / _MADE_BY_DEMO, "[]")
     begun = undone_unless_finished(partial(remove_earlier_result, out, _FILES))
     with begun, nullcontext(domain) if domain is not None else free_domain() as own:
         _isolate(own)
@@ -302,7 +304,9 @@ def command(
         by_score = _peel_by_score(params, settings, score_threshold)
         outcome = read_outcome(out, limits, settings, by_score, score_threshold, minutes_per_question)
     write_file(out / "summary.json", json.dumps(outcome.summary(), indent=1))
-    _print_table(outcome.comparison, console)
+    comparison = outcome.comparison
+    console.print(figures(comparison.columns, comparison.rows, box=SIMPLE_HEAD, padding=0))
+    console.print(comparison.headline)
     report = (out / "report.html").resolve()
     console.print(f"report: {report}   pictures: {out / 'pictures'}   recording: {out / 'bag'}")
     if _has_desktop():
@@ -346,12 +350,6 @@ def _isolate(domain: int) -> None:
     os.environ["ROS_DOMAIN_ID"] = str(domain)
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     os.environ.pop("ROS_STATIC_PEERS", None)
-
-
-def _prepare(out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    remove_earlier_result(out, _FILES)
-    write_file(out / _MADE_BY_DEMO, "[]")
 
 
 def _run(
@@ -404,11 +402,6 @@ def _records(out: Path) -> list[LaptopRecord]:
 def _told(record: LaptopRecord) -> str:
     wrong = f", [bold red]{record.wrong} wrongly touched[/]" if record.wrong else ""
     return f"{record.workpiece_id} ({record.condition}): {record.removed} of {record.stickers} stickers peeled{wrong}"
-
-
-def _print_table(comparison: Comparison, console: Console) -> None:
-    console.print(figures(comparison.columns, comparison.rows, box=SIMPLE_HEAD, padding=0))
-    console.print(comparison.headline)
 
 
 def _environment() -> dict[str, str]:

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.cli.terminal import LOG_EVERY, command_line, output, stage_bars
-from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, write_coco
+from sticker_uq.io.coco import ANNOTATIONS, write_coco
 from sticker_uq.io.files import check_output_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
@@ -110,11 +110,10 @@ def render_exposure(
     if not (folder / ANNOTATIONS).exists():
         say(f"rendering {_PICTURES} pictures of what must not be peeled to {folder}")
         seeds = range(_FIRST_SEED, _FIRST_SEED + _PICTURES)
-        write_coco(folder, map(_exposing, seeds), lambda done: progress("rendering", done, _PICTURES))
-
-
-def _exposing(seed: int) -> EncodedScene:
-    return encode_scene(seed, render(sample_scene(seed, profile="study"), (960, 804)))
+        drawn = (
+            encode_scene(seed, render(sample_scene(seed, profile="study"), (960, 804))) for seed in seeds
+        )
+        write_coco(folder, drawn, lambda done: progress("rendering", done, _PICTURES))
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

@@ -106,7 +106,11 @@ def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
     file = Path(path)
     if check_regular(file, f"weights file {file}") > MOST_WEIGHTS:
         raise InvalidInput(f"weights file {file} has more than {MOST_WEIGHTS} bytes")
-    state, metadata = _read_pth(file) if _is_of_torch(file) else _read_safetensors(file)
+    state: State = {}
+    if _is_of_torch(file):
+        state, metadata = _read_pth(file)
+    else:
+        metadata = _metadata_of(file, state)
     state = {k: v.to(torch.float32) for k, v in state.items() if not k.endswith(COUNTERS)}
     _check_finite(state, file)
     found = checksum(state)
@@ -173,12 +177,6 @@ def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
             f"{{'model': model.state_dict(), 'classes': {CLASSES}}}"
         )
     return metadata
-
-
-def _read_safetensors(file: Path) -> tuple[State, dict[str, Any]]:
-    state: State = {}
-    metadata = _metadata_of(file, state)
-    return state, metadata
 
 
 def _metadata_of(file: Path, state: State | None = None) -> dict[str, Any]:

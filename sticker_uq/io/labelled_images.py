@@ -43,7 +43,7 @@ class LabelledSource(ImageSource):
             annotated = read_annotations(path)
         else:
             annotated = read_coco(path)
-        self.items = {_name(item): item for item in annotated}
+        self.items = {item.path.stem: item for item in annotated}
         if len(self.items) != len(annotated):
             raise InvalidInput(f"{path / ANNOTATIONS}: two images have the same file name")
 
@@ -89,10 +89,6 @@ class LabelledSource(ImageSource):
         for item, digest in zip(self.items.values(), digests, strict=True):
             whole.update(digest.encode() + item.boxes.tobytes() + item.labels.tobytes())
         return whole.hexdigest()
-
-
-def _name(item: LabelledImage) -> str:
-    return item.path.stem
 
 
 def recorded_workpieces(path: Path, departures: bool = False) -> tuple[tuple[int, str], ...]:

@@ -40,7 +40,7 @@ class Level(Protocol):
 
 def levels_of(branch: Any) -> list[Level]:
     """The levels of ``branch``, the classification or regression head of a frozen SSD300 or SSDLite."""
-    return [_level(block, _unchanged) for block in branch.module_list]
+    return [_level(block, lambda values: values) for block in branch.module_list]
 
 
 def levels_above_background(branch: Any) -> list[Level]:
@@ -54,10 +54,6 @@ def levels_above_background(branch: Any) -> list[Level]:
         return (by_box[:, 1:] - by_box[:, :1]).flatten(0, 1)
 
     return [_level(block, less) for block in branch.module_list]
-
-
-def _unchanged(values: Tensor) -> Tensor:
-    return values
 
 
 def _level(block: nn.Module, outputs: Callable[[Tensor], Tensor]) -> Level:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from sticker_uq.evaluation.metrics import probability_quality as pq
-from sticker_uq.evaluation.metrics.matching import MatchedDetections, match
+from sticker_uq.evaluation.metrics.matching import match
 from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.scene import Detections, FloatArray, IntArray, InvalidInput, ObjectClass
@@ -90,7 +90,9 @@ def measure_quality(
     rows = pd.DataFrame(keys, columns=["class", "measure"])
     rows = rows.assign(value=values, low=low, high=high)
     rows.insert(0, "detector", name)
-    return Quality(name, rows, errors, _note(name, matched))
+    missed = ", ".join(f"{count} {label.name.lower()}s" for label, count in matched.missed.items())
+    note = f"{name}: {len(matched.truth)} detections, {missed} without one, which no probability speaks of."
+    return Quality(name, rows, errors, note)
 
 
 def _values(p: FloatArray, y: IntArray, errors: pq.ClassErrors) -> FloatArray:
@@ -102,8 +104,3 @@ def _values(p: FloatArray, y: IntArray, errors: pq.ClassErrors) -> FloatArray:
         pq.expected_calibration_error(p, y, variant="true_class"),
     ]
     return np.array([*whole, *errors.eace, *errors.vace, *pq.class_brier_scores(p, y)])
-
-
-def _note(name: str, matched: MatchedDetections) -> str:
-    missed = ", ".join(f"{count} {label.name.lower()}s" for label, count in matched.missed.items())
-    return f"{name}: {len(matched.truth)} detections, {missed} without one, which no probability speaks of."

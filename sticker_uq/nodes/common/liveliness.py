@@ -55,7 +55,12 @@ def subscribe_with_liveliness(
     name = node.resolve_topic_name(topic)
 
     def changed(event: Any) -> None:
-        if _destroyed(event) or (_fell_silent(event) and not _published_here(node, name)):
+        # An event holds all that happened since the last: of one that appeared and died, or of one that took the place of
+        # another, no change is left. The removal of one that has long been dead is told by a smaller count of dead ones.
+        alive, dead = event.alive_count_change, event.not_alive_count_change
+        destroyed = alive < 0 and dead <= 0
+        fell_silent = alive < 0 or (alive == 0 and dead >= 0)
+        if destroyed or (fell_silent and not _published_here(node, name)):
             gone()
 
     def make(events: SubscriptionEventCallbacks | None) -> Subscription:
@@ -70,21 +75,6 @@ def subscribe_with_liveliness(
             f"this middleware has no liveliness events: the death of a publisher of {name} is detected by a timeout only"
         )
         return make(None)
-
-
-def _destroyed(event: Any) -> bool:
-    """Whether a publisher went that was alive until then."""
-    return event.alive_count_change < 0 and event.not_alive_count_change <= 0
-
-
-def _fell_silent(event: Any) -> bool:
-    """Whether a publisher is no longer alive, or may have been meanwhile.
-
-    An event holds all that happened since the last: of one that appeared and died, or of one that took the place of
-    another, no change is left. The removal of one that has long been dead is told by a smaller count of dead ones.
-    """
-    change = event.alive_count_change
-    return change < 0 or (change == 0 and event.not_alive_count_change >= 0)
 
 
 def _published_here(node: Node, topic: str) -> bool:
