@@ -147,6 +147,11 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._identity = uuid.uuid4().hex
         self.diagnostics.add("gate", self._report_gate)
 
+    @property
+    def core(self) -> GateController:
+        assert self._core is not None, "the node is configured"
+        return self._core
+
     def configure(self) -> None:
         settings = self.settings
         self._core = core = GateController(
@@ -190,7 +195,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.get_logger().info(f"audit log in {self._audit.folder}")
 
     def activate(self) -> None:
-        assert self._core is not None
         self._apply(self.settings)
         self._out.restart_sequence()
         self._audit.note(
@@ -227,11 +231,10 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self._audit.note("settings", new.model_dump())
 
     def _apply(self, settings: SupervisorNodeSettings) -> None:
-        assert self._core is not None
         policy = settings.load_policy()
         wanted = policy, settings.part(GateSettings), settings.part(AssumptionSettings)
-        if wanted != (self._core.policy, self._core.settings, self._core.watch.settings):
-            self._core.configure(*wanted)
+        if wanted != (self.core.policy, self.core.settings, self.core.watch.settings):
+            self.core.configure(*wanted)
             self.get_logger().info(f"policy {policy_line(policy)}")
         self._impede(BlockReason.UNCALIBRATED, settings.uncalibrated(policy))
         if settings.allow_uncalibrated and unproved(policy) is not None:
@@ -243,13 +246,12 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self.get_logger().warning(f"allow_uncalibrated: the gate may open on a policy {lack}")
 
     def _about(self) -> dict[str, Any]:
-        assert self._core is not None
-        scene = self._core.state.scene
+        scene = self.core.state.scene
         return {
             "node": self.get_fully_qualified_name(),
             "supervisor": self._identity,
             "bundle_hash": self.settings.bundle_hash,
-            "policy_hash": self._core.policy.hash,
+            "policy_hash": self.core.policy.hash,
             "model_hash": scene.model_hash if scene is not None else "",
             **whereabouts(),
         }
@@ -257,20 +259,18 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     # subscriptions
 
     def _impede(self, reason: BlockReason, detail: Reason | None) -> None:
-        assert self._core is not None
-        if detail != dict(self._core.state.impediments).get(reason):
+        if detail != dict(self.core.state.impediments).get(reason):
             self._happen(ev.Impediment(reason, detail))
 
     def _tick(self) -> None:
-        assert self._core is not None
-        if not self.is_active and self._core.state.permit is None:
+        if not self.is_active and self.core.state.permit is None:
             return
         self._gate_watch.report_others()
         self._count_detectors()
         self._impede(BlockReason.AUDIT, self._audit.problem)
         self._arm.discover()
         self._happen(ev.Tick(time.monotonic_ns()))
-        self._stop.tick(self._core.state.stop_demanded)
+        self._stop.tick(self.core.state.stop_demanded)
 
     def _count_detectors(self) -> None:
         self._impede(BlockReason.SECOND_SCENE_PUBLISHER, several_detectors(self, self._from_detector))
@@ -281,7 +281,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self._count_detectors()
 
     def _on_scene(self, message: SceneAssessment) -> None:
-        assert self._core is not None
         self._count_detectors_at_once()
         self._counts["scenes"] += 1
         try:
@@ -292,10 +291,10 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             return
         self._out.numbers(scene)
         self._notice_a_jump()
-        before = self._core.state
+        before = self.core.state
         geometry = self._poses.geometry(scene.frame_id, scene.stamp_ns)
-        self._perform(None, before, self._core.on_scene(scene, self._now(), geometry))
-        self._out.drift(self._core.watch.evidence)
+        self._perform(None, before, self.core.on_scene(scene, self._now(), geometry))
+        self._out.drift(self.core.watch.evidence)
 
     def _on_image(self, message: ImageCheck) -> None:
         self._count_detectors_at_once()
@@ -337,25 +336,23 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
 
     def _notice_a_jump(self) -> None:
         """Let a jump of the clock be known before anything that is timed by it; else all waiting would seem to be over."""
-        assert self._core is not None
         steady_ns = time.monotonic_ns()
-        if self._core.clock_has_jumped(self._now(), steady_ns):
+        if self.core.clock_has_jumped(self._now(), steady_ns):
             self._happen(ev.Tick(steady_ns))
 
     def _perform(self, event: ev.Event | None, before: State, effects: Sequence[ev.Effect]) -> ev.Reply:
         """Do what a step wants done and record it; ``event`` is None for a scene."""
-        assert self._core is not None
         try:
-            self._audit.step(event, before, self._core.state, effects)
+            self._audit.step(event, before, self.core.state, effects)
             return self._do(effects)
         except Exception as error:  # noqa: BLE001 - whatever cannot be said or done, the gate must close
             reason = Reason.of("internal_error", detail=f"{type(error).__name__}: {error}")
             self.get_logger().error(text_of(reason))
             fault = ev.Fault((reason,))
-            before = self._core.state
-            effects = self._core.handle(fault, self._now())
+            before = self.core.state
+            effects = self.core.handle(fault, self._now())
             with contextlib.suppress(Exception):  # if telling is what fails, closing is all the more urgent
-                self._audit.step(fault, before, self._core.state, effects)
+                self._audit.step(fault, before, self.core.state, effects)
             return self._do(effects)
 
     def _do(self, effects: Sequence[ev.Effect]) -> ev.Reply:
@@ -363,8 +360,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         for effect in effects:
             match effect:
                 case ev.PublishGate():
-                    assert self._core is not None
-                    self._out.gate(effect, self._core.policy.hash, self._now())
+                    self._out.gate(effect, self.core.policy.hash, self._now())
                 case ev.PublishDecision():
                     self._out.decision(effect.decision, effect.poses.poses)
                 case ev.SendGoal():
