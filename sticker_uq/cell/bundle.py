@@ -156,10 +156,6 @@ class Bundle:
         own = {"policy": str(self.policy), "policy_hash": self.manifest.policy_hash, "bundle_hash": self.hash}
         return {**self.manifest.supervisor, **own}
 
-    def hashes(self) -> dict[str, str]:
-        names = ("model_hash", "settings_hash", "panel_hash", "policy_hash")
-        return {"bundle": self.hash, **{name: getattr(self.manifest, name) for name in names}}
-
     def settings(self, present: PerceptionSettings | None = None) -> PerceptionSettings:
         """The bundle's settings of perception; device and threads are those of ``present``, which belong to the machine.
 

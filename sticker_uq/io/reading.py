@@ -198,19 +198,11 @@ class _Loader(Composer, yaml.CSafeLoader):
         keys = set()
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = self.construct_object(key_node, deep=True)
-            if isinstance(key, dt.date | bytes):
+            twice = isinstance(key, Hashable) and key in keys
+            if twice or isinstance(key, dt.date | bytes):
+                problem = f"found {shown(key)}{' twice' if twice else ', expected a name (quote it)'}"
                 raise ConstructorError(
-                    "while reading a mapping",
-                    node.start_mark,
-                    f"found {shown(key)}, expected a name (quote it)",
-                    key_node.start_mark,
-                )
-            if isinstance(key, Hashable) and key in keys:
-                raise ConstructorError(
-                    "while reading a mapping",
-                    node.start_mark,
-                    f"found {shown(key)} twice",
-                    key_node.start_mark,
+                    "while reading a mapping", node.start_mark, problem, key_node.start_mark
                 )
             keys |= {key} if isinstance(key, Hashable) else set()
         return super().construct_mapping(node, deep)

@@ -66,18 +66,14 @@ def kind_of(info: FieldInfo) -> type:
 
 
 def limits_of(info: FieldInfo) -> tuple[float | None, float | None, bool, bool]:
-    low = high = None
-    low_open = high_open = False
-    for constraint in info.metadata:
-        if (value := getattr(constraint, "ge", None)) is not None:
-            low = value
-        if (value := getattr(constraint, "gt", None)) is not None:
-            low, low_open = value, True
-        if (value := getattr(constraint, "le", None)) is not None:
-            high = value
-        if (value := getattr(constraint, "lt", None)) is not None:
-            high, high_open = value, True
-    return low, high, low_open, high_open
+    """The lowest and the highest value of a settings field, None for none, and for each whether it is itself refused."""
+    found = {
+        name: value
+        for constraint in info.metadata
+        for name in ("ge", "gt", "le", "lt")
+        if (value := getattr(constraint, name, None)) is not None
+    }
+    return found.get("gt", found.get("ge")), found.get("lt", found.get("le")), "gt" in found, "lt" in found
 
 
 def expectation(info: FieldInfo) -> str:
