@@ -81,17 +81,9 @@ def _fast_faster_rcnn(model: Any, settings: DetectorSettings) -> Family:
     return (FastFasterRcnn if on_processor else BatchedFasterRcnn)(model, settings)
 
 
-def _pyramid_model(name: str, *, min_size: int, num_classes: int, **options: int) -> nn.Module:
-    sizes = {"min_size": min_size, "max_size": round(min_size * _LONG_SIDE)}
-    return _torchvision_model(name, num_classes, **sizes, **options)
-
-
-def _ssd_model(name: str, *, min_size: int, num_classes: int) -> nn.Module:
-    del min_size
-    return _torchvision_model(name, num_classes)
-
-
-def _torchvision_model(name: str, num_classes: int, **options: int) -> nn.Module:
+def _torchvision_model(name: str, *, min_size: int, num_classes: int, **options: int) -> nn.Module:
+    if not name.startswith("ssd"):
+        options |= {"min_size": min_size, "max_size": round(min_size * _LONG_SIDE)}
     # Without pretrained weights torchvision gives the ResNets ordinary batch normalisation instead of frozen one, so the model
     # can be trained from scratch; the parameter names are those of torchvision's own weights.
     return cast(
@@ -100,11 +92,11 @@ def _torchvision_model(name: str, num_classes: int, **options: int) -> nn.Module
 
 
 def _pyramid_entry(family: str, name: str, reference: Any, fast: Any = None, **options: int) -> DetectorEntry:
-    return DetectorEntry(family, partial(_pyramid_model, name, **options), reference, fast)
+    return DetectorEntry(family, partial(_torchvision_model, name, **options), reference, fast)
 
 
 def _ssd_entry(family: str, name: str) -> DetectorEntry:
-    return DetectorEntry(family, partial(_ssd_model, name), Ssd, FastSsd, 20, fixed_input_size=True)
+    return DetectorEntry(family, partial(_torchvision_model, name), Ssd, FastSsd, 20, fixed_input_size=True)
 
 
 # the six register themselves as detectors of other packages do: each is an entry named like its detector
