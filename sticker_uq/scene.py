@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
+Rng = np.random.Generator
 _D = TypeVar("_D")
 
 

@@ -20,7 +20,7 @@ from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.dropout import no_dropout
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.datasets.abnormal import patch_place
-from sticker_uq.scene import InvalidInput, ObjectClass
+from sticker_uq.scene import InvalidInput, ObjectClass, Rng
 
 PATCH_PIXELS = 32
 """Side of a patch, px; it is resized to its place in a picture."""
@@ -93,7 +93,7 @@ def _resistance(
     boxes: NDArray[np.float32],
     patch: Tensor,
     wanted: ObjectClass,
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> Tensor:
     """Sum of -log of the probability of ``wanted`` over the candidates whose centre lies in one of ``boxes`` (N, 4) px, with
     the patch on each, by N; 0 when there is none.

@@ -20,7 +20,7 @@ from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.attacks.settings import DagSettings, Mode
 from sticker_uq.lab.attacks.targets import find_targets, target_outputs
-from sticker_uq.scene import InvalidInput, ObjectClass
+from sticker_uq.scene import InvalidInput, ObjectClass, Rng
 
 _OTHERS = {ObjectClass.LOGO: (0, 2), ObjectClass.STICKER: (0, 1)}
 
@@ -47,10 +47,7 @@ class Adversarial:
 
 
 def attack(
-    detector: StochasticDetector,
-    items: Sequence[LabelledImage],
-    settings: DagSettings,
-    seeds: Sequence[int],
+    detector: StochasticDetector, items: Sequence[LabelledImage], settings: DagSettings, seeds: Sequence[int]
 ) -> list[Adversarial]:
     """White-box attack on the pictures of ``items``, all of one size, at once; ``seeds``: one for each.
 
@@ -163,7 +160,7 @@ class Attack:
             )
         return found
 
-    def _start(self, clean: Tensor, rng: np.random.Generator) -> Tensor:
+    def _start(self, clean: Tensor, rng: Rng) -> Tensor:
         reach = self.settings.start
         change = rng.uniform(-reach, reach, tuple(clean.shape)).astype(np.float32)
         return clean + torch.from_numpy(change).to(clean)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture
 from sticker_uq.lab.corruptions.registry import CODING, LENS, LIGHT, SENSOR, chosen, transformation
 from sticker_uq.lab.rendering.painting import Floats, Image
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Rng
 
 GAMMA = 2.2
 """Exponent between grey levels and linear light."""
@@ -30,7 +30,7 @@ def grey_levels(light: Floats) -> Image:
     return np.rint(255 * np.clip(light, 0, 1) ** np.float32(1 / GAMMA)).astype(np.uint8)
 
 
-def interior(picture: LabelledPicture, rng: np.random.Generator, aim: float = 0.5) -> tuple[float, float]:
+def interior(picture: LabelledPicture, rng: Rng, aim: float = 0.5) -> tuple[float, float]:
     """With probability `aim` the centre of one of the objects, else anywhere but at the border."""
     width, height = picture.size
     if len(picture.boxes) and rng.random() < aim:
@@ -47,9 +47,7 @@ def interior(picture: LabelledPicture, rng: np.random.Generator, aim: float = 0.
     limits=(0, 50),
     shape="any",
 )
-def glare(
-    picture: LabelledPicture, strength: float, rng: np.random.Generator, shape: str = "any"
-) -> LabelledPicture:
+def glare(picture: LabelledPicture, strength: float, rng: Rng, shape: str = "any") -> LabelledPicture:
     """Specular reflection of a lamp or window on the laptop: added light, white in the middle and fading outwards.
 
     ``shape``: "lamp" (round), "tube" (long) or "any". Half of the reflections lie on an object.
@@ -60,9 +58,7 @@ def glare(
     return picture.with_image(grey_levels(linear(picture.image) + reflection(picture, strength, rng, shape)))
 
 
-def reflection(
-    picture: LabelledPicture, strength: float, rng: np.random.Generator, shape: str = "any"
-) -> Floats:
+def reflection(picture: LabelledPicture, strength: float, rng: Rng, shape: str = "any") -> Floats:
     """The light (H, W, 3) that the corruption glare adds, 1 is white; InvalidInput unless ``strength`` is positive."""
     if not strength > 0:
         raise InvalidInput(f"glare: strength {strength:g}: expected more than 0")
@@ -91,11 +87,7 @@ def reflection(
     full_well=8000.0,
 )
 def low_light(
-    picture: LabelledPicture,
-    strength: float,
-    rng: np.random.Generator,
-    gain: float = 0.5,
-    full_well: float = 8000.0,
+    picture: LabelledPicture, strength: float, rng: Rng, gain: float = 0.5, full_well: float = 8000.0
 ) -> LabelledPicture:
     """Low light: fewer electrons, hence a dark and noisy picture.
 
@@ -112,7 +104,7 @@ def low_light(
 @transformation(
     unit="EV", strength="stops of light too many", stage=LIGHT, ladder=(0.5, 1, 1.5, 2, 3, 4), limits=(0, 8)
 )
-def overexposure(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+def overexposure(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """Overexposure: everything brighter, bright parts clipped to white."""
     return picture.with_image(grey_levels(linear(picture.image) * np.float32(2.0**strength)))
 
@@ -124,7 +116,7 @@ def overexposure(picture: LabelledPicture, strength: float, rng: np.random.Gener
     ladder=(5500, 4500, 3800, 3200, 2700, 2200),
     limits=(1700, 20000),
 )
-def colour_cast(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+def colour_cast(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """Wrong white balance: warm below 6500 K, cold above."""
     gains = planckian_gains(strength)
     return picture.with_image(grey_levels(linear(picture.image) * gains[::-1].astype(np.float32)))
@@ -206,9 +198,7 @@ def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
     limits=(0, 200),
     angle=-1.0,
 )
-def motion_blur(
-    picture: LabelledPicture, strength: float, rng: np.random.Generator, angle: float = -1.0
-) -> LabelledPicture:
+def motion_blur(picture: LabelledPicture, strength: float, rng: Rng, angle: float = -1.0) -> LabelledPicture:
     """Uniform motion of laptop or camera during the exposure; boxes are those at half time.
 
     ``angle`` in degrees, 0 along the rows, clockwise; negative: any direction.
@@ -224,7 +214,7 @@ def motion_blur(
     ladder=(2, 4, 7, 11, 18, 30),
     limits=(0, 150),
 )
-def defocus(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+def defocus(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """The lens is focused in front of or behind the laptop."""
     return _smeared(picture, disc_kernel(strength))
 
@@ -237,9 +227,7 @@ def defocus(picture: LabelledPicture, strength: float, rng: np.random.Generator)
     limits=(0, 100),
     haze=0.35,
 )
-def lens_dirt(
-    picture: LabelledPicture, strength: float, rng: np.random.Generator, haze: float = 0.35
-) -> LabelledPicture:
+def lens_dirt(picture: LabelledPicture, strength: float, rng: Rng, haze: float = 0.35) -> LabelledPicture:
     """Grease and dust on the front lens: soft spots with blur and haze.
 
     ``haze``: share of the light there that the dirt scatters from the whole scene. Objects stay labelled.
@@ -273,7 +261,7 @@ _BAND = 3
     ladder=(4, 8, 14, 22, 35, 55),
     limits=(0, 128),
 )
-def sensor_noise(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+def sensor_noise(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """White Gaussian noise, as of a hot sensor or a high gain."""
     noise = rng.standard_normal(picture.image.shape, np.float32) * np.float32(strength)
     return picture.with_image(np.rint(picture.image + noise).clip(0, 255).astype(np.uint8))
@@ -286,7 +274,7 @@ def sensor_noise(picture: LabelledPicture, strength: float, rng: np.random.Gener
     ladder=(0.1, 0.5, 1, 3, 6, 12),
     limits=(0, 100),
 )
-def salt_and_pepper(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+def salt_and_pepper(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """Dead and hot pixels, or transmission errors: half of them black, half white."""
     drawn = rng.random(picture.image.shape[:2])
     share, image = strength / 200, picture.image.copy()
@@ -304,7 +292,7 @@ def salt_and_pepper(picture: LabelledPicture, strength: float, rng: np.random.Ge
     share=25.0,
 )
 def shifted_lines(
-    picture: LabelledPicture, strength: float, rng: np.random.Generator, share: float = 25.0
+    picture: LabelledPicture, strength: float, rng: Rng, share: float = 25.0
 ) -> LabelledPicture:
     """Bands of lines shifted sideways with wrap-around, as after lost packets.
 
@@ -321,7 +309,7 @@ def shifted_lines(
 @transformation(
     unit="quality", strength="JPEG quality", stage=CODING, ladder=(60, 40, 25, 15, 8, 4), limits=(1, 100)
 )
-def jpeg(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+def jpeg(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     quality = (cv2.IMWRITE_JPEG_QUALITY, round(strength))
     _, data = cv2.imencode(".jpg", picture.image, quality)
     return picture.with_image(np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8))
@@ -334,7 +322,7 @@ def jpeg(picture: LabelledPicture, strength: float, rng: np.random.Generator) ->
     ladder=(1.5, 2, 3, 4, 6, 8),
     limits=(1, 32),
 )
-def lower_resolution(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+def lower_resolution(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """A camera with larger pixels; the image is brought back to its size, so that boxes stay comparable."""
     width, height = picture.size
     small = (max(1, round(width / strength)), max(1, round(height / strength)))

@@ -19,7 +19,7 @@ from sticker_uq.lab.rendering.render import laptop_to_picture, render
 from sticker_uq.lab.rendering.scene_spec import FRAME_HEIGHT, Colour, ResidueSpec, SceneSpec
 from sticker_uq.lab.rendering.stickers import COVERED, paint_residue
 from sticker_uq.lab.rendering.things import CABLES, GLOVES, METALS, draw_cables, draw_gripper, draw_hand
-from sticker_uq.scene import ObjectClass
+from sticker_uq.scene import ObjectClass, Rng
 
 
 def rotation_matrix(angle: float, size: tuple[int, int]) -> Any:
@@ -65,7 +65,7 @@ def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int
     ladder=(2, 5, 10, 15, 25, 45),
     limits=(0, 180),
 )
-def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+def rotation(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     matrix = rotation_matrix(strength if rng.random() < 0.5 else -strength, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))
 
@@ -78,9 +78,7 @@ def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator
     limits=(0, 50),
     field_of_view=55.0,
 )
-def tilt(
-    picture: LabelledPicture, strength: float, rng: np.random.Generator, field_of_view: float = 55.0
-) -> LabelledPicture:
+def tilt(picture: LabelledPicture, strength: float, rng: Rng, field_of_view: float = 55.0) -> LabelledPicture:
     """Tilt the camera or the laptop to any side; ``field_of_view`` of the camera across the picture, degrees."""
     matrix = tilt_matrix(strength, float(rng.uniform(0, 360)), field_of_view, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))
@@ -120,9 +118,7 @@ def _painted(
     limits=(0, 40),
     tool="any",
 )
-def occlusion(
-    picture: LabelledPicture, strength: float, rng: np.random.Generator, tool: str = "any"
-) -> LabelledPicture:
+def occlusion(picture: LabelledPicture, strength: float, rng: Rng, tool: str = "any") -> LabelledPicture:
     """Occlude the picture by a gripper, a hand or cables from outside, in two of three cases over an object.
 
     ``tool``: "gripper", "hand", "cables" or "any" of the first two. Boxes shrink to the visible part; an object of which less
@@ -194,7 +190,7 @@ def _rendered(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> 
     ladder=(120, 80, 50, 30, 18, 10),
     limits=(5, 200),
 )
-def unknown_make(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+def unknown_make(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """A laptop of a make in no data set: its own emblem and name, and (if rendered) a case of its own colour.
 
     Lower contrast between logo and case is harder. Boxes stay, as the new logo replaces the old one.
@@ -205,7 +201,7 @@ def unknown_make(picture: LabelledPicture, strength: float, rng: np.random.Gener
     return _rendered(picture, picture.scene, _of_make(picture.scene, make, strength, rng))
 
 
-def _of_make(scene: SceneSpec, make: int, contrast: float, rng: np.random.Generator) -> SceneSpec:
+def _of_make(scene: SceneSpec, make: int, contrast: float, rng: Rng) -> SceneSpec:
     # A saturated colour between those of the known finishes.
     hue = float(rng.uniform(0, 180))
     value = float(rng.uniform(60, 200))
@@ -268,7 +264,7 @@ def _erase(image: Image, left: int, top: int, right: int, bottom: int) -> None:
     ladder=(0.3, 0.6, 1.2, 2.5, 4, 6),
     limits=(0, 15),
 )
-def sticker_residue(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
+def sticker_residue(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """Torn paper and adhesive of a former sticker, which is not labelled.
 
     It is placed beside the labelled objects. If there is little space, less residue is placed than requested.
@@ -291,7 +287,7 @@ def sticker_residue(picture: LabelledPicture, strength: float, rng: np.random.Ge
 
 
 def _residues(
-    picture: LabelledPicture, to_picture: Any, region: Rect, area: float, rng: np.random.Generator
+    picture: LabelledPicture, to_picture: Any, region: Rect, area: float, rng: Rng
 ) -> tuple[ResidueSpec, ...]:
     if area <= 0:
         return ()

@@ -25,7 +25,7 @@ from sticker_uq.io.coco import (
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
 from sticker_uq.lab.rendering.painting import Image, TurnedPen, draw_over, lay, lid_region
 from sticker_uq.lab.rendering.things import OBJECTS, OCCLUDERS, UNKNOWN_STICKERS
-from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
+from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass, Rng
 
 HIDDEN_SHARE = (0.4, 0.75)
 """Lowest and highest share of a sticker's box that an occluder covers."""
@@ -85,9 +85,7 @@ def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) ->
     return AbnormalScene(LabelledPicture.of(image, boxes, labels), boxes, np.zeros((0, 4), np.float32), ())
 
 
-def occluded(
-    image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: np.random.Generator
-) -> AbnormalScene:
+def occluded(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: Rng) -> AbnormalScene:
     scene = untouched(image.copy(), boxes, labels)
     for target in _targets(labels, rng):
         kind = str(rng.choice(list(OCCLUDERS)))
@@ -106,7 +104,7 @@ def occluded(
 
 
 def pasted(
-    image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: np.random.Generator, other: Image
+    image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: Rng, other: Image
 ) -> AbnormalScene:
     """Abnormal scene as in Occluded-PASCAL3D+: pieces cut out of the ``other`` picture, pasted over one or two stickers."""
     scene = untouched(image.copy(), boxes, labels)
@@ -122,12 +120,7 @@ def pasted(
 
 
 def add_foreign_objects(
-    image: Image,
-    boxes: FloatArray,
-    labels: npt.NDArray[np.int64],
-    rng: np.random.Generator,
-    *,
-    stickers: bool,
+    image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: Rng, *, stickers: bool
 ) -> AbnormalScene:
     """One to three foreign objects between the objects, ``stickers`` of unknown kinds, or other objects."""
     scene = untouched(image.copy(), boxes, labels)
@@ -150,7 +143,7 @@ def patched(
     image: Image,
     boxes: FloatArray,
     labels: npt.NDArray[np.int64],
-    rng: np.random.Generator,
+    rng: Rng,
     patch: Image,
     attacked: ObjectClass = ObjectClass.STICKER,
 ) -> AbnormalScene:
@@ -167,7 +160,7 @@ def patched(
     return scene
 
 
-def patch_place(box: FloatArray, shape: tuple[int, ...], rng: np.random.Generator) -> tuple[int, int, int]:
+def patch_place(box: FloatArray, shape: tuple[int, ...], rng: Rng) -> tuple[int, int, int]:
     """Left, top, side px of an adversarial patch on the object in ``box``, near its middle, inside the picture."""
     x1, y1, x2, y2 = (float(v) for v in box)
     side = max(4, round(PATCH_SIDE * math.sqrt((x2 - x1) * (y2 - y1))))
@@ -178,7 +171,7 @@ def patch_place(box: FloatArray, shape: tuple[int, ...], rng: np.random.Generato
 
 
 def _targets(
-    labels: npt.NDArray[np.int64], rng: np.random.Generator, changed: ObjectClass = ObjectClass.STICKER
+    labels: npt.NDArray[np.int64], rng: Rng, changed: ObjectClass = ObjectClass.STICKER
 ) -> list[int]:
     objects = rng.permutation(np.flatnonzero(labels == changed))
     return [int(i) for i in objects[: int(rng.integers(1, MOST_TARGETS + 1))]]
@@ -191,7 +184,7 @@ def _reaching(
     centre = (float(box[0] + box[2]) / 2, float(box[1] + box[3]) / 2)
     unit = float(np.sqrt(np.prod(box[2:] - box[:2]))) / 2
 
-    def draw(pen: TurnedPen, rng: np.random.Generator) -> None:
+    def draw(pen: TurnedPen, rng: Rng) -> None:
         OCCLUDERS[kind](pen, reach, rng)
 
     return draw_over(shape, draw, centre, unit, turn, np.random.default_rng(seed))
@@ -208,7 +201,7 @@ def _hiding(
     return _reaching(shape, kind, box, _bisect(covered, share, -_REACH, _REACH), turn, seed)
 
 
-def _piece(shape: tuple[int, ...], box: FloatArray, share: float, rng: np.random.Generator) -> Image:
+def _piece(shape: tuple[int, ...], box: FloatArray, share: float, rng: Rng) -> Image:
     """Coverage (H, W) of a piece with a ragged outline that hides ``share`` of ``box``."""
     turns = np.sort(rng.uniform(0, 2 * math.pi, _CORNERS))
     outline = np.stack((np.cos(turns), np.sin(turns)), axis=1) * rng.uniform(0.7, 1.2, (_CORNERS, 1))
@@ -264,9 +257,7 @@ def _with_sticker(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene
     return replace(scene, picture=picture, before=np.concatenate((scene.before, box)))
 
 
-def _free_place(
-    shape: tuple[int, ...], taken: FloatArray, rng: np.random.Generator
-) -> tuple[float, float, float] | None:
+def _free_place(shape: tuple[int, ...], taken: FloatArray, rng: Rng) -> tuple[float, float, float] | None:
     """Centre and half side in px of a free square of a sticker's size that overlaps none of ``taken`` (N, 4); None without one.
 
     The search is near the hull of the objects, which are on the laptop, or near the centre without objects.
@@ -288,12 +279,7 @@ def _free_place(
 
 
 def corrupted(
-    image: Image,
-    boxes: FloatArray,
-    labels: npt.NDArray[np.int64],
-    rng: np.random.Generator,
-    name: str,
-    **options: str,
+    image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: Rng, name: str, **options: str
 ) -> AbnormalScene:
     strength, seed = float(rng.choice(TRANSFORMATIONS[name].ladder)), int(rng.integers(2**31))
     scene = untouched(image, boxes, labels)

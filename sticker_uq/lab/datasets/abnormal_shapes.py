@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sticker_uq.lab.rendering.painting import Image, lay, lid_region
-from sticker_uq.scene import FloatArray
+from sticker_uq.scene import FloatArray, Rng
 
 Floats = npt.NDArray[np.float32]
 
@@ -23,24 +23,24 @@ _MOST_DETAILS = 6
 _MOST_WAVES = 6
 
 
-Surface = Callable[[int, int, Image, np.random.Generator], Image]
+Surface = Callable[[int, int, Image, Rng], Image]
 """Makes a surface (height, width, 3) uint8, possibly of parts of a picture (H, W, 3)."""
 
 
-def surface(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
+def surface(height: int, width: int, image: Image, rng: Rng) -> Image:
     """Surface (height, width, 3) uint8 of a random shape on an abnormal scene; some are cut from ``image`` (H, W, 3) in other
     colours.
     """
     return _painted(_SURFACE_KINDS, height, width, image, rng)
 
 
-def printed(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
+def printed(height: int, width: int, image: Image, rng: Rng) -> Image:
     """As :func:`surface`, for abnormal scenes: of the kinds that can be printed, without the shading of a curved object."""
     return _painted(_PRINTED, height, width, image, rng)
 
 
 def _painted(
-    kinds: Sequence[Callable[..., Floats]], height: int, width: int, image: Image, rng: np.random.Generator
+    kinds: Sequence[Callable[..., Floats]], height: int, width: int, image: Image, rng: Rng
 ) -> Image:
     made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
     grain = rng.standard_normal((height, width, 1), dtype=np.float32) * np.float32(rng.uniform(0, 10))
@@ -50,7 +50,7 @@ def _painted(
     return painted
 
 
-def print_of(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
+def print_of(height: int, width: int, image: Image, rng: Rng) -> Image:
     """A surface (height, width, 3) uint8 of full colours: blocks, waves or clouds, over all grey levels."""
     kinds = (_noisy, _waves, _cloudy, _striped)
     made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
@@ -63,23 +63,23 @@ def print_of(height: int, width: int, image: Image, rng: np.random.Generator) ->
     return np.asarray(np.clip(np.rint(strong), 0, 255), np.uint8)
 
 
-def colour(rng: np.random.Generator) -> Floats:
+def colour(rng: Rng) -> Floats:
     """Colour (3,) of a random shape on an abnormal scene, every second one nearly grey."""
     if rng.random() < _GREYISH:
         return np.clip(rng.uniform(10, 245) + rng.normal(0, 10, 3), 0, 255).astype(np.float32)
     return rng.uniform(0, 255, 3).astype(np.float32)
 
 
-def _mixed(share: Floats, rng: np.random.Generator) -> Floats:
+def _mixed(share: Floats, rng: Rng) -> Floats:
     first, second = colour(rng), colour(rng)
     return np.asarray(first + (second - first) * share[..., None], np.float32)
 
 
-def _plain(height: int, width: int, image: Image, rng: np.random.Generator) -> Floats:
+def _plain(height: int, width: int, image: Image, rng: Rng) -> Floats:
     return np.broadcast_to(colour(rng), (height, width, 3)).astype(np.float32)
 
 
-def _graded(height: int, width: int, image: Image, rng: np.random.Generator) -> Floats:
+def _graded(height: int, width: int, image: Image, rng: Rng) -> Floats:
     if rng.random() < 0.5:
         along = _along(height, width, rng)
     else:  # around a bright or dark place
@@ -89,21 +89,21 @@ def _graded(height: int, width: int, image: Image, rng: np.random.Generator) -> 
     return _mixed((along - along.min()) / max(1.0, float(np.ptp(along))), rng)
 
 
-def _striped(height: int, width: int, image: Image, rng: np.random.Generator) -> Floats:
+def _striped(height: int, width: int, image: Image, rng: Rng) -> Floats:
     stripes = _wave(height, width, rng, 3, 50) > rng.uniform(-0.6, 0.6)
     if rng.random() < 0.3:  # checks
         stripes ^= _wave(height, width, rng, 3, 50) > rng.uniform(-0.6, 0.6)
     return _mixed(stripes.astype(np.float32), rng)
 
 
-def _waves(height: int, width: int, image: Image, rng: np.random.Generator) -> Floats:
+def _waves(height: int, width: int, image: Image, rng: Rng) -> Floats:
     made = np.zeros((height, width, 3), np.float32)
     for _ in range(int(rng.integers(2, _MOST_WAVES + 1))):
         made += _wave(height, width, rng, 4, 90)[..., None] * rng.normal(0, 60, 3).astype(np.float32)
     return np.asarray(made + colour(rng), np.float32)
 
 
-def _cloudy(height: int, width: int, image: Image, rng: np.random.Generator) -> Floats:
+def _cloudy(height: int, width: int, image: Image, rng: Rng) -> Floats:
     made = np.zeros((height, width, 3), np.float32)
     rough = rng.uniform(0.3, 1.0)
     for octave in range(5):
@@ -113,7 +113,7 @@ def _cloudy(height: int, width: int, image: Image, rng: np.random.Generator) -> 
     return np.asarray(colour(rng) + made * np.float32(rng.uniform(15, 60)), np.float32)
 
 
-def _noisy(height: int, width: int, image: Image, rng: np.random.Generator) -> Floats:
+def _noisy(height: int, width: int, image: Image, rng: Rng) -> Floats:
     block = float(rng.choice([1, 2, 3, 4, 6, 9, 14]))
     size = (math.ceil(height / block), math.ceil(width / block), 3)
     cells = rng.random(size)
@@ -125,11 +125,11 @@ def _noisy(height: int, width: int, image: Image, rng: np.random.Generator) -> F
     )
 
 
-def _cut(height: int, width: int, image: Image, rng: np.random.Generator) -> Floats:
+def _cut(height: int, width: int, image: Image, rng: Rng) -> Floats:
     return _part(image, height, width, rng)[..., rng.permutation(3)].astype(np.float32)
 
 
-def _photographed(height: int, width: int, image: Image, rng: np.random.Generator) -> Floats:
+def _photographed(height: int, width: int, image: Image, rng: Rng) -> Floats:
     photographs = _photographs()
     part = _part(photographs[int(rng.integers(len(photographs)))], height, width, rng)
     return np.asarray(part[..., rng.permutation(3)].astype(np.float32) * np.float32(rng.uniform(0.5, 1.2)))
@@ -139,7 +139,7 @@ _SURFACE_KINDS = (_plain, _plain, _graded, _graded, _striped, _waves, _cloudy, _
 _PRINTED = (_plain, _plain, _plain, _striped, _waves, _noisy, _cut, _photographed)
 
 
-def _part(picture: Image, height: int, width: int, rng: np.random.Generator) -> Image:
+def _part(picture: Image, height: int, width: int, rng: Rng) -> Image:
     scale = float(rng.uniform(0.5, 2.0))
     rows, columns = (
         max(1, min(have, round(want / scale)))
@@ -160,19 +160,19 @@ def _photographs() -> tuple[Image, ...]:
     return tuple(np.ascontiguousarray(photo[..., ::-1]) for photo in load_sample_images().images)
 
 
-def _along(height: int, width: int, rng: np.random.Generator) -> Floats:
+def _along(height: int, width: int, rng: Rng) -> Floats:
     turn = float(rng.uniform(0, 2 * math.pi))
     rows, columns = np.ogrid[:height, :width]
     return np.asarray(columns * math.cos(turn) + rows * math.sin(turn), np.float32)
 
 
-def _wave(height: int, width: int, rng: np.random.Generator, least: float, most: float) -> Floats:
+def _wave(height: int, width: int, rng: Rng, least: float, most: float) -> Floats:
     """A plane wave -1..1 whose length is between ``least`` and ``most`` px."""
     turns = 2 * math.pi / math.exp(rng.uniform(math.log(least), math.log(most)))
     return np.asarray(np.sin(_along(height, width, rng) * np.float32(turns) + np.float32(rng.uniform(0, 6))))
 
 
-def _details(painted: Image, rng: np.random.Generator) -> None:
+def _details(painted: Image, rng: Rng) -> None:
     """Some lines and circles on a surface, each in a colour of its own."""
     height, width = painted.shape[:2]
     most = max(2, round(0.06 * max(height, width)))
@@ -225,7 +225,7 @@ class Exposed(NamedTuple):
     flat: FloatArray
 
 
-def exposed(image: Image, boxes: FloatArray, rng: np.random.Generator) -> Exposed:
+def exposed(image: Image, boxes: FloatArray, rng: Rng) -> Exposed:
     """Abnormal scene to train novelty detection on: ``image`` (H, W, 3) uint8 BGR with one to three random shapes laid on it.
 
     ``boxes`` (N, 4) px are the objects of the picture; some shapes lie on them, the others on or around the laptop.
@@ -254,9 +254,7 @@ def exposed(image: Image, boxes: FloatArray, rng: np.random.Generator) -> Expose
     return Exposed(result, covered, raised, np.array(flat, np.float32).reshape(-1, 4))
 
 
-def _laid(
-    image: Image, role: str, is_raised: bool, boxes: FloatArray, rng: np.random.Generator
-) -> tuple[Image, Image]:
+def _laid(image: Image, role: str, is_raised: bool, boxes: FloatArray, rng: Rng) -> tuple[Image, Image]:
     sides = np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1))
     if role == "lying" or not len(boxes):
         side = float(np.median(sides)) if len(boxes) else 0.16 * image.shape[0]
@@ -279,7 +277,7 @@ def _laid(
     return _over(image, box, side, rng)
 
 
-def _free(image: Image, boxes: FloatArray, unit: float, rng: np.random.Generator) -> FloatArray:
+def _free(image: Image, boxes: FloatArray, unit: float, rng: Rng) -> FloatArray:
     for _ in range(_TRIES):
         centre = rng.uniform(*lid_region(image.shape, boxes, 0.2))
         if not _overlaps(np.concatenate([centre - unit, centre + unit]), list(boxes)):
@@ -287,7 +285,7 @@ def _free(image: Image, boxes: FloatArray, unit: float, rng: np.random.Generator
     return np.asarray(centre, np.float64)
 
 
-def _over(image: Image, box: FloatArray, side: float, rng: np.random.Generator) -> tuple[Image, Image]:
+def _over(image: Image, box: FloatArray, side: float, rng: Rng) -> tuple[Image, Image]:
     middle = (box[:2] + box[2:]) / 2
     kinds = (_BAR,) if rng.random() < _REACHING else _KINDS
     for _ in range(_TRIES):
@@ -300,7 +298,7 @@ def _over(image: Image, box: FloatArray, side: float, rng: np.random.Generator) 
     return colours, mask
 
 
-def _flush(image: Image, centre: FloatArray, side: float, rng: np.random.Generator) -> tuple[Image, Image]:
+def _flush(image: Image, centre: FloatArray, side: float, rng: Rng) -> tuple[Image, Image]:
     colours, mask = np.zeros_like(image), np.zeros(image.shape[:2], np.uint8)
     half = side * rng.uniform(0.2, 0.35) * np.array([1.0, rng.uniform(0.6, 1.0)])
     corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * half
@@ -332,7 +330,7 @@ def _shape(
     image: Image,
     centre: FloatArray,
     unit: float,
-    rng: np.random.Generator,
+    rng: Rng,
     kinds: Sequence[int] = _KINDS,
     made: Surface = surface,
 ) -> tuple[Image, Image]:
@@ -351,9 +349,7 @@ def _shape(
     return colours, covered
 
 
-def _outline(
-    size: tuple[int, ...], centre: FloatArray, unit: float, rng: np.random.Generator, kinds: Sequence[int]
-) -> Image:
+def _outline(size: tuple[int, ...], centre: FloatArray, unit: float, rng: Rng, kinds: Sequence[int]) -> Image:
     mask = np.zeros(size, np.uint8)
     kind = int(rng.choice(kinds))
     if kind == 0:
@@ -372,7 +368,7 @@ def _outline(
     return mask
 
 
-def _corners(kind: int, rng: np.random.Generator) -> FloatArray:
+def _corners(kind: int, rng: Rng) -> FloatArray:
     slim = float(rng.uniform(0.1, 1.0))
     if kind in (_BAR, 4):
         far = _REACH if kind == _BAR else 1.0

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.reading import read_yaml
 from sticker_uq.io.setting_fields import words
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Rng
 
 PACKAGED_TEMPLATE = Path(__file__).with_name("prompts.yaml")
 
@@ -105,7 +105,7 @@ def write_prompts(path: Path, prompts: Iterable[Prompt]) -> None:
         stream.writelines(json.dumps(asdict(prompt), ensure_ascii=False) + "\n" for prompt in prompts)
 
 
-def _one_of(rng: np.random.Generator, phrases: tuple[str, ...]) -> str:
+def _one_of(rng: Rng, phrases: tuple[str, ...]) -> str:
     return phrases[rng.integers(len(phrases))]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from sticker_uq.lab.rendering.painting import Floats, Image, Pen, clouds, grain, shade
 from sticker_uq.lab.rendering.scene_spec import BackgroundSpec
+from sticker_uq.scene import Rng
 
 
 def paint_background(background: BackgroundSpec, width: int, height: int) -> Image:
@@ -28,7 +29,7 @@ def paint_background(background: BackgroundSpec, width: int, height: int) -> Ima
     return image
 
 
-def _wood(rng: np.random.Generator, side: int) -> Floats:
+def _wood(rng: Rng, side: int) -> Floats:
     texture = np.empty((side, side), np.float32)
     plank = side // int(rng.integers(4, 7))
     for top in range(0, side, plank):
@@ -44,7 +45,7 @@ def _wood(rng: np.random.Generator, side: int) -> Floats:
     return texture[:, :, None] * np.array([0.75, 0.95, 1.1], np.float32)
 
 
-def _mat(rng: np.random.Generator, side: int) -> Floats:
+def _mat(rng: Rng, side: int) -> Floats:
     texture = grain(rng, side, side) * 4 + clouds(rng, side, side, (5, 5)) * 4
     if rng.random() < 0.5:
         step = max(8, side // 22)
@@ -56,7 +57,7 @@ def _mat(rng: np.random.Generator, side: int) -> Floats:
     return texture[:, :, None]
 
 
-def _conveyor(rng: np.random.Generator, side: int) -> Floats:
+def _conveyor(rng: Rng, side: int) -> Floats:
     ys = np.arange(side, dtype=np.float32)[:, None]
     period = max(6.0, side / float(rng.integers(36, 60)))
     texture = np.broadcast_to(np.sin(2 * np.pi * ys / period) * 5, (side, side)) + grain(rng, side, side) * 3
@@ -72,7 +73,7 @@ def _conveyor(rng: np.random.Generator, side: int) -> Floats:
     return colour.astype(np.float32)
 
 
-def _metal(rng: np.random.Generator, side: int) -> Floats:
+def _metal(rng: Rng, side: int) -> Floats:
     texture = cv2.blur(grain(rng, side, side), (81, 1)) * 34 + clouds(rng, side, side, (3, 6)) * 12
     for _ in range(14):
         start, end = rng.integers(0, side, 2), rng.integers(0, side, 2)
@@ -80,7 +81,7 @@ def _metal(rng: np.random.Generator, side: int) -> Floats:
     return texture[:, :, None]
 
 
-def _cloth(rng: np.random.Generator, side: int) -> Floats:
+def _cloth(rng: Rng, side: int) -> Floats:
     ys, xs = np.indices((side, side), dtype=np.float32)
     weave = (np.sin(xs * 1.7) * np.sin(ys * 1.7)) * 5
     folds = clouds(rng, side, side, (4, 3), octaves=2)
@@ -93,7 +94,7 @@ def _cloth(rng: np.random.Generator, side: int) -> Floats:
 _TEXTURES = {"wood": _wood, "mat": _mat, "conveyor": _conveyor, "metal": _metal, "cloth": _cloth}
 
 
-def _paint_tool(image: Image, kind: str, rng: np.random.Generator) -> None:
+def _paint_tool(image: Image, kind: str, rng: Rng) -> None:
     """A tool near the border of the picture, lying on its shadow."""
     height, width = image.shape[:2]
     unit = width * 0.1
@@ -125,20 +126,20 @@ def _along(angle: float, distance: float, across: float = 0.0) -> tuple[float, f
     return distance * c - across * s, distance * s + across * c
 
 
-def _screwdriver(pen: Pen, angle: float, rng: np.random.Generator) -> None:
+def _screwdriver(pen: Pen, angle: float, rng: Rng) -> None:
     pen.line([_along(angle, 0.2), _along(angle, 1.5)], (190, 190, 190), 0.07)
     colour = ((30, 30, 200), (30, 160, 230), (160, 80, 30))[int(rng.integers(3))]
     pen.line([_along(angle, -0.9), _along(angle, 0.15)], colour, 0.27)
     pen.line([_along(angle, -0.85, 0.05), _along(angle, 0.1, 0.05)], shade(colour, 1.3), 0.05)
 
 
-def _cable(pen: Pen, angle: float, rng: np.random.Generator) -> None:
+def _cable(pen: Pen, angle: float, rng: Rng) -> None:
     bend, phase = rng.uniform(0.2, 0.6), rng.uniform(0, 6)
     points = [_along(angle, t, bend * math.sin(1.3 * t + phase)) for t in np.linspace(-3, 3, 60).tolist()]
     pen.line(points, (36, 34, 34), 0.09)
 
 
-def _screws(pen: Pen, angle: float, rng: np.random.Generator) -> None:
+def _screws(pen: Pen, angle: float, rng: Rng) -> None:
     for _ in range(int(rng.integers(3, 8))):
         x, y = rng.uniform(-0.7, 0.7, 2)
         pen.circle(x, y, 0.09, (120, 120, 122))
@@ -148,14 +149,14 @@ def _screws(pen: Pen, angle: float, rng: np.random.Generator) -> None:
             pen.line([(x - dx, y - dy), (x + dx, y + dy)], (70, 70, 70), 0.02)
 
 
-def _tape(pen: Pen, angle: float, rng: np.random.Generator) -> None:
+def _tape(pen: Pen, angle: float, rng: Rng) -> None:
     pen.circle(0, 0, 0.62, (70, 160, 205))
     pen.circle(0, 0, 0.5, (120, 195, 225))
     pen.circle(0, 0, 0.42, (60, 95, 120))
     pen.circle(0, 0, 0.37, (70, 70, 72))
 
 
-def _scraper(pen: Pen, angle: float, rng: np.random.Generator) -> None:
+def _scraper(pen: Pen, angle: float, rng: Rng) -> None:
     blade = [
         _along(angle, 0.1, -0.15),
         _along(angle, 0.7, -0.32),

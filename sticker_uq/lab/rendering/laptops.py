@@ -20,6 +20,7 @@ from sticker_uq.lab.rendering.painting import (
 )
 from sticker_uq.lab.rendering.scene_spec import Colour, LaptopSpec
 from sticker_uq.lab.rendering.things import paint_fixture
+from sticker_uq.scene import Rng
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def paint_laptop(laptop: LaptopSpec, scale: float, margin: int) -> Surface:
     return Surface(canvas, full_coverage, full_gloss, scale, margin)
 
 
-def _textured(laptop: LaptopSpec, body: Image, rng: np.random.Generator) -> Image:
+def _textured(laptop: LaptopSpec, body: Image, rng: Rng) -> Image:
     height, width = body.shape[:2]
     if laptop.texture == "brushed":
         texture: Floats = cv2.blur(grain(rng, width, height), (61, 1)) * 18
@@ -286,7 +287,7 @@ def _paint_flat(laptop: LaptopSpec, body: Image, gloss: Image, scale: float) -> 
     _paint_palm_rest(laptop, pen, parts, gloss)
 
 
-def _paint_desktop(window: Image, scale: float, rng: np.random.Generator) -> None:
+def _paint_desktop(window: Image, scale: float, rng: Rng) -> None:
     """What a screen shows that is switched on: a wallpaper, symbols, perhaps a window."""
     height, width = window.shape[:2]
     for channel in range(3):
@@ -408,7 +409,7 @@ def _legend(pen: Pen, glyph: str, x: float, y: float, colour: Colour) -> None:
     cv2.putText(pen.image, glyph, where, cv2.FONT_HERSHEY_SIMPLEX, size, colour, 1, cv2.LINE_AA)
 
 
-def _wear(laptop: LaptopSpec, body: Image, scale: float, rng: np.random.Generator) -> None:
+def _wear(laptop: LaptopSpec, body: Image, scale: float, rng: Rng) -> None:
     height, width = body.shape[:2]
     case = laptop.colour if laptop.view == "lid" else laptop.deck_colour
     # The screen of an open laptop is glass; scratches are for the case.

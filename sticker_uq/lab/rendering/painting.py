@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sticker_uq.lab.rendering.scene_spec import Colour
+from sticker_uq.scene import Rng
 
 Image = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.floating[Any]]
@@ -180,7 +181,7 @@ def _noise_tile(side: int) -> Floats:
     return np.random.default_rng(side).standard_normal((side, side), dtype=np.float32)
 
 
-def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
+def grain(rng: Rng, width: int, height: int) -> Floats:
     """Painted white noise (height,width), standard deviation 1, read only: cut from a tile, because the renderer samples it
     slowly.
     """
@@ -190,9 +191,7 @@ def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
     return piece[:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
 
 
-def clouds(
-    rng: np.random.Generator, width: int, height: int, cells: tuple[int, int], octaves: int = 1
-) -> Floats:
+def clouds(rng: Rng, width: int, height: int, cells: tuple[int, int], octaves: int = 1) -> Floats:
     """Painted smooth noise (height,width) of the renderer about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
     total = np.zeros((height, width), np.float32)
     for octave in range(octaves):
@@ -271,17 +270,12 @@ class TurnedPen(Pen):
         return super()._fixed([(float(x), float(y)) for x, y in turned])
 
 
-Draw = Callable[[TurnedPen, np.random.Generator], None]
+Draw = Callable[[TurnedPen, Rng], None]
 """Draws an object around the pen's origin, about one unit in every direction."""
 
 
 def draw_over(
-    shape: tuple[int, ...],
-    draw: Draw,
-    centre: tuple[float, float],
-    unit: float,
-    turn: float,
-    rng: np.random.Generator,
+    shape: tuple[int, ...], draw: Draw, centre: tuple[float, float], unit: float, turn: float, rng: Rng
 ) -> tuple[Image, Image]:
     """Colours (H,W,3) and coverage (H,W) of a rendered object at ``centre`` px, ``unit`` px long, for a picture of ``shape``."""
     colours, mask = np.zeros((*shape[:2], 3), np.uint8), np.zeros(shape[:2], np.uint8)
@@ -289,9 +283,7 @@ def draw_over(
     return colours, mask
 
 
-def lay(
-    image: Image, colours: Image, mask: Image, rng: np.random.Generator, *, height: float, realistic: bool
-) -> None:
+def lay(image: Image, colours: Image, mask: Image, rng: Rng, *, height: float, realistic: bool) -> None:
     """Lay the rendered object's ``colours`` over ``image`` where ``mask`` covers.
 
     A realistic object is ``height`` px above the lid: it casts a soft shadow and has the picture's brightness, the blur of

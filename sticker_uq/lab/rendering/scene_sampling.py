@@ -38,7 +38,7 @@ from sticker_uq.lab.rendering.study_sampling import (
     study_stickers,
     study_things,
 )
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Rng
 
 MAX_STICKERS = 8
 Profile = Literal["large", "study"]
@@ -107,13 +107,13 @@ def _sample_study(seed: int, stickers: int | None) -> SceneSpec:
     )
 
 
-def _jittered(rng: np.random.Generator, colour: Colour, amount: float) -> Colour:
+def _jittered(rng: Rng, colour: Colour, amount: float) -> Colour:
     common = rng.uniform(-amount, amount)
     blue, green, red = (int(np.clip(part + common + rng.uniform(-3, 3), 8, 248)) for part in colour)
     return blue, green, red
 
 
-def _sample_laptop(rng: np.random.Generator) -> LaptopSpec:
+def _sample_laptop(rng: Rng) -> LaptopSpec:
     finish = FINISHES[int(rng.integers(len(FINISHES)))]
     colour = _jittered(rng, finish.colour, 10)
     # Some makes put a dark deck under a coloured lid.
@@ -141,7 +141,7 @@ def _sample_laptop(rng: np.random.Generator) -> LaptopSpec:
     )
 
 
-def _sample_pose(rng: np.random.Generator, laptop: LaptopSpec) -> PoseSpec:
+def _sample_pose(rng: Rng, laptop: LaptopSpec) -> PoseSpec:
     turned = rng.random()
     angle = float(np.clip(rng.normal(0, 9), -25, 25))
     if turned < 0.06:
@@ -168,7 +168,7 @@ def _sample_pose(rng: np.random.Generator, laptop: LaptopSpec) -> PoseSpec:
     return PoseSpec(tuple(float(value) for value in matrix.ravel()), float(scale * 1000), angle)
 
 
-def _sample_logos(rng: np.random.Generator, laptop: LaptopSpec, pose: PoseSpec) -> tuple[LogoSpec, ...]:
+def _sample_logos(rng: Rng, laptop: LaptopSpec, pose: PoseSpec) -> tuple[LogoSpec, ...]:
     if rng.random() < 0.03:
         return ()
     surface = laptop.colour if laptop.view == "lid" else laptop.deck_colour
@@ -207,7 +207,7 @@ def _sample_logos(rng: np.random.Generator, laptop: LaptopSpec, pose: PoseSpec) 
 
 
 def _logo(
-    rng: np.random.Generator,
+    rng: Rng,
     identity: int,
     laptop: LaptopSpec,
     pose: PoseSpec,
@@ -239,7 +239,7 @@ def _logo(
     )
 
 
-def _sample_background(rng: np.random.Generator) -> BackgroundSpec:
+def _sample_background(rng: Rng) -> BackgroundSpec:
     kind = str(rng.choice(tuple(_BENCHES)))
     colours = _BENCHES[kind]
     tools = tuple(str(tool) for tool in rng.choice(TOOLS, int(rng.integers(0, 4)), replace=False))
@@ -247,7 +247,7 @@ def _sample_background(rng: np.random.Generator) -> BackgroundSpec:
     return BackgroundSpec(kind, colour, float(rng.uniform(-40, 40)), tools, int(rng.integers(2**31)))
 
 
-def _sample_light(rng: np.random.Generator) -> LightSpec:
+def _sample_light(rng: Rng) -> LightSpec:
     return LightSpec(
         direction=float(rng.uniform(0, 360)),
         gradient=float(rng.uniform(0, 0.45)),
@@ -266,7 +266,7 @@ def _sample_light(rng: np.random.Generator) -> LightSpec:
     )
 
 
-def _sample_camera(rng: np.random.Generator) -> CameraSpec:
+def _sample_camera(rng: Rng) -> CameraSpec:
     warm = rng.uniform(-0.08, 0.08)
     tint = rng.uniform(-0.02, 0.02)
     return CameraSpec(

@@ -9,6 +9,7 @@ import numpy as np
 from sticker_uq.lab.rendering.figures import FIGURES
 from sticker_uq.lab.rendering.laptops import BRANDS, Rect, deck_layout
 from sticker_uq.lab.rendering.scene_spec import Colour, LaptopSpec, LogoSpec, Point, PoseSpec, StickerSpec
+from sticker_uq.scene import Rng
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ _VIVID: tuple[Colour, ...] = (
 )  # fmt: skip
 
 
-def pick_colours(rng: np.random.Generator) -> tuple[Colour, Colour, Colour]:
+def pick_colours(rng: Rng) -> tuple[Colour, Colour, Colour]:
     first, second, third = rng.choice(len(_VIVID), 3, replace=False)
     return _VIVID[int(first)], _VIVID[int(second)], _VIVID[int(third)]
 
@@ -128,7 +129,7 @@ _TRIES = 40
 
 
 def place_stickers(
-    rng: np.random.Generator, laptop: LaptopSpec, pose: PoseSpec, logos: tuple[LogoSpec, ...], count: int
+    rng: Rng, laptop: LaptopSpec, pose: PoseSpec, logos: tuple[LogoSpec, ...], count: int
 ) -> tuple[StickerSpec, ...]:
     """`count` stickers for a laptop, with ids following the logos'."""
     placed: list[StickerSpec] = []
@@ -146,7 +147,7 @@ def place_stickers(
     return tuple(placed)
 
 
-def _badge_column(rng: np.random.Generator, laptop: LaptopSpec, logos: tuple[LogoSpec, ...]) -> Rect:
+def _badge_column(rng: Rng, laptop: LaptopSpec, logos: tuple[LogoSpec, ...]) -> Rect:
     """The side of the touchpad for badges: more often the left one, but not the one with a logo."""
     parts = deck_layout(laptop)
     sides = [parts.palm_left, parts.palm_right] if rng.random() < 0.7 else [parts.palm_right, parts.palm_left]
@@ -158,14 +159,14 @@ def _within(point: Point, rect: Rect) -> bool:
     return rect[0] < point[0] < rect[2] and rect[1] < point[1] < rect[3]
 
 
-def _badge(rng: np.random.Generator, identity: int, pose: PoseSpec) -> StickerSpec:
+def _badge(rng: Rng, identity: int, pose: PoseSpec) -> StickerSpec:
     aspect = float(rng.choice((0.78, 1.0, 1.3)))
     longer = rng.uniform(0.062, 0.085) / pose.width * 1000
     colours = BADGE_COLOURS[int(rng.integers(len(BADGE_COLOURS)))]
     return new_sticker(rng, identity, BADGES, longer, aspect, colours, wear=0.5)
 
 
-def _draft(rng: np.random.Generator, identity: int, laptop: LaptopSpec, pose: PoseSpec) -> StickerSpec:
+def _draft(rng: Rng, identity: int, laptop: LaptopSpec, pose: PoseSpec) -> StickerSpec:
     on_deck = laptop.view == "deck"
     weights = np.array([kind.weights[on_deck] for kind in STICKER_KINDS])
     kind = STICKER_KINDS[int(rng.choice(len(STICKER_KINDS), p=weights / weights.sum()))]
@@ -177,7 +178,7 @@ def _draft(rng: np.random.Generator, identity: int, laptop: LaptopSpec, pose: Po
 
 
 def new_sticker(
-    rng: np.random.Generator,
+    rng: Rng,
     identity: int,
     kind: StickerKind,
     longer: float,
@@ -230,11 +231,7 @@ def _crowding(box: _Box, placed: list[StickerSpec], logos: tuple[LogoSpec, ...])
 
 
 def _place_badge(
-    rng: np.random.Generator,
-    draft: StickerSpec,
-    column: Rect,
-    placed: list[StickerSpec],
-    logos: tuple[LogoSpec, ...],
+    rng: Rng, draft: StickerSpec, column: Rect, placed: list[StickerSpec], logos: tuple[LogoSpec, ...]
 ) -> StickerSpec:
     best, least = draft, np.inf
     for _ in range(_TRIES):
@@ -253,11 +250,7 @@ def _place_badge(
 
 
 def _place(
-    rng: np.random.Generator,
-    draft: StickerSpec,
-    laptop: LaptopSpec,
-    placed: list[StickerSpec],
-    logos: tuple[LogoSpec, ...],
+    rng: Rng, draft: StickerSpec, laptop: LaptopSpec, placed: list[StickerSpec], logos: tuple[LogoSpec, ...]
 ) -> StickerSpec:
     """Try positions until one is free; otherwise take the least crowded one."""
     habit = rng.random()
@@ -280,7 +273,7 @@ def _place(
     return best
 
 
-def _near(rng: np.random.Generator, draft: StickerSpec, logo: LogoSpec, laptop: LaptopSpec) -> Point:
+def _near(rng: Rng, draft: StickerSpec, logo: LogoSpec, laptop: LaptopSpec) -> Point:
     """A position beside a logo, sometimes touching it, with at least two thirds of the sticker on the laptop."""
     reach_x, reach_y = (draft.width + logo.width) / 2, (draft.height + logo.height) / 2
     away, along = rng.choice((-1, 1)) * rng.uniform(0.8, 1.1), rng.uniform(-0.5, 0.5)
@@ -294,7 +287,7 @@ def _near(rng: np.random.Generator, draft: StickerSpec, logo: LogoSpec, laptop: 
     )
 
 
-def _somewhere(rng: np.random.Generator, draft: StickerSpec, laptop: LaptopSpec, over_edge: bool) -> Point:
+def _somewhere(rng: Rng, draft: StickerSpec, laptop: LaptopSpec, over_edge: bool) -> Point:
     half_x, half_y = draft.width / 2, draft.height / 2
     zone = _zone(rng, laptop)
     if over_edge:
@@ -311,7 +304,7 @@ def _somewhere(rng: np.random.Generator, draft: StickerSpec, laptop: LaptopSpec,
     return float(rng.uniform(low_x, high_x)), float(min(rng.uniform(low_y, high_y), laptop.depth - half_y))
 
 
-def _zone(rng: np.random.Generator, laptop: LaptopSpec) -> Rect:
+def _zone(rng: Rng, laptop: LaptopSpec) -> Rect:
     if laptop.view == "lid":
         return (15.0, 15.0, 985.0, laptop.depth - 15.0)
     parts = deck_layout(laptop)

@@ -23,8 +23,9 @@ from sticker_uq.lab.rendering.painting import (
     turned,
 )
 from sticker_uq.lab.rendering.scene_spec import Colour, ResidueSpec, StickerSpec
+from sticker_uq.scene import Rng
 
-Painter = Callable[[Pen, StickerSpec, float, float, np.random.Generator], None]
+Painter = Callable[[Pen, StickerSpec, float, float, Rng], None]
 
 INK: Colour = (36, 32, 32)
 PAPER: Colour = (246, 248, 248)
@@ -40,9 +41,7 @@ def _scaled(pen: Pen, factor: float, x: float = 0.0, y: float = 0.0) -> Pen:
     return Pen(pen.image, pen.unit * factor, origin, pen.mask)
 
 
-def _barcode(
-    pen: Pen, x: float, y: float, half_width: float, half_height: float, rng: np.random.Generator
-) -> None:
+def _barcode(pen: Pen, x: float, y: float, half_width: float, half_height: float, rng: Rng) -> None:
     position, end = x - half_width, x + half_width
     while position < end:
         bar, gap = rng.choice((0.03, 0.05, 0.08), 2)
@@ -51,7 +50,7 @@ def _barcode(
         position += bar + gap
 
 
-def _figure(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _figure(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     pen.image[:] = spec.colours[2]
     if rng.random() < 0.4:
         for step in range(0, 24, 2):
@@ -62,7 +61,7 @@ def _figure(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Ge
     FIGURES[spec.motif](_scaled(pen, 0.7), spec.colours)
 
 
-def _words(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _words(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     ground, ink = spec.colours[0], contrast(spec.colours[0])
     pen.image[:] = ground
     lines = spec.motif.split("/")
@@ -82,7 +81,7 @@ def _words(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Gen
         pen.text(line, 0, y, 2 * ax * fit, step * 0.74, ink if index % 2 == 0 else accent, face, weight)
 
 
-def _label(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _label(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     foil = spec.motif.startswith("ASSET")
     pen.image[:] = (205, 207, 208) if foil else PAPER
     pen.box(0, -ay * 0.68, ax, ay * 0.34, spec.colours[0])
@@ -91,7 +90,7 @@ def _label(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Gen
     pen.text(f"{int(rng.integers(100_000, 1_000_000))}", 0, ay * 0.76, ax * 1.5, ay * 0.3, INK, "sans", 600)
 
 
-def _shipping(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _shipping(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     pen.image[:] = PAPER
     pen.text(spec.motif, 0, -ay * 0.68, ax * 1.6, ay * 0.38, INK, "sans", 800)
     pen.box(0, -ay * 0.4, ax * 0.9, 0.02, INK)
@@ -101,7 +100,7 @@ def _shipping(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.
     _barcode(pen, 0, ay * 0.62, ax * 0.82, ay * 0.22, rng)
 
 
-def _hello(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _hello(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     pen.image[:] = spec.colours[0]
     light = contrast(spec.colours[0])
     pen.text("HELLO", 0, -ay * 0.7, ax * 1.3, ay * 0.32, light, "sans", 800)
@@ -110,7 +109,7 @@ def _hello(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Gen
     pen.text(spec.motif, 0, ay * 0.28, ax * 1.4, ay * 0.56, (120, 50, 30), "italic", 700)
 
 
-def _qr(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _qr(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     pen.image[:] = PAPER
     cells = 21
     matrix = (rng.random((cells, cells)) < 0.48).astype(np.uint8)
@@ -130,7 +129,7 @@ def _qr(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Genera
         pen.text(spec.motif, 0, ay - 0.24, ax * 1.6, 0.24, spec.colours[0], "sans", 800)
 
 
-def _flag(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _flag(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     a, b, c = spec.colours[:3]
     pen.image[:] = b
     if spec.motif == "bands":
@@ -152,7 +151,7 @@ def _flag(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Gene
         )
 
 
-def _pattern(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _pattern(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     a, b, c = spec.colours[:3]
     far = max(ax, ay) * 1.5
     pen.image[:] = a
@@ -190,7 +189,7 @@ def _pattern(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.G
             pen.circle(x, y, rng.uniform(0.06, 0.16), (b, c)[int(rng.integers(2))])
 
 
-def _badge(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _badge(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     """A processor badge: dark glossy ground, coloured sweep, maker and model."""
     maker, model = spec.motif.split("/")
     height, width = pen.image.shape[:2]
@@ -203,7 +202,7 @@ def _badge(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Gen
     pen.text(model, ax * 0.25, ay * 0.66, ax * 1.2, ay * 0.42, ink, "sans", 800)
 
 
-def _warning(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _warning(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     pen.image[:] = (30, 205, 250)
     if spec.shape == "triangle":
         pen.line([(0, -0.72), (0.8, 0.74), (-0.8, 0.74), (0, -0.72), (0.1, -0.55)], INK, 0.14)
@@ -225,7 +224,7 @@ def _warning(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.G
     pen.text(spec.motif, 0, 0, ax * 1.7, ay * 0.8, INK, "sans", 800)
 
 
-def _decal(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
+def _decal(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     """A maker's emblem on a plain ground: the sticker most similar to a logo."""
     pen.image[:] = spec.colours[0]
     mask = emblem_mask(int(spec.motif))
@@ -348,7 +347,7 @@ def _die_cut(spec: StickerSpec, width: int, height: int) -> tuple[Image, Image]:
     return colours, cv2.GaussianBlur(swollen, (0, 0), 0.7)
 
 
-def _age(spec: StickerSpec, colours: Image, coverage: Image, rng: np.random.Generator) -> tuple[Image, Image]:
+def _age(spec: StickerSpec, colours: Image, coverage: Image, rng: Rng) -> tuple[Image, Image]:
     height, width = coverage.shape
     tinted = colours.astype(np.float32)
     if spec.faded > 0:

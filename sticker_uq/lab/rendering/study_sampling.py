@@ -38,6 +38,7 @@ from sticker_uq.lab.rendering.sticker_sampling import (
 )
 from sticker_uq.lab.rendering.stickers import paint_sticker
 from sticker_uq.lab.rendering.things import SIZES
+from sticker_uq.scene import Rng
 
 MOST_STICKERS = 20
 WIDTH, HEIGHT = 2448, 2048
@@ -87,7 +88,7 @@ _OPEN = _View(
 )
 
 
-def _drawn(rng: np.random.Generator, values: tuple[float, ...]) -> float:
+def _drawn(rng: Rng, values: tuple[float, ...]) -> float:
     return float(np.interp(rng.random(), _LEVELS, values))
 
 
@@ -110,7 +111,7 @@ class StudyFrame:
         return float(u / w), float(v / w)
 
 
-def study_laptop(rng: np.random.Generator, laptop: LaptopSpec) -> LaptopSpec:
+def study_laptop(rng: Rng, laptop: LaptopSpec) -> LaptopSpec:
     """`laptop` as a closed lid or opened flat, half and half, with the fixtures of its view."""
     if rng.random() < 0.5:
         lid = replace(laptop, view="lid", depth=float(rng.uniform(660, 740)))
@@ -119,7 +120,7 @@ def study_laptop(rng: np.random.Generator, laptop: LaptopSpec) -> LaptopSpec:
     return replace(flat, fixtures=_flat_fixtures(rng, flat))
 
 
-def _lid_fixtures(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[FixtureSpec, ...]:
+def _lid_fixtures(rng: Rng, laptop: LaptopSpec) -> tuple[FixtureSpec, ...]:
     """Nothing, or all that is on an underside: feet, screws, vents, prints."""
     if rng.random() > 0.2:
         return ()
@@ -141,7 +142,7 @@ def _lid_fixtures(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[Fixture
     return tuple(fixtures)
 
 
-def _flat_fixtures(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[FixtureSpec, ...]:
+def _flat_fixtures(rng: Rng, laptop: LaptopSpec) -> tuple[FixtureSpec, ...]:
     half, fixtures = laptop.depth / 2, []
     fixtures.append(_fixture(rng, "camera", (500.0, 18.0), (5, 8)))
     for x in (90.0, 910.0):
@@ -165,17 +166,13 @@ def _flat_fixtures(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[Fixtur
 
 
 def _fixture(
-    rng: np.random.Generator,
-    kind: str,
-    centre: tuple[float, float],
-    size: tuple[float, float],
-    angle: float = 0,
+    rng: Rng, kind: str, centre: tuple[float, float], size: tuple[float, float], angle: float = 0
 ) -> FixtureSpec:
     spot = (float(centre[0]), float(centre[1]))
     return FixtureSpec(kind, spot, float(rng.uniform(*size)), angle, int(rng.integers(2**31)))
 
 
-def study_pose(rng: np.random.Generator, laptop: LaptopSpec) -> tuple[PoseSpec, StudyFrame]:
+def study_pose(rng: Rng, laptop: LaptopSpec) -> tuple[PoseSpec, StudyFrame]:
     """Where the rendered laptop lies, in the reference frame and in px."""
     if laptop.view == "lid":
         angle = float(rng.uniform(0, 360))
@@ -248,7 +245,7 @@ class _Draft:
     angle: float
 
 
-def _sticker_draft(rng: np.random.Generator, on_lid: bool, frame: StudyFrame, strip: bool) -> _Draft:
+def _sticker_draft(rng: Rng, on_lid: bool, frame: StudyFrame, strip: bool) -> _Draft:
     if strip:
         kind = next(kind for kind in STICKER_KINDS if kind.print == "words")
         aspect = float(rng.uniform(3.6, 6.4))
@@ -269,7 +266,7 @@ def _sticker_draft(rng: np.random.Generator, on_lid: bool, frame: StudyFrame, st
     return _Draft(kind, str(rng.choice(kind.motifs)), str(rng.choice(kind.shapes)), aspect, turn)
 
 
-def study_logos(rng: np.random.Generator, laptop: LaptopSpec, frame: StudyFrame) -> tuple[LogoSpec, ...]:
+def study_logos(rng: Rng, laptop: LaptopSpec, frame: StudyFrame) -> tuple[LogoSpec, ...]:
     """One or two logos on a lid; text marks and mostly a slanted or round one on a laptop opened flat."""
     if laptop.view == "lid":
         count = 1 if rng.random() < 0.53 else 2
@@ -289,7 +286,7 @@ def study_logos(rng: np.random.Generator, laptop: LaptopSpec, frame: StudyFrame)
 
 
 def _study_logo(
-    rng: np.random.Generator,
+    rng: Rng,
     identity: int,
     laptop: LaptopSpec,
     frame: StudyFrame,
@@ -321,7 +318,7 @@ def _study_logo(
     )
 
 
-def _lid_logo(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
+def _lid_logo(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
     wanted = _drawn(rng, (1.0, 1.02, 1.04, 1.4, 1.65, 2.9, 3.4))
     fill = _drawn(rng, (0.25, 0.31, 0.46, 0.52, 0.73, 0.79, 0.85))
     best, least = ("emblem", 0.0), math.inf
@@ -342,9 +339,7 @@ def _lid_logo(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame
     return _study_logo(rng, identity, laptop, frame, centre, *best, shorter, 215)
 
 
-def _text_mark(
-    rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: StudyFrame, centre: Point
-) -> LogoSpec:
+def _text_mark(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame, centre: Point) -> LogoSpec:
     angle = frame.angle + float(rng.choice((0.0, 180.0)))
     shorter = _drawn(rng, (18, 20, 23, 28, 30, 38, 44))
     logo = _study_logo(
@@ -365,7 +360,7 @@ def _text_mark(
     return replace(logo, width=logo.width * stretch)
 
 
-def _slanted(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
+def _slanted(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
     parts, turn = deck_layout(laptop), float(rng.choice((-42.0, 42.0)) + rng.normal(0, 4))
     palm = parts.palm_left if rng.random() < 0.5 else parts.palm_right
     if rng.random() < 0.85:
@@ -381,7 +376,7 @@ def _slanted(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame:
     return _study_logo(rng, identity, laptop, frame, centre, best, frame.angle + turn, shorter, 175)
 
 
-def _round_mark(rng: np.random.Generator, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
+def _round_mark(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
     parts = deck_layout(laptop)
     centre = (
         (rng.uniform(150, 850), parts.keyboard[1] - rng.uniform(28, 40))
@@ -412,19 +407,14 @@ def logo_box(laptop: LaptopSpec, frame: StudyFrame, logo: LogoSpec) -> Box:
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
 
 
-def sticker_count(rng: np.random.Generator, laptop: LaptopSpec) -> int:
+def sticker_count(rng: Rng, laptop: LaptopSpec) -> int:
     if laptop.view == "flat":
         return round(_drawn(rng, (2, 2, 3, 4.5, 6, 8, 9)))
     return MOST_STICKERS if rng.random() < 0.06 else round(_drawn(rng, (1, 1, 3, 5, 7, 9, 11)))
 
 
 def study_stickers(
-    rng: np.random.Generator,
-    laptop: LaptopSpec,
-    frame: StudyFrame,
-    logos: tuple[LogoSpec, ...],
-    count: int,
-    torn: bool,
+    rng: Rng, laptop: LaptopSpec, frame: StudyFrame, logos: tuple[LogoSpec, ...], count: int, torn: bool
 ) -> tuple[StickerSpec, ...]:
     """`count` stickers with ids that follow the logos'."""
     view = _TOP if laptop.view == "lid" else _OPEN
@@ -481,7 +471,7 @@ def _iou(box: Box, other: Box) -> float:
 
 
 def _spot(
-    rng: np.random.Generator,
+    rng: Rng,
     view: _View,
     laptop: LaptopSpec,
     frame: StudyFrame,
@@ -515,7 +505,7 @@ def _spot(
     return best
 
 
-def _beside(rng: np.random.Generator, near: Box, size: tuple[float, float], overlap: float) -> Point:
+def _beside(rng: Rng, near: Box, size: tuple[float, float], overlap: float) -> Point:
     x, y = (near[0] + near[2]) / 2, (near[1] + near[3]) / 2
     reach_x, reach_y = (near[2] - near[0] + size[0]) / 2, (near[3] - near[1] + size[1]) / 2
     # Six in ten overlap; the rest stands a few pixels off.
@@ -540,7 +530,7 @@ def _outside(laptop: LaptopSpec, frame: StudyFrame, box: Box) -> float:
     return max(0.0, *beyond) * frame.scale
 
 
-def _zone(rng: np.random.Generator, laptop: LaptopSpec) -> Rect:
+def _zone(rng: Rng, laptop: LaptopSpec) -> Rect:
     if laptop.view == "lid":
         return (20.0, 20.0, 980.0, laptop.depth - 20.0)
     parts, chosen = deck_layout(laptop), rng.random()
@@ -556,7 +546,7 @@ def _zone(rng: np.random.Generator, laptop: LaptopSpec) -> Rect:
 
 
 def study_things(
-    rng: np.random.Generator, laptop: LaptopSpec, frame: StudyFrame
+    rng: Rng, laptop: LaptopSpec, frame: StudyFrame
 ) -> tuple[tuple[ThingSpec, ...], tuple[ResidueSpec, ...]]:
     """What lies about, hands and grippers, and residue on the laptop of some scenes."""
     things: list[ThingSpec] = []
@@ -595,13 +585,13 @@ def study_things(
     return tuple(things), tuple(residues)
 
 
-def _thing(rng: np.random.Generator, kind: str, centre: Point) -> ThingSpec:
+def _thing(rng: Rng, kind: str, centre: Point) -> ThingSpec:
     return ThingSpec(
         kind, centre, float(rng.uniform(*SIZES[kind])), float(rng.uniform(0, 360)), int(rng.integers(2**31))
     )
 
 
-def study_light(rng: np.random.Generator, light: LightSpec) -> LightSpec:
+def study_light(rng: Rng, light: LightSpec) -> LightSpec:
     """`light`, in one scene of eight with glare."""
     if rng.random() > 0.12:
         return light
@@ -612,7 +602,7 @@ def study_light(rng: np.random.Generator, light: LightSpec) -> LightSpec:
     )
 
 
-def study_camera(rng: np.random.Generator, camera: CameraSpec) -> CameraSpec:
+def study_camera(rng: Rng, camera: CameraSpec) -> CameraSpec:
     """`camera`, sharper than one for large stickers, and in one scene of eight with strong blur or noise."""
     camera = replace(camera, blur=camera.blur * 0.6, motion=camera.motion * 0.5)
     chosen = rng.random()

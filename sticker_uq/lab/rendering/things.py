@@ -20,8 +20,9 @@ from sticker_uq.lab.rendering.painting import (
     shade,
 )
 from sticker_uq.lab.rendering.scene_spec import FRAME_HEIGHT, Colour, FixtureSpec, ThingSpec
+from sticker_uq.scene import Rng
 
-Occluder = Callable[[TurnedPen, float, np.random.Generator], None]
+Occluder = Callable[[TurnedPen, float, Rng], None]
 """Draws an occluder that enters from the right over an object about one unit in every direction from the origin.
 
 The number is its reach: at -1.5 it covers nothing of the object, at 1.5 all.
@@ -73,17 +74,17 @@ def draw_cables(pen: Pen, colour: Colour) -> None:
         pen.line([(x, y - 0.06) for x, y in points], shade(colour, 1.35), 0.05)
 
 
-def gripper(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
+def gripper(pen: TurnedPen, reach: float, rng: Rng) -> None:
     """A gripper whose jaws are about as wide as the object."""
     draw_gripper(pen.moved(-reach, float(rng.uniform(1.5, 2.2))), METALS[int(rng.integers(len(METALS)))])
 
 
-def hand(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
+def hand(pen: TurnedPen, reach: float, rng: Rng) -> None:
     """Fingers and palm, bare or in a glove."""
     draw_hand(pen.moved(-reach, float(rng.uniform(1.4, 2.0))), GLOVES[int(rng.integers(len(GLOVES)))])
 
 
-def cable(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
+def cable(pen: TurnedPen, reach: float, rng: Rng) -> None:
     """A bundle of cables lying across; it grows with ``reach``."""
     colour = CABLES[int(rng.integers(len(CABLES)))]
     bend, phase = rng.uniform(0.1, 0.3), rng.uniform(0, 6)
@@ -99,7 +100,7 @@ def cable(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
         pen.line([(x, y - 0.06) for x, y in points], shade(colour, 1.35), 0.05)
 
 
-def paper(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
+def paper(pen: TurnedPen, reach: float, rng: Rng) -> None:
     """A sheet of paper with lines of print, one of its edges over the sticker."""
     white: Colour = (232, 238, 240)
     half, long = rng.uniform(1.8, 2.8), rng.uniform(4.0, 6.0)
@@ -113,7 +114,7 @@ def paper(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
 
 OCCLUDERS: dict[str, Occluder] = {draw.__name__: draw for draw in (gripper, hand, cable, paper)}
 
-Fixture = Callable[[Pen, Colour, np.random.Generator], None]
+Fixture = Callable[[Pen, Colour, Rng], None]
 """Draws a part or print of a case of that colour, about one unit to the left and right of the origin."""
 
 
@@ -143,7 +144,7 @@ def _tone(case: Colour) -> Colour:
     return shade(case, 1.35 if luminance(case) < 110 else 0.6)
 
 
-def _screw(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
+def _screw(pen: Pen, case: Colour, rng: Rng) -> None:
     metal = ((40, 40, 42), (150, 152, 154), (190, 190, 192))[int(rng.integers(3))]
     pen.circle(0, 0, 1.0, shade(case, 0.55))
     pen.circle(0, 0, 0.75, metal)
@@ -153,7 +154,7 @@ def _screw(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
         pen.line([(-dx, -dy), (dx, dy)], shade(metal, 0.45), 0.2)
 
 
-def _foot(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
+def _foot(pen: Pen, case: Colour, rng: Rng) -> None:
     rubber = mix((30, 30, 30), (90, 90, 92), float(rng.uniform()))
     if rng.random() < 0.5:
         pen.circle(0, 0, 1.0, shade(rubber, 0.7))
@@ -163,32 +164,32 @@ def _foot(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
         pen.line([(-0.75, 0), (0.75, 0)], rubber, 0.36)
 
 
-def _vent(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
+def _vent(pen: Pen, case: Colour, rng: Rng) -> None:
     slots, dark = int(rng.integers(5, 16)), shade(case, 0.35)
     half = rng.uniform(0.15, 0.5)
     for slot in range(slots):
         pen.box(-1 + (2 * slot + 1) / slots, 0, 0.55 / slots, half, dark)
 
 
-def _port(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
+def _port(pen: Pen, case: Colour, rng: Rng) -> None:
     half = rng.uniform(0.2, 0.45)
     pen.box(0, 0, 1.0, half, (150, 150, 152))
     pen.box(0, 0, 0.9, half * 0.75, (24, 24, 24))
     pen.box(0, half * 0.1, 0.7, half * 0.2, (60, 58, 56) if rng.random() < 0.6 else (170, 90, 30))
 
 
-def _camera(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
+def _camera(pen: Pen, case: Colour, rng: Rng) -> None:
     pen.circle(0, 0, 1.0, (30, 28, 28))
     pen.circle(0, 0, 0.55, (60, 40, 30))
     pen.circle(-0.2, -0.2, 0.2, (190, 180, 170))
 
 
-def _lamps(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
+def _lamps(pen: Pen, case: Colour, rng: Rng) -> None:
     for x in np.linspace(-0.9, 0.9, int(rng.integers(2, 6))):
         pen.box(float(x), 0, 0.09, 0.06, (250, 240, 200) if rng.random() < 0.4 else shade(case, 0.5))
 
 
-def _symbols(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
+def _symbols(pen: Pen, case: Colour, rng: Rng) -> None:
     ink = _tone(case)
     count = int(rng.integers(1, 5))
     for index in range(count):
@@ -211,7 +212,7 @@ def _symbols(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
                 pen.line([(x - r * 0.8, side * r), (x + r * 0.8, -side * r)], ink, r * 0.2)
 
 
-def _certification(pen: Pen, case: Colour, rng: np.random.Generator) -> None:
+def _certification(pen: Pen, case: Colour, rng: Rng) -> None:
     ink = _tone(case)
     rows = int(rng.integers(3, 8))
     for row in range(rows):
@@ -231,11 +232,11 @@ FIXTURES: dict[str, Fixture] = {
 }
 
 
-def _pick(rng: np.random.Generator, *colours: Colour) -> Colour:
+def _pick(rng: Rng, *colours: Colour) -> Colour:
     return colours[int(rng.integers(len(colours)))]
 
 
-def _mouse(pen: Pen, rng: np.random.Generator) -> None:
+def _mouse(pen: Pen, rng: Rng) -> None:
     shell = _pick(rng, (40, 40, 42), (150, 150, 154), (235, 235, 236), (60, 40, 170), (150, 90, 40))
     pen.line([(-0.8, 0), (-2.0, 0.3), (-3.0, -0.4), (-6.0, 0.5)], (40, 40, 40), 0.06)
     pen.ellipse(0, 0, 1.0, 0.56, shade(shell, 0.7))
@@ -247,7 +248,7 @@ def _mouse(pen: Pen, rng: np.random.Generator) -> None:
         pen.circle(0.5, 0, 0.13, _pick(rng, (60, 60, 220), (200, 160, 60), (220, 220, 220)))
 
 
-def _charger(pen: Pen, rng: np.random.Generator) -> None:
+def _charger(pen: Pen, rng: Rng) -> None:
     pen.line([(0.9, 0), (1.8, 0.5), (2.6, -0.5), (6.0, 0.2)], (34, 34, 34), 0.12)
     pen.line([(-0.9, 0), (-1.8, -0.4), (-2.6, 0.4), (-6.0, -0.3)], (34, 34, 34), 0.09)
     shell = _pick(rng, (38, 38, 40), (60, 60, 62), (230, 230, 230))
@@ -261,7 +262,7 @@ def _charger(pen: Pen, rng: np.random.Generator) -> None:
         pen.circle(0.55, 0.1, 0.09, ink)
 
 
-def _cup(pen: Pen, rng: np.random.Generator) -> None:
+def _cup(pen: Pen, rng: Rng) -> None:
     china = _pick(rng, (240, 240, 238), (60, 60, 200), (160, 110, 50), (50, 50, 52), (90, 170, 210))
     pen.arc(1.05, 0, 0.42, -120, 120, shade(china, 0.8), 0.16)
     pen.circle(0, 0, 0.9, shade(china, 0.75))
@@ -270,7 +271,7 @@ def _cup(pen: Pen, rng: np.random.Generator) -> None:
     pen.circle(0.03, 0.03, 0.68, _pick(rng, (22, 38, 60), (60, 100, 150), (40, 70, 40)))
 
 
-def _cable(pen: Pen, rng: np.random.Generator) -> None:
+def _cable(pen: Pen, rng: Rng) -> None:
     colour = CABLES[int(rng.integers(len(CABLES)))]
     bend, phase = rng.uniform(0.3, 1.0), rng.uniform(0, 6)
     points = [(float(t), float(bend * math.sin(0.9 * t + phase))) for t in np.linspace(-1.2, 9, 80)]
@@ -280,14 +281,14 @@ def _cable(pen: Pen, rng: np.random.Generator) -> None:
     pen.box(x - 0.38, y, 0.14, 0.11, (190, 190, 190))
 
 
-def _keycap(pen: Pen, rng: np.random.Generator) -> None:
+def _keycap(pen: Pen, rng: Rng) -> None:
     cap = _pick(rng, (40, 40, 42), (230, 230, 230), (110, 112, 114))
     pen.box(0, 0, 1.0, 0.95, shade(cap, 0.6))
     pen.box(0, -0.06, 0.78, 0.72, shade(cap, 1.15))
     pen.text(str(rng.choice(tuple("QWERTZASDF12345"))), -0.3, -0.3, 0.5, 0.5, _tone(cap), "sans", 700)
 
 
-def _screws(pen: Pen, rng: np.random.Generator) -> None:
+def _screws(pen: Pen, rng: Rng) -> None:
     for _ in range(int(rng.integers(1, 6))):
         x, y = rng.uniform(-0.8, 0.8, 2)
         metal = _pick(rng, (190, 192, 194), (120, 120, 122), (60, 60, 62))
@@ -299,25 +300,25 @@ def _screws(pen: Pen, rng: np.random.Generator) -> None:
         pen.line([(x - dy, y + dx), (x + dy, y - dx)], (50, 50, 50), 0.04)
 
 
-def _driver(pen: Pen, rng: np.random.Generator) -> None:
+def _driver(pen: Pen, rng: Rng) -> None:
     grip = _pick(rng, (30, 30, 200), (30, 160, 230), (160, 80, 30), (60, 150, 60), (40, 40, 42))
     pen.line([(0.1, 0), (1.0, 0)], (190, 190, 190), 0.07)
     pen.line([(-0.85, 0), (0.05, 0)], grip, 0.26)
     pen.line([(-0.8, -0.05), (0.0, -0.05)], shade(grip, 1.3), 0.05)
 
 
-def _tweezers(pen: Pen, rng: np.random.Generator) -> None:
+def _tweezers(pen: Pen, rng: Rng) -> None:
     for side in (-1, 1):
         pen.line([(-1.0, 0), (0.2, side * 0.16), (1.0, side * 0.03)], (170, 172, 176), 0.09)
 
 
-def _spatula(pen: Pen, rng: np.random.Generator) -> None:
+def _spatula(pen: Pen, rng: Rng) -> None:
     grip = _pick(rng, (50, 50, 54), (200, 120, 40), (40, 170, 230))
     pen.polygon([(0.1, -0.13), (0.95, -0.3), (0.95, 0.3), (0.1, 0.13)], (205, 205, 202))
     pen.line([(-0.9, 0), (0.1, 0)], grip, 0.24)
 
 
-def _pad(pen: Pen, rng: np.random.Generator) -> None:
+def _pad(pen: Pen, rng: Rng) -> None:
     """A game controller: two grips, a cross and buttons in colours."""
     shell = _pick(rng, (40, 40, 42), (232, 232, 232), (60, 50, 170))
     for side in (-1, 1):
@@ -333,7 +334,7 @@ def _pad(pen: Pen, rng: np.random.Generator) -> None:
         pen.circle(x, y, 0.08, colour)
 
 
-def _note(pen: Pen, rng: np.random.Generator) -> None:
+def _note(pen: Pen, rng: Rng) -> None:
     """A work order beside the laptop: paper with lines of print and a bar code."""
     pen.box(0, 0, 0.75, 1.0, (232, 238, 240))
     for row in range(9):
@@ -346,15 +347,15 @@ def _note(pen: Pen, rng: np.random.Generator) -> None:
         x += step
 
 
-def _hand(pen: Pen, rng: np.random.Generator) -> None:
+def _hand(pen: Pen, rng: Rng) -> None:
     draw_hand(pen, mix(GLOVES[int(rng.integers(len(GLOVES)))], (90, 120, 190), float(rng.uniform(0, 0.5))))
 
 
-def _gripper(pen: Pen, rng: np.random.Generator) -> None:
+def _gripper(pen: Pen, rng: Rng) -> None:
     draw_gripper(pen, METALS[int(rng.integers(len(METALS)))])
 
 
-def _shape(pen: Pen, rng: np.random.Generator) -> None:
+def _shape(pen: Pen, rng: Rng) -> None:
     """An object of no kind: a polygon or an ellipse in any colour, plain or with another one on it."""
     colours = [mix(rng.integers(0, 256, 3).tolist(), (128, 128, 128), 0.2) for _ in range(2)]
     if rng.random() < 0.4:
@@ -401,7 +402,7 @@ SIZES = {draw.__name__[1:]: (low, high) for draw, low, high in _SIZED}
 _STEEL: Colour = (186, 188, 190)
 
 
-def screw(pen: Pen, rng: np.random.Generator) -> None:
+def screw(pen: Pen, rng: Rng) -> None:
     pen.line([(-0.5, 0), (0.95, 0)], (150, 152, 154), 0.3)
     for x in np.arange(-0.35, 0.95, 0.13):
         pen.line([(float(x), -0.15), (float(x) + 0.07, 0.15)], (92, 92, 96), 0.045)
@@ -409,7 +410,7 @@ def screw(pen: Pen, rng: np.random.Generator) -> None:
     pen.line([(-0.72, -0.28), (-0.72, 0.28)], (80, 80, 84), 0.08)
 
 
-def washer(pen: Pen, rng: np.random.Generator) -> None:
+def washer(pen: Pen, rng: Rng) -> None:
     pen.circle(0, 0, 0.8, (128, 130, 132))
     pen.circle(-0.03, -0.03, 0.74, _STEEL)
     pen.circle(0, 0, 0.44, (110, 112, 116))
@@ -419,7 +420,7 @@ def washer(pen: Pen, rng: np.random.Generator) -> None:
         pen.line([(-dx, -dy), (dx, dy)], (46, 46, 50), 0.11)
 
 
-def coin(pen: Pen, rng: np.random.Generator) -> None:
+def coin(pen: Pen, rng: Rng) -> None:
     metal = ((70, 130, 190), (90, 170, 205), (188, 190, 192))[int(rng.integers(3))]
     pen.circle(0, 0, 0.85, shade(metal, 0.65))
     pen.circle(-0.02, -0.02, 0.8, metal)
@@ -431,7 +432,7 @@ def coin(pen: Pen, rng: np.random.Generator) -> None:
     pen.text(str(rng.choice(("1", "2", "5", "20", "50"))), 0, 0, 0.6, 0.7, shade(metal, 0.6), "serif", 800)
 
 
-def tape(pen: Pen, rng: np.random.Generator) -> None:
+def tape(pen: Pen, rng: Rng) -> None:
     """A torn strip of masking or insulating tape."""
     colour = ((130, 190, 225), (40, 40, 44), (200, 140, 60))[int(rng.integers(3))]
     half = rng.uniform(0.22, 0.36)
@@ -445,7 +446,7 @@ def tape(pen: Pen, rng: np.random.Generator) -> None:
         pen.line([(-0.9, y * half), (0.9, y * half + 0.03)], shade(colour, 0.92), 0.03)
 
 
-def key(pen: Pen, rng: np.random.Generator) -> None:
+def key(pen: Pen, rng: Rng) -> None:
     metal = ((120, 170, 195), _STEEL)[int(rng.integers(2))]
     pen.line([(-0.3, 0), (0.95, 0)], metal, 0.2)
     for x, depth in zip(np.arange(0.25, 0.95, 0.14), rng.uniform(0.1, 0.26, 6), strict=False):
@@ -455,7 +456,7 @@ def key(pen: Pen, rng: np.random.Generator) -> None:
     pen.circle(-0.72, 0, 0.12, (46, 46, 50))
 
 
-def pliers(pen: Pen, rng: np.random.Generator) -> None:
+def pliers(pen: Pen, rng: Rng) -> None:
     grip = ((40, 40, 200), (190, 90, 30), (40, 160, 230))[int(rng.integers(3))]
     for side in (-1, 1):
         pen.line([(0.15, side * 0.08), (-0.35, side * 0.26), (-0.95, side * 0.34)], grip, 0.19)
@@ -463,7 +464,7 @@ def pliers(pen: Pen, rng: np.random.Generator) -> None:
     pen.circle(0.17, 0, 0.15, (90, 92, 96))
 
 
-def phone(pen: Pen, rng: np.random.Generator) -> None:
+def phone(pen: Pen, rng: Rng) -> None:
     """A telephone, its screen dark or its back with the lenses up."""
     back = mix((40, 40, 44), (190, 150, 130), float(rng.uniform()))
     shape = [(-0.48, -0.92), (-0.4, -1), (0.4, -1), (0.48, -0.92), (0.48, 0.92), (0.4, 1), (-0.4, 1)]
@@ -479,7 +480,7 @@ def phone(pen: Pen, rng: np.random.Generator) -> None:
             pen.circle(-0.22, y - 0.02, 0.035, (120, 90, 70))
 
 
-def memory_stick(pen: Pen, rng: np.random.Generator) -> None:
+def memory_stick(pen: Pen, rng: Rng) -> None:
     shell = mix((180, 60, 40), (50, 50, 52), float(rng.uniform()))
     pen.box(0.7, 0, 0.28, 0.2, _STEEL)
     for y in (-0.09, 0.09):
@@ -488,7 +489,7 @@ def memory_stick(pen: Pen, rng: np.random.Generator) -> None:
     pen.box(-0.25, -0.2, 0.66, 0.05, shade(shell, 1.3))
 
 
-def foil(pen: Pen, rng: np.random.Generator) -> None:
+def foil(pen: Pen, rng: Rng) -> None:
     """A hologram: bands of colour that no print has, without a rim."""
     phase = rng.uniform(0, 6)
     for step, y in enumerate(np.linspace(-0.8, 0.76, 26)):
@@ -497,14 +498,14 @@ def foil(pen: Pen, rng: np.random.Generator) -> None:
         pen.box(0, float(y), half, 0.035, (colour[0], colour[1], colour[2]))
 
 
-def lettering(pen: Pen, rng: np.random.Generator) -> None:
+def lettering(pen: Pen, rng: Rng) -> None:
     """Cut vinyl letters without a ground."""
     colour: Colour = ((240, 240, 240), (30, 30, 30), (60, 60, 220))[int(rng.integers(3))]
     words = str(rng.choice(("no gods", "kernel", "LAB 4", "vim", "tofu", "Ghent")))
     pen.text(words, 0, 0, 1.9, 0.9, colour, "italic", 900)
 
 
-def glyphs(pen: Pen, rng: np.random.Generator) -> None:
+def glyphs(pen: Pen, rng: Rng) -> None:
     """A column of brush strokes on a clear film."""
     ink: Colour = ((40, 36, 36), (50, 50, 200))[int(rng.integers(2))]
     for row in (-0.62, 0.0, 0.62):
@@ -513,7 +514,7 @@ def glyphs(pen: Pen, rng: np.random.Generator) -> None:
             pen.line([(float(x1), row + float(y1)), (float(x2), row + float(y2))], ink, 0.1)
 
 
-def seal(pen: Pen, rng: np.random.Generator) -> None:
+def seal(pen: Pen, rng: Rng) -> None:
     """A tamper-evident seal: a chequered strip that was cut once."""
     colour: Colour = ((60, 190, 240), (70, 70, 220), (200, 200, 205))[int(rng.integers(3))]
     for column in range(12):

@@ -25,7 +25,7 @@ from sticker_uq.io.reading import read_bytes, read_json
 from sticker_uq.lab.corruptions import LabelledPicture, transform, transformation_named
 from sticker_uq.lab.robustness.frequencies import SourceSet, TaggedImage
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Rng
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _seed(*parts: object) -> int:
 
 
 def _combined(
-    spec: Specification, able: Sequence[Circumstance], count: int, rng: np.random.Generator
+    spec: Specification, able: Sequence[Circumstance], count: int, rng: Rng
 ) -> list[tuple[Circumstance, ...]]:
     """`count` combinations: each group deals its circumstances to trials of its own, and empty trials fall out."""
     groups: dict[str, list[Circumstance]] = {}
@@ -183,9 +183,7 @@ def _combined(
         trials += max(1, count - len(filled))
 
 
-def _one_each(
-    able: Sequence[Circumstance], count: int, rng: np.random.Generator
-) -> list[tuple[Circumstance, ...]]:
+def _one_each(able: Sequence[Circumstance], count: int, rng: Rng) -> list[tuple[Circumstance, ...]]:
     total = sum(c.frequency for c in able)
     quotas = _quotas([c.frequency / total for c in able], count)
     dealt = [(c,) for c, quota in zip(able, quotas, strict=True) for _ in range(quota)]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Rng
 
 _SMALLEST_SIDE = 2.0  # px of the result; thinner boxes are dropped
 _LEAST_VISIBLE = 0.35  # lowest share of a box inside a crop for it to stay labelled
@@ -63,7 +63,7 @@ def split_items(
     return learned, [item for item, laptop in zip(items, laptops, strict=True) if laptop in held_out]
 
 
-def augmented(item: LabelledImage, size: tuple[int, int] | None, rng: np.random.Generator) -> Sample:
+def augmented(item: LabelledImage, size: tuple[int, int] | None, rng: Rng) -> Sample:
     """A random training variant of ``item``, resized to ``size`` (width, height) or left in the size of its crop.
 
     Zoomed in on a part or out onto a plain margin, mirrored in both directions, with other brightness,
@@ -97,7 +97,7 @@ def augmented(item: LabelledImage, size: tuple[int, int] | None, rng: np.random.
     return Sample(image, boxes[large].astype(np.float32), labels[large])
 
 
-def _window(image: NDArray[np.uint8], rng: np.random.Generator) -> tuple[NDArray[np.uint8], tuple[int, int]]:
+def _window(image: NDArray[np.uint8], rng: Rng) -> tuple[NDArray[np.uint8], tuple[int, int]]:
     """A part of ``image`` or ``image`` on a margin, with the position of its upper left corner in ``image``."""
     height, width = image.shape[:2]
     kind = rng.random()
@@ -128,7 +128,7 @@ def _shifted(
     return inside[kept], item.labels[kept]
 
 
-def _tones(rng: np.random.Generator) -> NDArray[np.uint8]:
+def _tones(rng: Rng) -> NDArray[np.uint8]:
     """A table (256, 3) of new values for every channel."""
     values = np.linspace(0, 1, 256)[:, None] ** rng.uniform(0.75, 1.35)
     contrast, brightness = rng.uniform(0.75, 1.25), rng.uniform(-0.1, 0.1)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.datasets.abnormal_shapes import Exposed, exposed
 from sticker_uq.novelty.network import CHANNELS, SIZE, STRIDE, input_size
-from sticker_uq.scene import FloatArray, ObjectClass
+from sticker_uq.scene import FloatArray, ObjectClass, Rng
 
 _CLEAN = 0.25
 """Share of the pictures that are left unchanged."""
@@ -75,19 +75,12 @@ def sample(item: LabelledImage, epoch: int, seed: int, size: tuple[int, int] = S
     targets, weights = _taught(parts)
     middle, edges = _middles(moved / STRIDE, shares, parts[-1])
     return NoveltySample(
-        picture,
-        np.concatenate([targets, middle[:1]]),
-        np.concatenate([weights, middle[1:]]),
-        edges,
+        picture, np.concatenate([targets, middle[:1]]), np.concatenate([weights, middle[1:]]), edges
     )
 
 
 def _windowed(
-    pixels: NDArray[np.uint8],
-    truth: NDArray[np.uint8],
-    boxes: FloatArray,
-    size: tuple[int, int],
-    rng: np.random.Generator,
+    pixels: NDArray[np.uint8], truth: NDArray[np.uint8], boxes: FloatArray, size: tuple[int, int], rng: Rng
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], FloatArray]:
     """The part of ``size`` of picture, truth and boxes around an object or a shape, or anywhere."""
     room = np.array([pixels.shape[1] - size[0], pixels.shape[0] - size[1]])
@@ -161,11 +154,7 @@ def _middles(
 
 
 def _placed(
-    image: NDArray[np.uint8],
-    truth: NDArray[np.uint8],
-    boxes: FloatArray,
-    size: tuple[int, int],
-    rng: np.random.Generator,
+    image: NDArray[np.uint8], truth: NDArray[np.uint8], boxes: FloatArray, size: tuple[int, int], rng: Rng
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], FloatArray]:
     """Picture, truth and boxes in the network's ``size``, scaled by 0.8 to 1.25 and shifted; black beside the picture."""
     width, height = size

@@ -43,10 +43,7 @@ def build_optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
     """Training's optimiser AdamW (Loshchilov and Hutter 2019) over all parameters, decaying matrices and filters only."""
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim <= 1]  # of biases and normalisation: no decay
-    groups = [
-        {"params": matrices, "weight_decay": _WEIGHT_DECAY},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
+    groups = [{"params": matrices, "weight_decay": _WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=rate, fused=True)
 
 
@@ -259,11 +256,7 @@ def input_size(name: str, model: Any, progress: float = 1.0) -> tuple[int, int] 
 
 
 def batch_loss(
-    name: str,
-    model: Any,
-    samples: Sequence[Sample],
-    device: torch.device,
-    dropout: Dropout = no_dropout,
+    name: str, model: Any, samples: Sequence[Sample], device: torch.device, dropout: Dropout = no_dropout
 ) -> Tensor:
     """The sum of the trained model's losses on ``samples``, a scalar, with ``dropout`` where the stochastic passes drop."""
     targets = [

@@ -37,11 +37,7 @@ _RESULTS = "detections in COCO's format of results"
 
 
 def read_source(
-    source: Path,
-    wanted: Format | Literal["auto"],
-    images: Path | None,
-    faults: Faults,
-    counts: LabelCounts,
+    source: Path, wanted: Format | Literal["auto"], images: Path | None, faults: Faults, counts: LabelCounts
 ) -> tuple[Format, list[NamedPicture]]:
     """The tool's format of ``source`` to import, and its labelled pictures, in the order of the format.
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sticker_uq.io.coco import EncodedScene, LabelledImage, encode_picture, read_picture
 from sticker_uq.io.crops import crop_square, empty_boxes
 from sticker_uq.lab.studies.ambiguity.raae import AmbiguousImages
-from sticker_uq.scene import FloatArray, IntArray, ObjectClass
+from sticker_uq.scene import FloatArray, IntArray, ObjectClass, Rng
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,7 @@ class PastedScene:
 
 
 def paste(
-    image: npt.NDArray[np.uint8],
-    boxes: FloatArray,
-    crops: FloatArray,
-    numbers: IntArray,
-    rng: np.random.Generator,
+    image: npt.NDArray[np.uint8], boxes: FloatArray, crops: FloatArray, numbers: IntArray, rng: Rng
 ) -> PastedScene:
     """Paste ambiguous crops ``numbers`` of ``crops`` (N, 3, s, s) on ``image`` where no object of ``boxes`` lies, as many as fit.
 

@@ -61,12 +61,7 @@ class Analysis:
         return {name: table for name, table in vars(self).items() if name != "profile"}
 
 
-def analyse(
-    table: pd.DataFrame,
-    profile: Profile,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Analysis:
+def analyse(table: pd.DataFrame, profile: Profile, resamples: int = RESAMPLES, seed: int = 0) -> Analysis:
     """The statistics of per-image results as `read_results` gives them, of the clean images.
 
     ``paper``: two-sided tests that a significant Friedman test opens, two-sided correlations; ``simula_rp``: the published

@@ -24,13 +24,7 @@ from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.reading import read_bytes, read_json
 from sticker_uq.lab.studies.detectors.measures import CLEAN
 from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudySettings
-from sticker_uq.lab.studies.detectors.study_tasks import (
-    Assess,
-    Attack,
-    Task,
-    perform_task,
-    weights_hash,
-)
+from sticker_uq.lab.studies.detectors.study_tasks import Assess, Attack, Task, perform_task, weights_hash
 from sticker_uq.scene import InvalidInput
 
 CELLS, PLAN = "cells.sqlite", "study.json"

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sticker_uq.detection.kernels.devices import single_thread
-from sticker_uq.scene import FloatArray, IntArray
+from sticker_uq.scene import FloatArray, IntArray, Rng
 
 Model = Callable[[Tensor], Tensor]
 EPSILONS = (0.0002, 0.0005, 0.0008, 0.001, 0.0015, 0.002, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0)
@@ -133,7 +133,7 @@ def _descend(
 
 
 Picture = FloatArray
-Corruption = Callable[[Picture, np.random.Generator], Picture]
+Corruption = Callable[[Picture, Rng], Picture]
 
 
 def _moved(picture: Picture, matrix: FloatArray) -> Picture:
@@ -150,55 +150,55 @@ def _linear(a: float, b: float, c: float, d: float, x: float = 0.0, y: float = 0
     return np.array([[a, b, x], [c, d, y]])
 
 
-def shot_noise(picture: Picture, rng: np.random.Generator) -> Picture:
+def shot_noise(picture: Picture, rng: Rng) -> Picture:
     return rng.poisson(picture * 8).astype(np.float32) / 8
 
 
-def gaussian_noise(picture: Picture, rng: np.random.Generator) -> Picture:
+def gaussian_noise(picture: Picture, rng: Rng) -> Picture:
     return picture + rng.normal(0, 0.2, picture.shape).astype(np.float32)
 
 
-def impulse_noise(picture: Picture, rng: np.random.Generator) -> Picture:
+def impulse_noise(picture: Picture, rng: Rng) -> Picture:
     drawn = rng.random((*picture.shape[:2], 1))
     return np.where(drawn < 0.06, 0, np.where(drawn > 0.94, 1, picture))
 
 
-def blur(picture: Picture, rng: np.random.Generator) -> Picture:
+def blur(picture: Picture, rng: Rng) -> Picture:
     return cv2.GaussianBlur(picture, (0, 0), 0.11 * picture.shape[1]).reshape(picture.shape)
 
 
-def rotate(picture: Picture, rng: np.random.Generator) -> Picture:
+def rotate(picture: Picture, rng: Rng) -> Picture:
     """Corrupted crops: turned by 25 to 45 degrees."""
     angle = np.radians(rng.uniform(25, 45)) * rng.choice([-1, 1])
     return _moved(picture, _linear(np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)))
 
 
-def shear(picture: Picture, rng: np.random.Generator) -> Picture:
+def shear(picture: Picture, rng: Rng) -> Picture:
     return _moved(picture, _linear(1, rng.choice([-1, 1]) * rng.uniform(0.4, 0.7), 0, 1))
 
 
-def scale(picture: Picture, rng: np.random.Generator) -> Picture:
+def scale(picture: Picture, rng: Rng) -> Picture:
     size = rng.uniform(0.5, 0.7)
     return _moved(picture, _linear(size, 0, 0, size))
 
 
-def translate(picture: Picture, rng: np.random.Generator) -> Picture:
+def translate(picture: Picture, rng: Rng) -> Picture:
     x, y = rng.choice([-1, 1], 2) * rng.uniform(0.15, 0.25, 2)
     return _moved(picture, _linear(1, 0, 0, 1, x, y))
 
 
-def contrast(picture: Picture, rng: np.random.Generator) -> Picture:
+def contrast(picture: Picture, rng: Rng) -> Picture:
     mean = picture.mean()
     return mean + 0.3 * (picture - mean)
 
 
-def fog(picture: Picture, rng: np.random.Generator) -> Picture:
+def fog(picture: Picture, rng: Rng) -> Picture:
     coarse = rng.uniform(0.2, 1.0, (3, 3)).astype(np.float32)
     cloud = cv2.resize(coarse, picture.shape[1::-1], interpolation=cv2.INTER_CUBIC)[..., None]
     return 0.5 * picture + 0.5 * cloud
 
 
-def stripe(picture: Picture, rng: np.random.Generator) -> Picture:
+def stripe(picture: Picture, rng: Rng) -> Picture:
     w = picture.shape[1]
     found, width = picture.copy(), max(1, w // 8)
     at = int(rng.integers(w // 4, 3 * w // 4))

@@ -25,7 +25,7 @@ from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.lab.studies.ambiguity.raae import Pair, RaaeSettings
 from sticker_uq.monitors.crop_network import Training
-from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass, Rng
 
 
 @dataclass(frozen=True)
@@ -250,11 +250,7 @@ def _material(name: str, pictures: Iterable[Picture], count: int, seed: int, siz
 
 
 def _crops(
-    image: NDArray[np.uint8],
-    boxes: FloatArray,
-    classes: NDArray[np.int64],
-    rng: np.random.Generator,
-    size: int,
+    image: NDArray[np.uint8], boxes: FloatArray, classes: NDArray[np.int64], rng: Rng, size: int
 ) -> tuple[FloatArray, IntArray]:
     bare = empty_boxes((image.shape[1], image.shape[0]), boxes, _LIDS, rng)
     crops = cut_crops(image, np.concatenate([bare, boxes]), size)
