@@ -51,10 +51,7 @@ Result = TypeVar("Result", bound=StepResult)
 
 
 class Steps:
-    """The steps in the folder ``work``: each has a marker ``steps/NAME.json`` and may have a folder ``NAME``.
-
-    ``tell`` is called with the name of a step and a line when it is done or begins in an unexpected way.
-    """
+    """The steps in ``work``, each with a marker ``steps/NAME.json`` and perhaps a folder ``NAME``; ``tell`` hears of each."""
 
     def __init__(
         self, work: Path, tell: Callable[[str, str], None] = lambda name, line: None, name: str = ""

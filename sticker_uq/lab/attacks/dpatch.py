@@ -95,9 +95,7 @@ def _resistance(
     wanted: ObjectClass,
     rng: Rng,
 ) -> Tensor:
-    """Sum of -log of the probability of ``wanted`` over the candidates whose centre lies in one of ``boxes`` (N, 4) px, with
-    the patch on each, by N; 0 when there is none.
-    """
+    """Mean over ``boxes`` (N, 4) px, each with the patch, of the sum of -log p(``wanted``) of the candidates centred there."""
     height, width = image.shape[:2]
     rgb = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
     laid = torch.from_numpy(rgb).to(detector.device).permute(2, 0, 1).float().div_(255)

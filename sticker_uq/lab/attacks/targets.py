@@ -180,10 +180,7 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
 def target_outputs(
     detector: StochasticDetector, pixels: Tensor, targets: Targets
 ) -> tuple[TargetOutputs, Features, list[Tensor]]:
-    """A detector's outputs for the attacked ``targets`` on other ``pixels`` (n, 3, H, W) RGB 0..255 of the same size.
-
-    With them the features, and the maps (n, C, h, w) that enter the heads.
-    """
+    """Outputs for ``targets`` on other ``pixels`` (n, 3, H, W) RGB 0..255; features; maps (n, C, h, w) of the heads."""
     features, maps = _maps_of(detector, pixels)
     return attack_view(detector.name).outputs(detector.model, features, maps, targets), features, maps
 

@@ -174,7 +174,6 @@ class Attack:
 
 
 def _target_classes(item: LabelledImage, mode: Mode, seed: int) -> list[int]:
-    """What each object of ``item`` is to become."""
     rng = np.random.default_rng([seed, 0])
     choices = {"vanish": [0] * len(item.labels), "swap": [1] * len(item.labels)}
     chosen = choices[mode] if mode != "random" else rng.integers(0, 2, len(item.labels)).tolist()

@@ -22,7 +22,6 @@ __all__ = ["TRANSFORMATIONS", "LabelledPicture", "Transformation", "transform", 
 
 
 def transformation_named(name: str) -> Transformation:
-    """The corruption of that name; InvalidInput when there is none."""
     if name not in TRANSFORMATIONS:
         raise InvalidInput(f"transformation {name!r}: expected one of {', '.join(TRANSFORMATIONS)}")
     return TRANSFORMATIONS[name]

@@ -48,10 +48,7 @@ def interior(picture: LabelledPicture, rng: Rng, aim: float = 0.5) -> tuple[floa
     shape="any",
 )
 def glare(picture: LabelledPicture, strength: float, rng: Rng, shape: str = "any") -> LabelledPicture:
-    """Specular reflection of a lamp or window on the laptop: added light, white in the middle and fading outwards.
-
-    ``shape``: "lamp" (round), "tube" (long) or "any". Half of the reflections lie on an object.
-    """
+    """Reflection of a ``shape`` "lamp" (round), "tube" (long) or "any": white in the middle, half of them on an object."""
     chosen("glare", "shape", shape, ("any", "lamp", "tube"))
     if strength == 0:
         return picture
@@ -105,7 +102,6 @@ def low_light(
     unit="EV", strength="stops of light too many", stage=LIGHT, ladder=(0.5, 1, 1.5, 2, 3, 4), limits=(0, 8)
 )
 def overexposure(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
-    """Overexposure: everything brighter, bright parts clipped to white."""
     return picture.with_image(grey_levels(linear(picture.image) * np.float32(2.0**strength)))
 
 
@@ -123,8 +119,7 @@ def colour_cast(picture: LabelledPicture, strength: float, rng: Rng) -> Labelled
 
 
 def planckian_gains(kelvin: float) -> Any:
-    """Gains (3,) of linear red, green, blue of the corruption colour cast: a black body of that temperature against 6500 K,
-    green 1.
+    """Gains (3,) of linear red, green, blue of a black body of that temperature against 6500 K, green 1.
 
     Chromaticity by the cubic fit of Kim et al. (US patent 7024034) to the Planckian locus, 1667 to 25000 K.
     """
@@ -199,10 +194,7 @@ def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
     angle=-1.0,
 )
 def motion_blur(picture: LabelledPicture, strength: float, rng: Rng, angle: float = -1.0) -> LabelledPicture:
-    """Uniform motion of laptop or camera during the exposure; boxes are those at half time.
-
-    ``angle`` in degrees, 0 along the rows, clockwise; negative: any direction.
-    """
+    """Motion during the exposure, boxes at half time; ``angle`` in degrees from the rows, clockwise, negative: any."""
     drawn = float(rng.uniform(0, 180))
     return _smeared(picture, motion_kernel(strength, drawn if angle < 0 else angle))
 
@@ -215,7 +207,6 @@ def motion_blur(picture: LabelledPicture, strength: float, rng: Rng, angle: floa
     limits=(0, 150),
 )
 def defocus(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
-    """The lens is focused in front of or behind the laptop."""
     return _smeared(picture, disc_kernel(strength))
 
 
@@ -228,10 +219,7 @@ def defocus(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPict
     haze=0.35,
 )
 def lens_dirt(picture: LabelledPicture, strength: float, rng: Rng, haze: float = 0.35) -> LabelledPicture:
-    """Grease and dust on the front lens: soft spots with blur and haze.
-
-    ``haze``: share of the light there that the dirt scatters from the whole scene. Objects stay labelled.
-    """
+    """Grease and dust on the front lens blur, and scatter a share ``haze`` of the scene's light; objects stay labelled."""
     width, height = picture.size
     spots = int(rng.integers(4, 10))
     ys, xs = np.mgrid[0:height, 0:width].astype(np.float32)
@@ -294,10 +282,7 @@ def salt_and_pepper(picture: LabelledPicture, strength: float, rng: Rng) -> Labe
 def shifted_lines(
     picture: LabelledPicture, strength: float, rng: Rng, share: float = 25.0
 ) -> LabelledPicture:
-    """Bands of lines shifted sideways with wrap-around, as after lost packets.
-
-    ``share`` (0 to 50) % of the lines are shifted, in bands of three. Boxes stay, as most lines of an object are not shifted.
-    """
+    """Bands of three lines shifted sideways with wrap-around, as after lost packets: ``share`` (0 to 50) % of the lines."""
     shift, image = round(strength), picture.image.copy()
     starts = np.arange(0, image.shape[0], _BAND)
     for start in rng.choice(starts, round(share / 100 * len(starts)), replace=False):

@@ -47,7 +47,6 @@ class LabelledPicture:
         shapes: Image | None = None,
         scene: SceneSpec | None = None,
     ) -> LabelledPicture:
-        """A labelled picture before its corruption."""
         if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
             raise InvalidInput(
                 f"image has shape {image.shape} and type {image.dtype}, expected (H, W, 3) uint8"
@@ -72,7 +71,6 @@ class LabelledPicture:
         return self.image.shape[1], self.image.shape[0]
 
     def with_image(self, image: Image) -> LabelledPicture:
-        """The labelled objects in another image of the same size."""
         return replace(self, image=image)
 
     def outline(self, index: int) -> Points:
@@ -175,10 +173,9 @@ def _of_pixels(matrix: Points) -> npt.NDArray[np.float64]:
 
 
 def warp_image(image: Image, matrix: Points) -> Image:
-    """Corrupted `image` after the projective map `matrix` of continuous coordinates, uncovered places filled with a blur of
-    its edge.
+    """`image` after the projective map `matrix` of continuous coordinates.
 
-    Mirroring the edge instead would show objects twice.
+    Uncovered places get a blur of its edge: mirroring it would show objects twice.
     """
     height, width = image.shape[:2]
     pixels, size = _of_pixels(matrix), (width, height)

@@ -37,7 +37,6 @@ class Transformation:
     def __call__(
         self, picture: LabelledPicture, strength: float, seed: int, **parameters: Parameter
     ) -> LabelledPicture:
-        """`picture` after the transformation, deterministic in the arguments."""
         self.check(strength, parameters)
         rng = np.random.default_rng(seed)
         return self.function(picture, float(strength), rng, **(self.parameters | parameters))
@@ -80,7 +79,6 @@ def transformation(
 
 
 def chosen(transformation_name: str, parameter: str, value: str, known: tuple[str, ...]) -> str:
-    """A corruption's setting `value` if it is among `known`; InvalidInput otherwise."""
     if value not in known:
         raise InvalidInput(
             f"{transformation_name}: {parameter} = {value!r}: expected one of {', '.join(known)}"

@@ -23,10 +23,7 @@ from sticker_uq.scene import ObjectClass, Rng
 
 
 def rotation_matrix(angle: float, size: tuple[int, int]) -> Any:
-    """Map (3, 3) that turns a picture of `size` (width, height) by `angle` degrees clockwise.
-
-    It turns about the picture's middle.
-    """
+    """Map (3, 3) that turns a picture of `size` (width, height) about its middle by `angle` degrees clockwise."""
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     x, y = size[0] / 2, size[1] / 2
     return np.array([[c, -s, x - c * x + s * y], [s, c, y - s * x - c * y], [0, 0, 1]])
@@ -147,9 +144,9 @@ def occlusion(picture: LabelledPicture, strength: float, rng: Rng, tool: str = "
 def _fitted(
     share: float, kind: str, colour: Colour, size: tuple[int, int], aim: tuple[float, float], turn: float
 ) -> tuple[float, tuple[float, float]]:
-    """Length of a finger, px, and where its tip is, so that the tool covers `share` of a picture.
+    """Length of a finger and place of its tip, px, with which the tool covers `share` of a picture, by bisection on a small one.
 
-    Found by bisection on a small picture: the tool grows with its tip at `aim` up to its highest size, then reaches further in.
+    The tool grows with its tip at `aim` up to its highest size, then reaches further in.
     """
     shrink = 160 / max(size)
     small = (max(16, round(size[0] * shrink)), max(16, round(size[1] * shrink)))
@@ -191,10 +188,7 @@ def _rendered(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> 
     limits=(5, 200),
 )
 def unknown_make(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
-    """A laptop of a make in no data set: its own emblem and name, and (if rendered) a case of its own colour.
-
-    Lower contrast between logo and case is harder. Boxes stay, as the new logo replaces the old one.
-    """
+    """A make in no data set: its own emblem and name, in the place of the old, and (if rendered) a case of its own colour."""
     make = len(BRANDS) + int(rng.integers(2**20))
     if picture.scene is None:
         return _pasted_make(picture, strength, make)
@@ -265,10 +259,7 @@ def _erase(image: Image, left: int, top: int, right: int, bottom: int) -> None:
     limits=(0, 15),
 )
 def sticker_residue(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
-    """Torn paper and adhesive of a former sticker, which is not labelled.
-
-    It is placed beside the labelled objects. If there is little space, less residue is placed than requested.
-    """
+    """Torn paper and adhesive of a former sticker, not labelled, beside the objects; less than asked for without space."""
     area = picture.size[0] * picture.size[1] * strength / 100
     if picture.scene is None:
         image = picture.image.copy()

@@ -258,10 +258,7 @@ def _with_sticker(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene
 
 
 def _free_place(shape: tuple[int, ...], taken: FloatArray, rng: Rng) -> tuple[float, float, float] | None:
-    """Centre and half side in px of a free square of a sticker's size that overlaps none of ``taken`` (N, 4); None without one.
-
-    The search is near the hull of the objects, which are on the laptop, or near the centre without objects.
-    """
+    """Centre and half side px of a free square of a sticker's size, near the objects or else the middle; None without one."""
     height, width = shape[:2]
     low, high = lid_region(shape, taken, 0.3)
     sides = np.sqrt(np.prod(taken[:, 2:] - taken[:, :2], axis=1))
@@ -309,9 +306,7 @@ _NEEDS_STICKER = ("occlusion", "patch")
 
 @dataclass(frozen=True)
 class AbnormalImage:
-    """One picture of a folder of abnormal scenes: file, size, boxes and labels of what is visible, its case, the name of the
-    picture that it was made of, and the ``whole`` boxes (N, 4) before.
-    """
+    """A picture of a folder of abnormal scenes, its case, the picture it was made of, and the ``whole`` boxes (N, 4) before."""
 
     picture: LabelledImage
     case: str
@@ -326,8 +321,7 @@ def abnormal_scenes(
     patch: Image | None = None,
     image_format: str = "jpg",
 ) -> Iterator[EncodedScene]:
-    """The pictures ``items`` in an abnormal ``case`` of `CASES` or `EXPOSURE`, untouched ("clean"), or with an adversarial
-    ``patch``.
+    """The pictures ``items`` in an abnormal ``case`` of `CASES` or `EXPOSURE`, untouched ("clean"), or with a ``patch``.
 
     The change depends on ``seed``, the case and the picture's id only. A case that hides stickers skips pictures
     without one. InvalidInput for an unknown case or a picture that cannot be read.

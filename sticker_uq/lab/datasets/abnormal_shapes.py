@@ -28,9 +28,7 @@ Surface = Callable[[int, int, Image, Rng], Image]
 
 
 def surface(height: int, width: int, image: Image, rng: Rng) -> Image:
-    """Surface (height, width, 3) uint8 of a random shape on an abnormal scene; some are cut from ``image`` (H, W, 3) in other
-    colours.
-    """
+    """Surface (height, width, 3) uint8 of a random shape; some are cut from ``image`` (H, W, 3) in other colours."""
     return _painted(_SURFACE_KINDS, height, width, image, rng)
 
 
@@ -173,7 +171,6 @@ def _wave(height: int, width: int, rng: Rng, least: float, most: float) -> Float
 
 
 def _details(painted: Image, rng: Rng) -> None:
-    """Some lines and circles on a surface, each in a colour of its own."""
     height, width = painted.shape[:2]
     most = max(2, round(0.06 * max(height, width)))
     for _ in range(int(rng.integers(1, _MOST_DETAILS + 1))):

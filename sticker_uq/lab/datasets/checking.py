@@ -56,17 +56,13 @@ class Drift:
 
     @property
     def drifted(self) -> bool:
-        """Whether the difference between the data sets is significant at 0.05."""
         return self.p < _ALPHA
 
 
 def picture_statistics(
     items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None
 ) -> list[PictureStatistics]:
-    """Every picture of a data set read once.
-
-    Raises InvalidInput for one that cannot be decoded or has another size than its labels say.
-    """
+    """Every picture read once; InvalidInput for one that cannot be decoded or has another size than its labels say."""
     found = []
     for item in items:
         found.append(statistics_of(item, read_picture(item)))
@@ -93,10 +89,7 @@ def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
 def duplicates(
     first: Sequence[PictureStatistics], second: Sequence[PictureStatistics] = (), near: int = NEAR
 ) -> list[LabelFinding]:
-    """Duplicates and near duplicates within the data set ``first``, or between ``first`` and ``second`` if given.
-
-    The perceptual hashes of near duplicates differ in at most ``near`` bits.
-    """
+    """Duplicates and near duplicates (hashes differ in at most ``near`` bits) in ``first``, or between it and ``second``."""
     everything = [*first, *second]
     found = []
     for index, other, distance in close_pairs(everything, near, len(first) if second else None):
@@ -161,7 +154,6 @@ def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
 
 
 def properties(seen: Sequence[PictureStatistics]) -> dict[str, npt.NDArray[np.float64]]:
-    """Compared properties of a data set: brightness, size and objects of each picture, size and shape of each object."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for one in seen:
         item = one.item

@@ -34,9 +34,8 @@ _SIZES = {True: (480, 640, 960), False: (640, 800, 1056, 1600)}
 
 
 def covered_share(items: Sequence[LabelledImage], name: str, **options: Any) -> float:
-    """Share of the boxes of ``items`` that a default box of model ``name`` overlaps by :data:`OVERLAP`, NaN without any.
-
-    ``options`` are those of `build_model`. Of more than a thousand boxes some are drawn.
+    """Share of the boxes of ``items`` (of many some are drawn) that a default box of model ``name``, built with ``options``,
+    overlaps by :data:`OVERLAP`, NaN without any.
     """
     model = _shapes(name, **options)
     return _share(items, model, _generator(model))
@@ -109,9 +108,7 @@ def _packaged(name: str) -> dict[str, Any]:
 
 
 def sides_in_view(items: Sequence[LabelledImage], model: str, min_size: int) -> FloatArray:
-    """Shorter sides (N,) px of the objects of the data set ``items`` after the resizing of ``model`` with ``min_size``, of its
-    packaged weights where there are some.
-    """
+    """Shorter sides (N,) px of the objects after the resizing of ``model``, as packaged if it is, with ``min_size``."""
     transform = _shapes(model, min_size=min_size, **_packaged(model)).transform
     sides = []
     for item in items:
@@ -122,9 +119,7 @@ def sides_in_view(items: Sequence[LabelledImage], model: str, min_size: int) -> 
 
 
 def default_box_advice(items: Sequence[LabelledImage], model: str, min_size: int) -> str:
-    """What a person should know about objects of a data set that no default box of ``model``, of its packaged weights where there
-    are some, fits; "" when half of them have one.
-    """
+    """What to say of objects that no default box of ``model``, as packaged if it is, fits; "" when half of them have one."""
     packaged = _packaged(model)
     share = covered_share(items, model, min_size=min_size, **packaged)
     if not share < ENOUGH:

@@ -29,10 +29,7 @@ _LONGEST = 18
 
 
 def place_in_video(name: str) -> tuple[str, int] | None:
-    """The name of a picture without its last number, and this number; None for a name without one.
-
-    The suffix, the folders of a split and what labelling tools add do not count.
-    """
+    """The name without suffix, folders of a split, what tools add and its last number, and that number; None without one."""
     path = PurePosixPath(name)
     stem = plain_stem(path)
     numbers = list(_NUMBER.finditer(stem))
@@ -75,7 +72,6 @@ def close_frames(first: Sequence[str], second: Sequence[str], within: int) -> li
 
 
 def close_frames_text(count: int, of: int, within: int = CLOSE) -> str:
-    """Says of ``count`` ``of`` pictures that a frame of the same video is close to them."""
     return f"{count} of {of} pictures have a name that differs by at most {within} in its number from one"
 
 
@@ -126,9 +122,7 @@ def small_grey(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.int16]:
 
 
 def file_name(picture: SourceImage, workpieces: Sequence[tuple[int, str]], image_format: str) -> str:
-    """The file name of ``picture``, a frame: its number, after that of the laptop if ``workpieces`` (time in ns, name) tell
-    it.
-    """
+    """The file name of a frame: its number, after that of the laptop if ``workpieces`` (time in ns, name) tell it."""
     before = bisect_right(workpieces, picture.stamp_ns, key=lambda announced: announced[0])
     laptop = f"laptop{before:04d}_" if before else ""
     return f"{laptop}{picture.name}.{image_format}"

@@ -84,9 +84,7 @@ class LabelledBox:
 
 @dataclass(frozen=True)
 class AnsweredCase:
-    """The picture of one answered intervention (H, W, 3) BGR with its boxes; ``picture`` is None when ``problem`` says why
-    it cannot be used.
-    """
+    """One answered intervention: its picture (H, W, 3) BGR, None when ``problem`` says why it cannot be used, and its boxes."""
 
     question: AnsweredQuestion
     picture: NDArray[np.uint8] | None
@@ -95,10 +93,7 @@ class AnsweredCase:
 
 
 def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
-    """The accepted answers of an audit log in their order.
-
-    Raises :class:`InvalidInput` when there is no log or when it was altered.
-    """
+    """The accepted answers of an audit log in their order; InvalidInput when there is no log or it was altered."""
     check = verify(audit_folder)
     if not check.whole:
         raise InvalidInput(
@@ -251,9 +246,7 @@ def recorded_decisions(
     topic: str | None = None,
     on_read: Callable[[Path, Sequence[str], str], object] = lambda *_: None,
 ) -> Iterator[tuple[SceneDecision, NDArray[np.uint8]]]:
-    """The recorded decisions with these ids, each with its picture (H, W, 3) BGR; arguments and errors as
-    :func:`answered_cases`.
-    """
+    """The recorded decisions ``wanted``, each with its picture (H, W, 3) BGR; see :func:`answered_cases`."""
     for path in recordings:
         bag, source = Bag(path), open_source(path, topic)
         decisions: dict[int, list[SceneDecision]] = {}

@@ -64,7 +64,6 @@ class PromptTemplate(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path = PACKAGED_TEMPLATE) -> PromptTemplate:
-        """The template of prompts in a YAML file. InvalidInput names the file and all its errors."""
         values = read_yaml(path, f"prompt template {path}")
         if not isinstance(values, dict):
             raise InvalidInput(
@@ -79,10 +78,7 @@ class PromptTemplate(BaseModel):
             raise InvalidInput(f"prompt template {path}: {problems}") from None
 
     def draw(self, seed: int, index: int = 0) -> Prompt:
-        """The image generator's prompt of a seed: one phrase of every kind, styles without repetition while there are enough.
-
-        InvalidInput for a negative seed.
-        """
+        """The prompt of a seed: one phrase of every kind, styles without repetition while there are enough."""
         if seed < 0:
             raise InvalidInput(f"seed {seed}: expected 0 or more")
         rng = np.random.default_rng(seed)
@@ -100,7 +96,6 @@ class PromptTemplate(BaseModel):
 
 
 def write_prompts(path: Path, prompts: Iterable[Prompt]) -> None:
-    """Write prompts of generated pictures as JSON lines, atomically."""
     with atomic_write(path, "w") as stream:
         stream.writelines(json.dumps(asdict(prompt), ensure_ascii=False) + "\n" for prompt in prompts)
 

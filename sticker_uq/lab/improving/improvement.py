@@ -193,7 +193,6 @@ class Improvement(Candidate[ImproveSettings]):
 
     @property
     def policy(self) -> Path:
-        """The policy file of the candidate."""
         return self._policy_file
 
     def _part(self, part: Part) -> Path:

@@ -52,7 +52,6 @@ def improvement_report(found: Improvement, comparison: BundleComparison, told: s
 
 
 def lead(comparison: BundleComparison) -> str:
-    """The verdict in two sentences."""
     value, low, high = comparison.saved
     more = comparison.more_laptops
     wait = "" if not more else f" About {more} more laptops like these would tell."

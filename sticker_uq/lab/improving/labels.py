@@ -46,9 +46,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True)
 class Labelled:
-    """A picture (H, W, 3) BGR with its boxes and their ``origin``. ``known``: whether they are labels, and not an unknown that
-    counts as the worst.
-    """
+    """A picture (H, W, 3) BGR with its boxes and their ``origin``; ``known``: they are labels, not an unknown as the worst."""
 
     visit: Visit
     part: Part

@@ -34,10 +34,8 @@ _COMPLAINTS = {"hold": "a person pressed HOLD", "fault": "a fault", "escalation"
 
 @dataclass(frozen=True)
 class Visit:
-    """One laptop in the cell. ``decision_id``: of the picture on which it arrived; ``time_ns``: when something was decided first.
-
-    ``policy_hash``: what decided; ``questions``: the answered ones; ``complaint``: why what was released is no label, "" for
-    nothing.
+    """One laptop in the cell. ``decision_id``: of the picture on which it arrived; ``time_ns``: of the first decision;
+    ``policy_hash``: what decided; ``questions``: the answered ones; ``complaint``: why what was released is no label, or "".
     """
 
     name: str
@@ -154,7 +152,7 @@ def screened(
 ) -> tuple[list[Visit], dict[str, PersonCounts]]:
     """The laptops with the answers that may not teach marked by their ``problem``, and the counts of every person by name.
 
-    After an answer that is not used, later ones about the same laptop are not used either: what was asked then followed from it.
+    An answer that is not used spoils later ones about the same laptop: what was asked then followed from it.
     """
     limits = limits or AnswerLimits()
     persons: dict[str, PersonCounts] = defaultdict(PersonCounts)

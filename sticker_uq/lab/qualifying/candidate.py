@@ -100,9 +100,7 @@ class Candidate(Generic[Settings]):
         return assess_sources([source], perception or self.perception, cache, advance, *self._where)[0]
 
     def _train_on(self, settings: TrainSettings) -> dict[str, Any]:
-        """Train as ``settings`` say, from where an earlier training was stopped if one was; what the best weights say of
-        themselves. ``map50`` is NaN where it was not measured.
-        """
+        """Train as ``settings`` say, or go on with it; what the best weights say of themselves, ``map50`` NaN if not measured."""
         resume = (settings.out / STATE).exists()
         finished = train(
             settings,
@@ -169,15 +167,12 @@ class Candidate(Generic[Settings]):
 
 
 def packaged_novelty() -> Path | None:
-    """The packaged novelty network that learning starts from, if there is one."""
     return packaged_file(_BASE_MODEL)
 
 
 def base_without_novelty(base: Policy, novelty: NoveltyResult) -> Policy:
-    """``base``, which releases where novelty is not measured if no network can be used, and has no limit on that of objects if
-    it tells scenes alone.
-
-    The bundle and the gate warn of the first, and a real arm does not move on it without ``allow_uncalibrated``.
+    """``base``, which releases where novelty is not measured if no network can be used, and does not limit that of objects if
+    it tells scenes alone. The bundle and the gate warn of the first, and a real arm does not move on it by itself.
     """
     if novelty.weakness:
         return base.model_copy(update={"unmeasured_novelty": "release"})

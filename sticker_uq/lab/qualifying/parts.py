@@ -18,14 +18,11 @@ _SHOWN = 3
 
 
 def parts_in(folder: Path) -> dict[str, Path]:
-    """The folder of each part in ``folder``."""
     return {name: folder / name for name in PARTS}
 
 
 def parts_of(folder: Path) -> dict[str, Path] | None:
-    """The parts of the labelled data set in ``folder`` to qualify with, None for a COCO folder; :class:`InvalidInput`
-    otherwise.
-    """
+    """The parts in ``folder`` to qualify with, None for a COCO folder; :class:`InvalidInput` otherwise."""
     if (folder / ANNOTATIONS).is_file():
         return None
     missing = [name for name in PARTS if not (folder / name / ANNOTATIONS).is_file()]

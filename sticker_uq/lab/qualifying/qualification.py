@@ -140,10 +140,7 @@ class QualifySettings(CandidateSettings):
 
 
 class Qualification(Candidate[QualifySettings]):
-    """The steps of a qualification in the folder of ``steps``, and what each found; a step is done when it is asked for.
-
-    Raises :class:`InvalidInput` for unusable data or settings.
-    """
+    """The steps of a qualification in the folder of ``steps``, and what each found; a step is done when it is asked for."""
 
     @property
     def _base_file(self) -> Path:
@@ -154,7 +151,6 @@ class Qualification(Candidate[QualifySettings]):
         return Policy.load(self._base_file)
 
     def run(self) -> Self:
-        """All steps in their order."""
         _ = self._base, self.check  # an unusable policy or data set is refused before anything is trained
         if self.lacking:
             self._steps.tell(
@@ -166,7 +162,6 @@ class Qualification(Candidate[QualifySettings]):
 
     @property
     def policy(self) -> Path | None:
-        """The file of the policy with a guarantee, if there is one."""
         return self._policy_file if self.calibration.policy else None
 
     @property
@@ -362,7 +357,6 @@ class Qualification(Candidate[QualifySettings]):
 
     @cached_property
     def tested(self) -> PolicyTestResult | None:
-        """What the policy does on the test part, None without one."""
         if self.policy is None:
             return None
 

@@ -19,7 +19,6 @@ _MOST_JOINED = 0.2
 
 
 def percent(rate: float) -> str:
-    """``rate`` as percent with three digits, a dash for NaN."""
     return "–" if math.isnan(rate) else f"{100 * rate:.3g} %"
 
 
@@ -57,10 +56,7 @@ class DivideResult(StepResult):
 
 
 class TrainResult(StepResult):
-    """A training: its epochs, the ``chosen`` one, and mAP@0.5 of that on the pictures, ``held_out`` of them, that chose it.
-
-    They are of laptops that it did not learn from.
-    """
+    """A training: its epochs, and mAP@0.5 of the ``chosen`` one on the pictures, of laptops ``held_out``, that chose it."""
 
     model: str
     epochs: int
@@ -110,9 +106,7 @@ class AccuracyResult(StepResult):
 
 
 class NoveltyResult(StepResult):
-    """Areas under the ROC curve with their 95 % intervals; ``weakness``: why it cannot be used, ``objects_weakness``: why not for
-    objects.
-    """
+    """Areas under the ROC curve; ``weakness``: why it cannot be used, ``objects_weakness``: why not for objects."""
 
     objects: Auroc
     scenes: Auroc
@@ -202,7 +196,7 @@ wrong about three stickers in ten leaves most of them to a person.
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing that a cell needs: ``value`` found, ``limit`` it is held against, and what to do where it is not met.
+    """What a cell needs: ``value`` found, its ``limit``, what to do where it is not met.
 
     ``met`` None: nothing is required, and ``advice`` says what may be the reason for the others.
     """

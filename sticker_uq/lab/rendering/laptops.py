@@ -145,10 +145,7 @@ _ROWS = ("`1234567890-=<", ">QWERTYUIOP[]\\", "^ASDFGHJKL;'~", "*ZXCVBNM,./*")
 
 @dataclass
 class Surface:
-    """The flat laptop on a canvas with a margin.
-
-    `colours` (h,w,3) are premultiplied by `coverage` (h,w); `gloss` (h,w) is 255 where light is mirrored.
-    """
+    """The flat laptop; `colours` (h,w,3) are premultiplied by `coverage` (h,w), `gloss` (h,w) is 255 where light is mirrored."""
 
     colours: Image
     coverage: Image

@@ -23,10 +23,7 @@ _TEXT_PIXELS = 72
 
 
 class Pen:
-    """Draws anti-aliased shapes in coordinates centred on `origin`, `unit` pixels long.
-
-    Every stroke goes to `image` (H,W,3) and, where one is given, as 255 to `mask` (H,W), from which die-cut outlines are made.
-    """
+    """Draws in coordinates centred on `origin`, `unit` pixels long, to `image` (H,W,3) and as 255 to `mask` (H,W), if any."""
 
     def __init__(
         self, image: Image, unit: float, origin: tuple[float, float], mask: Image | None = None
@@ -79,7 +76,6 @@ class Pen:
     def arc(
         self, x: float, y: float, r: float, start: float, end: float, colour: Colour, width: float
     ) -> None:
-        """Draw a part of a circle from `start` to `end` degrees with the renderer's pen."""
         sweep = np.radians(np.linspace(start, end, 40))
         xs, ys = x + r * np.cos(sweep), y + r * np.sin(sweep)
         self.line([(float(a), float(b)) for a, b in zip(xs, ys, strict=True)], colour, width)
@@ -118,7 +114,7 @@ def _face(name: str) -> object:
 
 @lru_cache(maxsize=1024)
 def text_mask(words: str, face: str = "sans", weight: int = 700) -> Image:
-    """Coverage (h,w) uint8 of drawn `words`, cropped to the ink; read only because the renderer shares it.
+    """Coverage (h,w) uint8 of drawn `words`, cropped to the ink; read only because it is shared.
 
     OpenCV 5 draws the "sans", "serif" and "italic" faces it carries; OpenCV 4, which ROS Jazzy installs, has
     only Hershey's strokes, so there the lettering looks plainer.
@@ -182,9 +178,7 @@ def _noise_tile(side: int) -> Floats:
 
 
 def grain(rng: Rng, width: int, height: int) -> Floats:
-    """Painted white noise (height,width), standard deviation 1, read only: cut from a tile, because the renderer samples it
-    slowly.
-    """
+    """White noise (height,width), deviation 1, read only: cut from a tile, because sampling is slow."""
     tile = _noise_tile(1 << (max(width, height) + 255).bit_length())
     x, y = rng.integers(0, len(tile) - width), rng.integers(0, len(tile) - height)
     piece = tile[y : y + height, x : x + width]
@@ -233,9 +227,7 @@ def turned(layer: Any, angle: float) -> Any:
 def lid_region(
     shape: tuple[int, ...], boxes: npt.NDArray[Any], margin: float
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Corners px of where the laptop lies, as far as the ``boxes`` (N, 4) of its objects tell: around all of them and the middle
-    of a picture of ``shape``, whose border is ``margin`` wide.
-    """
+    """Corners px of where the laptop lies: around ``boxes`` (N, 4) and the middle, ``margin`` from the picture's border."""
     size = np.array([shape[1], shape[0]])
     low, high = margin * size, (1 - margin) * size
     if len(boxes):

@@ -284,8 +284,7 @@ def _sample_camera(rng: Rng) -> CameraSpec:
 def sticker_on_logo(scene: SceneSpec, nearness: float) -> SceneSpec:
     """``scene`` with its first sticker over its first logo: side by side at ``nearness`` 0, middle on middle at 1.
 
-    It approaches from the side where it lay and is drawn last. Unchanged without a sticker or a logo. InvalidInput for a
-    nearness out of range.
+    It comes from where it lay and is drawn last. Unchanged without a sticker or a logo.
     """
     _check_share("nearness", nearness)
     if not scene.stickers or not scene.logos:
@@ -313,8 +312,7 @@ def with_prints(
 ) -> tuple[RenderedScene, tuple[int, ...]]:
     """``scene`` with the stickers ``printed``, by default every second, as prints of the lid itself, and the ids of those.
 
-    The lid shows through. ``opacity`` of the ink: 0 is the bare lid, 1 looks like the sticker. A print is no sticker and is not
-    labelled. InvalidInput for an opacity out of range.
+    ``opacity`` of the ink: 0 is the bare lid, 1 looks like the sticker. A print is no sticker and is not labelled.
     """
     _check_share("opacity", opacity)
     if printed is None:

@@ -254,9 +254,7 @@ COVERED = 0.6
 
 
 def paint_residue(residue: ResidueSpec, scale: float) -> tuple[Floats, Floats]:
-    """Painted residue: colours (h,w,3), grey levels, and opacity (h,w), 0 to 1, at `scale` pixels per unit, turned by its
-    angle.
-    """
+    """Residue turned by its angle: colours (h,w,3), grey levels, and opacity (h,w), 0 to 1, at `scale` pixels per unit."""
     rng = np.random.default_rng(residue.seed)
     width, height = max(8, round(residue.width * scale)), max(8, round(residue.height * scale))
     ys, xs = np.mgrid[0:height, 0:width].astype(np.float32)

@@ -397,7 +397,6 @@ def _round_mark(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) 
 
 
 def logo_box(laptop: LaptopSpec, frame: StudyFrame, logo: LogoSpec) -> Box:
-    """The upright box around a rendered logo, px."""
     outline = _logo_outline(logo.brand, logo.layout) * max(logo.width, logo.height)
     if logo.width >= logo.height:
         rows, columns = logo_mask(logo.brand, logo.layout).shape

@@ -80,7 +80,6 @@ def gripper(pen: TurnedPen, reach: float, rng: Rng) -> None:
 
 
 def hand(pen: TurnedPen, reach: float, rng: Rng) -> None:
-    """Fingers and palm, bare or in a glove."""
     draw_hand(pen.moved(-reach, float(rng.uniform(1.4, 2.0))), GLOVES[int(rng.integers(len(GLOVES)))])
 
 

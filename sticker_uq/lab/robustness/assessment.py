@@ -56,9 +56,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """``chosen``: the source images that are assessed; ``sets`` of follow-up cases of them, by circumstance, "" for all together
-    in the specification's proportions.
-    """
+    """``chosen``: the assessed source images; ``sets`` of their follow-up cases by circumstance, "" for all in proportion."""
 
     chosen: SourceSet
     sets: Mapping[str, tuple[FollowUpCase, ...]]
@@ -78,9 +76,7 @@ class SetResult(_Value):
 
 
 class Assessment(_Value):
-    """A whole robustness assessment. ``environment``: versions and settings; ``significance_shares``: of the significance, by
-    finding.
-    """
+    """A whole assessment. ``environment``: versions and settings; ``significance_shares``: by finding."""
 
     specification: Specification
     system: str
@@ -105,8 +101,7 @@ def prepare(
 ) -> Prepared:
     """Make the follow-up cases in ``folder``/cases, a COCO folder; those already there are kept.
 
-    ``images`` of the source set, drawn with the specification's seed, are put into each circumstance; ``target`` cases in the
-    target proportions.
+    ``images`` drawn by the specification's seed are put into each circumstance; ``target`` cases in target proportions.
     """
     check_transformations(spec)
     if images < 1 or target < 1:
@@ -168,9 +163,7 @@ def _replies(
 
 @dataclass(frozen=True)
 class AnsweredSet:
-    """A set of follow-up cases with its replies, and their source images with theirs; ``origin`` (cases,): index into
-    ``sources``.
-    """
+    """Follow-up cases and their sources with replies; ``origin`` (cases,): index into ``sources``."""
 
     circumstance: str
     cases: tuple[FollowUpCase, ...]
@@ -180,7 +173,6 @@ class AnsweredSet:
     origin: NDArray[np.intp]
 
     def paired(self, spec: Specification) -> Paired:
-        """Source and follow-ups for the metamorphic relation."""
         source = [Judged(item, r.answer) for item, r in zip(self.sources, self.source_replies, strict=True)]
         target = [
             Judged(case.truth, reply.answer, hides_sticker(case))
@@ -195,9 +187,7 @@ class AnsweredSet:
         )
 
     def distances(self, name: str) -> NDArray[np.float64]:
-        """d of every source and follow-up (cases,), or of the two sets (1,). Pairs without an answer count as the others on
-        average.
-        """
+        """d of every pair (cases,), or of the two sets (1,); a pair without an answer counts as the others on average."""
         if name in IMAGE_DISTANCES:
             return np.array([r.distances.distance(name) for r in self.replies if r.distances is not None])
         features = self._features()
@@ -216,9 +206,7 @@ class AnsweredSet:
         return result
 
     def all_distances(self) -> dict[str, float]:
-        """Every distance of source and follow-ups by name, means over the pairs: figures and, for PSNR,
-        dB of the mean squared error.
-        """
+        """Every distance by name: means over the pairs, PSNR of the mean squared error."""
         found = [r.distances for r in self.replies if r.distances is not None]
         result = {name: float(np.mean([getattr(d, name) for d in found])) for name in IMAGE_DISTANCES}
         mse = result["mse"]
@@ -261,9 +249,9 @@ def assess(
     environment: Mapping[str, str] | None = None,
     progress: Progress = lambda stage, done, total: None,
 ) -> Assessment:
-    """Ask a system about every image of ``prepared``; the result is written to ``folder``/assessment.json too.
+    """Ask a system about every image of ``prepared``; the result is also in ``folder``/assessment.json.
 
-    ``load`` makes the system, in each process its own (for ``jobs`` > 1, picklable). The result does not depend on ``jobs``.
+    ``load`` makes the system in each process (for ``jobs`` > 1 picklable). The result does not depend on ``jobs``.
     """
     items = [image.item for image in prepared.chosen.images]
     cases = {case.case_id: case for one in prepared.sets.values() for case in one}
@@ -316,7 +304,6 @@ def _answered(
 
 
 def _evaluated(spec: Specification, one: AnsweredSet) -> tuple[SetResult, list[RelationCheck]]:
-    """Performance, distances and checks of a set."""
     paired, name = one.paired(spec), one.circumstance
     significance = spec.circumstance(name).significance if name else mean_significance(spec)
     weights = resampled_weights(len(paired.source.images), spec.resamples, spec.seed)

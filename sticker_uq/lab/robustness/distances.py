@@ -257,9 +257,7 @@ def pair_distances(
 
 
 def linkages(one: Matrix, other: Matrix) -> dict[str, float]:
-    """Distance between clusters of source and follow-up features: nearest, farthest, mean pair, and centres (Yim and Ramdeen
-    2015).
-    """
+    """Distances between clusters of features: nearest, farthest, mean pair, and centres (Yim and Ramdeen 2015)."""
     between = cdist(one, other)
     centres = np.linalg.norm(one.mean(axis=0) - other.mean(axis=0))
     return {

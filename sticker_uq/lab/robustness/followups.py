@@ -30,9 +30,7 @@ from sticker_uq.scene import InvalidInput, Rng
 
 @dataclass(frozen=True)
 class Application:
-    """One circumstance of a follow-up case, as it was applied: ``strength`` in the transformation's unit,
-    seed and more parameters.
-    """
+    """One circumstance of a case as it was applied: ``strength`` in the transformation's unit, seed, more parameters."""
 
     circumstance: str
     transformation: str
@@ -211,7 +209,6 @@ _FORMAT = 1
 
 
 def applied_to(picture: LabelledPicture, applied: Sequence[Application]) -> LabelledPicture:
-    """A source picture put into circumstances: `picture` after all of `applied`, in order."""
     for one in applied:
         picture = transform(picture, one.transformation, one.strength, one.seed, **dict(one.parameters))
     return picture

@@ -40,7 +40,6 @@ class TaggedImage:
     seed: int | None = None
 
     def picture(self) -> LabelledPicture:
-        """The source image with its objects, and with its scene and shapes where it is rendered."""
         item = self.item
         image = read_picture(item)
         known = None if self.seed is None else _scene_of(self.seed, item)

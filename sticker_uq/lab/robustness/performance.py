@@ -39,7 +39,7 @@ class Judged:
 
 
 class Performance:
-    """Every performance figure of one set of images, for all of them or for any selection.
+    """Every performance figure of a set of images, or of any selection.
 
     ``match_iou`` and ``decision_score`` say when a detection is an object and when it counts for precision and recall.
     """
@@ -75,16 +75,11 @@ class Performance:
         return dict(zip((*GATE_METRICS, *UNGATED), table.T, strict=True))
 
     def value(self, metric: str, weights: Weights | None = None) -> float:
-        """One performance figure, NaN where nothing can be measured.
-
-        ``weights`` (images,): how often each image counts.
-        """
+        """One performance figure, NaN where nothing can be measured; ``weights`` (images,): how often each image counts."""
         return self.several([metric])(weights)[0]
 
     def several(self, metrics: Sequence[str]) -> Callable[[Weights | None], list[float]]:
-        """The function of image weights that gives all performance ``metrics`` of the assessed system, to be called often; AP is
-        computed once for all kinds.
-        """
+        """What gives all ``metrics`` for weights of the images, to be called often; AP is computed once for all kinds."""
         for metric in metrics:
             if metric not in ("precision", "recall", *self.shares, *_AP_COLUMNS):
                 raise InvalidInput(f"performance metric {metric!r} is unknown")

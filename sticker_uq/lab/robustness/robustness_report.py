@@ -25,10 +25,7 @@ FOLDER = "tables"
 
 
 def all_tables(assessment: Assessment) -> dict[str, pd.DataFrame]:
-    """Tables by name; what was not measured is NaN.
-
-    They are significance, coverage, performance, distances and checks.
-    """
+    """Tables significance, coverage, performance, distances and checks; NaN: not measured."""
     sets = assessment.sets
     where = ("kind", "circumstance")
     risk = ("frequency", "exposure", "likelihood", "severity", "significance")
@@ -87,10 +84,7 @@ _GATE = (
 
 
 def write_report(assessment: Assessment, folder: Path) -> None:
-    """Write report.html, summary.md and tables/*.csv into ``folder``.
-
-    The HTML refers to nothing outside itself. Raises OSError when the disk refuses.
-    """
+    """Write report.html, which needs nothing outside, summary.md and tables/*.csv into ``folder``."""
     tables = all_tables(assessment)
     write_tables(tables, folder / FOLDER)
     summary = _summary(assessment)

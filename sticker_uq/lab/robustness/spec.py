@@ -274,12 +274,10 @@ PRESETS = ("laptop-cell", "medical-diagnosis")
 
 
 def preset_file(name: str) -> Path:
-    """The packaged file of the specification called ``name``, one of PRESETS."""
     return Path(__file__).with_name(f"{name.replace('-', '_')}.yaml")
 
 
 def preset(name: str) -> Specification:
-    """The packaged specification called ``name``, one of PRESETS."""
     return Specification.load(preset_file(name))
 
 

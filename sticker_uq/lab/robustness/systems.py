@@ -35,15 +35,12 @@ Boxes = NDArray[np.float32]
 
 
 def no_detections() -> Detections:
-    """An answer of an assessed system without any box."""
     return Detections(np.zeros((0, 4), np.float32), np.zeros((0, CLASS_COUNT), np.float32))
 
 
 @dataclass(frozen=True)
 class Action:
-    """What happens to the laptop on an answer: ``removed`` (R, 4) boxes px that the arm would be sent to; ``asked``: a person is
-    called; ``clean``: the laptop is passed on as clean.
-    """
+    """``removed`` (R, 4) boxes px that the arm would be sent to; ``asked``: a person is called; ``clean``: passed on as clean."""
 
     removed: Boxes
     asked: bool
@@ -100,10 +97,9 @@ def act_on_decision(decision: SceneDecision) -> Action:
 def consequence(
     action: Action, stickers: FloatArray, hidden_sticker: bool, iou: float
 ) -> tuple[bool, bool, bool]:
-    """Whether ``action`` removes something else than a sticker, calls a person, and passes a laptop on as clean with a sticker on
-    it, with visible ``stickers`` (N, 4) px and perhaps one that is hidden.
+    """Whether ``action`` removes something else than a sticker, calls a person, passes a laptop with a sticker on as clean.
 
-    A removal is right when it overlaps a sticker by ``iou``.
+    ``stickers`` (N, 4) px are visible; a removal is right when it overlaps one by ``iou``.
     """
     wrong = not overlapping(action.removed, stickers, iou).all()
     return wrong, action.asked, action.clean and (len(stickers) > 0 or hidden_sticker)

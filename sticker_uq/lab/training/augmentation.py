@@ -29,10 +29,7 @@ class Sample:
 def split_items(
     data: Sequence[Path], val_data: Path | None, seed: int
 ) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """Pictures of all folders of ``data`` to train on, and for validation: of ``val_data``, or a tenth chosen by ``seed``.
-
-    Pictures of one laptop, by their ``workpiece_id``, are on the same side.
-    """
+    """Pictures to train on, and to validate on: of ``val_data``, or a tenth by ``seed``; a laptop is on one side."""
     items, laptops = [], []
     for folder in data:
         for item in read_coco(folder, crowd=True):

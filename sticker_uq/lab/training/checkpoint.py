@@ -62,7 +62,6 @@ def saved_network(out: Path, input_size: int, anchor_scales: Sequence[float]) ->
 def load_state(
     out: Path, fingerprint: Mapping[str, Any], parts: Mapping[str, Any], device: torch.device
 ) -> Position:
-    """Fill ``parts`` from the training's checkpoint in ``out`` and return its position."""
     path = out / STATE
     content = _content(out, device)
     found = content["fingerprint"]
@@ -110,7 +109,6 @@ def _difference(name: str, before: Any, now: Any) -> str:
 
 
 def write_metrics(out: Path, history: Sequence[EpochResult]) -> None:
-    """Write one row per epoch of a training to metrics.csv. OSError when the disk fails."""
     with atomic_write(out / METRICS, "w") as stream:
         writer = csv.DictWriter(stream, [f.name for f in fields(EpochResult)], lineterminator="\n")
         writer.writeheader()

@@ -31,10 +31,7 @@ Arrays = tuple[NDArray[Any], ...]
 
 
 def ahead(prepare: Callable[[int], Arrays], count: int, workers: int, *, processes: bool) -> Iterator[Arrays]:
-    """``prepare`` of 0 to ``count`` - 1, in that order, computed by ``workers`` threads or ``processes`` ahead of who asks.
-
-    Threads suffice beside a network that computes on a processor; a GPU waits for the pictures.
-    """
+    """``prepare`` of 0 to ``count`` - 1 in order, ahead of who asks: by threads, enough beside a processor, or ``processes``."""
     if not processes:
         with ThreadPoolExecutor(workers, "samples") as pool:
             waiting: deque[Future[Arrays]] = deque()

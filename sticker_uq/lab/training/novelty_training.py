@@ -69,9 +69,8 @@ def measured(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyQuality:
-    """The quality of ``model`` on pictures ``held``, after its reference was fitted to ``learned`` ones.
-
-    ``on_picture`` is called :func:`pictures_read` times and once more for each held-out picture.
+    """The quality of ``model`` on ``held``, its reference fitted to ``learned``; ``on_picture``: :func:`pictures_read` times and
+    once more for each held-out picture.
     """
     network = ready(copy.deepcopy(model))
     set_reference(network.reference, partial(scene_activations, network), learned, held, on_picture)
@@ -162,9 +161,7 @@ def _auroc(known: Sequence[Sequence[float]], unknown: Sequence[Sequence[float]])
 
 @lru_cache(maxsize=1)
 def photographs() -> tuple[tuple[Picture, ...], ...]:
-    """Novelty training's unknown pictures to measure on: scikit-image's photographs, as views (H, W, 3) uint8 BGR, whole and
-    quarters.
-    """
+    """Unknown pictures to measure on: scikit-image's photographs (H, W, 3) uint8 BGR, whole and quarters."""
     import skimage.data
 
     return tuple(_views(np.asarray(getattr(skimage.data, name)(), np.uint8)) for name in _PHOTOGRAPHS)

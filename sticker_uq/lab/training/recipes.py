@@ -74,9 +74,7 @@ _Result = TypeVar("_Result")
 
 
 def scale_to_variance(part: nn.Module, run: Callable[[], _Result], deviation: float = 1.0) -> _Result:
-    """Before training, scale each convolution of ``part`` to outputs with standard deviation ``deviation``, bias 0.
-
-    Returns what ``run`` does.
+    """Scale each convolution of ``part`` to outputs with standard deviation ``deviation``, bias 0; what ``run`` returns.
 
     ``run`` passes a batch through ``part``. Convolutions are scaled in the order in which they are reached, each on what the
     scaled ones before it give. One whose output is constant keeps its filters.
@@ -117,9 +115,7 @@ _CODER = (10.0, 10.0, 5.0, 5.0)  # torchvision's box coder weights for the SSDs
 
 
 def match(anchors: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
-    """For each default box (A, 4) its object in ``boxes`` (N, 4) or -1, and whether it may be
-    background.
-    """
+    """For each default box (A, 4) its object in ``boxes`` (N, 4) or -1, and whether it may be background."""
     count = len(anchors)
     if not len(boxes):
         nobody = torch.full((count,), -1, device=anchors.device)
@@ -237,15 +233,11 @@ RECIPES = {
 
 
 def recipe_of(name: str) -> Recipe:
-    """The training recipe of the detector ``name``."""
     return RECIPES.get(detector_entry(name).family, Recipe())
 
 
 def input_size(name: str, model: Any, progress: float = 1.0) -> tuple[int, int] | None:
-    """(width, height) to resize training pictures to when a part ``progress`` (0..1) of the training is done.
-
-    None where the model resizes by itself.
-    """
+    """(width, height) of training pictures at ``progress`` (0..1) of the training; None where the model resizes by itself."""
     if not detector_entry(name).fixed_input_size:
         return None
     for end, size in recipe_of(name).smaller_sizes:

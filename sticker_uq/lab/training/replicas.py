@@ -22,10 +22,7 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8  # mal
 
 
 class Replicas:
-    """Training replicas: ``model`` and ``count`` - 1 more with its parameters but their own gradients and batch statistics.
-
-    The running statistics of batch normalisation in ``model`` come from its own part of each batch.
-    """
+    """``model`` and ``count`` - 1 more with its parameters but own gradients and batch statistics; those of ``model`` stay."""
 
     def __init__(self, model: nn.Module, count: int) -> None:
         self.models = [model]

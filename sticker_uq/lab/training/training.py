@@ -91,9 +91,7 @@ def fill_from_published(
 
 
 def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
-    """Start a training of ``model`` from the packaged weights, as :func:`fill_from_file`; InvalidInput for a model without
-    any.
-    """
+    """Start from the packaged weights, as :func:`fill_from_file`; InvalidInput for a model without any."""
     path = packaged_weights(name)
     if path is None:
         having = [known for known in MODEL_NAMES if packaged_weights(known) is not None]
@@ -414,9 +412,7 @@ class Training:
         return result
 
     def _validate(self, size: tuple[int, int] | None) -> tuple[float, dict[ObjectClass, float]]:
-        """Wrongful releases at equal questions of the averaged weights, and their average precision at IoU 0.5 by class, on
-        validation pictures resized to ``size``.
-        """
+        """Wrongful releases at equal questions, and AP at IoU 0.5 by class, of the averaged weights at ``size``."""
         settings = DetectorSettings(
             model=self.settings.model,
             score_floor=_VALIDATION_FLOOR,

@@ -14,7 +14,7 @@ PARTS = ("learn", CALIBRATE, "test")
 
 
 def names_by_pattern(names: Sequence[str], pattern: str) -> list[str]:
-    """The laptop of each imported picture: what ``pattern`` finds in its name, its first group if it has one.
+    """The laptop of each picture: what ``pattern`` finds in its name, its first group if it has one.
 
     Raises InvalidInput for a pattern that is none, and naming pictures in which it finds nothing.
     """

@@ -39,10 +39,7 @@ _ABOUT_SHAPES = (
 def read_label_studio(
     files: Sequence[Path], finder: PictureFinder, faults: Faults, counts: LabelCounts
 ) -> list[NamedPicture]:
-    """The pictures of the JSON ``files`` that were annotated; tasks that nobody finished are left out.
-
-    Of several annotations the one marked as ground truth counts, else the last.
-    """
+    """The annotated pictures of the JSON ``files``, of several annotations the one marked as ground truth, else the last."""
     found = []
     for path in files:
         tasks = read_json(path)
@@ -84,9 +81,9 @@ def _results(task: Mapping[str, Any], where: str, counts: LabelCounts) -> list[M
 def _shapes(
     results: Sequence[Mapping[str, Any]], where: str, counts: LabelCounts
 ) -> list[tuple[str, str, Mapping[str, Any]]]:
-    """The shapes of a task: where each stands, its class, and its region.
+    """The shapes of a task: place, class and region; InvalidInput for one without a label.
 
-    Controls of their own for shape and label write two regions with the same id. Raises InvalidInput for a shape without a label.
+    Controls of their own for shape and label write two regions with the same id.
     """
     shapes: dict[object, tuple[str, list[object], Mapping[str, Any]]] = {}
     for index, region in enumerate(results, 1):

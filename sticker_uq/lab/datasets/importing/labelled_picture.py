@@ -109,9 +109,7 @@ def bounding(points: Iterable[tuple[float, float]]) -> Corners:
 
 
 def number(text: object, name: str) -> float:
-    """``text`` of an annotation file as a finite number of a possible size; InvalidInput, which calls it ``name``, when it is
-    none.
-    """
+    """``text`` of an annotation file as a finite number; InvalidInput, which calls it ``name``, when it is none."""
     try:
         value = float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -130,7 +128,6 @@ def side(text: object, name: str) -> int:
 
 
 def class_name(text: object, where: str) -> str:
-    """``text`` of an annotation file as a class name; InvalidInput when there is none."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(f"{where}: class {shown(text)}: expected a name")
     return text.strip()

@@ -32,9 +32,7 @@ MOST_XML = 128 * MIB
 
 
 def read_xml(path: Path) -> Element:
-    """The root of the XML annotation file at ``path``; raises InvalidInput for one that is too long, broken or has a document
-    type.
-    """
+    """The root of the XML file at ``path``; InvalidInput for one that is too long, broken or has a document type."""
     data = read_bytes(path, MOST_XML)
     try:
         # what a program re-encoded still declares the encoding of before

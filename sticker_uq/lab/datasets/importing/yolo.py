@@ -118,7 +118,6 @@ def _class_names(path: Path) -> tuple[Mapping[int, str], int]:
 
 
 def _labels_of(picture: Path) -> Path | None:
-    """The label file of ``picture``, None without one."""
     folders, parts = [picture.parent], picture.parent.parts
     for index in reversed(range(len(parts))):
         if parts[index].lower() == "images":
@@ -131,7 +130,6 @@ def _labels_of(picture: Path) -> Path | None:
 
 
 def _lines(path: Path) -> list[tuple[int, list[str]]]:
-    """The words of the lines that are not empty, with the number of the line."""
     lines = ((number, line.split()) for number, line in enumerate(read_text(path, _MOST).splitlines(), 1))
     return [(number, words) for number, words in lines if words]
 

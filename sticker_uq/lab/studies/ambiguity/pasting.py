@@ -16,9 +16,7 @@ from sticker_uq.scene import FloatArray, IntArray, ObjectClass, Rng
 
 @dataclass(frozen=True)
 class PastedScene:
-    """A scene with ambiguous crops: ``image`` (H, W, 3) uint8 BGR with ``boxes`` (M,
-    4) px of the pasted crops ``numbers`` (M,).
-    """
+    """``image`` (H, W, 3) uint8 BGR with ``boxes`` (M, 4) px of the pasted crops ``numbers`` (M,)."""
 
     image: npt.NDArray[np.uint8]
     boxes: npt.NDArray[np.float32]

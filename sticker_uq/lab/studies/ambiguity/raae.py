@@ -117,8 +117,6 @@ class _Linear(nn.Module):
 
 
 class _Bank(nn.Sequential):
-    """R networks of three linear layers."""
-
     def __init__(self, count: int, inputs: int, hidden: int, outputs: int, dropout: float) -> None:
         super().__init__(
             _Linear(count, inputs, hidden),
@@ -172,10 +170,7 @@ def train_raaes(
 def train_round(
     images: FloatArray, labels: IntArray, pairs: Sequence[Pair], settings: RaaeSettings, seed: int
 ) -> list[Raae]:
-    """One autoencoder for ambiguous pictures per entry of ``pairs``, accepted or not; entries may repeat.
-
-    All are trained in one batch.
-    """
+    """One autoencoder per entry of ``pairs``, which may repeat, trained in one batch, accepted or not."""
     _check(images, labels, pairs)
     pictures = torch.from_numpy(np.ascontiguousarray(images, np.float32))
     shape, size = tuple(pictures.shape[1:]), pictures[0].numel()
@@ -319,10 +314,7 @@ class AmbiguousImages:
 
 
 def density(decode: Callable[[Tensor], Tensor], codes: Tensor) -> Tensor:
-    """AmbiGuess's sampling density: how fast the picture changes at codes (N, L), the norm of the Jacobian of ``decode``, (N,).
-
-    The norm is Frobenius'.
-    """
+    """AmbiGuess's sampling density: how fast the picture changes at codes (N, L), the Frobenius norm of its Jacobian, (N,)."""
     squared = torch.zeros(len(codes), dtype=codes.dtype)
     for axis in range(codes.shape[1]):
         direction = torch.zeros_like(codes)
@@ -333,7 +325,7 @@ def density(decode: Callable[[Tensor], Tensor], codes: Tensor) -> Tensor:
 
 
 def region(separation: float, latent: int, spread: float = _SPREAD) -> tuple[FloatArray, FloatArray]:
-    """AmbiGuess's sampling region: lowest and highest corner (L,) of the latent space between the two classes.
+    """AmbiGuess's sampling region: lowest and highest corner (L,) between the two classes.
 
     Two standard deviations of each class away from its centre on the axis that separates them, ``spread`` on the others.
     """
@@ -388,9 +380,7 @@ def draw(
 def generate(
     raaes: Sequence[Raae], count: int, delta_max: float = TEST_DELTA, seed: int = 0
 ) -> AmbiguousImages:
-    """Generate ``count`` ambiguous images of two classes, as many of each of ``raaes`` but for one; InvalidInput as
-    :func:`draw`.
-    """
+    """``count`` ambiguous images, as many of each of ``raaes`` but for one; InvalidInput as :func:`draw`."""
     if not raaes:
         raise InvalidInput("no autoencoder to draw pictures from, expected at least one")
     images, pairs, probabilities = [], [], []

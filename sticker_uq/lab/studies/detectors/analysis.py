@@ -97,9 +97,7 @@ def analyse(table: pd.DataFrame, profile: Profile, resamples: int = RESAMPLES, s
 
 
 def best_models(ordered: pd.DataFrame) -> pd.DataFrame:
-    """Table 3 of the detector study from tiers: one row per data set and one "recommended", one column per measure;
-    "-" for none.
-    """
+    """Table 3 from tiers: a row per data set and one "recommended", a column per measure; "-" for none."""
     if ordered.empty:
         return pd.DataFrame({"dataset": []})
     measures = list(dict.fromkeys(ordered["measure"]))

@@ -81,10 +81,7 @@ _DEFAULTS = {"dataset": "all", "dropout_rate": np.nan, "variant": CLEAN}
 
 
 def read_results(path: Path) -> pd.DataFrame:
-    """The results in a .csv or .parquet file, columns by our names (mAP, VR, image_name and so on are understood).
-
-    A file without data set, dropout rate or variant is about one of each.
-    """
+    """The results in a .csv or .parquet file, columns by our names or others (mAP, image_name), one data set by default."""
     if check_regular(path) > MOST_TABLE:
         raise InvalidInput(f"{path}: expected a table of at most {MOST_TABLE} bytes")
     try:
@@ -143,7 +140,6 @@ def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.D
 
 
 def figures_table(table: pd.DataFrame) -> Table:
-    """``table`` for a person, an interval beside its value."""
     names = [str(n) for n in table.columns if not str(n).endswith(("low", "high"))]
     rows = [[_cell(record[n], *_ends(record, n)) for n in names] for record in table.to_dict("records")]
     return Table([heading(n) for n in names], rows)
@@ -155,7 +151,6 @@ def _ends(record: Mapping[Any, Any], name: str) -> tuple[float | None, float | N
 
 
 def heading(name: str) -> str:
-    """A column of results in words."""
     if name not in BY_NAME:
         return name.replace("_", " ")
     about = BY_NAME[name]

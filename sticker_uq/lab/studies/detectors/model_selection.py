@@ -48,9 +48,7 @@ class RankedModel:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Ranking of detectors, the best first, and the models that see too little to be ranked,
-    with their mean mAP on clean images.
-    """
+    """The detectors, best first, and those that see too little, with their mean mAP on clean images."""
 
     candidates: list[RankedModel]
     too_weak: Mapping[str, float]

@@ -33,9 +33,7 @@ Row = dict[str, Any]
 
 
 def friedman(values: FloatArray) -> Row:
-    """Friedman's test of ``values`` (N, K), N ``images`` seen by K ``models``: ``statistic``, chi-square with K - 1 degrees of
-    freedom, corrected for ties, and ``p``. NaN for less than three models or without differences.
-    """
+    """Friedman's test of ``values`` (N, K): chi-square ``statistic``, corrected for ties, and ``p``; NaN for K below 3."""
     images, models = values.shape
     found = {"images": images, "models": models}
     if models < 3 or images < 2:
@@ -158,9 +156,7 @@ _FEWEST = 3
 def correlated(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided", ranks: bool = True
 ) -> tuple[float, float]:
-    """Spearman's rho of mAP and uncertainty, or Pearson's correlation, and its p; NaN for fewer than 3 values or where one does
-    not vary.
-    """
+    """Spearman's rho, or Pearson's correlation, and its p; NaN for fewer than 3 values or where one does not vary."""
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
     test = scipy.stats.spearmanr if ranks else scipy.stats.pearsonr

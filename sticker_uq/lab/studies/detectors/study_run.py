@@ -49,7 +49,6 @@ class Study:
 
     @classmethod
     def load(cls, folder: Path) -> Study:
-        """A finished detector study from its folder; raises InvalidInput when there is none."""
         try:
             plan = read_json(folder / PLAN)
             images, objects, attacks = (pd.read_parquet(folder / name) for name in (IMAGES, OBJECTS, ATTACKS))

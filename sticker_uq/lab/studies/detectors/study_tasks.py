@@ -126,9 +126,7 @@ def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
 
 
 def perimeter_sum(boxes: FloatArray) -> float:
-    """PS in Lu et al.'s code, of boxes (M, 4): sum of the perimeters of the corner hulls, px; -1 for fewer than 3 boxes or a hull
-    without an area.
-    """
+    """PS in Lu et al.'s code: perimeters of the corner hulls of boxes (M, 4), px; -1 for fewer than 3 or a flat hull."""
     total = 0.0
     for x, y in ((0, 1), (2, 1), (0, 3), (2, 3)):
         hull = shapely.convex_hull(shapely.multipoints(boxes[:, [x, y]]))
@@ -216,8 +214,6 @@ def _mean(values: list[float]) -> float:
 
 @dataclass(frozen=True)
 class Attack:
-    """Attack ``item`` of a data set against ``model`` and store the picture in ``file``."""
-
     model: ModelChoice
     dataset: str
     item: LabelledImage
@@ -228,10 +224,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Assess:
-    """Assess ``item`` with ``model`` at every one of ``rates``; ``keys``: of the result at each rate.
-
-    ``file``: the attacked picture instead of the clean one, if any.
-    """
+    """Assess ``item``, attacked in ``file`` if any, with ``model`` at ``rates``; ``keys`` of the results."""
 
     model: ModelChoice
     dataset: str

@@ -32,10 +32,7 @@ def accuracy_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
 
 
 def uncertainty_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
-    """Robustness score of an uncertainty metric, -1..1: 1 minus mean and mean change of u / (1 + u) (eq 15).
-
-    Higher is better.
-    """
+    """Robustness score of an uncertainty metric, -1..1, higher is better: 1 minus mean and mean change of u / (1 + u) (eq 15)."""
     squashed, moved = clean / (1 + clean), attacked / (1 + attacked)
     everything = np.column_stack([squashed, moved])
     return np.asarray(1 - (everything.mean(axis=1) + np.abs(moved - squashed[:, None]).mean(axis=1)))
@@ -153,9 +150,7 @@ def quality(study: Study) -> pd.DataFrame:
 
 
 def attack_table(study: Study) -> pd.DataFrame:
-    """Detector study table per data set, attacked model and attack: pictures, share of targets fooled, iterations, RMS, L-inf in
-    grey levels. The targets are boxes of the model.
-    """
+    """Per data set, model and attack: pictures, share of boxes fooled, iterations, RMS, L-inf in grey levels."""
     if study.attacks.empty:
         return pd.DataFrame()
     groups = study.attacks.groupby(["dataset", "attacked"], sort=True)

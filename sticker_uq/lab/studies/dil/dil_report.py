@@ -251,9 +251,7 @@ Tables = Mapping[str, Mapping[str, pd.DataFrame]]
 
 
 def write_study(study: Tables, out: Path) -> list[Path]:
-    """Write `study.md`, `study.html` and a CSV file per detector and table of a DiL study to the folder ``out``;
-    the files written.
-    """
+    """Write `study.md`, `study.html` and a CSV file per detector and table to ``out``; the files written."""
     title = "Distinctive localization on abnormal scenes"
     page = as_html(
         title, [f"# {title}", "Brackets are 95 % bootstrap intervals over scenes.", *blocks(study)]
@@ -271,7 +269,6 @@ def write_study(study: Tables, out: Path) -> list[Path]:
 
 
 def blocks(study: Tables) -> list[Block]:
-    """The tables of a DiL study below the names of the detectors and their own titles."""
     found: list[Block] = []
     for detector, tables in study.items():
         found.append(f"## {detector}")

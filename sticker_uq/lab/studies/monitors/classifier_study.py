@@ -47,9 +47,7 @@ def observe_crops(
     members: Sequence[CropNetwork] = (),
     labels: IntArray | None = None,
 ) -> Objects:
-    """All that a study's monitors read of ``crops``: ``passes`` stochastic passes with masks of ``seed``, an ensemble for
-    ``members``.
-    """
+    """What the monitors read of ``crops``: ``passes`` passes with masks of ``seed``, an ensemble for ``members``."""
     logits, layers = [], []
     for part in parts_of(crops):
         *maps, hidden = model.activations(part, dropout=False)
@@ -119,9 +117,7 @@ _TESTING = 1000  # seed of the autoencoders that draw what is tested with
 
 
 class MonitorStudySettings(BaseModel):
-    """What decides the result of a monitor study. ``architectures``: kinds of classifier, each trained with every seed;
-    ``training`` of the classifiers, None: as the material says.
-    """
+    """``architectures``: kinds of classifier, each trained with every seed; ``training``: None as the material says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -166,10 +162,7 @@ def run_study(
     out: Path | None = None,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> StudyResult:
-    """The monitor study on ``material``.
-
-    With ``out`` finished seeds stay there, and the same study goes on from them.
-    """
+    """The monitor study on ``material``; finished seeds stay in ``out``, and the same study goes on from them."""
     ambiguous = cache(partial(ambiguous_crops, material, settings, tell))
     results, clean = [], []
     for architecture in settings.architectures:
@@ -224,10 +217,7 @@ def train_members(
     architecture: str = CONVOLUTIONAL,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> list[Any]:
-    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and ambiguous crops.
-
-    One class of each ambiguous crop, drawn by its probabilities as one annotator would say it.
-    """
+    """The classifier of ``seed`` and its ensemble, trained on nominal crops and on ambiguous ones with labels as drawn once."""
     crops = np.concatenate([material.train, training.images])
     one_hot = np.eye(len(material.classes))
     drawn = draw_labels(training.vectors(len(material.classes)), seed)
@@ -256,9 +246,7 @@ def run_seed(
     architecture: str = CONVOLUTIONAL,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> SeedResult:
-    """The monitor study with one seed of a kind of classifier: attacks on the first one, monitors fitted on its crops, their
-    scores.
-    """
+    """The study with one seed: attacks on the first classifier, monitors fitted on its crops, their scores."""
     training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
     model, *members = train_members(material, training, settings, seed, architecture, tell)
     crops = np.concatenate([material.train, training.images])
@@ -413,7 +401,6 @@ def classifier_report(result: StudyResult) -> str:
 
 
 def missed_rate(missed: int, wrong: int) -> str:
-    """The share of ``wrong`` crops or objects that were ``missed``, with its Clopper-Pearson interval."""
     low, high = clopper_pearson(missed, wrong)
     return f"{missed / wrong if wrong else float('nan'):.2f} ({low:.2f} to {high:.2f})"
 

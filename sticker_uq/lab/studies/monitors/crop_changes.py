@@ -33,10 +33,7 @@ def bim(model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int 
 def pgd(
     model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int = 40, drawn: Tensor | None = None
 ) -> Tensor:
-    """Attacked crops: as :func:`bim` from a random start, in smaller steps (Madry et al. 2018).
-
-    ``drawn``: uniform numbers 0..1 of the shape of ``crops`` for the start; None: they follow from torch's seed.
-    """
+    """As :func:`bim` from a random start, in smaller steps (Madry et al. 2018); ``drawn``: uniform numbers for that start."""
     drawn = torch.rand_like(crops) if drawn is None else drawn
     start = (crops + epsilon * (2 * drawn - 1)).clamp(0, 1)
     return _descend(model, crops, start, labels, epsilon, epsilon / 30, steps)
@@ -168,7 +165,6 @@ def blur(picture: Picture, rng: Rng) -> Picture:
 
 
 def rotate(picture: Picture, rng: Rng) -> Picture:
-    """Corrupted crops: turned by 25 to 45 degrees."""
     angle = np.radians(rng.uniform(25, 45)) * rng.choice([-1, 1])
     return _moved(picture, _linear(np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)))
 

@@ -44,8 +44,6 @@ class StagedClassifier(nn.Module):
 
 
 class _Colour(nn.Module):
-    """Grey crops as three equal channels."""
-
     def forward(self, crops: Tensor) -> Tensor:
         return crops.expand(-1, 3, -1, -1)
 
@@ -58,7 +56,6 @@ class _Flat(nn.Module):
 
 
 def _dense(shape: tuple[int, int, int], classes: int) -> StagedClassifier:
-    """Like the convolutional network, fully connected."""
     channels, height, width = shape
     sizes = (channels * height * width, 256, 128)
     layers = [nn.Sequential(nn.Conv2d(before, after, 1), nn.ReLU()) for before, after in pairwise(sizes)]

@@ -32,10 +32,7 @@ _SIGMA = 3.0  # px, at every kernel
 
 @dataclass(frozen=True)
 class LabelledCrops:
-    """``crops`` (N, C, h, w) float32 0..1 with their probability of sticker ``probabilities`` (N,).
-
-    ``sources`` (N,): crops of the same number come from the same picture of an object.
-    """
+    """``crops`` (N, C, h, w) float32 0..1 and P(sticker) (N,); those of equal ``sources`` (N,) are from one picture."""
 
     crops: FloatArray
     probabilities: FloatArray
@@ -43,7 +40,6 @@ class LabelledCrops:
 
 
 def sticker_class(material: Material) -> int:
-    """Which of the classes is the sticker; InvalidInput where none is."""
     if "sticker" not in material.classes:
         raise InvalidInput(f"{material.name} has no stickers, expected cell or a COCO folder")
     return material.classes.index("sticker")
@@ -94,11 +90,9 @@ class TaskScores:
     probabilistic: FloatArray
 
     def task_says(self, threshold: float) -> NDArray[np.bool_]:
-        """Decisions (S, N) of the study's task networks of ``threshold``, one of THRESHOLDS."""
         return np.asarray(self.task[:, THRESHOLDS.index(threshold)] > 0.5)
 
     def probabilistic_says(self, threshold: float) -> NDArray[np.bool_]:
-        """Decisions (S, N) of the study's probabilistic networks, beside the task networks."""
         return np.asarray(self.probabilistic > threshold)
 
 
@@ -127,7 +121,6 @@ def run_tasks(
     training: Training = TRAINING,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> TaskScores:
-    """Networks of every seed trained on the blurred crops, and their scores. InvalidInput when the material has no stickers."""
     learned, tested = blur_labels(material)
     task, probabilistic = [], []
     for seed in range(seeds):
@@ -235,12 +228,10 @@ def _share(hits: NDArray[np.bool_], rows: IntArray, among: NDArray[np.bool_]) ->
 
 
 def rate_table(scores: TaskScores) -> pd.DataFrame:
-    """:func:`rates_at` every threshold, one row each."""
     return pd.DataFrame([rates_at(scores, threshold) for threshold in THRESHOLDS])
 
 
 def task_report(material: str, scores: TaskScores, rates: pd.DataFrame) -> str:
-    """The study of task networks as Markdown: :func:`rate_table` and cascades."""
     rows = [
         (
             f"{row['threshold']:g}",
