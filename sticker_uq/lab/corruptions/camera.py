@@ -10,14 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture
-from sticker_uq.lab.corruptions.registry import CODING, LENS, LIGHT, SENSOR, chosen, transformation
+from sticker_uq.lab.corruptions.registry import CODING, LENS, LIGHT, SENSOR, transformation
 from sticker_uq.lab.rendering.painting import Floats, Image
-from sticker_uq.scene import InvalidInput, Rng
+from sticker_uq.scene import Rng
 
 GAMMA = 2.2
 """Exponent between grey levels and linear light."""
 DAYLIGHT_K = 6500.0
-_READ_NOISE = 8.0
+_WHITE, _READ_NOISE = 8000.0, 8.0
+"""Electrons of white under normal light, and those that reading adds or takes."""
+_GAIN = 0.5
 _TO_LINEAR = ((np.arange(256) / 255) ** GAMMA).astype(np.float32)
 
 
@@ -40,29 +42,19 @@ def interior(picture: LabelledPicture, rng: Rng, aim: float = 0.5) -> tuple[floa
 
 
 @transformation(
-    unit="% of the image",
-    strength="area that the reflection alone drives to white",
-    stage=LIGHT,
-    ladder=(0.25, 0.5, 1, 2, 4, 8),
-    limits=(0, 50),
-    shape="any",
+    "% of the image",
+    "area that the reflection alone drives to white",
+    LIGHT,
+    (0.25, 0.5, 1, 2, 4, 8),
+    (0, 50),
 )
-def glare(picture: LabelledPicture, strength: float, rng: Rng, shape: str = "any") -> LabelledPicture:
-    """Reflection of a ``shape`` "lamp" (round), "tube" (long) or "any": white in the middle, half of them on an object."""
-    chosen("glare", "shape", shape, ("any", "lamp", "tube"))
+def glare(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
+    """Reflection of a round lamp or a long tube: white in the middle, half of them on an object."""
     if strength == 0:
         return picture
-    return picture.with_image(grey_levels(linear(picture.image) + reflection(picture, strength, rng, shape)))
-
-
-def reflection(picture: LabelledPicture, strength: float, rng: Rng, shape: str = "any") -> Floats:
-    """The light (H, W, 3) that the corruption glare adds, 1 is white; InvalidInput unless ``strength`` is positive."""
-    if not strength > 0:
-        raise InvalidInput(f"glare: strength {strength:g}: expected more than 0")
     width, height = picture.size
-    kind = shape if shape != "any" else str(rng.choice(("lamp", "tube")))
-    aspect = float(rng.uniform(1.0, 1.6) if kind == "lamp" else rng.uniform(3.0, 6.0))
-    turn = float(rng.uniform(0, math.pi))
+    aspect = rng.uniform(1.0, 1.6) if rng.choice(("lamp", "tube")) == "lamp" else rng.uniform(3.0, 6.0)
+    turn = rng.uniform(0, math.pi)
     x, y = interior(picture, rng)
     radius = math.sqrt(strength / 100 * width * height / (math.pi * aspect))
     ys, xs = np.mgrid[0:height, 0:width].astype(np.float32) + np.float32(0.5)
@@ -71,46 +63,31 @@ def reflection(picture: LabelledPicture, strength: float, rng: Rng, shape: str =
     # Gaussian with a peak of four times white: it reaches white exactly on the ellipse of the wanted area.
     added = 4 ** (1 - (along**2 + across**2))
     tint = np.float32(1) + rng.uniform(-0.04, 0.04, 3).astype(np.float32)
-    return np.asarray(added[:, :, None] * np.maximum(tint, 1), np.float32)
+    reflection = np.asarray(added[:, :, None] * np.maximum(tint, 1), np.float32)
+    return picture.with_image(grey_levels(linear(picture.image) + reflection))
 
 
-@transformation(
-    unit="EV",
-    strength="stops of light missing",
-    stage=LIGHT,
-    ladder=(1, 2, 3, 4, 5, 6),
-    limits=(0, 12),
-    gain=0.5,
-    full_well=8000.0,
-)
-def low_light(
-    picture: LabelledPicture, strength: float, rng: Rng, gain: float = 0.5, full_well: float = 8000.0
-) -> LabelledPicture:
-    """Low light: fewer electrons, hence a dark and noisy picture.
-
-    White is ``full_well`` electrons under normal light. Shot noise is the root of the electrons, read noise 8 electrons; the
-    camera's gain brings back the share ``gain`` of the missing stops, noise included.
-    """
-    electrons = linear(picture.image) * np.float32(full_well * 2.0**-strength)
+@transformation("EV", "stops of light missing", LIGHT, (1, 2, 3, 4, 5, 6), (0, 12))
+def low_light(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
+    """Fewer electrons: shot noise is their root, read noise 8; gain brings half of the stops back, noise included."""
+    electrons = linear(picture.image) * np.float32(_WHITE * 2.0**-strength)
     noise = rng.standard_normal(electrons.shape, np.float32) * np.sqrt(electrons + np.float32(_READ_NOISE**2))
     return picture.with_image(
-        grey_levels((electrons + noise) * np.float32(2.0 ** (gain * strength) / full_well))
+        grey_levels((electrons + noise) * np.float32(2.0 ** (_GAIN * strength) / _WHITE))
     )
 
 
-@transformation(
-    unit="EV", strength="stops of light too many", stage=LIGHT, ladder=(0.5, 1, 1.5, 2, 3, 4), limits=(0, 8)
-)
+@transformation("EV", "stops of light too many", LIGHT, (0.5, 1, 1.5, 2, 3, 4), (0, 8))
 def overexposure(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     return picture.with_image(grey_levels(linear(picture.image) * np.float32(2.0**strength)))
 
 
 @transformation(
-    unit="K",
-    strength=f"colour temperature of the light while the camera is balanced for {DAYLIGHT_K:g} K",
-    stage=LIGHT,
-    ladder=(5500, 4500, 3800, 3200, 2700, 2200),
-    limits=(1700, 20000),
+    "K",
+    f"colour temperature of the light while the camera is balanced for {DAYLIGHT_K:g} K",
+    LIGHT,
+    (5500, 4500, 3800, 3200, 2700, 2200),
+    (1700, 20000),
 )
 def colour_cast(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """Wrong white balance: warm below 6500 K, cold above."""
@@ -179,6 +156,10 @@ def disc_kernel(diameter: float) -> Floats:
     return _kernel(diameter / 2, lambda xs, ys: xs**2 + ys**2 <= (max(diameter, 1.0) / 2) ** 2)
 
 
+_HAZE = 0.35
+"""Share of the light behind dirt that comes from the whole scene."""
+
+
 def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
     # Blur is linear in light, not in grey levels.
     blurred = cv2.filter2D(linear(picture.image), -1, kernel, borderType=cv2.BORDER_REFLECT_101)
@@ -186,40 +167,25 @@ def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
 
 
 @transformation(
-    unit="px",
-    strength="length of the path that a point draws while the shutter is open",
-    stage=LENS,
-    ladder=(3, 6, 10, 15, 25, 40),
-    limits=(0, 200),
-    angle=-1.0,
+    "px",
+    "length of the path that a point draws while the shutter is open",
+    LENS,
+    (3, 6, 10, 15, 25, 40),
+    (0, 200),
 )
-def motion_blur(picture: LabelledPicture, strength: float, rng: Rng, angle: float = -1.0) -> LabelledPicture:
-    """Motion during the exposure, boxes at half time; ``angle`` in degrees from the rows, clockwise, negative: any."""
-    drawn = float(rng.uniform(0, 180))
-    return _smeared(picture, motion_kernel(strength, drawn if angle < 0 else angle))
+def motion_blur(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
+    """Uniform motion of laptop or camera in any direction; boxes are those at half time."""
+    return _smeared(picture, motion_kernel(strength, rng.uniform(0, 180)))
 
 
-@transformation(
-    unit="px",
-    strength="diameter of the blur circle",
-    stage=LENS,
-    ladder=(2, 4, 7, 11, 18, 30),
-    limits=(0, 150),
-)
+@transformation("px", "diameter of the blur circle", LENS, (2, 4, 7, 11, 18, 30), (0, 150))
 def defocus(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     return _smeared(picture, disc_kernel(strength))
 
 
-@transformation(
-    unit="% of the image",
-    strength="area behind dirt",
-    stage=LENS,
-    ladder=(1, 3, 6, 12, 25, 45),
-    limits=(0, 100),
-    haze=0.35,
-)
-def lens_dirt(picture: LabelledPicture, strength: float, rng: Rng, haze: float = 0.35) -> LabelledPicture:
-    """Grease and dust on the front lens blur, and scatter a share ``haze`` of the scene's light; objects stay labelled."""
+@transformation("% of the image", "area behind dirt", LENS, (1, 3, 6, 12, 25, 45), (0, 100))
+def lens_dirt(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
+    """Grease and dust on the front lens blur, and scatter light of the whole scene; objects stay labelled."""
     width, height = picture.size
     spots = int(rng.integers(4, 10))
     ys, xs = np.mgrid[0:height, 0:width].astype(np.float32)
@@ -234,20 +200,16 @@ def lens_dirt(picture: LabelledPicture, strength: float, rng: Rng, haze: float =
     soft = cv2.GaussianBlur((field >= level).astype(np.float32), (0, 0), max(1.0, width / 240))[:, :, None]
     light = linear(picture.image)
     smeared = cv2.GaussianBlur(light, (0, 0), max(1.5, width / 130))
-    veiled = smeared * np.float32(1 - haze) + light.mean((0, 1)) * np.float32(haze)
+    veiled = smeared * np.float32(1 - _HAZE) + light.mean((0, 1)) * np.float32(_HAZE)
     return picture.with_image(grey_levels(light * (1 - soft) + veiled * soft))
 
 
-_BAND = 3
-"""Lines that are shifted together."""
+_BAND, _SHIFTED = 3, 0.25
+"""Lines that are shifted together, and the share of all lines that is shifted."""
 
 
 @transformation(
-    unit="grey levels",
-    strength="standard deviation of the noise, of each colour",
-    stage=SENSOR,
-    ladder=(4, 8, 14, 22, 35, 55),
-    limits=(0, 128),
+    "grey levels", "standard deviation of the noise, of each colour", SENSOR, (4, 8, 14, 22, 35, 55), (0, 128)
 )
 def sensor_noise(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """White Gaussian noise, as of a hot sensor or a high gain."""
@@ -256,11 +218,7 @@ def sensor_noise(picture: LabelledPicture, strength: float, rng: Rng) -> Labelle
 
 
 @transformation(
-    unit="% of the pixels",
-    strength="pixels that are black or white",
-    stage=SENSOR,
-    ladder=(0.1, 0.5, 1, 3, 6, 12),
-    limits=(0, 100),
+    "% of the pixels", "pixels that are black or white", SENSOR, (0.1, 0.5, 1, 3, 6, 12), (0, 100)
 )
 def salt_and_pepper(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """Dead and hot pixels, or transmission errors: half of them black, half white."""
@@ -271,29 +229,18 @@ def salt_and_pepper(picture: LabelledPicture, strength: float, rng: Rng) -> Labe
     return picture.with_image(image)
 
 
-@transformation(
-    unit="px",
-    strength="distance by which lines are shifted",
-    stage=SENSOR,
-    ladder=(2, 4, 8, 16, 32, 64),
-    limits=(0, 500),
-    share=25.0,
-)
-def shifted_lines(
-    picture: LabelledPicture, strength: float, rng: Rng, share: float = 25.0
-) -> LabelledPicture:
-    """Bands of three lines shifted sideways with wrap-around, as after lost packets: ``share`` (0 to 50) % of the lines."""
+@transformation("px", "distance by which lines are shifted", SENSOR, (2, 4, 8, 16, 32, 64), (0, 500))
+def shifted_lines(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
+    """Bands of lines shifted sideways with wrap-around, as after lost packets; boxes stay, as most lines do."""
     shift, image = round(strength), picture.image.copy()
     starts = np.arange(0, image.shape[0], _BAND)
-    for start in rng.choice(starts, round(share / 100 * len(starts)), replace=False):
+    for start in rng.choice(starts, round(_SHIFTED * len(starts)), replace=False):
         rows = slice(start, start + _BAND)
         image[rows] = np.roll(image[rows], shift if rng.random() < 0.5 else -shift, axis=1)
     return picture.with_image(image)
 
 
-@transformation(
-    unit="quality", strength="JPEG quality", stage=CODING, ladder=(60, 40, 25, 15, 8, 4), limits=(1, 100)
-)
+@transformation("quality", "JPEG quality", CODING, (60, 40, 25, 15, 8, 4), (1, 100))
 def jpeg(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     quality = (cv2.IMWRITE_JPEG_QUALITY, round(strength))
     _, data = cv2.imencode(".jpg", picture.image, quality)
@@ -301,11 +248,11 @@ def jpeg(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture
 
 
 @transformation(
-    unit="times",
-    strength="factor by which the image has fewer pixels along each side",
-    stage=CODING,
-    ladder=(1.5, 2, 3, 4, 6, 8),
-    limits=(1, 32),
+    "times",
+    "factor by which the image has fewer pixels along each side",
+    CODING,
+    (1.5, 2, 3, 4, 6, 8),
+    (1, 32),
 )
 def lower_resolution(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """A camera with larger pixels; the image is brought back to its size, so that boxes stay comparable."""

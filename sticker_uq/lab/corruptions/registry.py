@@ -76,11 +76,3 @@ def transformation(
         return function
 
     return register
-
-
-def chosen(transformation_name: str, parameter: str, value: str, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise InvalidInput(
-            f"{transformation_name}: {parameter} = {value!r}: expected one of {', '.join(known)}"
-        )
-    return value

@@ -11,15 +11,18 @@ import numpy as np
 
 from sticker_uq.lab.corruptions.camera import interior
 from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture, warp_image
-from sticker_uq.lab.corruptions.registry import CONTENT, COVER, POSE, chosen, transformation
+from sticker_uq.lab.corruptions.registry import CONTENT, COVER, POSE, transformation
 from sticker_uq.lab.rendering.emblems import logo_mask
 from sticker_uq.lab.rendering.laptops import BRANDS, Rect
-from sticker_uq.lab.rendering.painting import Floats, Image, Pen, grain, lid_region, luminance, stamp
+from sticker_uq.lab.rendering.painting import Image, Pen, grain, lid_region, luminance, stamp
 from sticker_uq.lab.rendering.render import laptop_to_picture, render
 from sticker_uq.lab.rendering.scene_spec import FRAME_HEIGHT, Colour, ResidueSpec, SceneSpec
 from sticker_uq.lab.rendering.stickers import COVERED, paint_residue
 from sticker_uq.lab.rendering.things import CABLES, GLOVES, METALS, draw_cables, draw_gripper, draw_hand
-from sticker_uq.scene import ObjectClass, Rng
+from sticker_uq.scene import InvalidInput, ObjectClass, Rng
+
+_FIELD_OF_VIEW = 55.0
+"""Of the camera that is tilted, across the picture, degrees."""
 
 
 def rotation_matrix(angle: float, size: tuple[int, int]) -> Any:
@@ -55,29 +58,18 @@ def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int
     return to_picture @ project @ to_plane / focal
 
 
-@transformation(
-    unit="degrees",
-    strength="angle in the picture, to either side",
-    stage=POSE,
-    ladder=(2, 5, 10, 15, 25, 45),
-    limits=(0, 180),
-)
+@transformation("degrees", "angle in the picture, to either side", POSE, (2, 5, 10, 15, 25, 45), (0, 180))
 def rotation(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     matrix = rotation_matrix(strength if rng.random() < 0.5 else -strength, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))
 
 
 @transformation(
-    unit="degrees",
-    strength="angle between the camera's axis and the vertical",
-    stage=POSE,
-    ladder=(3, 6, 10, 15, 22, 30),
-    limits=(0, 50),
-    field_of_view=55.0,
+    "degrees", "angle between the camera's axis and the vertical", POSE, (3, 6, 10, 15, 22, 30), (0, 50)
 )
-def tilt(picture: LabelledPicture, strength: float, rng: Rng, field_of_view: float = 55.0) -> LabelledPicture:
-    """Tilt the camera or the laptop to any side; ``field_of_view`` of the camera across the picture, degrees."""
-    matrix = tilt_matrix(strength, float(rng.uniform(0, 360)), field_of_view, picture.size)
+def tilt(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
+    """Tilt the camera or the laptop to any side."""
+    matrix = tilt_matrix(strength, rng.uniform(0, 360), _FIELD_OF_VIEW, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))
 
 
@@ -108,11 +100,11 @@ def _painted(
 
 
 @transformation(
-    unit="% of the image",
-    strength="area that the gripper, hand or cables cover",
-    stage=COVER,
-    ladder=(2, 5, 10, 17, 26, 36),
-    limits=(0, 40),
+    "% of the image",
+    "area that the gripper, hand or cables cover",
+    COVER,
+    (2, 5, 10, 17, 26, 36),
+    (0, 40),
     tool="any",
 )
 def occlusion(picture: LabelledPicture, strength: float, rng: Rng, tool: str = "any") -> LabelledPicture:
@@ -121,7 +113,8 @@ def occlusion(picture: LabelledPicture, strength: float, rng: Rng, tool: str = "
     ``tool``: "gripper", "hand", "cables" or "any" of the first two. Boxes shrink to the visible part; an object of which less
     than a quarter is visible is hidden.
     """
-    chosen("occlusion", "tool", tool, ("any", *_TOOLS))
+    if tool not in (known := ("any", *_TOOLS)):
+        raise InvalidInput(f"occlusion: tool = {tool!r}: expected one of {', '.join(known)}")
     kind = tool if tool != "any" else str(rng.choice(_ANY))
     colours = _TOOLS[kind][1]
     colour = colours[int(rng.integers(len(colours)))]
@@ -181,11 +174,11 @@ def _rendered(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> 
 
 
 @transformation(
-    unit="grey levels",
-    strength="contrast between the unknown logo and the case",
-    stage=CONTENT,
-    ladder=(120, 80, 50, 30, 18, 10),
-    limits=(5, 200),
+    "grey levels",
+    "contrast between the unknown logo and the case",
+    CONTENT,
+    (120, 80, 50, 30, 18, 10),
+    (5, 200),
 )
 def unknown_make(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """A make in no data set: its own emblem and name, in the place of the old, and (if rendered) a case of its own colour."""
@@ -202,12 +195,9 @@ def _of_make(scene: SceneSpec, make: int, contrast: float, rng: Rng) -> SceneSpe
     pixel = np.array([[[hue, rng.uniform(110, 200), value]]]).astype(np.uint8)
     blue, green, red = cv2.cvtColor(pixel, cv2.COLOR_HSV2BGR)[0, 0].tolist()
     case: Colour = (blue, green, red)
-    logos = []
-    for logo in scene.logos:
-        colour = _contrasting(case, contrast)
-        logos.append(replace(logo, brand=make, colour=colour, finish="bright"))
+    new = {"brand": make, "colour": _contrasting(case, contrast), "finish": "bright"}
     laptop = replace(scene.laptop, brand=make, colour=case, deck_colour=case)
-    return replace(scene, laptop=laptop, logos=tuple(logos))
+    return replace(scene, laptop=laptop, logos=tuple(replace(logo, **new) for logo in scene.logos))
 
 
 def _contrasting(surface: Colour, contrast: float) -> Colour:
@@ -229,16 +219,11 @@ def _pasted_make(picture: LabelledPicture, contrast: float, make: int) -> Labell
             continue
         _erase(image, left, top, right, bottom)
         aspect = (right - left) / (bottom - top)
-        layout = min(_LAYOUTS, key=lambda name: abs(math.log(aspect / _aspect(make, name))))
+        layout = min(_LAYOUTS, key=lambda n: abs(math.log(aspect * np.divide(*logo_mask(make, n).shape))))
         ink = cv2.resize(logo_mask(make, layout), (right - left, bottom - top), interpolation=cv2.INTER_AREA)
         case: Colour = tuple(image[top:bottom, left:right].mean((0, 1)).tolist())
         stamp(image, ink, left, top, _contrasting(case, contrast))
     return picture.with_image(image)
-
-
-def _aspect(make: int, layout: str) -> float:
-    height, width = logo_mask(make, layout).shape
-    return width / height
 
 
 def _erase(image: Image, left: int, top: int, right: int, bottom: int) -> None:
@@ -252,11 +237,7 @@ def _erase(image: Image, left: int, top: int, right: int, bottom: int) -> None:
 
 
 @transformation(
-    unit="% of the image",
-    strength="area of the laptop that residue covers",
-    stage=CONTENT,
-    ladder=(0.3, 0.6, 1.2, 2.5, 4, 6),
-    limits=(0, 15),
+    "% of the image", "area of the laptop that residue covers", CONTENT, (0.3, 0.6, 1.2, 2.5, 4, 6), (0, 15)
 )
 def sticker_residue(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """Torn paper and adhesive of a former sticker, not labelled, beside the objects; less than asked for without space."""
@@ -267,7 +248,9 @@ def sticker_residue(picture: LabelledPicture, strength: float, rng: Rng) -> Labe
             corner.tolist() for corner in lid_region(image.shape, picture.boxes, 0.3)
         )
         for residue in _residues(picture, np.eye(3), (left, top, right, bottom), area, rng):
-            _paste(image, *paint_residue(residue, 1.0), residue.centre)
+            colours, opacity = paint_residue(residue, 1.0)
+            left, top = (round(residue.centre[n] - opacity.shape[1 - n] / 2) for n in (0, 1))
+            stamp(image, opacity, left, top, colours)
         return picture.with_image(image)
     scene, (width, height) = picture.scene, picture.size
     to_picture = laptop_to_picture(scene.pose, width, height)
@@ -298,13 +281,8 @@ def _residues(
                 int(rng.integers(2**31)),
             )
             (x, y), reach = residue.centre, math.hypot(residue.width, residue.height) / 2
-            corners = [
-                (x - reach, y - reach),
-                (x + reach, y - reach),
-                (x + reach, y + reach),
-                (x - reach, y + reach),
-            ]
-            seen = cv2.perspectiveTransform(np.array([corners], np.float64), to_picture)[0]
+            corners = [[(x + a * reach, y + b * reach) for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))]]
+            seen = cv2.perspectiveTransform(np.array(corners), to_picture)[0]
             left, top = seen.min(axis=0)
             right, bottom = seen.max(axis=0)
             if all(left > b[2] or right < b[0] or top > b[3] or bottom < b[1] for b in taken):
@@ -312,17 +290,3 @@ def _residues(
                 taken.append([left, top, right, bottom])
                 break
     return tuple(laid)
-
-
-def _paste(image: Image, colours: Floats, opacity: Floats, centre: tuple[float, float]) -> None:
-    """Blend a residue into `image` with the brightness of the surface."""
-    height, width = opacity.shape
-    left, top = round(centre[0] - width / 2), round(centre[1] - height / 2)
-    x0, y0 = max(0, left), max(0, top)
-    x1, y1 = min(image.shape[1], left + width), min(image.shape[0], top + height)
-    if x0 >= x1 or y0 >= y1:
-        return
-    part = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
-    cover = opacity[part][:, :, None]
-    region = image[y0:y1, x0:x1]
-    region[:] = np.rint(region * (1 - cover) + colours[part] * cover).clip(0, 255).astype(np.uint8)

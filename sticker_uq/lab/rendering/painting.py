@@ -142,16 +142,22 @@ def text_mask(words: str, face: str = "sans", weight: int = 700) -> Image:
     return ink
 
 
-def stamp(image: Image, coverage: Image, left: int, top: int, colour: Sequence[int]) -> None:
-    """Paint `colour` into the rendered `image` (H,W,C) by `coverage` (h,w); parts outside the image are cut."""
+def stamp(
+    image: Image, coverage: Image | Floats, left: int, top: int, colour: Sequence[int] | Floats
+) -> None:
+    """Paint `colour` (C,) or (h,w,C) into `image` (H,W,C) by `coverage` (h,w), uint8 or 0 to 1, as far as it is inside."""
     height, width = image.shape[:2]
     x0, y0 = max(0, left), max(0, top)
     x1, y1 = min(width, left + coverage.shape[1]), min(height, top + coverage.shape[0])
     if x0 >= x1 or y0 >= y1:
         return
-    part = coverage[y0 - top : y1 - top, x0 - left : x1 - left, None].astype(np.float32) / 255
+    cut = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
+    part = coverage[cut][:, :, None]
+    if part.dtype == np.uint8:
+        part = part.astype(np.float32) / 255
+    ink = np.broadcast_to(np.asarray(colour, np.float32), (*coverage.shape, image.shape[2]))[cut]
     region = image[y0:y1, x0:x1]
-    region[:] = np.rint(region * (1 - part) + np.asarray(colour, np.float32) * part).astype(np.uint8)
+    region[:] = np.rint(region * (1 - part) + ink * part).astype(np.uint8)
 
 
 def rounded_mask(width: int, height: int, radius: float, inset: float = 0.0) -> Image:

@@ -161,15 +161,13 @@ def test_exposure_doubles_light_per_stop_and_clips():
     brighter = transform(picture, "overexposure", 1.0, 0)
     assert linear(brighter.image).mean() == pytest.approx(2 * linear(picture.image).mean(), rel=0.01)
     assert transform(picture, "overexposure", 4, 0).image.min() == 255
-    darker = transform(plain(200), "low_light", 3, 0, gain=0.0)
-    assert linear(darker.image).mean() == pytest.approx(linear(plain(200).image).mean() / 8, rel=0.03)
-    restored = transform(plain(200), "low_light", 3, 0, gain=1.0)
-    assert linear(restored.image).mean() == pytest.approx(linear(plain(200).image).mean(), rel=0.03)
+    darker = transform(plain(200), "low_light", 4, 0)  # gain brings two of the stops back
+    assert linear(darker.image).mean() == pytest.approx(linear(plain(200).image).mean() / 4, rel=0.03)
 
 
 def test_noise_of_low_light_is_shot_and_read_noise():
-    light = linear(transform(plain(128), "low_light", 3, 1, gain=1.0, full_well=10_000.0).image)
-    electrons = linear(plain(128).image).mean() * 10_000 / 8
+    light = linear(transform(plain(128), "low_light", 3, 1).image)
+    electrons = linear(plain(128).image).mean() * 8000 / 8
     expected = math.sqrt(electrons + 64) / electrons
     assert light.std() / light.mean() == pytest.approx(expected, rel=0.05)
 
@@ -214,7 +212,7 @@ def test_a_cast_is_warm_below_daylight_and_cold_above():
 
 def test_glare_drives_its_area_to_white():
     picture = plain(0, boxes=[(150, 110, 170, 130)])
-    lit = transform(picture, "glare", 2, 4, shape="lamp").image
+    lit = transform(picture, "glare", 2, 4).image
     assert (lit.min(2) == 255).mean() == pytest.approx(0.02, rel=0.05)
     assert lit.min() >= 0
     assert np.array_equal(transform(picture, "glare", 0, 4).image, picture.image)
@@ -230,9 +228,9 @@ def test_dirt_veils_its_area_and_keeps_the_rest():
 def test_lines_shift_by_their_distance():
     picture = plain()
     picture.image[:] = np.arange(SIZE[0], dtype=np.uint8)[None, :, None] % 251
-    after = transform(picture, "shifted_lines", 7, 0, share=30.0).image
+    after = transform(picture, "shifted_lines", 7, 0).image
     rows = (after != picture.image).any((1, 2))
-    assert rows.mean() == pytest.approx(0.3, abs=0.02)
+    assert rows.mean() == pytest.approx(0.25, abs=0.02)
     for row in np.flatnonzero(rows):
         assert any(np.array_equal(after[row], np.roll(picture.image[row], s, axis=0)) for s in (7, -7))
 
