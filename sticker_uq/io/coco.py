@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import cv2
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import atomic_write, check_output_folder, undone_unless_finished
-from sticker_uq.io.images import picture_files, read_image_file
+from sticker_uq.io.images import Picture, picture_files, read_image_file
 from sticker_uq.io.reading import child_path, read_json, read_yaml, shown
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput, ObjectClass
@@ -96,6 +96,14 @@ class EncodedScene:
     crowd: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 4), np.float32))
     crowd_labels: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """As in :class:`LabelledImage`."""
+
+    @classmethod
+    def of(cls, image: Picture, seed: int, image_format: str, boxes: Any, labels: Any, **more: Any) -> Self:
+        """``image`` (H, W, 3) BGR, encoded, with its objects and ``more`` fields."""
+        height, width = image.shape[:2]
+        return cls(
+            seed, image_format, encode_picture(image, image_format), width, height, boxes, labels, **more
+        )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import cv2
 import numpy as np
@@ -46,7 +46,7 @@ class LabelledPicture:
         labels: npt.NDArray[Any],
         shapes: Image | None = None,
         scene: SceneSpec | None = None,
-    ) -> LabelledPicture:
+    ) -> Self:
         if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
             raise InvalidInput(
                 f"image has shape {image.shape} and type {image.dtype}, expected (H, W, 3) uint8"
@@ -70,7 +70,7 @@ class LabelledPicture:
         """Width and height, px, of the labelled picture of a corruption."""
         return self.image.shape[1], self.image.shape[0]
 
-    def with_image(self, image: Image) -> LabelledPicture:
+    def with_image(self, image: Image) -> Self:
         return replace(self, image=image)
 
     def outline(self, index: int) -> Points:
@@ -85,7 +85,7 @@ class LabelledPicture:
         x1, y1, x2, y2 = self.boxes[index]
         return np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32)
 
-    def seen_again(self, image: Image, before: RenderedScene, after: RenderedScene) -> LabelledPicture:
+    def seen_again(self, image: Image, before: RenderedScene, after: RenderedScene) -> Self:
         """The labelled objects, which follow the scene from where it renders as `before` to where it renders as `after`."""
         numbers = {int(identity): number for number, identity in enumerate(before.ids)}
         place = {numbers[int(i)]: row for row, i in enumerate(after.ids) if int(i) in numbers}
@@ -100,7 +100,7 @@ class LabelledPicture:
             boxes, visible
         )
 
-    def _keep(self, boxes: Points, visible: Floats) -> LabelledPicture:
+    def _keep(self, boxes: Points, visible: Floats) -> Self:
         """The objects with new boxes, without those that are hardly visible."""
         kept = visible >= MIN_VISIBLE
         return replace(
@@ -112,7 +112,7 @@ class LabelledPicture:
             hidden=np.sort(np.concatenate([self.hidden, self.origin[~kept]])),
         )
 
-    def warped(self, matrix: Points, image: Image) -> LabelledPicture:
+    def warped(self, matrix: Points, image: Image) -> Self:
         """The labelled objects as they follow the projective map `matrix` (3, 3) of continuous coordinates to the warped `image`.
 
         A box becomes the upright box around the mapped outline, cut at the border of the picture. Without shapes the outline is
@@ -134,7 +134,7 @@ class LabelledPicture:
         moved = replace(self, image=image, shapes=shapes, scene=None)
         return moved._keep(np.asarray(boxes, np.float32), visible)
 
-    def covered(self, cover: Image, image: Image) -> LabelledPicture:
+    def covered(self, cover: Image, image: Image) -> Self:
         """The labelled objects behind an occlusion that hides the pixels where `cover` (H, W) is not 0; `image` shows it.
 
         A box shrinks to the tight box around the visible part of the object (of its box if its shape is unknown), and an object

@@ -5,19 +5,18 @@ import math
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
 from sticker_uq.io.coco import (
     ANNOTATIONS,
     EncodedScene,
     LabelledImage,
-    encode_picture,
     load_annotations,
     read_coco,
     read_picture,
@@ -25,7 +24,7 @@ from sticker_uq.io.coco import (
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
 from sticker_uq.lab.rendering.painting import Image, TurnedPen, draw_over, lay, lid_region
 from sticker_uq.lab.rendering.things import OBJECTS, OCCLUDERS, UNKNOWN_STICKERS
-from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass, Rng
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass, Rng
 
 HIDDEN_SHARE = (0.4, 0.75)
 """Lowest and highest share of a sticker's box that an occluder covers."""
@@ -42,120 +41,93 @@ _BISECTIONS = 6
 
 
 @dataclass(frozen=True)
-class AbnormalScene:
-    """An abnormal scene: ``picture`` with what is visible of its objects, and the changes made to it.
+class AbnormalScene(LabelledPicture):
+    """What is visible of the objects of an abnormal scene, and the changes made to it.
 
     ``before`` (N, 4): boxes px of all objects before. ``added`` (K, 4): boxes of the added objects, and ``kinds`` their kinds. A
     sticker of an unknown kind is a sticker and therefore also one of the objects.
     """
 
-    picture: LabelledPicture
-    before: FloatArray
-    added: FloatArray
-    kinds: tuple[str, ...]
-
-    @property
-    def image(self) -> Image:
-        return self.picture.image
-
-    @property
-    def boxes(self) -> FloatArray:
-        return self.picture.boxes
-
-    @property
-    def labels(self) -> npt.NDArray[np.int64]:
-        return self.picture.labels
-
-    @property
-    def visible(self) -> FloatArray:
-        return self.picture.visible
+    before: FloatArray = field(default_factory=lambda: np.zeros((0, 4), np.float32))
+    added: FloatArray = field(default_factory=lambda: np.zeros((0, 4), np.float32))
+    kinds: tuple[str, ...] = ()
 
     @property
     def whole(self) -> FloatArray:
         """Boxes of the visible objects before."""
-        return self.before[self.picture.origin]
+        return self.before[self.origin]
 
     @property
     def lost(self) -> FloatArray:
         """Boxes of the objects of which less than a quarter is visible."""
-        return self.before[self.picture.hidden]
+        return self.before[self.hidden]
 
 
-def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) -> AbnormalScene:
-    return AbnormalScene(LabelledPicture.of(image, boxes, labels), boxes, np.zeros((0, 4), np.float32), ())
+def untouched(image: Image, boxes: FloatArray, labels: IntArray) -> AbnormalScene:
+    return replace(AbnormalScene.of(image, boxes, labels), before=boxes)
 
 
-def occluded(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: Rng) -> AbnormalScene:
-    scene = untouched(image.copy(), boxes, labels)
-    for target in _targets(labels, rng):
+# Each case draws on the image of the scene that it is given.
+
+
+def occluded(scene: AbnormalScene, rng: Rng) -> AbnormalScene:
+    shape, boxes = scene.image.shape, scene.boxes
+    for target in _targets(scene, rng):
         kind = str(rng.choice(list(OCCLUDERS)))
         box, share, seed = boxes[target], rng.uniform(*HIDDEN_SHARE), int(rng.integers(2**31))
         others = np.delete(boxes, target, axis=0)
         # from the direction that hides least of the others
         turns = rng.uniform(0, 2 * math.pi, _DIRECTIONS)
-        spoilt = [_covered(_reaching(image.shape, kind, box, 0.0, t, seed)[1], others).sum() for t in turns]
+        spoilt = [_covered(_reaching(shape, kind, box, 0.0, t, seed)[1], others).sum() for t in turns]
         turn = float(turns[int(np.argmin(spoilt))])
-        colours, mask = _hiding(image.shape, kind, box, share, turn, seed)
-        lay(
-            scene.image, colours, mask, rng, height=rng.uniform(0.004, 0.012) * image.shape[1], realistic=True
-        )
+        colours, mask = _hiding(shape, kind, box, share, turn, seed)
+        lay(scene.image, colours, mask, rng, height=rng.uniform(0.004, 0.012) * shape[1], realistic=True)
         scene = _hidden(scene, mask, kind)
     return scene
 
 
-def pasted(
-    image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: Rng, other: Image
-) -> AbnormalScene:
+def pasted(scene: AbnormalScene, rng: Rng, other: Image) -> AbnormalScene:
     """Abnormal scene as in Occluded-PASCAL3D+: pieces cut out of the ``other`` picture, pasted over one or two stickers."""
-    scene = untouched(image.copy(), boxes, labels)
-    size = (image.shape[1], image.shape[0])
-    foreign = cv2.resize(other, size)
-    for target in _targets(labels, rng):
-        mask = _piece(image.shape, boxes[target], rng.uniform(*HIDDEN_SHARE), rng)
+    foreign, boxes = cv2.resize(other, scene.size), scene.boxes
+    for target in _targets(scene, rng):
+        mask = _piece(scene.image.shape, boxes[target], rng.uniform(*HIDDEN_SHARE), rng)
         # a random part of the other picture covers the sticker
-        shift = rng.integers(0, size[::-1])
+        shift = rng.integers(0, scene.size[::-1])
         lay(scene.image, np.roll(foreign, tuple(shift), (0, 1)), mask, rng, height=0.0, realistic=False)
         scene = _hidden(scene, mask, "piece of another picture")
     return scene
 
 
 def add_foreign_objects(
-    image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: Rng, *, stickers: bool
+    image: Image, boxes: FloatArray, labels: IntArray, rng: Rng, *, stickers: bool
 ) -> AbnormalScene:
     """One to three foreign objects between the objects, ``stickers`` of unknown kinds, or other objects."""
-    scene = untouched(image.copy(), boxes, labels)
-    kinds = UNKNOWN_STICKERS if stickers else OBJECTS
+    return _with_foreign(untouched(image.copy(), boxes, labels), rng, stickers)
+
+
+def _with_foreign(scene: AbnormalScene, rng: Rng, stickers: bool) -> AbnormalScene:
+    shape, kinds = scene.image.shape, UNKNOWN_STICKERS if stickers else OBJECTS
     for kind in rng.permutation(list(kinds))[: int(rng.integers(1, MOST_FOREIGN_OBJECTS + 1))]:
-        place = _free_place(image.shape, np.concatenate((scene.whole, scene.added)), rng)
+        place = _free_place(shape, np.concatenate((scene.whole, scene.added)), rng)
         if place is None:
             break
         x, y, unit = place
-        colours, mask = draw_over(
-            image.shape, kinds[str(kind)], (x, y), unit, float(rng.uniform(0, 2 * math.pi)), rng
-        )
+        colours, mask = draw_over(shape, kinds[str(kind)], (x, y), unit, rng.uniform(0, 2 * math.pi), rng)
         height = 0.06 * unit if not stickers else 0.015 * unit
         lay(scene.image, colours, mask, rng, height=height, realistic=True)
         scene = (_with_sticker if stickers else _with_thing)(scene, mask, str(kind))
     return scene
 
 
-def patched(
-    image: Image,
-    boxes: FloatArray,
-    labels: npt.NDArray[np.int64],
-    rng: Rng,
-    patch: Image,
-    attacked: ObjectClass = ObjectClass.STICKER,
-) -> AbnormalScene:
-    """An adversarial ``patch`` (s, s, 3) uint8 on one or two objects of a class, as `patch_place` says."""
-    scene = untouched(image.copy(), boxes, labels)
-    for target in _targets(labels, rng, attacked):
-        left, top, side = patch_place(boxes[target], image.shape, rng)
-        mask = np.zeros(image.shape[:2], np.uint8)
-        mask[top : top + side, left : left + side] = 255
-        scene.image[top : top + side, left : left + side] = cv2.resize(
-            patch, (side, side), interpolation=cv2.INTER_LINEAR
-        )
+def patched(scene: AbnormalScene, rng: Rng, patch: Image) -> AbnormalScene:
+    """An adversarial ``patch`` (s, s, 3) uint8 on one or two stickers, as `patch_place` says."""
+    boxes = scene.boxes
+    for target in _targets(scene, rng):
+        left, top, side = patch_place(boxes[target], scene.image.shape, rng)
+        place = (slice(top, top + side), slice(left, left + side))
+        mask = np.zeros(scene.image.shape[:2], np.uint8)
+        mask[place] = 255
+        scene.image[place] = cv2.resize(patch, (side, side), interpolation=cv2.INTER_LINEAR)
         scene = _hidden(scene, mask, "adversarial patch")
     return scene
 
@@ -170,11 +142,9 @@ def patch_place(box: FloatArray, shape: tuple[int, ...], rng: Rng) -> tuple[int,
     return max(0, min(left, shape[1] - side)), max(0, min(top, shape[0] - side)), side
 
 
-def _targets(
-    labels: npt.NDArray[np.int64], rng: Rng, changed: ObjectClass = ObjectClass.STICKER
-) -> list[int]:
-    objects = rng.permutation(np.flatnonzero(labels == changed))
-    return [int(i) for i in objects[: int(rng.integers(1, MOST_TARGETS + 1))]]
+def _targets(scene: AbnormalScene, rng: Rng) -> list[int]:
+    stickers = rng.permutation(np.flatnonzero(scene.labels == ObjectClass.STICKER))
+    return [int(i) for i in stickers[: int(rng.integers(1, MOST_TARGETS + 1))]]
 
 
 def _reaching(
@@ -234,8 +204,7 @@ def _covered(mask: Image, boxes: FloatArray) -> FloatArray:
 
 
 def _hidden(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
-    picture = scene.picture.covered((mask > 127).astype(np.uint8), scene.image)
-    return _with_thing(replace(scene, picture=picture), mask, kind)
+    return _with_thing(scene.covered((mask > 127).astype(np.uint8), scene.image), mask, kind)
 
 
 def _with_thing(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
@@ -246,15 +215,15 @@ def _with_thing(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
 
 def _with_sticker(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
     scene = _with_thing(scene, mask, kind)
-    known, box = scene.picture, scene.added[-1:]
-    picture = replace(
-        known,
-        boxes=np.concatenate((known.boxes, box)),
-        labels=np.append(known.labels, np.int64(ObjectClass.STICKER)),
-        visible=np.append(known.visible, np.float32(1)),
-        origin=np.append(known.origin, len(scene.before)),
+    box = scene.added[-1:]
+    return replace(
+        scene,
+        boxes=np.concatenate((scene.boxes, box)),
+        labels=np.append(scene.labels, np.int64(ObjectClass.STICKER)),
+        visible=np.append(scene.visible, np.float32(1)),
+        origin=np.append(scene.origin, len(scene.before)),
+        before=np.concatenate((scene.before, box)),
     )
-    return replace(scene, picture=picture, before=np.concatenate((scene.before, box)))
 
 
 def _free_place(shape: tuple[int, ...], taken: FloatArray, rng: Rng) -> tuple[float, float, float] | None:
@@ -275,12 +244,10 @@ def _free_place(shape: tuple[int, ...], taken: FloatArray, rng: Rng) -> tuple[fl
     return None
 
 
-def corrupted(
-    image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: Rng, name: str, **options: str
-) -> AbnormalScene:
+def corrupted(scene: AbnormalScene, rng: Rng, name: str, **options: str) -> AbnormalScene:
     strength, seed = float(rng.choice(TRANSFORMATIONS[name].ladder)), int(rng.integers(2**31))
-    scene = untouched(image, boxes, labels)
-    return replace(scene, picture=transform(scene.picture, name, strength, seed, **options))
+    changed: Any = transform(scene, name, strength, seed, **options)
+    return changed  # what it was given, otherwise
 
 
 EXPOSURE: dict[str, Callable[..., AbnormalScene]] = {
@@ -295,8 +262,8 @@ EXPOSURE: dict[str, Callable[..., AbnormalScene]] = {
 CASES: dict[str, Callable[..., AbnormalScene]] = {
     "occlusion-pasted": pasted,
     "occlusion": occluded,
-    "unknown-sticker": partial(add_foreign_objects, stickers=True),
-    "unknown-object": partial(add_foreign_objects, stickers=False),
+    "unknown-sticker": partial(_with_foreign, stickers=True),
+    "unknown-object": partial(_with_foreign, stickers=False),
 }
 """The abnormal cases that need no detector, by name."""
 
@@ -338,16 +305,14 @@ def _scenes(
         if case.startswith(_NEEDS_STICKER) and ObjectClass.STICKER not in item.labels:
             continue
         rng = np.random.default_rng((seed, zlib.crc32(case.encode()), item.image_id))
-        make: Callable[..., AbnormalScene] = (CASES | EXPOSURE).get(case, untouched)
+        scene = untouched(read_picture(item), item.boxes, item.labels)
         if patch is not None:
-            scene = patched(read_picture(item), item.boxes, item.labels, rng, patch)
-        elif case == CLEAN:
-            scene = untouched(read_picture(item), item.boxes, item.labels)
+            scene = patched(scene, rng, patch)
         elif case == "occlusion-pasted":
-            other = read_picture(items[(index + 1 + int(rng.integers(max(1, len(items) - 1)))) % len(items)])
-            scene = make(read_picture(item), item.boxes, item.labels, rng, other)
-        else:
-            scene = make(read_picture(item), item.boxes, item.labels, rng)
+            other = items[(index + 1 + int(rng.integers(max(1, len(items) - 1)))) % len(items)]
+            scene = pasted(scene, rng, read_picture(other))
+        elif case != CLEAN:
+            scene = (CASES | EXPOSURE)[case](scene, rng)
         yield _encoded(item, scene, case, seed, image_format)
 
 
@@ -377,14 +342,12 @@ def _encoded(
 ) -> EncodedScene:
     added = zip(_sides(scene.added), scene.kinds, strict=True)
     shown = zip(scene.visible.tolist(), _sides(scene.whole), strict=True)
-    return EncodedScene(
-        seed=item.image_id,
-        format=image_format,
-        data=encode_picture(scene.image, image_format),
-        width=item.width,
-        height=item.height,
-        boxes=scene.boxes,
-        labels=scene.labels,
+    return EncodedScene.of(
+        scene.image,
+        item.image_id,
+        image_format,
+        scene.boxes,
+        scene.labels,
         image_fields={
             "seed": seed,
             "case": case,

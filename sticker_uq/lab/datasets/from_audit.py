@@ -26,7 +26,7 @@ from sticker_uq.gate.operator.answers import (
     contradiction,
 )
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.coco import EncodedScene, encode_picture
+from sticker_uq.io.coco import EncodedScene
 from sticker_uq.io.messages import decision_from_msg, expected_fields, scene_from_msg, stamp_to_ns
 from sticker_uq.io.sources import open_source
 from sticker_uq.messages import text_of
@@ -203,18 +203,9 @@ def encoded(
     **more: Any,
 ) -> EncodedScene:
     """The ``picture`` (H, W, 3) BGR with its labelled ``boxes``, for a COCO folder; ``more``: further fields of the scene."""
-    height, width = picture.shape[:2]
-    return EncodedScene(
-        seed=number,
-        format="png",
-        data=encode_picture(picture, "png"),
-        width=width,
-        height=height,
-        boxes=np.array([box.box for box in boxes], np.float32).reshape(-1, 4),
-        labels=np.array([box.label for box in boxes], np.int64),
-        image_fields=image_fields,
-        **more,
-    )
+    corners = np.array([box.box for box in boxes], np.float32).reshape(-1, 4)
+    labels = np.array([box.label for box in boxes], np.int64)
+    return EncodedScene.of(picture, number, "png", corners, labels, image_fields=image_fields, **more)
 
 
 def answered_cases(

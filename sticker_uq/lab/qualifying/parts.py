@@ -84,18 +84,11 @@ def write_part(folder: Path, items: Sequence[LabelledImage], laptops: Sequence[s
     used = Counter(item.path.stem for item in items)
 
     def encoded(number: int, item: LabelledImage) -> EncodedScene:
-        stem = item.path.stem
-        return EncodedScene(
-            seed=number,
-            format=item.path.suffix[1:],
-            data=read_bytes(item.path, MOST_PICTURE),
-            width=item.width,
-            height=item.height,
-            boxes=item.boxes,
-            labels=item.labels,
-            image_fields={"workpiece_id": laptops[number]} if laptops[number] else {},
-            name=stem if used[stem] == 1 else f"{number:06d}_{stem}",
-        )
+        stem, data = item.path.stem, read_bytes(item.path, MOST_PICTURE)
+        seen = (item.width, item.height, item.boxes, item.labels)
+        laptop = {"workpiece_id": laptops[number]} if laptops[number] else {}
+        name = stem if used[stem] == 1 else f"{number:06d}_{stem}"
+        return EncodedScene(number, item.path.suffix[1:], data, *seen, image_fields=laptop, name=name)
 
     write_coco(folder, (encoded(n, item) for n, item in enumerate(items)), description="Part of a data set")
 

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from sticker_uq.io.coco import EncodedScene, encode_picture
+from sticker_uq.io.coco import EncodedScene
 from sticker_uq.lab.rendering.backgrounds import paint_background
 from sticker_uq.lab.rendering.emblems import paint_logo
 from sticker_uq.lab.rendering.laptops import Surface, paint_laptop
@@ -360,6 +360,4 @@ def _annotate(
 
 def encode_scene(seed: int, scene: RenderedScene, image_format: str = "jpg") -> EncodedScene:
     """Compress the rendered picture of a scene; InvalidInput for a format other than "jpg" or "png"."""
-    data = encode_picture(scene.image, image_format)
-    height, width = scene.image.shape[:2]
-    return EncodedScene(seed, image_format, data, width, height, scene.boxes, scene.labels)
+    return EncodedScene.of(scene.image, seed, image_format, scene.boxes, scene.labels)

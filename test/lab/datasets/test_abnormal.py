@@ -18,6 +18,7 @@ from sticker_uq.lab.datasets.abnormal import (
     patch_place,
     patched,
     read_abnormal,
+    untouched,
 )
 from sticker_uq.lab.rendering.painting import draw_over
 from sticker_uq.lab.rendering.things import OBJECTS, OCCLUDERS, UNKNOWN_STICKERS
@@ -177,7 +178,8 @@ def test_a_patch_is_pasted_as_it_is():
     boxes = np.array([[100, 80, 180, 160]], np.float32)
     labels = np.array([2])
     patch = np.full((8, 8, 3), (10, 200, 90), np.uint8)
-    scene = patched(np.zeros((240, 320, 3), np.uint8), boxes, labels, np.random.default_rng(0), patch)
+    black = untouched(np.zeros((240, 320, 3), np.uint8), boxes, labels)
+    scene = patched(black, np.random.default_rng(0), patch)
     x1, y1, x2, y2 = scene.added[0].astype(int)
     assert (scene.image[y1:y2, x1:x2] == (10, 200, 90)).all()
     assert scene.image.sum() == 300 * (x2 - x1) * (y2 - y1)

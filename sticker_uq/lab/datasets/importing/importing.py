@@ -374,16 +374,7 @@ def _encoded(data: Grouped, index: int, progress: Callable[[], None]) -> Encoded
     else:
         content = read_bytes(item.path, MOST_PICTURE)
     progress()
-    laptop = {"workpiece_id": data.laptops[index]} if data.laptops[index] else {}
-    return EncodedScene(
-        seed=index,
-        format=image_format,
-        data=content,
-        width=item.width,
-        height=item.height,
-        boxes=item.boxes,
-        labels=item.labels,
-        crowd=item.crowd,
-        crowd_labels=item.crowd_labels,
-        image_fields={"source_name": one.name, **laptop},
-    )
+    about = {"source_name": one.name} | ({"workpiece_id": name} if (name := data.laptops[index]) else {})
+    seen = (item.width, item.height, item.boxes, item.labels)
+    crowd = {"crowd": item.crowd, "crowd_labels": item.crowd_labels}
+    return EncodedScene(index, image_format, content, *seen, image_fields=about, **crowd)

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from sticker_uq.io.coco import EncodedScene, LabelledImage, encode_picture, read_picture
+from sticker_uq.io.coco import EncodedScene, LabelledImage, read_picture
 from sticker_uq.io.crops import crop_square, empty_boxes
 from sticker_uq.lab.studies.ambiguity.raae import AmbiguousImages
 from sticker_uq.scene import FloatArray, IntArray, ObjectClass, Rng
@@ -45,11 +45,7 @@ def paste(
 
 
 def pasted_scenes(
-    items: Sequence[LabelledImage],
-    ambiguous: AmbiguousImages,
-    each: int,
-    seed: int,
-    image_format: str = "jpg",
+    items: Sequence[LabelledImage], ambiguous: AmbiguousImages, each: int, seed: int
 ) -> Iterator[EncodedScene]:
     """The pictures ``items`` with up to ``each`` ambiguous crops pasted on each, with probabilistic labels.
 
@@ -71,14 +67,7 @@ def pasted_scenes(
             {"probabilities": [round(v, 6) for v in row.tolist()], "ambiguous": number >= len(item.labels)}
             for number, row in enumerate(np.concatenate([certain, own]))
         )
-        yield EncodedScene(
-            seed=item.image_id,
-            format=image_format,
-            data=encode_picture(scene.image, image_format),
-            width=item.width,
-            height=item.height,
-            boxes=np.concatenate([item.boxes, scene.boxes]),
-            labels=labels,
-            image_fields={"source": item.path.name},
-            box_fields=further,
+        boxes, about = np.concatenate([item.boxes, scene.boxes]), {"source": item.path.name}
+        yield EncodedScene.of(
+            scene.image, item.image_id, "jpg", boxes, labels, image_fields=about, box_fields=further
         )
