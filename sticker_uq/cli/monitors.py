@@ -15,6 +15,7 @@ from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import checked, field_options, output_folder, settings_options
 from sticker_uq.cli.terminal import command_line, output
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
+from sticker_uq.evaluation.reporting.document import write_tables
 from sticker_uq.gate import Policy
 from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.coco import check_new_dataset, check_objects, read_coco, write_coco
@@ -38,7 +39,6 @@ from sticker_uq.lab.studies.monitors.material import (
 )
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL
 from sticker_uq.lab.studies.monitors.task_networks import rate_table, run_tasks, sticker_class, task_report
-from sticker_uq.lab.table_files import write_tables
 from sticker_uq.monitors.folder import PanelFile
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception

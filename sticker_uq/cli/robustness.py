@@ -13,13 +13,14 @@ from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli.options import check_file, output_folder, settings_options
 from sticker_uq.cli.terminal import output, stage_bars
+from sticker_uq.evaluation.reporting.document import REPORT, SUMMARY
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import write_file
 from sticker_uq.io.share import share_folder, versions
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.robustness.assessment import RESULT, Assessment, assess, prepare
 from sticker_uq.lab.robustness.frequencies import SourceSet, describe_source
-from sticker_uq.lab.robustness.robustness_report import REPORT, SUMMARY, assessment_findings, write_report
+from sticker_uq.lab.robustness.robustness_report import assessment_findings, write_report
 from sticker_uq.lab.robustness.spec import PRESETS, Specification, preset_file
 from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem
 from sticker_uq.perception import PerceptionSettings

@@ -40,8 +40,8 @@ def command(
 ) -> None:
     """Rank the models of a study by the given criteria, with statistical ties, and write the detector's parameters."""
     from sticker_uq.lab.studies.detectors.model_selection import advice, parameters, rank
+    from sticker_uq.lab.studies.detectors.study_report import reference_rate
     from sticker_uq.lab.studies.detectors.study_run import Study
-    from sticker_uq.lab.studies.detectors.summaries import reference_rate
 
     found = Study.load(study)
     chosen = reference_rate(found) if rate < 0 else rate

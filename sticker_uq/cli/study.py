@@ -11,7 +11,7 @@ from rich.markdown import Markdown
 from sticker_uq.cli.options import RayAddress, checked, field_options, output_folder
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.evaluation.reporting.document import Block, as_markdown
+from sticker_uq.evaluation.reporting.document import Block, as_markdown, write_tables
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.lab.studies.detectors.measures import Profile, figures_table, label, read_results
@@ -22,7 +22,6 @@ from sticker_uq.lab.studies.detectors.study_plan import (
     StudyData,
     StudySettings,
 )
-from sticker_uq.lab.table_files import write_tables
 from sticker_uq.scene import InvalidInput
 
 

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from sticker_uq.io.files import check_output_folder, write_file
 from sticker_uq.io.reading import read_json
+from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.scene import InvalidInput
 
 STEPS = "steps"
@@ -41,10 +42,10 @@ def kept_document(path: Path | None, make: Callable[[], Any]) -> Any:
     return found
 
 
-class StepResult(BaseModel):
+class StepResult(Frozen):
     """What a step found, as its marker keeps it; ``str`` is one line for a person."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+    model_config = ConfigDict(ser_json_inf_nan="strings")
 
 
 Result = TypeVar("Result", bound=StepResult)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from sticker_uq.evaluation.reporting.report_model import Course
+from sticker_uq.io.files import atomic_write, write_file
 from sticker_uq.scene import FloatArray
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -46,6 +49,33 @@ def as_markdown(blocks: Sequence[Block]) -> str:
 
 def as_html(title: str, blocks: Sequence[Block]) -> str:
     return templates().get_template("document.html").render(title=title, blocks=[_element(b) for b in blocks])
+
+
+def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path) -> None:
+    """Write every table of results with rows to ``folder``/NAME.csv with all its digits."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        if not table.empty:
+            with atomic_write(folder / f"{name}.csv", "w") as stream:
+                table.to_csv(stream, index=False, lineterminator="\n")
+
+
+REPORT, SUMMARY, TABLES = "report.html", "summary.md", "tables"
+
+
+def write_pages(
+    folder: Path,
+    title: str,
+    page: Sequence[Block],
+    summary: Sequence[Block],
+    tables: Mapping[str, pd.DataFrame],
+) -> str:
+    """Write report.html, which needs nothing outside, summary.md (returned) and tables/*.csv into ``folder``."""
+    write_tables(tables, folder / TABLES)
+    text = as_markdown(summary)
+    for name, content in ((REPORT, as_html(title, page)), (SUMMARY, text)):
+        write_file(folder / name, content)
+    return text
 
 
 def templates() -> Environment:

@@ -102,7 +102,7 @@ def _resistance(
     for box in boxes:
         left, top, side = patch_place(box, image.shape, rng)
         enlarged = F.interpolate(patch, (side, side), mode="bilinear", align_corners=False)[0]
-        light = float(rng.uniform(*_LIGHT))
+        light = rng.uniform(*_LIGHT)
         margins = (left, width - left - side, top, height - top - side)
         outer = F.pad(torch.zeros_like(enlarged), margins, value=1.0)
         laid = laid * outer + F.pad((enlarged * light).clamp(0, 1), margins)

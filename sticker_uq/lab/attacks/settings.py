@@ -3,15 +3,15 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from sticker_uq.io.setting_fields import Frozen
 
 Mode = Literal["swap", "vanish", "random"]
 
 
-class DagSettings(BaseModel):
+class DagSettings(Frozen):
     """Settings of an attack. An invalid value raises pydantic's ``ValidationError``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Literal["dag"] = "dag"
     mode: Mode = Field(

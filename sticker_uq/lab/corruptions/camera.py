@@ -36,9 +36,9 @@ def interior(picture: LabelledPicture, rng: Rng, aim: float = 0.5) -> tuple[floa
     """With probability `aim` the centre of one of the objects, else anywhere but at the border."""
     width, height = picture.size
     if len(picture.boxes) and rng.random() < aim:
-        x1, y1, x2, y2 = picture.boxes[int(rng.integers(len(picture.boxes)))].tolist()
+        x1, y1, x2, y2 = picture.boxes[rng.integers(len(picture.boxes))].tolist()
         return (x1 + x2) / 2, (y1 + y2) / 2
-    return float(rng.uniform(0.15, 0.85)) * width, float(rng.uniform(0.15, 0.85)) * height
+    return rng.uniform(0.15, 0.85) * width, rng.uniform(0.15, 0.85) * height
 
 
 @transformation(

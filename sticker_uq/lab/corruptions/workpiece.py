@@ -117,9 +117,9 @@ def occlusion(picture: LabelledPicture, strength: float, rng: Rng, tool: str = "
         raise InvalidInput(f"occlusion: tool = {tool!r}: expected one of {', '.join(known)}")
     kind = tool if tool != "any" else str(rng.choice(_ANY))
     colours = _TOOLS[kind][1]
-    colour = colours[int(rng.integers(len(colours)))]
+    colour = colours[rng.integers(len(colours))]
     tip = interior(picture, rng, 2 / 3)
-    turn = float(rng.uniform(0, 2 * math.pi))
+    turn = rng.uniform(0, 2 * math.pi)
     if strength == 0:
         return picture
     unit, tip = _fitted(strength / 100, kind, colour, picture.size, tip, turn)
@@ -190,12 +190,12 @@ def unknown_make(picture: LabelledPicture, strength: float, rng: Rng) -> Labelle
 
 def _of_make(scene: SceneSpec, make: int, contrast: float, rng: Rng) -> SceneSpec:
     # A saturated colour between those of the known finishes.
-    hue = float(rng.uniform(0, 180))
-    value = float(rng.uniform(60, 200))
+    hue = rng.uniform(0, 180)
+    value = rng.uniform(60, 200)
     pixel = np.array([[[hue, rng.uniform(110, 200), value]]]).astype(np.uint8)
     blue, green, red = cv2.cvtColor(pixel, cv2.COLOR_HSV2BGR)[0, 0].tolist()
     case: Colour = (blue, green, red)
-    new = {"brand": make, "colour": _contrasting(case, contrast), "finish": "bright"}
+    new: dict[str, Any] = {"brand": make, "colour": _contrasting(case, contrast), "finish": "bright"}
     laptop = replace(scene.laptop, brand=make, colour=case, deck_colour=case)
     return replace(scene, laptop=laptop, logos=tuple(replace(logo, **new) for logo in scene.logos))
 
@@ -270,14 +270,14 @@ def _residues(
     laid: list[ResidueSpec] = []
     taken = picture.boxes.astype(np.float64).tolist()
     for _ in range(count):
-        aspect = float(rng.uniform(0.6, 1.8))
+        aspect = rng.uniform(0.6, 1.8)
         height = math.sqrt(area / count / COVERED / aspect)
         for _ in range(_TRIES):
             residue = ResidueSpec(
-                (float(rng.uniform(region[0], region[2])), float(rng.uniform(region[1], region[3]))),
+                (rng.uniform(region[0], region[2]), rng.uniform(region[1], region[3])),
                 height * aspect,
                 height,
-                float(rng.uniform(0, 180)),
+                rng.uniform(0, 180),
                 int(rng.integers(2**31)),
             )
             (x, y), reach = residue.centre, math.hypot(residue.width, residue.height) / 2

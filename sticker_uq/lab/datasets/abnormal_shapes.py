@@ -40,7 +40,7 @@ def printed(height: int, width: int, image: Image, rng: Rng) -> Image:
 def _painted(
     kinds: Sequence[Callable[..., Floats]], height: int, width: int, image: Image, rng: Rng
 ) -> Image:
-    made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
+    made = kinds[rng.integers(len(kinds))](height, width, image, rng)
     grain = rng.standard_normal((height, width, 1), dtype=np.float32) * np.float32(rng.uniform(0, 10))
     painted = np.ascontiguousarray(np.clip(np.rint(made + grain), 0, 255), np.uint8)
     if rng.random() < _DETAILED:
@@ -51,9 +51,9 @@ def _painted(
 def print_of(height: int, width: int, image: Image, rng: Rng) -> Image:
     """A surface (height, width, 3) uint8 of full colours: blocks, waves or clouds, over all grey levels."""
     kinds = (_noisy, _waves, _cloudy, _striped)
-    made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
+    made = kinds[rng.integers(len(kinds))](height, width, image, rng)
     if rng.random() < 0.5:  # two interleaved ones
-        other = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
+        other = kinds[rng.integers(len(kinds))](height, width, image, rng)
         share = _wave(height, width, rng, 4, 60)[..., None] > rng.uniform(-0.5, 0.5)
         made = np.where(share, made, other)
     middle = made.mean(axis=(0, 1))
@@ -96,7 +96,7 @@ def _striped(height: int, width: int, image: Image, rng: Rng) -> Floats:
 
 def _waves(height: int, width: int, image: Image, rng: Rng) -> Floats:
     made = np.zeros((height, width, 3), np.float32)
-    for _ in range(int(rng.integers(2, _MOST_WAVES + 1))):
+    for _ in range(rng.integers(2, _MOST_WAVES + 1)):
         made += _wave(height, width, rng, 4, 90)[..., None] * rng.normal(0, 60, 3).astype(np.float32)
     return np.asarray(made + colour(rng), np.float32)
 
@@ -129,7 +129,7 @@ def _cut(height: int, width: int, image: Image, rng: Rng) -> Floats:
 
 def _photographed(height: int, width: int, image: Image, rng: Rng) -> Floats:
     photographs = _photographs()
-    part = _part(photographs[int(rng.integers(len(photographs)))], height, width, rng)
+    part = _part(photographs[rng.integers(len(photographs))], height, width, rng)
     return np.asarray(part[..., rng.permutation(3)].astype(np.float32) * np.float32(rng.uniform(0.5, 1.2)))
 
 
@@ -138,7 +138,7 @@ _PRINTED = (_plain, _plain, _plain, _striped, _waves, _noisy, _cut, _photographe
 
 
 def _part(picture: Image, height: int, width: int, rng: Rng) -> Image:
-    scale = float(rng.uniform(0.5, 2.0))
+    scale = rng.uniform(0.5, 2.0)
     rows, columns = (
         max(1, min(have, round(want / scale)))
         for have, want in zip(picture.shape[:2], (height, width), strict=True)
@@ -159,7 +159,7 @@ def _photographs() -> tuple[Image, ...]:
 
 
 def _along(height: int, width: int, rng: Rng) -> Floats:
-    turn = float(rng.uniform(0, 2 * math.pi))
+    turn = rng.uniform(0, 2 * math.pi)
     rows, columns = np.ogrid[:height, :width]
     return np.asarray(columns * math.cos(turn) + rows * math.sin(turn), np.float32)
 
@@ -173,7 +173,7 @@ def _wave(height: int, width: int, rng: Rng, least: float, most: float) -> Float
 def _details(painted: Image, rng: Rng) -> None:
     height, width = painted.shape[:2]
     most = max(2, round(0.06 * max(height, width)))
-    for _ in range(int(rng.integers(1, _MOST_DETAILS + 1))):
+    for _ in range(rng.integers(1, _MOST_DETAILS + 1)):
         ink = colour(rng).tolist()
         thickness = int(rng.integers(1, most + 1))
         (x1, x2), (y1, y2) = rng.integers(0, width, 2).tolist(), rng.integers(0, height, 2).tolist()
@@ -268,7 +268,7 @@ def _laid(image: Image, role: str, is_raised: bool, boxes: FloatArray, rng: Rng)
     middle = (box[:2] + box[2:]) / 2
     if role == "beside":
         centre = middle + rng.uniform(-0.6, 0.6, 2) * side
-        return _shape(image, centre, side * float(rng.uniform(0.2, 0.9)), rng)
+        return _shape(image, centre, side * rng.uniform(0.2, 0.9), rng)
     if role == "patch":
         return _flush(image, middle + rng.uniform(-0.15, 0.15, 2) * side, side, rng)
     return _over(image, box, side, rng)
@@ -287,7 +287,7 @@ def _over(image: Image, box: FloatArray, side: float, rng: Rng) -> tuple[Image, 
     kinds = (_BAR,) if rng.random() < _REACHING else _KINDS
     for _ in range(_TRIES):
         centre = middle + rng.uniform(-0.9, 0.9, 2) * side
-        colours, mask = _shape(image, centre, side * float(rng.uniform(0.4, 1.3)), rng, kinds)
+        colours, mask = _shape(image, centre, side * rng.uniform(0.4, 1.3), rng, kinds)
         x1, y1, x2, y2 = np.rint(np.maximum(box, 0)).astype(int)
         hidden = float((mask[y1:y2, x1:x2] > 127).mean()) if x2 > x1 and y2 > y1 else 0.0
         if _HIDES[0] <= hidden <= _HIDES[1]:
@@ -300,7 +300,7 @@ def _flush(image: Image, centre: FloatArray, side: float, rng: Rng) -> tuple[Ima
     half = side * rng.uniform(0.2, 0.35) * np.array([1.0, rng.uniform(0.6, 1.0)])
     corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * half
     if rng.random() < 0.5:
-        corners = corners @ _rotation(float(rng.uniform(0, 2 * math.pi)))
+        corners = corners @ _rotation(rng.uniform(0, 2 * math.pi))
     cv2.fillPoly(mask, [np.rint((corners + centre) * 16).astype(np.int32)], (255,), cv2.LINE_AA, 4)
     x, y, w, h = cv2.boundingRect(mask)
     if w:
@@ -335,7 +335,7 @@ def _shape(
     colours, covered = np.zeros_like(image), np.zeros(image.shape[:2], np.uint8)
     parts = int(rng.integers(2, 5)) if rng.random() < _COMPOSED else 1
     for _ in range(parts):
-        size = unit if parts == 1 else unit * float(rng.uniform(0.2, 0.8))
+        size = unit if parts == 1 else unit * rng.uniform(0.2, 0.8)
         place = centre if parts == 1 else centre + rng.uniform(-0.6, 0.6, 2) * unit
         mask = _outline(covered.shape, place, size, rng, kinds)
         x, y, w, h = cv2.boundingRect(mask)
@@ -350,14 +350,14 @@ def _outline(size: tuple[int, ...], centre: FloatArray, unit: float, rng: Rng, k
     mask = np.zeros(size, np.uint8)
     kind = int(rng.choice(kinds))
     if kind == 0:
-        for _ in range(int(rng.integers(1, 5))):  # one scribble, or several side by side
+        for _ in range(rng.integers(1, 5)):  # one scribble, or several side by side
             walk = np.cumsum(rng.normal(0, 0.5, (int(rng.integers(2, 7)), 2)), axis=0)
             away = rng.uniform(-0.6, 0.6, 2)
             points = np.rint((walk - walk.mean(axis=0) + away) * unit + centre).astype(np.int32)
             thickness = max(2, int(unit * rng.uniform(0.06, 0.35)))
             cv2.polylines(mask, [points], bool(rng.random() < 0.3), (255,), thickness, cv2.LINE_AA)
         return mask
-    corners = _corners(kind, rng) @ _rotation(float(rng.uniform(0, 2 * math.pi)))
+    corners = _corners(kind, rng) @ _rotation(rng.uniform(0, 2 * math.pi))
     cv2.fillPoly(mask, [np.rint((corners * unit + centre) * 16).astype(np.int32)], (255,), cv2.LINE_AA, 4)
     if kind != _BAR and rng.random() < 0.2:
         x, y = np.rint(centre).astype(int).tolist()
@@ -366,7 +366,7 @@ def _outline(size: tuple[int, ...], centre: FloatArray, unit: float, rng: Rng, k
 
 
 def _corners(kind: int, rng: Rng) -> FloatArray:
-    slim = float(rng.uniform(0.1, 1.0))
+    slim = rng.uniform(0.1, 1.0)
     if kind in (_BAR, 4):
         far = _REACH if kind == _BAR else 1.0
         return np.array([[-1, -slim], [far, -slim], [far, slim], [-1, slim]])

@@ -15,6 +15,7 @@ import scipy
 from sticker_uq.evaluation.metrics.statistics import holm
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.scene import ObjectClass
+from sticker_uq.uncertainty.overlap import iou_matrix
 
 NEAR = 6
 """Highest Hamming distance of the 64-bit perceptual hashes of near duplicates."""
@@ -81,9 +82,8 @@ def pixel_digest(image: npt.NDArray[np.uint8]) -> bytes:
 
 def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
     """Hash of a grey picture (H, W), 64 signs of change from column to column, on a grid of 8 rows, 9 columns."""
-    small = cv2.resize(grey, (_SIDE + 1, _SIDE), interpolation=cv2.INTER_AREA).astype(np.int16)
-    bits = (small[:, 1:] > small[:, :-1]).flatten()
-    return int("".join("1" if bit else "0" for bit in bits), 2)
+    small = cv2.resize(grey, (_SIDE + 1, _SIDE), interpolation=cv2.INTER_AREA)
+    return int.from_bytes(np.packbits(small[:, 1:] > small[:, :-1]).tobytes())
 
 
 def duplicates(
@@ -123,6 +123,7 @@ def close_pairs(
 def label_findings(items: Sequence[LabelledImage]) -> list[LabelFinding]:
     found = []
     for item in items:
+        overlaps = iou_matrix(item.boxes, item.boxes)
         for number, (box, label) in enumerate(zip(item.boxes, item.labels, strict=True)):
             name = ObjectClass(int(label)).name.lower()
             width, height = (box[2:] - box[:2]).tolist()
@@ -130,13 +131,10 @@ def label_findings(items: Sequence[LabelledImage]) -> list[LabelFinding]:
                 text = f"{name} of {width:.1f} x {height:.1f} px, smaller than {_SMALL_SIDE:g} px"
                 found.append(LabelFinding("label", (item.path,), text))
             if width * height > _LARGE_SHARE * item.width * item.height:
-                found.append(
-                    LabelFinding(
-                        "label", (item.path,), f"{name} covers more than {_LARGE_SHARE:.0%} of the picture"
-                    )
-                )
+                text = f"{name} covers more than {_LARGE_SHARE:.0%} of the picture"
+                found.append(LabelFinding("label", (item.path,), text))
             for other in range(number + 1, len(item.boxes)):
-                if _overlap(box, item.boxes[other]) > _SAME_BOX:
+                if overlaps[number, other] > _SAME_BOX:
                     second = ObjectClass(int(item.labels[other])).name.lower()
                     text = f"{name} and {second} in the same place (IoU above {_SAME_BOX:g})"
                     found.append(LabelFinding("label", (item.path,), text))
@@ -181,9 +179,3 @@ def drift(first: Sequence[PictureStatistics], second: Sequence[PictureStatistics
         Drift(name, a, b, float(distance), float(p))
         for (name, a, b, distance, _), p in zip(rows, adjusted, strict=True)
     ]
-
-
-def _overlap(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
-    shared = np.clip(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0, None).prod()
-    union = (a[2:] - a[:2]).prod() + (b[2:] - b[:2]).prod() - shared
-    return float(shared / union)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.reading import read_yaml
-from sticker_uq.io.setting_fields import words
+from sticker_uq.io.setting_fields import Frozen, words
 from sticker_uq.scene import InvalidInput, Rng
 
 PACKAGED_TEMPLATE = Path(__file__).with_name("prompts.yaml")
@@ -35,10 +35,8 @@ class Prompt:
     prompt: str
 
 
-class PromptTemplate(BaseModel):
+class PromptTemplate(Frozen):
     """The phrases of prompts; the comments in the packaged file explain them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     laptops: Phrases
     numbers: Annotated[dict[Number, Phrase], Field(min_length=1)]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.calibration.making import assess_sources, policy_text
@@ -17,6 +17,7 @@ from sticker_uq.detection.weights import load_weights
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.lab.kept_pieces import Steps, file_digest
 from sticker_uq.lab.qualifying.results import NoveltyResult
 from sticker_uq.lab.training.checkpoint import STATE
@@ -34,14 +35,12 @@ Progress = Callable[[str, int, int], None]
 """Called with the stage, what is done of it, and how much there is."""
 
 
-class CandidateSettings(BaseModel):
+class CandidateSettings(Frozen):
     """What is asked for. ``perception``: settings as the cell has them; ``training``: fields of :class:`TrainSettings`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     perception: PerceptionSettings = PerceptionSettings()
     levels: Levels = Levels()
-    training: dict[str, Any] = {}
+    training: dict[str, Any] = Field({})
     novelty_epochs: int | None = None
     seed: int = 0
     command: str = ""

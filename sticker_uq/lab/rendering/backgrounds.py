@@ -77,7 +77,7 @@ def _metal(rng: Rng, side: int) -> Floats:
     texture = cv2.blur(grain(rng, side, side), (81, 1)) * 34 + clouds(rng, side, side, (3, 6)) * 12
     for _ in range(14):
         start, end = rng.integers(0, side, 2), rng.integers(0, side, 2)
-        cv2.line(texture, start.tolist(), end.tolist(), (float(rng.uniform(8, 20)),), 1, cv2.LINE_AA)
+        cv2.line(texture, start.tolist(), end.tolist(), (rng.uniform(8, 20),), 1, cv2.LINE_AA)
     return texture[:, :, None]
 
 
@@ -128,7 +128,7 @@ def _along(angle: float, distance: float, across: float = 0.0) -> tuple[float, f
 
 def _screwdriver(pen: Pen, angle: float, rng: Rng) -> None:
     pen.line([_along(angle, 0.2), _along(angle, 1.5)], (190, 190, 190), 0.07)
-    colour = ((30, 30, 200), (30, 160, 230), (160, 80, 30))[int(rng.integers(3))]
+    colour = ((30, 30, 200), (30, 160, 230), (160, 80, 30))[rng.integers(3)]
     pen.line([_along(angle, -0.9), _along(angle, 0.15)], colour, 0.27)
     pen.line([_along(angle, -0.85, 0.05), _along(angle, 0.1, 0.05)], shade(colour, 1.3), 0.05)
 
@@ -140,7 +140,7 @@ def _cable(pen: Pen, angle: float, rng: Rng) -> None:
 
 
 def _screws(pen: Pen, angle: float, rng: Rng) -> None:
-    for _ in range(int(rng.integers(3, 8))):
+    for _ in range(rng.integers(3, 8)):
         x, y = rng.uniform(-0.7, 0.7, 2)
         pen.circle(x, y, 0.09, (120, 120, 122))
         pen.circle(x - 0.01, y - 0.01, 0.07, (190, 192, 194))

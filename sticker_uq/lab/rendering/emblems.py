@@ -105,7 +105,7 @@ def _unknown(pen: Pen, name: str) -> None:
     pen.polygon(ring(0.98), _INK)
     if rng.random() < 0.6:
         pen.polygon(ring(rng.uniform(0.5, 0.75)), _VOID)
-    for _ in range(int(rng.integers(1, 4))):
+    for _ in range(rng.integers(1, 4)):
         x, y = rng.uniform(-0.5, 0.5, 2)
         if rng.random() < 0.5:
             pen.circle(x, y, rng.uniform(0.12, 0.35), _VOID if rng.random() < 0.6 else _INK)

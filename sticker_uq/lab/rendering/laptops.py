@@ -291,8 +291,8 @@ def _paint_desktop(window: Image, scale: float, rng: Rng) -> None:
         tone = rng.uniform(60, 200) + 70 * clouds(rng, width, height, (3, 3), 2)
         window[:, :, channel] = np.clip(tone, 0, 255).astype(np.uint8)
     pen = Pen(window, scale, (0, 0))
-    for row in range(int(rng.integers(2, 7))):
-        for column in range(int(rng.integers(1, 3))):
+    for row in range(rng.integers(2, 7)):
+        for column in range(rng.integers(1, 3)):
             colour = tuple(int(part) for part in rng.integers(20, 255, 3))
             pen.box(40 + 62 * column, 45 + 70 * row, 15, 15, (colour[0], colour[1], colour[2]))
             pen.box(40 + 62 * column, 68 + 70 * row, 20, 3, (235, 235, 235))

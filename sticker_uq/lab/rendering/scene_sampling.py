@@ -114,7 +114,7 @@ def _jittered(rng: Rng, colour: Colour, amount: float) -> Colour:
 
 
 def _sample_laptop(rng: Rng) -> LaptopSpec:
-    finish = FINISHES[int(rng.integers(len(FINISHES)))]
+    finish = FINISHES[rng.integers(len(FINISHES))]
     colour = _jittered(rng, finish.colour, 10)
     # Some makes put a dark deck under a coloured lid.
     deck = colour if rng.random() < 0.75 else _jittered(rng, (48, 46, 45), 8)
@@ -122,7 +122,7 @@ def _sample_laptop(rng: Rng) -> LaptopSpec:
     return LaptopSpec(
         brand=int(rng.integers(len(BRANDS))),
         view="lid" if rng.random() < 0.55 else "deck",
-        depth=float(rng.uniform(655, 725)),
+        depth=rng.uniform(655, 725),
         colour=colour,
         deck_colour=deck,
         key_colour=finish.keys if keys_fit else (34, 33, 32),
@@ -130,13 +130,13 @@ def _sample_laptop(rng: Rng) -> LaptopSpec:
         texture=str(rng.choice(finish.textures)),
         decoration=str(rng.choice(("none", "none", "none", "antenna", "grooves", "twotone", "slash"))),
         gloss=float(np.clip(finish.gloss + rng.uniform(-0.15, 0.2), 0.1, 0.9)),
-        corner=float(rng.uniform(14, 44)),
+        corner=rng.uniform(14, 44),
         numpad=bool(rng.random() < 0.3),
         trackpoint=bool(rng.random() < 0.2),
         fingerprint=bool(rng.random() < 0.3),
         hinge_below=bool(rng.random() < 0.5),
         scratches=int(rng.integers(0, 14)),
-        dust=float(rng.uniform(0, 1)),
+        dust=rng.uniform(0, 1),
         seed=int(rng.integers(2**31)),
     )
 
@@ -160,7 +160,7 @@ def _sample_pose(rng: Rng, laptop: LaptopSpec) -> PoseSpec:
     outline = cv2.perspectiveTransform(corners, tilted)[0]
     low, high = outline.min(axis=0), outline.max(axis=0)
     fit = min(0.97 / (high[0] - low[0]), 0.97 * FRAME_HEIGHT / (high[1] - low[1]))
-    scale = min(fit, float(rng.uniform(0.7, 0.95)) / 1000)
+    scale = min(fit, rng.uniform(0.7, 0.95) / 1000)
     space = np.maximum(0, np.array([1, FRAME_HEIGHT]) - scale * (high - low)) / 2
     middle = np.array([0.5, FRAME_HEIGHT / 2]) + rng.uniform(-0.8, 0.8, 2) * space
     shift = middle - scale * (low + high) / 2
@@ -243,26 +243,26 @@ def _sample_background(rng: Rng) -> BackgroundSpec:
     kind = str(rng.choice(tuple(_BENCHES)))
     colours = _BENCHES[kind]
     tools = tuple(str(tool) for tool in rng.choice(TOOLS, int(rng.integers(0, 4)), replace=False))
-    colour = _jittered(rng, colours[int(rng.integers(len(colours)))], 10)
-    return BackgroundSpec(kind, colour, float(rng.uniform(-40, 40)), tools, int(rng.integers(2**31)))
+    colour = _jittered(rng, colours[rng.integers(len(colours))], 10)
+    return BackgroundSpec(kind, colour, rng.uniform(-40, 40), tools, int(rng.integers(2**31)))
 
 
 def _sample_light(rng: Rng) -> LightSpec:
     return LightSpec(
-        direction=float(rng.uniform(0, 360)),
-        gradient=float(rng.uniform(0, 0.45)),
-        hot_spot=(float(rng.uniform(0.1, 0.9)), float(rng.uniform(0.1, 0.65))),
-        hot_strength=float(rng.uniform(0, 0.3)),
-        hot_radius=float(rng.uniform(0.15, 0.45)),
+        direction=rng.uniform(0, 360),
+        gradient=rng.uniform(0, 0.45),
+        hot_spot=(rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.65)),
+        hot_strength=rng.uniform(0, 0.3),
+        hot_radius=rng.uniform(0.15, 0.45),
         specular=str(rng.choice(("none", "streak", "streak", "window", "lamp"))),
-        specular_centre=(float(rng.uniform(0.15, 0.85)), float(rng.uniform(0.1, 0.65))),
-        specular_angle=float(rng.uniform(0, 180)),
-        specular_strength=float(rng.uniform(25, 130)),
+        specular_centre=(rng.uniform(0.15, 0.85), rng.uniform(0.1, 0.65)),
+        specular_angle=rng.uniform(0, 180),
+        specular_strength=rng.uniform(25, 130),
         shadow=str(rng.choice(("none", "none", "edge", "bars", "arm"))),
-        shadow_strength=float(rng.uniform(0.15, 0.45)),
-        shadow_angle=float(rng.uniform(0, 360)),
-        shadow_offset=float(rng.uniform(-0.3, 0.3)),
-        vignette=float(rng.uniform(0, 0.35)),
+        shadow_strength=rng.uniform(0.15, 0.45),
+        shadow_angle=rng.uniform(0, 360),
+        shadow_offset=rng.uniform(-0.3, 0.3),
+        vignette=rng.uniform(0, 0.35),
     )
 
 
@@ -270,14 +270,14 @@ def _sample_camera(rng: Rng) -> CameraSpec:
     warm = rng.uniform(-0.08, 0.08)
     tint = rng.uniform(-0.02, 0.02)
     return CameraSpec(
-        blur=float(rng.uniform(0, 0.0013)) if rng.random() < 0.7 else float(rng.uniform(0.0013, 0.0022)),
-        motion=float(rng.uniform(0.003, 0.007)) if rng.random() < 0.12 else 0.0,
-        motion_angle=float(rng.uniform(0, 180)),
-        noise=float(rng.uniform(0.8, 6.5)),
+        blur=rng.uniform(0, 0.0013) if rng.random() < 0.7 else rng.uniform(0.0013, 0.0022),
+        motion=rng.uniform(0.003, 0.007) if rng.random() < 0.12 else 0.0,
+        motion_angle=rng.uniform(0, 180),
+        noise=rng.uniform(0.8, 6.5),
         noise_seed=int(rng.integers(2**31)),
         white_balance=(float(1 - warm), float(1 + tint), float(1 + warm)),
-        gamma=float(rng.uniform(0.85, 1.2)),
-        exposure=float(rng.uniform(0.82, 1.12)),
+        gamma=rng.uniform(0.85, 1.2),
+        exposure=rng.uniform(0.82, 1.12),
     )
 
 

@@ -11,6 +11,8 @@ from sticker_uq.lab.rendering.laptops import BRANDS, Rect, deck_layout
 from sticker_uq.lab.rendering.scene_spec import Colour, LaptopSpec, LogoSpec, Point, PoseSpec, StickerSpec
 from sticker_uq.scene import Rng
 
+Bounds = tuple[float, float]
+
 
 @dataclass(frozen=True)
 class StickerKind:
@@ -19,89 +21,50 @@ class StickerKind:
     print: str
     shapes: tuple[str, ...]
     motifs: tuple[str, ...]
-    aspects: tuple[float, float]
-    weights: tuple[float, float]
-    border: tuple[float, float] = (0.0, 0.06)
+    aspects: Bounds
+    weights: Bounds
+    border: Bounds
 
 
+def _kind(
+    print_: str, shapes: str, motifs: str, aspects: Bounds, weights: Bounds, border: Bounds = (0.0, 0.06)
+) -> StickerKind:
+    return StickerKind(print_, tuple(shapes.split()), tuple(motifs.split(",")), aspects, weights, border)
+
+
+_FIGURES = ",".join(FIGURES)
 _WORDS_WIDE = (
-    "NEON OWLS", "LOUD FOXES", "SKATE OR NAP", "MOON/PIRATES", "TINY ROBOTS", "GO SLOW", "BEEP BOOP",
-    "RAW TOAST", "I BRAKE/FOR BUGS", "STAY WEIRD", "DEEP SEA/RADIO", "NORTH PIER", "404 SLEEP/NOT FOUND",
-    "VELVET STORM",
-)  # fmt: skip
-_WORDS_ROUND = (
-    "WILD/CAMP", "SUPER/COFFEE/CLUB", "OPEN/DATA", "BIKE/CREW", "JAZZ/CATS", "RUN/2031", "YES", "WOW!",
-    "100%",
-)  # fmt: skip
-
-STICKER_KINDS: tuple[StickerKind, ...] = (
-    StickerKind("figure", ("diecut",), tuple(FIGURES), (1.0, 1.0), (5.0, 2.6)),
-    StickerKind(
-        "figure", ("circle", "rounded", "hexagon"), tuple(FIGURES), (1.0, 1.0), (3.0, 1.5), (0.0, 0.07)
-    ),
-    StickerKind("words", ("rect", "rounded", "oval"), _WORDS_WIDE, (1.7, 2.8), (3.0, 1.4)),
-    StickerKind("words", ("circle", "burst", "hexagon"), _WORDS_ROUND, (1.0, 1.0), (2.0, 1.0)),
-    StickerKind(
-        "label",
-        ("rect", "rounded"),
-        ("PROPERTY OF LAB 4", "ASSET TAG", "ASSET 0X", "INVENTORY", "IT DEPT"),
-        (1.7, 2.3),
-        (1.6, 1.6),
-        (0.0, 0.02),
-    ),
-    StickerKind(
-        "shipping",
-        ("rect",),
-        ("FRAGILE", "RETURNS", "SERVICE", "TESTED OK"),
-        (1.2, 1.6),
-        (1.0, 0.6),
-        (0.0, 0.0),
-    ),
-    StickerKind(
-        "hello", ("rounded",), ("Ada", "Max", "Kim", "Robin", "Sam"), (1.3, 1.5), (0.8, 0.3), (0.0, 0.03)
-    ),
-    StickerKind("qr", ("rect", "rounded"), ("SCAN ME",), (0.82, 1.0), (1.0, 0.8), (0.0, 0.0)),
-    StickerKind(
-        "flag", ("rect", "rounded"), ("bands", "columns", "cross", "stripes"), (1.45, 1.6), (1.2, 0.7)
-    ),
-    StickerKind(
+    "NEON OWLS,LOUD FOXES,SKATE OR NAP,MOON/PIRATES,TINY ROBOTS,GO SLOW,BEEP BOOP,RAW TOAST,I BRAKE/FOR BUGS,STAY WEIRD,"
+    "DEEP SEA/RADIO,NORTH PIER,404 SLEEP/NOT FOUND,VELVET STORM"
+)
+_WORDS_ROUND = "WILD/CAMP,SUPER/COFFEE/CLUB,OPEN/DATA,BIKE/CREW,JAZZ/CATS,RUN/2031,YES,WOW!,100%"
+_LABELS = "PROPERTY OF LAB 4,ASSET TAG,ASSET 0X,INVENTORY,IT DEPT"
+_MAKERS = ",".join(str(index) for index in range(len(BRANDS)))
+STICKER_KINDS = (
+    _kind("figure", "diecut", _FIGURES, (1.0, 1.0), (5.0, 2.6)),
+    _kind("figure", "circle rounded hexagon", _FIGURES, (1.0, 1.0), (3.0, 1.5), (0.0, 0.07)),
+    _kind("words", "rect rounded oval", _WORDS_WIDE, (1.7, 2.8), (3.0, 1.4)),
+    _kind("words", "circle burst hexagon", _WORDS_ROUND, (1.0, 1.0), (2.0, 1.0)),
+    _kind("label", "rect rounded", _LABELS, (1.7, 2.3), (1.6, 1.6), (0.0, 0.02)),
+    _kind("shipping", "rect", "FRAGILE,RETURNS,SERVICE,TESTED OK", (1.2, 1.6), (1.0, 0.6), (0.0, 0.0)),
+    _kind("hello", "rounded", "Ada,Max,Kim,Robin,Sam", (1.3, 1.5), (0.8, 0.3), (0.0, 0.03)),
+    _kind("qr", "rect rounded", "SCAN ME", (0.82, 1.0), (1.0, 0.8), (0.0, 0.0)),
+    _kind("flag", "rect rounded", "bands,columns,cross,stripes", (1.45, 1.6), (1.2, 0.7)),
+    _kind(
         "pattern",
-        ("circle", "hexagon", "shield", "rounded"),
-        ("sunset", "mountains", "rings", "stripes"),
+        "circle hexagon shield rounded",
+        "sunset,mountains,rings,stripes",
         (1.0, 1.0),
         (2.2, 1.0),
         (0.03, 0.08),
     ),
-    StickerKind(
-        "pattern",
-        ("star", "heart", "rounded"),
-        ("dots", "stripes", "checker"),
-        (1.0, 1.0),
-        (1.4, 0.6),
-        (0.04, 0.1),
-    ),
-    StickerKind("warning", ("triangle",), ("bolt", "mark"), (1.12, 1.16), (0.7, 0.4), (0.0, 0.0)),
-    StickerKind(
-        "warning", ("rect",), ("CAUTION", "WARNING", "DO NOT FEED", "HIGH VOLTAGE"), (2.2, 2.8), (0.7, 0.3)
-    ),
-    StickerKind(
-        "decal",
-        ("circle", "rounded"),
-        tuple(str(index) for index in range(len(BRANDS))),
-        (1.0, 1.0),
-        (0.35, 0.2),
-        (0.0, 0.06),
-    ),
+    _kind("pattern", "star heart rounded", "dots,stripes,checker", (1.0, 1.0), (1.4, 0.6), (0.04, 0.1)),
+    _kind("warning", "triangle", "bolt,mark", (1.12, 1.16), (0.7, 0.4), (0.0, 0.0)),
+    _kind("warning", "rect", "CAUTION,WARNING,DO NOT FEED,HIGH VOLTAGE", (2.2, 2.8), (0.7, 0.3)),
+    _kind("decal", "circle rounded", _MAKERS, (1.0, 1.0), (0.35, 0.2)),
 )
-
-BADGES = StickerKind(
-    "badge",
-    ("rect", "rounded"),
-    ("corix/i5", "corix/i7", "corix/i9", "RYVEN/7", "RYVEN/5", "NVEX/RTR", "quantel/X2", "ENERGIX/A+"),
-    (0.78, 1.3),
-    (0.0, 1.0),
-    (0.0, 0.035),
-)
+_BADGES = "corix/i5,corix/i7,corix/i9,RYVEN/7,RYVEN/5,NVEX/RTR,quantel/X2,ENERGIX/A+"
+BADGES = _kind("badge", "rect rounded", _BADGES, (0.78, 1.3), (0.0, 1.0), (0.0, 0.035))
 
 BADGE_COLOURS: tuple[tuple[Colour, Colour, Colour], ...] = (
     ((110, 50, 10), (210, 140, 40), (255, 255, 255)),
@@ -162,7 +125,7 @@ def _within(point: Point, rect: Rect) -> bool:
 def _badge(rng: Rng, identity: int, pose: PoseSpec) -> StickerSpec:
     aspect = float(rng.choice((0.78, 1.0, 1.3)))
     longer = rng.uniform(0.062, 0.085) / pose.width * 1000
-    colours = BADGE_COLOURS[int(rng.integers(len(BADGE_COLOURS)))]
+    colours = BADGE_COLOURS[rng.integers(len(BADGE_COLOURS))]
     return new_sticker(rng, identity, BADGES, longer, aspect, colours, wear=0.5)
 
 
@@ -170,7 +133,7 @@ def _draft(rng: Rng, identity: int, laptop: LaptopSpec, pose: PoseSpec) -> Stick
     on_deck = laptop.view == "deck"
     weights = np.array([kind.weights[on_deck] for kind in STICKER_KINDS])
     kind = STICKER_KINDS[int(rng.choice(len(STICKER_KINDS), p=weights / weights.sum()))]
-    aspect = float(rng.uniform(*kind.aspects))
+    aspect = rng.uniform(*kind.aspects)
     # Wide stickers are longer, so that their words stay legible.
     longer = rng.uniform(0.085, 0.145) if on_deck else rng.uniform(0.095, 0.2)
     longer *= min(1.35, max(1.0, aspect) ** 0.4)
@@ -197,14 +160,14 @@ def new_sticker(
         centre=(0.0, 0.0),
         width=longer * min(1.0, aspect),
         height=longer / max(1.0, aspect),
-        angle=float(rng.normal(0, 14)),
+        angle=rng.normal(0, 14),
         colours=colours,
-        border=float(rng.uniform(*kind.border)) if rng.random() < 0.7 else 0.0,
-        wear=float(rng.uniform(0.2, 1.0)) * wear if worn else 0.0,
-        faded=float(rng.uniform(0.1, 0.8)) * wear if rng.random() < 0.25 else 0.0,
-        peel=float(rng.uniform(0.1, 0.3)) if peeled else 0.0,
+        border=rng.uniform(*kind.border) if rng.random() < 0.7 else 0.0,
+        wear=rng.uniform(0.2, 1.0) * wear if worn else 0.0,
+        faded=rng.uniform(0.1, 0.8) * wear if rng.random() < 0.25 else 0.0,
+        peel=rng.uniform(0.1, 0.3) if peeled else 0.0,
         peel_angle=float(rng.choice((45, 135, 225, 315)) + rng.uniform(-15, 15)),
-        gloss=float(rng.uniform(0.15, 0.85)),
+        gloss=rng.uniform(0.15, 0.85),
         seed=int(rng.integers(2**31)),
     )
 
@@ -237,10 +200,10 @@ def _place_badge(
     for _ in range(_TRIES):
         half_x, half_y = draft.width / 2, draft.height / 2
         centre = (
-            float(rng.uniform(column[0] + half_x, column[2] - half_x)),
-            float(rng.uniform(column[1] + half_y, column[3] - half_y)),
+            rng.uniform(column[0] + half_x, column[2] - half_x),
+            rng.uniform(column[1] + half_y, column[3] - half_y),
         )
-        candidate = replace(draft, centre=centre, angle=float(rng.normal(0, 2)))
+        candidate = replace(draft, centre=centre, angle=rng.normal(0, 2))
         with_stickers, with_logos = _crowding(_box(candidate), placed, logos)
         if with_stickers + 3 * with_logos < least:
             best, least = candidate, with_stickers + 3 * with_logos
@@ -260,7 +223,7 @@ def _place(
     best, least = draft, np.inf
     for _ in range(_TRIES):
         if habit < 0.1 and logos:
-            centre = _near(rng, draft, logos[int(rng.integers(len(logos)))], laptop)
+            centre = _near(rng, draft, logos[rng.integers(len(logos))], laptop)
         else:
             centre = _somewhere(rng, draft, laptop, over_edge)
         candidate = replace(draft, centre=centre)
@@ -297,11 +260,11 @@ def _somewhere(rng: Rng, draft: StickerSpec, laptop: LaptopSpec, over_edge: bool
         edges = [("x", half_x * hang), ("x", 1000 - half_x * hang), ("y", laptop.depth - half_y * hang)]
         if laptop.view == "lid":
             edges.append(("y", half_y * hang))
-        axis, value = edges[int(rng.integers(len(edges)))]
+        axis, value = edges[rng.integers(len(edges))]
         return (float(value), float(y)) if axis == "x" else (float(x), float(value))
     low_x, high_x = zone[0] + half_x, max(zone[0] + half_x + 1, zone[2] - half_x)
     low_y, high_y = zone[1] + half_y, max(zone[1] + half_y + 1, zone[3] - half_y)
-    return float(rng.uniform(low_x, high_x)), float(min(rng.uniform(low_y, high_y), laptop.depth - half_y))
+    return rng.uniform(low_x, high_x), float(min(rng.uniform(low_y, high_y), laptop.depth - half_y))
 
 
 def _zone(rng: Rng, laptop: LaptopSpec) -> Rect:

@@ -65,7 +65,7 @@ def _words(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     ground, ink = spec.colours[0], contrast(spec.colours[0])
     pen.image[:] = ground
     lines = spec.motif.split("/")
-    face, weight = (("sans", 800), ("italic", 800), ("serif", 800))[int(rng.integers(3))]
+    face, weight = (("sans", 800), ("italic", 800), ("serif", 800))[rng.integers(3)]
     fit = 0.72 if spec.shape in ("circle", "oval", "burst", "hexagon", "shield") else 0.84
     if spec.shape in ("circle", "hexagon") and rng.random() < 0.6:
         pen.arc(0, 0, 0.78, 0, 360, ink, 0.05)
@@ -186,7 +186,7 @@ def _pattern(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> Non
     else:
         for _ in range(22):
             x, y = rng.uniform(-ax, ax), rng.uniform(-ay, ay)
-            pen.circle(x, y, rng.uniform(0.06, 0.16), (b, c)[int(rng.integers(2))])
+            pen.circle(x, y, rng.uniform(0.06, 0.16), (b, c)[rng.integers(2)])
 
 
 def _badge(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:

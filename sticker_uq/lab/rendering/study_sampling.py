@@ -114,9 +114,9 @@ class StudyFrame:
 def study_laptop(rng: Rng, laptop: LaptopSpec) -> LaptopSpec:
     """`laptop` as a closed lid or opened flat, half and half, with the fixtures of its view."""
     if rng.random() < 0.5:
-        lid = replace(laptop, view="lid", depth=float(rng.uniform(660, 740)))
+        lid = replace(laptop, view="lid", depth=rng.uniform(660, 740))
         return replace(lid, fixtures=_lid_fixtures(rng, lid))
-    flat = replace(laptop, view="flat", depth=float(rng.uniform(1330, 1430)))
+    flat = replace(laptop, view="flat", depth=rng.uniform(1330, 1430))
     return replace(flat, fixtures=_flat_fixtures(rng, flat))
 
 
@@ -128,7 +128,7 @@ def _lid_fixtures(rng: Rng, laptop: LaptopSpec) -> tuple[FixtureSpec, ...]:
     for x, y in ((80, 60), (920, 60), (80, depth - 60), (920, depth - 60)):
         fixtures.append(_fixture(rng, "foot", (x, y), (14, 40)))
         fixtures.append(_fixture(rng, "screw", (x + rng.uniform(-50, 50), y + rng.uniform(20, 60)), (6, 10)))
-    for _ in range(int(rng.integers(1, 4))):
+    for _ in range(rng.integers(1, 4)):
         spot = (rng.uniform(200, 800), rng.uniform(80, depth - 80))
         fixtures.append(_fixture(rng, "vent", spot, (50, 140)))
     for kind, size in (
@@ -169,18 +169,18 @@ def _fixture(
     rng: Rng, kind: str, centre: tuple[float, float], size: tuple[float, float], angle: float = 0
 ) -> FixtureSpec:
     spot = (float(centre[0]), float(centre[1]))
-    return FixtureSpec(kind, spot, float(rng.uniform(*size)), angle, int(rng.integers(2**31)))
+    return FixtureSpec(kind, spot, rng.uniform(*size), angle, int(rng.integers(2**31)))
 
 
 def study_pose(rng: Rng, laptop: LaptopSpec) -> tuple[PoseSpec, StudyFrame]:
     """Where the rendered laptop lies, in the reference frame and in px."""
     if laptop.view == "lid":
-        angle = float(rng.uniform(0, 360))
-        scale = float(rng.uniform(1.12, 1.5))
+        angle = rng.uniform(0, 360)
+        scale = rng.uniform(1.12, 1.5)
         middle = (1230 + rng.uniform(-330, 330), 1050 + rng.uniform(-90, 90))
     else:
         angle = float((-90 if rng.random() < 0.63 else 90) + np.clip(rng.normal(0, 3.5), -15, 15))
-        scale = float(rng.uniform(1.38, 1.56))
+        scale = rng.uniform(1.38, 1.56)
         middle = (1224 + rng.uniform(-40, 40), 1030 + rng.uniform(-50, 50))
     turn = math.radians(angle)
     c, s = math.cos(turn), math.sin(turn)
@@ -248,7 +248,7 @@ class _Draft:
 def _sticker_draft(rng: Rng, on_lid: bool, frame: StudyFrame, strip: bool) -> _Draft:
     if strip:
         kind = next(kind for kind in STICKER_KINDS if kind.print == "words")
-        aspect = float(rng.uniform(3.6, 6.4))
+        aspect = rng.uniform(3.6, 6.4)
         shape = str(rng.choice(("rect", "rounded")))
         return _Draft(
             kind, str(rng.choice(kind.motifs)), shape, aspect, float(rng.choice((0, 90))) + rng.normal(0, 2.5)
@@ -259,10 +259,8 @@ def _sticker_draft(rng: Rng, on_lid: bool, frame: StudyFrame, strip: bool) -> _D
         weights = np.array([kind.weights[not on_lid] for kind in STICKER_KINDS])
         kind = STICKER_KINDS[int(rng.choice(len(STICKER_KINDS), p=weights / weights.sum()))]
     # Rounded, so that outlines are found again.
-    aspect = round(float(rng.uniform(*kind.aspects)) * 8) / 8
-    turn = (
-        float(rng.uniform(0, 360)) if on_lid else frame.angle + 90 * int(rng.integers(4)) + rng.normal(0, 9)
-    )
+    aspect = round(rng.uniform(*kind.aspects) * 8) / 8
+    turn = rng.uniform(0, 360) if on_lid else frame.angle + 90 * int(rng.integers(4)) + rng.normal(0, 9)
     return _Draft(kind, str(rng.choice(kind.motifs)), str(rng.choice(kind.shapes)), aspect, turn)
 
 
@@ -274,7 +272,7 @@ def study_logos(rng: Rng, laptop: LaptopSpec, frame: StudyFrame) -> tuple[LogoSp
     half = laptop.depth / 2
     ends = [100 + rng.uniform(0, 90), 900 - rng.uniform(0, 90)]
     if rng.random() < 0.3:
-        ends[int(rng.integers(2))] = 500 + rng.uniform(-40, 40)
+        ends[rng.integers(2)] = 500 + rng.uniform(-40, 40)
     beside = (half - rng.uniform(28, 44), half * rng.uniform(1.045, 1.085))
     spots = [(float(end), float(rng.choice(beside))) for end in ends]
     logos = [_text_mark(rng, index + 1, laptop, frame, spot) for index, spot in enumerate(spots)]
@@ -324,7 +322,7 @@ def _lid_logo(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) ->
     best, least = ("emblem", 0.0), math.inf
     for _ in range(_DRAFTS):
         layout = str(rng.choice(("emblem", "emblem", "word", "stacked", "row")))
-        angle = frame.angle + float(rng.choice((0.0, 180.0, -37.0, 37.0, 53.0))) + float(rng.normal(0, 3))
+        angle = frame.angle + float(rng.choice((0.0, 180.0, -37.0, 37.0, 53.0))) + rng.normal(0, 3)
         misfit = _misfit(*_extent(_logo_outline(laptop.brand, layout), angle)[:3], wanted, fill)
         if misfit < least:
             best, least = (layout, angle), misfit
@@ -368,7 +366,7 @@ def _slanted(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> 
         centre = (outer + rng.uniform(-20, 20), palm[3] - rng.uniform(50, 90))
     else:
         centre = (float(rng.choice((110.0, 890.0))), laptop.depth / 2 * rng.uniform(0.86, 0.93))
-    shorter = float(rng.uniform(95, 138))
+    shorter = rng.uniform(95, 138)
     best = min(
         ("word", "row", "stacked"),
         key=lambda layout: abs(_extent(_logo_outline(laptop.brand, layout), turn)[2] - 0.5),
@@ -391,7 +389,7 @@ def _round_mark(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) 
         (float(centre[0]), float(centre[1])),
         "emblem",
         frame.angle,
-        float(rng.uniform(44, 58)),
+        rng.uniform(44, 58),
         66,
     )
 
@@ -427,21 +425,19 @@ def study_stickers(
         extents = [_extent(_outline_of(draft), draft.angle) for draft in drafts]
         chosen = int(np.argmin([_misfit(*extent[:3], aspect, fill) for extent in extents]))
         draft, (width, height, _, middle) = drafts[chosen], extents[chosen]
-        shorter = float(rng.uniform(62, 82)) if strip else _drawn(rng, view.shorter)
+        shorter = rng.uniform(62, 82) if strip else _drawn(rng, view.shorter)
         length = min(shorter / min(width, height), view.longest / max(width, height))
         spot = _spot(rng, view, laptop, frame, boxes, len(logos), (width * length, height * length))
         centre = frame.units(*(np.asarray(spot) - middle * length))
         colours = (
-            BADGE_COLOURS[int(rng.integers(len(BADGE_COLOURS)))]
-            if draft.kind is BADGES
-            else pick_colours(rng)
+            BADGE_COLOURS[rng.integers(len(BADGE_COLOURS))] if draft.kind is BADGES else pick_colours(rng)
         )
         fixed = replace(draft.kind, shapes=(draft.shape,), motifs=(draft.motif,))
         sticker = new_sticker(
             rng, len(logos) + index + 1, fixed, length / frame.scale, draft.aspect, colours, wear=0.6
         )
         if torn:
-            sticker = replace(sticker, wear=float(rng.uniform(0.4, 1)), peel=float(rng.uniform(0, 0.33)))
+            sticker = replace(sticker, wear=rng.uniform(0.4, 1), peel=rng.uniform(0, 0.33))
         stickers.append(replace(sticker, centre=centre, angle=draft.angle - frame.angle))
         half_x, half_y = width * length / 2, height * length / 2
         boxes.append((spot[0] - half_x, spot[1] - half_y, spot[0] + half_x, spot[1] + half_y))
@@ -484,9 +480,9 @@ def _spot(
     best, least = (0.0, 0.0), math.inf
     for _ in range(_TRIES):
         if touches:
-            near = boxes[int(rng.integers(len(boxes)))]
+            near = boxes[rng.integers(len(boxes))]
             if view is _OPEN and len(boxes) > logos:
-                near = boxes[int(rng.integers(logos, len(boxes)))]
+                near = boxes[rng.integers(logos, len(boxes))]
             spot = _beside(rng, near, size, view.overlap)
         else:
             zone = _zone(rng, laptop)
@@ -508,12 +504,8 @@ def _beside(rng: Rng, near: Box, size: tuple[float, float], overlap: float) -> P
     x, y = (near[0] + near[2]) / 2, (near[1] + near[3]) / 2
     reach_x, reach_y = (near[2] - near[0] + size[0]) / 2, (near[3] - near[1] + size[1]) / 2
     # Six in ten overlap; the rest stands a few pixels off.
-    step = (
-        -float(rng.uniform(0.02, 1.5 * overlap)) * min(*size)
-        if rng.random() < 0.6
-        else float(rng.uniform(0, 10))
-    )
-    side, along = float(rng.choice((-1, 1))), float(rng.uniform(-0.7, 0.7))
+    step = -rng.uniform(0.02, 1.5 * overlap) * min(*size) if rng.random() < 0.6 else rng.uniform(0, 10)
+    side, along = float(rng.choice((-1, 1))), rng.uniform(-0.7, 0.7)
     if rng.random() < 0.5:
         return x + side * (reach_x + step), y + along * reach_y
     return x + along * reach_x, y + side * (reach_y + step)
@@ -564,30 +556,24 @@ def study_things(
         things.append(_thing(rng, kind, (float(x), float(y))))
     for kind in ("hand", "gripper"):
         if rng.random() < 0.07:
-            things.append(_thing(rng, kind, (float(rng.uniform(0.25, 0.75)), float(rng.uniform(0.2, 0.55)))))
+            things.append(_thing(rng, kind, (rng.uniform(0.25, 0.75), rng.uniform(0.2, 0.55))))
     residues = []
     if rng.random() < 0.3:
-        for _ in range(int(rng.integers(1, 5))):
+        for _ in range(rng.integers(1, 5)):
             zone = _zone(rng, laptop)
             side = _drawn(rng, _TOP.shorter) / frame.scale
             size = (side * rng.uniform(0.7, 1.8), side * rng.uniform(0.5, 1.2))
-            centre = (float(rng.uniform(zone[0], zone[2])), float(rng.uniform(zone[1], zone[3])))
+            centre = (rng.uniform(zone[0], zone[2]), rng.uniform(zone[1], zone[3]))
             residues.append(
                 ResidueSpec(
-                    centre,
-                    float(size[0]),
-                    float(size[1]),
-                    float(rng.uniform(0, 360)),
-                    int(rng.integers(2**31)),
+                    centre, float(size[0]), float(size[1]), rng.uniform(0, 360), int(rng.integers(2**31))
                 )
             )
     return tuple(things), tuple(residues)
 
 
 def _thing(rng: Rng, kind: str, centre: Point) -> ThingSpec:
-    return ThingSpec(
-        kind, centre, float(rng.uniform(*SIZES[kind])), float(rng.uniform(0, 360)), int(rng.integers(2**31))
-    )
+    return ThingSpec(kind, centre, rng.uniform(*SIZES[kind]), rng.uniform(0, 360), int(rng.integers(2**31)))
 
 
 def study_light(rng: Rng, light: LightSpec) -> LightSpec:
@@ -595,10 +581,8 @@ def study_light(rng: Rng, light: LightSpec) -> LightSpec:
     if rng.random() > 0.12:
         return light
     kind = str(rng.choice(("lamp", "window", "streak")))
-    middle = (float(rng.uniform(0.25, 0.75)), float(rng.uniform(0.2, 0.55)))
-    return replace(
-        light, specular=kind, specular_centre=middle, specular_strength=float(rng.uniform(150, 420))
-    )
+    middle = (rng.uniform(0.25, 0.75), rng.uniform(0.2, 0.55))
+    return replace(light, specular=kind, specular_centre=middle, specular_strength=rng.uniform(150, 420))
 
 
 def study_camera(rng: Rng, camera: CameraSpec) -> CameraSpec:
@@ -606,9 +590,9 @@ def study_camera(rng: Rng, camera: CameraSpec) -> CameraSpec:
     camera = replace(camera, blur=camera.blur * 0.6, motion=camera.motion * 0.5)
     chosen = rng.random()
     if chosen < 0.05:
-        return replace(camera, blur=float(rng.uniform(0.0013, 0.003)))
+        return replace(camera, blur=rng.uniform(0.0013, 0.003))
     if chosen < 0.08:
-        return replace(camera, motion=float(rng.uniform(0.004, 0.01)))
+        return replace(camera, motion=rng.uniform(0.004, 0.01))
     if chosen < 0.13:
-        return replace(camera, noise=float(rng.uniform(7, 18)))
+        return replace(camera, noise=rng.uniform(7, 18))
     return camera

@@ -76,16 +76,16 @@ def draw_cables(pen: Pen, colour: Colour) -> None:
 
 def gripper(pen: TurnedPen, reach: float, rng: Rng) -> None:
     """A gripper whose jaws are about as wide as the object."""
-    draw_gripper(pen.moved(-reach, float(rng.uniform(1.5, 2.2))), METALS[int(rng.integers(len(METALS)))])
+    draw_gripper(pen.moved(-reach, rng.uniform(1.5, 2.2)), METALS[rng.integers(len(METALS))])
 
 
 def hand(pen: TurnedPen, reach: float, rng: Rng) -> None:
-    draw_hand(pen.moved(-reach, float(rng.uniform(1.4, 2.0))), GLOVES[int(rng.integers(len(GLOVES)))])
+    draw_hand(pen.moved(-reach, rng.uniform(1.4, 2.0)), GLOVES[rng.integers(len(GLOVES))])
 
 
 def cable(pen: TurnedPen, reach: float, rng: Rng) -> None:
     """A bundle of cables lying across; it grows with ``reach``."""
-    colour = CABLES[int(rng.integers(len(CABLES)))]
+    colour = CABLES[rng.integers(len(CABLES))]
     bend, phase = rng.uniform(0.1, 0.3), rng.uniform(0, 6)
     strands = max(0, round((reach + 1.5) * 4))
     for strand in range(strands):
@@ -144,7 +144,7 @@ def _tone(case: Colour) -> Colour:
 
 
 def _screw(pen: Pen, case: Colour, rng: Rng) -> None:
-    metal = ((40, 40, 42), (150, 152, 154), (190, 190, 192))[int(rng.integers(3))]
+    metal = ((40, 40, 42), (150, 152, 154), (190, 190, 192))[rng.integers(3)]
     pen.circle(0, 0, 1.0, shade(case, 0.55))
     pen.circle(0, 0, 0.75, metal)
     turn = rng.uniform(0, math.pi)
@@ -154,7 +154,7 @@ def _screw(pen: Pen, case: Colour, rng: Rng) -> None:
 
 
 def _foot(pen: Pen, case: Colour, rng: Rng) -> None:
-    rubber = mix((30, 30, 30), (90, 90, 92), float(rng.uniform()))
+    rubber = mix((30, 30, 30), (90, 90, 92), rng.uniform())
     if rng.random() < 0.5:
         pen.circle(0, 0, 1.0, shade(rubber, 0.7))
         pen.circle(0, 0, 0.85, rubber)
@@ -232,7 +232,7 @@ FIXTURES: dict[str, Fixture] = {
 
 
 def _pick(rng: Rng, *colours: Colour) -> Colour:
-    return colours[int(rng.integers(len(colours)))]
+    return colours[rng.integers(len(colours))]
 
 
 def _mouse(pen: Pen, rng: Rng) -> None:
@@ -257,7 +257,7 @@ def _charger(pen: Pen, rng: Rng) -> None:
         # The type plate is printed on the shell.
         ink = _tone(shell)
         for row in range(4):
-            pen.box(-0.1, -0.24 + 0.13 * row, 0.3 + 0.15 * float(rng.uniform()), 0.025, ink)
+            pen.box(-0.1, -0.24 + 0.13 * row, 0.3 + 0.15 * rng.uniform(), 0.025, ink)
         pen.circle(0.55, 0.1, 0.09, ink)
 
 
@@ -271,7 +271,7 @@ def _cup(pen: Pen, rng: Rng) -> None:
 
 
 def _cable(pen: Pen, rng: Rng) -> None:
-    colour = CABLES[int(rng.integers(len(CABLES)))]
+    colour = CABLES[rng.integers(len(CABLES))]
     bend, phase = rng.uniform(0.3, 1.0), rng.uniform(0, 6)
     points = [(float(t), float(bend * math.sin(0.9 * t + phase))) for t in np.linspace(-1.2, 9, 80)]
     pen.line(points, colour, 0.13)
@@ -288,7 +288,7 @@ def _keycap(pen: Pen, rng: Rng) -> None:
 
 
 def _screws(pen: Pen, rng: Rng) -> None:
-    for _ in range(int(rng.integers(1, 6))):
+    for _ in range(rng.integers(1, 6)):
         x, y = rng.uniform(-0.8, 0.8, 2)
         metal = _pick(rng, (190, 192, 194), (120, 120, 122), (60, 60, 62))
         pen.circle(x, y, 0.16, shade(metal, 0.6))
@@ -337,7 +337,7 @@ def _note(pen: Pen, rng: Rng) -> None:
     """A work order beside the laptop: paper with lines of print and a bar code."""
     pen.box(0, 0, 0.75, 1.0, (232, 238, 240))
     for row in range(9):
-        length = float(rng.uniform(0.2, 0.6))
+        length = rng.uniform(0.2, 0.6)
         pen.box(-0.62 + length, -0.8 + 0.14 * row, length, 0.02, (110, 106, 104))
     x = -0.6
     while x < 0.5:
@@ -347,18 +347,18 @@ def _note(pen: Pen, rng: Rng) -> None:
 
 
 def _hand(pen: Pen, rng: Rng) -> None:
-    draw_hand(pen, mix(GLOVES[int(rng.integers(len(GLOVES)))], (90, 120, 190), float(rng.uniform(0, 0.5))))
+    draw_hand(pen, mix(GLOVES[rng.integers(len(GLOVES))], (90, 120, 190), rng.uniform(0, 0.5)))
 
 
 def _gripper(pen: Pen, rng: Rng) -> None:
-    draw_gripper(pen, METALS[int(rng.integers(len(METALS)))])
+    draw_gripper(pen, METALS[rng.integers(len(METALS))])
 
 
 def _shape(pen: Pen, rng: Rng) -> None:
     """An object of no kind: a polygon or an ellipse in any colour, plain or with another one on it."""
     colours = [mix(rng.integers(0, 256, 3).tolist(), (128, 128, 128), 0.2) for _ in range(2)]
     if rng.random() < 0.4:
-        pen.ellipse(0, 0, 1.0, float(rng.uniform(0.3, 1.0)), colours[0])
+        pen.ellipse(0, 0, 1.0, rng.uniform(0.3, 1.0), colours[0])
     else:
         turns = np.sort(rng.uniform(0, 2 * math.pi, int(rng.integers(3, 9))))
         pen.polygon(
@@ -369,13 +369,7 @@ def _shape(pen: Pen, rng: Rng) -> None:
             colours[0],
         )
     if rng.random() < 0.4:
-        pen.box(
-            float(rng.uniform(-0.3, 0.3)),
-            float(rng.uniform(-0.3, 0.3)),
-            0.2,
-            float(rng.uniform(0.05, 0.3)),
-            colours[1],
-        )
+        pen.box(rng.uniform(-0.3, 0.3), rng.uniform(-0.3, 0.3), 0.2, rng.uniform(0.05, 0.3), colours[1])
 
 
 _SIZED: tuple[tuple[Draw, float, float], ...] = (
@@ -420,7 +414,7 @@ def washer(pen: Pen, rng: Rng) -> None:
 
 
 def coin(pen: Pen, rng: Rng) -> None:
-    metal = ((70, 130, 190), (90, 170, 205), (188, 190, 192))[int(rng.integers(3))]
+    metal = ((70, 130, 190), (90, 170, 205), (188, 190, 192))[rng.integers(3)]
     pen.circle(0, 0, 0.85, shade(metal, 0.65))
     pen.circle(-0.02, -0.02, 0.8, metal)
     for step in range(36):
@@ -433,7 +427,7 @@ def coin(pen: Pen, rng: Rng) -> None:
 
 def tape(pen: Pen, rng: Rng) -> None:
     """A torn strip of masking or insulating tape."""
-    colour = ((130, 190, 225), (40, 40, 44), (200, 140, 60))[int(rng.integers(3))]
+    colour = ((130, 190, 225), (40, 40, 44), (200, 140, 60))[rng.integers(3)]
     half = rng.uniform(0.22, 0.36)
     teeth = [
         (sign * (0.95 + 0.07 * (step % 2)), sign * (-half + 2 * half * step / 6))
@@ -446,7 +440,7 @@ def tape(pen: Pen, rng: Rng) -> None:
 
 
 def key(pen: Pen, rng: Rng) -> None:
-    metal = ((120, 170, 195), _STEEL)[int(rng.integers(2))]
+    metal = ((120, 170, 195), _STEEL)[rng.integers(2)]
     pen.line([(-0.3, 0), (0.95, 0)], metal, 0.2)
     for x, depth in zip(np.arange(0.25, 0.95, 0.14), rng.uniform(0.1, 0.26, 6), strict=False):
         pen.box(float(x), 0.09 + float(depth) / 2, 0.05, float(depth) / 2, metal)
@@ -456,7 +450,7 @@ def key(pen: Pen, rng: Rng) -> None:
 
 
 def pliers(pen: Pen, rng: Rng) -> None:
-    grip = ((40, 40, 200), (190, 90, 30), (40, 160, 230))[int(rng.integers(3))]
+    grip = ((40, 40, 200), (190, 90, 30), (40, 160, 230))[rng.integers(3)]
     for side in (-1, 1):
         pen.line([(0.15, side * 0.08), (-0.35, side * 0.26), (-0.95, side * 0.34)], grip, 0.19)
         pen.polygon([(0.1, 0), (0.2, side * 0.24), (0.95, side * 0.05), (0.95, 0)], (120, 122, 126))
@@ -465,7 +459,7 @@ def pliers(pen: Pen, rng: Rng) -> None:
 
 def phone(pen: Pen, rng: Rng) -> None:
     """A telephone, its screen dark or its back with the lenses up."""
-    back = mix((40, 40, 44), (190, 150, 130), float(rng.uniform()))
+    back = mix((40, 40, 44), (190, 150, 130), rng.uniform())
     shape = [(-0.48, -0.92), (-0.4, -1), (0.4, -1), (0.48, -0.92), (0.48, 0.92), (0.4, 1), (-0.4, 1)]
     pen.polygon([*shape, (-0.48, 0.92)], shade(back, 0.6))
     if rng.random() < 0.5:
@@ -480,7 +474,7 @@ def phone(pen: Pen, rng: Rng) -> None:
 
 
 def memory_stick(pen: Pen, rng: Rng) -> None:
-    shell = mix((180, 60, 40), (50, 50, 52), float(rng.uniform()))
+    shell = mix((180, 60, 40), (50, 50, 52), rng.uniform())
     pen.box(0.7, 0, 0.28, 0.2, _STEEL)
     for y in (-0.09, 0.09):
         pen.box(0.78, y, 0.06, 0.04, (70, 70, 72))
@@ -499,14 +493,14 @@ def foil(pen: Pen, rng: Rng) -> None:
 
 def lettering(pen: Pen, rng: Rng) -> None:
     """Cut vinyl letters without a ground."""
-    colour: Colour = ((240, 240, 240), (30, 30, 30), (60, 60, 220))[int(rng.integers(3))]
+    colour: Colour = ((240, 240, 240), (30, 30, 30), (60, 60, 220))[rng.integers(3)]
     words = str(rng.choice(("no gods", "kernel", "LAB 4", "vim", "tofu", "Ghent")))
     pen.text(words, 0, 0, 1.9, 0.9, colour, "italic", 900)
 
 
 def glyphs(pen: Pen, rng: Rng) -> None:
     """A column of brush strokes on a clear film."""
-    ink: Colour = ((40, 36, 36), (50, 50, 200))[int(rng.integers(2))]
+    ink: Colour = ((40, 36, 36), (50, 50, 200))[rng.integers(2)]
     for row in (-0.62, 0.0, 0.62):
         for _ in range(5):
             (x1, x2), (y1, y2) = rng.uniform(-0.32, 0.32, 2), rng.uniform(-0.24, 0.24, 2)
@@ -515,7 +509,7 @@ def glyphs(pen: Pen, rng: Rng) -> None:
 
 def seal(pen: Pen, rng: Rng) -> None:
     """A tamper-evident seal: a chequered strip that was cut once."""
-    colour: Colour = ((60, 190, 240), (70, 70, 220), (200, 200, 205))[int(rng.integers(3))]
+    colour: Colour = ((60, 190, 240), (70, 70, 220), (200, 200, 205))[rng.integers(3)]
     for column in range(12):
         for row in range(4):
             if (column + row) % 2 and column not in (5, 6):

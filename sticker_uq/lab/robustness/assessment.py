@@ -9,12 +9,13 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from sticker_uq.evaluation.executors import mapped, worker_pool
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.files import write_file
 from sticker_uq.io.images import read_image_file
+from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.lab.robustness.distances import (
     ComparedPicture,
     ImageDistances,
@@ -62,8 +63,8 @@ class Prepared:
     sets: Mapping[str, tuple[FollowUpCase, ...]]
 
 
-class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+class _Value(Frozen):
+    model_config = ConfigDict(ser_json_inf_nan="strings")
 
 
 class SetResult(_Value):

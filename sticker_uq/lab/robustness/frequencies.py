@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.io.coco import (
@@ -23,6 +22,7 @@ from sticker_uq.io.coco import (
     read_coco,
     read_picture,
 )
+from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.lab.corruptions import LabelledPicture
 from sticker_uq.lab.rendering.render import RenderedScene, render
 from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, sample_scene
@@ -97,14 +97,12 @@ def _scene_of(seed: int, item: LabelledImage) -> tuple[SceneSpec, RenderedScene]
     return None
 
 
-class CoverageRow(BaseModel):
+class CoverageRow(Frozen):
     """How often a circumstance is expected (``target``), and how often it is tagged in the source images.
 
     ``source``: the frequency, with its Clopper-Pearson interval ``low`` to ``high``. ``status``: missing (not once),
     under-represented or over-represented (the target frequency lies outside the interval), or covered.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     circumstance: str
     significance: int

@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from markupsafe import Markup
 
-from sticker_uq.evaluation.reporting.document import COLOURS, INK, Block, Table, as_html, as_markdown, svg
-from sticker_uq.io.files import write_file
+from sticker_uq.evaluation.reporting.document import COLOURS, INK, TABLES, Block, Table, svg, write_pages
 from sticker_uq.lab.robustness.assessment import WHOLE, Assessment
 from sticker_uq.lab.robustness.frequencies import coverage
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
-from sticker_uq.lab.table_files import write_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-FOLDER = "tables"
 
 
 def all_tables(assessment: Assessment) -> dict[str, pd.DataFrame]:
@@ -72,7 +68,6 @@ def forest_plot(checks: Sequence[RelationCheck]) -> Markup:
     return svg(draw, 8.0, 0.5 + 0.28 * len(checks), f"change of {metric} by circumstance")
 
 
-REPORT, SUMMARY = "report.html", "summary.md"
 _ORDER = (Finding.VIOLATED, Finding.UNDECIDED, Finding.HOLDS)
 _GATE = (
     ("wrongly_removed", "something else removed"),
@@ -84,14 +79,9 @@ _GATE = (
 
 
 def write_report(assessment: Assessment, folder: Path) -> None:
-    """Write report.html, which needs nothing outside, summary.md and tables/*.csv into ``folder``."""
-    tables = all_tables(assessment)
-    write_tables(tables, folder / FOLDER)
-    summary = _summary(assessment)
+    tables, summary = all_tables(assessment), _summary(assessment)
     title = f"Robustness of {assessment.specification.system.name}"
-    pages = {REPORT: as_html(title, [*summary, *_details(assessment, tables)]), SUMMARY: as_markdown(summary)}
-    for name, text in pages.items():
-        write_file(folder / name, text)
+    write_pages(folder, title, [*summary, *_details(assessment, tables)], summary, tables)
 
 
 def _details(assessment: Assessment, tables: Mapping[str, pd.DataFrame]) -> list[Block]:
@@ -134,7 +124,7 @@ def _details(assessment: Assessment, tables: Mapping[str, pd.DataFrame]) -> list
         *blocks,
         "## Versions and settings",
         Table(("", ""), facts),
-        f"Every figure is in {FOLDER}/*.csv.",
+        f"Every figure is in {TABLES}/*.csv.",
     ]
 
 

@@ -13,20 +13,18 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from sticker_uq.io.reading import read_yaml
-from sticker_uq.io.setting_fields import words
+from sticker_uq.io.setting_fields import Finite, Frozen, words
 from sticker_uq.scene import InvalidInput
 
 _JUMP = 1e-9
 """Difference between two pieces where they meet, up to which they count as one line."""
 
 
-class Piece(BaseModel):
+class Piece(Finite):
     """One line of epsilon(d): ``slope * d + intercept`` up to and with ``up_to`` (None: without end)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     up_to: float | None = Field(None, gt=0, description="largest distance of this piece; none for the last")
     slope: float = Field(0.0, description="a of a * d + b")
@@ -36,15 +34,13 @@ class Piece(BaseModel):
         return self.slope * distance + self.intercept
 
 
-class Relation(BaseModel):
+class Relation(Finite):
     """The metamorphic relation ``|P_source - P_target| <= epsilon(d)`` (Wozniak et al., section 5.8).
 
     Epsilon is piecewise linear: either ``points`` (d, epsilon) joined by straight lines, the last value held beyond the last
     point, or ``pieces``, as in the paper's spreadsheet. It must be continuous unless ``continuous`` is false: where epsilon
     jumps, a system passes or fails by which side of the jump its distance happens to fall on.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     points: tuple[tuple[float, float], ...] = Field(
         (), description="pairs of distance and allowed difference"
@@ -123,10 +119,8 @@ PERFORMANCE_METRICS = (
 DistanceName = Literal["mse", "psnr", "ssim", "cw_ssim", "fid", "euclidean", "cosine", "linkage"]
 
 
-class Circumstance(BaseModel):
+class Circumstance(Finite):
     """One target circumstance (Wozniak et al., tables 2 to 5)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str = Field(
         pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", description="short name, also its tag in a data set"
@@ -164,17 +158,13 @@ class Circumstance(BaseModel):
         return self.exposure * self.likelihood * self.severity
 
 
-class SystemDescription(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class SystemDescription(Frozen):
     name: str = Field(min_length=1)
     description: str = ""
 
 
-class Specification(BaseModel):
+class Specification(Finite):
     """Everything a robustness assessment is judged by. ``relations`` maps a performance metric to its relation."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     system: SystemDescription
     circumstances: tuple[Circumstance, ...] = Field(min_length=1)

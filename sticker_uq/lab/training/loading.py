@@ -8,23 +8,13 @@ from typing import Any
 
 import cv2
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from sticker_uq.lab.training.augmentation import Sample
 
 _AHEAD = 4
-
-
-class _Prepared(Dataset[Any]):
-    def __init__(self, prepare: Callable[[int], Any], count: int) -> None:
-        self._prepare, self._count = prepare, count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, number: int) -> Any:
-        return self._prepare(number)
 
 
 Arrays = tuple[NDArray[Any], ...]
@@ -42,25 +32,22 @@ def ahead(prepare: Callable[[int], Arrays], count: int, workers: int, *, process
             while waiting:
                 yield waiting.popleft().result()
         return
-    before = cv2.getNumThreads()
-    cv2.setNumThreads(1)  # now: a forked process would wait for threads that only its parent has
-    try:
-        yield from (
-            tuple(tensor.numpy() for tensor in tensors) for tensors in _loader(prepare, count, workers)
-        )
-    finally:
-        cv2.setNumThreads(before)
-
-
-def _loader(prepare: Callable[[int], Arrays], count: int, workers: int) -> DataLoader[Any]:
     # forked, so that the pictures are not copied; no worker uses the GPU
-    return DataLoader(
-        _Prepared(prepare, count),
+    loader: DataLoader[Any] = DataLoader(
+        range(count),  # type: ignore[arg-type]
         batch_size=None,
         num_workers=workers,
+        collate_fn=lambda number: tuple(map(torch.from_numpy, prepare(number))),
         prefetch_factor=_AHEAD,
         multiprocessing_context="fork",
     )
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)  # now: a forked process would wait for threads that only its parent has
+    try:
+        for tensors in loader:
+            yield tuple(tensor.numpy() for tensor in tensors)
+    finally:
+        cv2.setNumThreads(before)
 
 
 def packed(samples: Sequence[Sample]) -> Arrays:

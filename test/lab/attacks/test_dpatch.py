@@ -10,7 +10,7 @@ from sticker_uq.cli.dataset import app
 from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
 from sticker_uq.lab.attacks.dpatch import ATTACKED, PATCH_PIXELS, craft_patch
-from sticker_uq.lab.datasets.abnormal import patched
+from sticker_uq.lab.datasets.abnormal import patched, untouched
 from sticker_uq.scene import InvalidInput
 from sticker_uq.uncertainty import iou_matrix
 from test.helpers.models import picture, small_weights, tiny_detector
@@ -73,7 +73,7 @@ def test_a_sticker_with_a_patch_of_many_steps_is_seen_less(scenes):
         scores = []
         for seed in range(4):
             rng = np.random.default_rng(seed)
-            laid = patched(read_picture(item), item.boxes, item.labels, rng, patch, ATTACKED["swap"])
+            laid = patched(untouched(read_picture(item), item.boxes, item.labels), rng, patch)
             found = detector.detect(detector.encode(laid.image))
             there = iou_matrix(found.boxes, item.boxes)[:, 0] > 0.3
             own = found.scores[there & (found.foreground_labels == ATTACKED["swap"])]

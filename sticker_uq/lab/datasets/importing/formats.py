@@ -9,8 +9,7 @@ from typing import Literal, get_args
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import files_in
 from sticker_uq.io.reading import MIB, read_bytes, read_json
-from sticker_uq.lab.datasets.importing.coco_files import read_coco_files
-from sticker_uq.lab.datasets.importing.label_studio import read_label_studio
+from sticker_uq.lab.datasets.importing.json_formats import read_coco_files, read_label_studio
 from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture, PictureFinder
 from sticker_uq.lab.datasets.importing.xml_formats import read_cvat, read_voc, read_xml
 from sticker_uq.lab.datasets.importing.yolo import NAME_LISTS, names_files, read_yolo

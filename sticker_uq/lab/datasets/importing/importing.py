@@ -376,5 +376,6 @@ def _encoded(data: Grouped, index: int, progress: Callable[[], None]) -> Encoded
     progress()
     about = {"source_name": one.name} | ({"workpiece_id": name} if (name := data.laptops[index]) else {})
     seen = (item.width, item.height, item.boxes, item.labels)
-    crowd = {"crowd": item.crowd, "crowd_labels": item.crowd_labels}
-    return EncodedScene(index, image_format, content, *seen, image_fields=about, **crowd)
+    return EncodedScene(
+        index, image_format, content, *seen, about, crowd=item.crowd, crowd_labels=item.crowd_labels
+    )

@@ -10,8 +10,8 @@ import pandas as pd
 
 from sticker_uq.lab.studies.detectors.analysis import analyse
 from sticker_uq.lab.studies.detectors.measures import ACCURACY_FLOOR, CLEAN, in_order, label
+from sticker_uq.lab.studies.detectors.study_report import accuracies, robustness_scores
 from sticker_uq.lab.studies.detectors.study_run import Study
-from sticker_uq.lab.studies.detectors.summaries import accuracies, robustness_scores
 from sticker_uq.scene import InvalidInput
 
 LATENCY = "latency"

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from sticker_uq.detection.names import detector_names
 from sticker_uq.detection.settings import DetectorSettings, ModelName
-from sticker_uq.io.setting_fields import same_field
+from sticker_uq.io.setting_fields import Frozen, same_field
 from sticker_uq.lab.attacks.settings import DagSettings
 from sticker_uq.scene import InvalidInput
 
@@ -22,10 +22,8 @@ _MODEL = re.compile(
 )
 
 
-class ModelChoice(BaseModel):
+class ModelChoice(Frozen):
     """One model of a detector study. ``label``: its name, by default its architecture; without ``weights``, the packaged ones."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     label: str
     name: ModelName
@@ -51,10 +49,8 @@ class ModelChoice(BaseModel):
         return cls.model_validate(values | ({"min_size": found["size"]} if found["size"] else {}))
 
 
-class StudyData(BaseModel):
+class StudyData(Frozen):
     """A data set of a detector study: COCO folder and its name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     folder: Path
@@ -67,10 +63,8 @@ class StudyData(BaseModel):
         return cls(name=name if equals else path.name or "data", folder=path)
 
 
-class StudySettings(BaseModel):
+class StudySettings(Frozen):
     """Everything that decides the result of a detector study. A bad value raises pydantic's ``ValidationError``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     models: tuple[ModelChoice, ...] = Field(min_length=1)
     datasets: tuple[StudyData, ...] = Field(min_length=1)

@@ -14,7 +14,7 @@ from sticker_uq.dil.settings import LocalizationSettings, ThresholdRule
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
 from sticker_uq.evaluation.metrics.matching import match_classes
 from sticker_uq.evaluation.metrics.statistics import mean_interval, roc_interval, share_above
-from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
+from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown, write_tables
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import write_file
 from sticker_uq.lab.datasets.abnormal import CLEAN, AbnormalImage
@@ -26,7 +26,6 @@ from sticker_uq.lab.studies.dil.scene_records import (
     PAPER,
     SceneRecord,
 )
-from sticker_uq.lab.table_files import write_tables
 from sticker_uq.scene import (
     CLASS_COUNT,
     Detections,

@@ -13,13 +13,14 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch.nn import functional as F
 
 from sticker_uq.calibration.measuring import augrc
 from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, clopper_pearson
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
+from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.lab.kept_pieces import fingerprint, kept_document
 from sticker_uq.lab.studies.ambiguity.raae import (
     TEST_DELTA,
@@ -116,10 +117,8 @@ _FORMAT = 8
 _TESTING = 1000  # seed of the autoencoders that draw what is tested with
 
 
-class MonitorStudySettings(BaseModel):
+class MonitorStudySettings(Frozen):
     """``architectures``: kinds of classifier, each trained with every seed; ``training``: None as the material says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seeds: int = Field(5, ge=1, description="number of classifiers to train and monitor")
     members: int = Field(5, ge=1, description="members of each classifier's ensemble")

@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from sticker_uq.detection import DetectorSettings
 from sticker_uq.io.coco import LabelledImage
+from sticker_uq.lab.studies.detectors.study_report import accuracy_score, robustness_scores, uncertainty_score
 from sticker_uq.lab.studies.detectors.study_tasks import (
     _detectors,
     box_quality,
@@ -21,7 +22,6 @@ from sticker_uq.lab.studies.detectors.study_tasks import (
     perimeter_sum,
     score,
 )
-from sticker_uq.lab.studies.detectors.summaries import accuracy_score, robustness_scores, uncertainty_score
 from sticker_uq.scene import StochasticSamples
 from sticker_uq.uncertainty import observe
 from test.helpers.samples import samples, seen
