@@ -30,13 +30,12 @@ _RATE = 0.1
 """Initial learning rate, with cosine decay to 0."""
 _FLOOR = 0.02
 """Candidates below this score are ignored."""
-_WANTED = {"swap": ObjectClass.LOGO, "vanish": ObjectClass.BACKGROUND, "forge": ObjectClass.STICKER}
-ATTACKED: dict[PatchMode, ObjectClass] = {
-    "swap": ObjectClass.STICKER,
-    "vanish": ObjectClass.STICKER,
-    "forge": ObjectClass.LOGO,
+_AIMS: dict[PatchMode, tuple[ObjectClass, ObjectClass]] = {
+    "swap": (ObjectClass.STICKER, ObjectClass.LOGO),
+    "vanish": (ObjectClass.STICKER, ObjectClass.BACKGROUND),
+    "forge": (ObjectClass.LOGO, ObjectClass.STICKER),
 }
-"""The class of the objects that carry the patch, by its mode."""
+"""The class of the objects that carry the patch, and what they are to be taken for."""
 _LIGHT = (0.9, 1.1)
 
 
@@ -52,17 +51,18 @@ def craft_patch(
 ) -> NDArray[np.uint8]:
     """An adversarial patch (PATCH_PIXELS, PATCH_PIXELS, 3) uint8 BGR against ``detector``, after ``steps`` of ``batch`` pictures.
 
-    Every object of the attacked class (ATTACKED) has the patch. Each step of Adam minimises the sum of -log p per object over the
+    Every object of the attacked class has the patch. Each step of Adam minimises the sum of -log p per object over the
     candidates on them, where p is the probability of the target class by ``mode``. ``on_step`` is called with the number of the
     step and the mean loss over its pictures. The same seed gives the same patch up to rounding in torch's sums.
     """
     if steps < 1 or batch < 1:
         raise InvalidInput(f"{steps} steps of {batch} pictures: expected at least 1 of each")
-    attacked = [(item, item.boxes[item.labels == ATTACKED[mode]]) for item in items]
+    carrier, wanted = _AIMS[mode]
+    attacked = [(item, item.boxes[item.labels == carrier]) for item in items]
     attacked = [(item, boxes) for item, boxes in attacked if len(boxes)]
     if not attacked:
         raise InvalidInput(
-            f"none of {len(items)} pictures has a {ATTACKED[mode].name.lower()}, expected some to attack"
+            f"none of {len(items)} pictures has a {carrier.name.lower()}, expected some to attack"
         )
     rng = np.random.default_rng(seed)
     start = torch.from_numpy(rng.uniform(0.2, 0.8, (1, 3, PATCH_PIXELS, PATCH_PIXELS)).astype(np.float32))
@@ -74,7 +74,7 @@ def craft_patch(
         total = 0.0
         for index in rng.integers(0, len(attacked), batch):
             item, boxes = attacked[int(index)]
-            loss = _resistance(detector, read_picture(item), boxes, patch, _WANTED[mode], rng)
+            loss = _resistance(detector, read_picture(item), boxes, patch, wanted, rng)
             if loss.requires_grad:
                 (loss / batch).backward()
             total += loss.item() / batch

@@ -2,9 +2,9 @@
 """Abnormal shapes of any kind and surface, to learn novelty from."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -23,23 +23,8 @@ _MOST_DETAILS = 6
 _MOST_WAVES = 6
 
 
-Surface = Callable[[int, int, Image, Rng], Image]
-"""Makes a surface (height, width, 3) uint8, possibly of parts of a picture (H, W, 3)."""
-
-
-def surface(height: int, width: int, image: Image, rng: Rng) -> Image:
-    """Surface (height, width, 3) uint8 of a random shape; some are cut from ``image`` (H, W, 3) in other colours."""
-    return _painted(_SURFACE_KINDS, height, width, image, rng)
-
-
-def printed(height: int, width: int, image: Image, rng: Rng) -> Image:
-    """As :func:`surface`, for abnormal scenes: of the kinds that can be printed, without the shading of a curved object."""
-    return _painted(_PRINTED, height, width, image, rng)
-
-
-def _painted(
-    kinds: Sequence[Callable[..., Floats]], height: int, width: int, image: Image, rng: Rng
-) -> Image:
+def _painted(kinds: Sequence[Any], height: int, width: int, image: Image, rng: Rng) -> Image:
+    """Surface (height, width, 3) uint8 of one of ``kinds``; some are cut from ``image`` (H, W, 3) in other colours."""
     made = kinds[rng.integers(len(kinds))](height, width, image, rng)
     grain = rng.standard_normal((height, width, 1), dtype=np.float32) * np.float32(rng.uniform(0, 10))
     painted = np.ascontiguousarray(np.clip(np.rint(made + grain), 0, 255), np.uint8)
@@ -133,8 +118,21 @@ def _photographed(height: int, width: int, image: Image, rng: Rng) -> Floats:
     return np.asarray(part[..., rng.permutation(3)].astype(np.float32) * np.float32(rng.uniform(0.5, 1.2)))
 
 
-_SURFACE_KINDS = (_plain, _plain, _graded, _graded, _striped, _waves, _cloudy, _noisy, _cut, _photographed)
+_SURFACES: tuple[Any, ...] = (
+    _plain,
+    _plain,
+    _graded,
+    _graded,
+    _striped,
+    _waves,
+    _cloudy,
+    _noisy,
+    _cut,
+    _photographed,
+)
+"""The kinds of surface, as often as they are drawn."""
 _PRINTED = (_plain, _plain, _plain, _striped, _waves, _noisy, _cut, _photographed)
+"""The same of a shape as flat as a sticker, which is printed and has no shading."""
 
 
 def _part(picture: Image, height: int, width: int, rng: Rng) -> Image:
@@ -237,7 +235,8 @@ def exposed(image: Image, boxes: FloatArray, rng: Rng) -> Exposed:
     for is_raised, role in plans:
         colours, mask = _laid(result, role, is_raised, np.concatenate([boxes, *(f[None] for f in flat)]), rng)
         if not is_raised:
-            box = _bounds(mask)
+            x, y, w, h = cv2.boundingRect(mask)
+            box = np.array([x, y, x + w, y + h], np.float32)
             if _overlaps(box, [*boxes, *flat]) or (box[2:] - box[:2]).min() < _LEAST_SIDE * height:
                 continue
             flat.append(box)
@@ -257,12 +256,11 @@ def _laid(image: Image, role: str, is_raised: bool, boxes: FloatArray, rng: Rng)
         side = float(np.median(sides)) if len(boxes) else 0.16 * image.shape[0]
         unit = side * float(rng.uniform(0.25, 0.65) if not is_raised else rng.uniform(0.2, 0.9))
         kinds = _KINDS if is_raised else [k for k in _KINDS if k != _BAR]
-        # a shape as flat as a sticker is printed and has no shading
-        made = surface if is_raised else printed
+        surfaces = _SURFACES if is_raised else _PRINTED
         centre = (
             rng.uniform(*lid_region(image.shape, boxes, 0.2)) if is_raised else _free(image, boxes, unit, rng)
         )
-        return _shape(image, centre, unit, rng, kinds, made)
+        return _shape(image, centre, unit, rng, kinds, surfaces)
     which = int(rng.integers(len(boxes)))
     box, side = boxes[which], float(sides[which])
     middle = (box[:2] + box[2:]) / 2
@@ -308,11 +306,6 @@ def _flush(image: Image, centre: FloatArray, side: float, rng: Rng) -> tuple[Ima
     return colours, mask
 
 
-def _bounds(mask: Image) -> FloatArray:
-    x, y, w, h = cv2.boundingRect(mask)
-    return np.array([x, y, x + w, y + h], np.float32)
-
-
 def _overlaps(box: FloatArray, others: Sequence[FloatArray]) -> bool:
     apart = [(other[:2] > box[2:]) | (other[2:] < box[:2]) for other in others]
     return not all(one.any() for one in apart)
@@ -329,7 +322,7 @@ def _shape(
     unit: float,
     rng: Rng,
     kinds: Sequence[int] = _KINDS,
-    made: Surface = surface,
+    surfaces: Sequence[Any] = _SURFACES,
 ) -> tuple[Image, Image]:
     """Colours (H, W, 3) and coverage (H, W) of a shape about ``unit`` px in every direction, of one part or of several."""
     colours, covered = np.zeros_like(image), np.zeros(image.shape[:2], np.uint8)
@@ -341,7 +334,7 @@ def _shape(
         x, y, w, h = cv2.boundingRect(mask)
         if w:
             there = (slice(y, y + h), slice(x, x + w))
-            colours[there][mask[there] > 0] = made(h, w, image, rng)[mask[there] > 0]
+            colours[there][mask[there] > 0] = _painted(surfaces, h, w, image, rng)[mask[there] > 0]
             covered = np.maximum(covered, mask)
     return colours, covered
 

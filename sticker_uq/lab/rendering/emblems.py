@@ -114,19 +114,21 @@ def _unknown(pen: Pen, name: str) -> None:
 
 
 _EMBLEMS: dict[str, Callable[[Pen, str], None]] = {
-    "peaks": _peaks,
-    "orbit": _orbit,
-    "wing": _wing,
-    "spark": _spark,
-    "hexagon": _hexagon,
-    "leaf": _leaf,
-    "arcs": _arcs,
-    "letter": _letter,
-    "bars": _bars,
-    "diamonds": _diamonds,
-    "crescent": _crescent,
-    "loop": _loop,
-    "unknown": _unknown,
+    draw.__name__[1:]: draw
+    for draw in (
+        _peaks,
+        _orbit,
+        _wing,
+        _spark,
+        _hexagon,
+        _leaf,
+        _arcs,
+        _letter,
+        _bars,
+        _diamonds,
+        _crescent,
+        _loop,
+    )
 }
 
 
@@ -140,7 +142,7 @@ def emblem_mask(brand: int) -> Image:
     """Coverage (h,w) of a rendered laptop's emblem, cropped to its ink."""
     image = np.zeros((_PIXELS, _PIXELS, 3), np.uint8)
     make = brand_of(brand)
-    _EMBLEMS[make.emblem](Pen(image, _PIXELS * 0.44, (_PIXELS / 2, _PIXELS / 2)), make.name)
+    _EMBLEMS.get(make.emblem, _unknown)(Pen(image, _PIXELS * 0.44, (_PIXELS / 2, _PIXELS / 2)), make.name)
     return _crop(np.ascontiguousarray(image[:, :, 0]))
 
 

@@ -270,12 +270,6 @@ def _somewhere(rng: Rng, draft: StickerSpec, laptop: LaptopSpec, over_edge: bool
 def _zone(rng: Rng, laptop: LaptopSpec) -> Rect:
     if laptop.view == "lid":
         return (15.0, 15.0, 985.0, laptop.depth - 15.0)
-    parts = deck_layout(laptop)
-    chosen = rng.random()
-    if chosen < 0.42:
-        return parts.palm_left
-    if chosen < 0.84:
-        return parts.palm_right
-    if chosen < 0.9:
-        return parts.touchpad
-    return parts.keyboard
+    parts, chosen = deck_layout(laptop), rng.random()
+    shares = ((0.42, parts.palm_left), (0.84, parts.palm_right), (0.9, parts.touchpad))
+    return next((zone for below, zone in shares if chosen < below), parts.keyboard)

@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from sticker_uq.gate.box_overlap import Box, iou
 from sticker_uq.lab.rendering.emblems import logo_colour, logo_mask
 from sticker_uq.lab.rendering.laptops import BRANDS, Rect, deck_layout
 from sticker_uq.lab.rendering.scene_spec import (
@@ -47,7 +48,6 @@ _LEVELS = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _TRIES = 36
 _DRAFTS = 10
 
-Box = tuple[float, float, float, float]
 Points = npt.NDArray[np.float64]
 
 
@@ -429,13 +429,11 @@ def study_stickers(
         length = min(shorter / min(width, height), view.longest / max(width, height))
         spot = _spot(rng, view, laptop, frame, boxes, len(logos), (width * length, height * length))
         centre = frame.units(*(np.asarray(spot) - middle * length))
-        colours = (
-            BADGE_COLOURS[rng.integers(len(BADGE_COLOURS))] if draft.kind is BADGES else pick_colours(rng)
-        )
+        badge = draft.kind is BADGES
+        colours = BADGE_COLOURS[rng.integers(len(BADGE_COLOURS))] if badge else pick_colours(rng)
         fixed = replace(draft.kind, shapes=(draft.shape,), motifs=(draft.motif,))
-        sticker = new_sticker(
-            rng, len(logos) + index + 1, fixed, length / frame.scale, draft.aspect, colours, wear=0.6
-        )
+        number, longer = len(logos) + index + 1, length / frame.scale
+        sticker = new_sticker(rng, number, fixed, longer, draft.aspect, colours, wear=0.6)
         if torn:
             sticker = replace(sticker, wear=rng.uniform(0.4, 1), peel=rng.uniform(0, 0.33))
         stickers.append(replace(sticker, centre=centre, angle=draft.angle - frame.angle))
@@ -453,16 +451,6 @@ def _gap(box: Box, other: Box) -> float:
     across = max(other[0] - box[2], box[0] - other[2], 0.0)
     down = max(other[1] - box[3], box[1] - other[3], 0.0)
     return math.hypot(across, down)
-
-
-def _iou(box: Box, other: Box) -> float:
-    width = min(box[2], other[2]) - max(box[0], other[0])
-    height = min(box[3], other[3]) - max(box[1], other[1])
-    if width <= 0 or height <= 0:
-        return 0.0
-    shared = width * height
-    areas = ((b[2] - b[0]) * (b[3] - b[1]) for b in (box, other))
-    return shared / (sum(areas) - shared)
 
 
 def _spot(
@@ -489,9 +477,8 @@ def _spot(
             spot = frame.px(rng.uniform(zone[0], zone[2]), rng.uniform(zone[1], zone[3]))
         box = (spot[0] - size[0] / 2, spot[1] - size[1] / 2, spot[0] + size[0] / 2, spot[1] + size[1] / 2)
         gap = min((_gap(box, other) for other in boxes), default=wanted)
-        excess = max(
-            0.0, max((_iou(box, other) for other in boxes), default=0.0) - (view.overlap if touches else 0.0)
-        )
+        overlap = max((iou(box, other) for other in boxes), default=0.0)
+        excess = max(0.0, overlap - (view.overlap if touches else 0.0))
         cost = 4000 * excess + 20 * _outside(laptop, frame, box) + (gap if touches else abs(gap - wanted))
         if not touches and gap < 11:
             cost += 300
@@ -525,15 +512,9 @@ def _zone(rng: Rng, laptop: LaptopSpec) -> Rect:
     if laptop.view == "lid":
         return (20.0, 20.0, 980.0, laptop.depth - 20.0)
     parts, chosen = deck_layout(laptop), rng.random()
-    if chosen < 0.42:
-        return parts.palm_left
-    if chosen < 0.76:
-        return parts.palm_right
-    if chosen < 0.88:
-        return parts.touchpad
-    if chosen < 0.95:
-        return (40.0, parts.keyboard[1], 960.0, parts.keyboard[3])
-    return (60.0, 40.0, 940.0, laptop.depth / 2 - 60.0)
+    keyboard, screen = (40.0, parts.keyboard[1], 960.0, parts.keyboard[3]), laptop.depth / 2 - 60.0
+    shares = ((0.42, parts.palm_left), (0.76, parts.palm_right), (0.88, parts.touchpad), (0.95, keyboard))
+    return next((zone for below, zone in shares if chosen < below), (60.0, 40.0, 940.0, screen))
 
 
 def study_things(
@@ -560,15 +541,11 @@ def study_things(
     residues = []
     if rng.random() < 0.3:
         for _ in range(rng.integers(1, 5)):
-            zone = _zone(rng, laptop)
-            side = _drawn(rng, _TOP.shorter) / frame.scale
+            zone, side = _zone(rng, laptop), _drawn(rng, _TOP.shorter) / frame.scale
             size = (side * rng.uniform(0.7, 1.8), side * rng.uniform(0.5, 1.2))
             centre = (rng.uniform(zone[0], zone[2]), rng.uniform(zone[1], zone[3]))
-            residues.append(
-                ResidueSpec(
-                    centre, float(size[0]), float(size[1]), rng.uniform(0, 360), int(rng.integers(2**31))
-                )
-            )
+            angle = rng.uniform(0, 360)
+            residues.append(ResidueSpec(centre, *size, angle, int(rng.integers(2**31))))
     return tuple(things), tuple(residues)
 
 

@@ -41,26 +41,18 @@ class Application:
 
 @dataclass(frozen=True)
 class FollowUpCase:
-    """One follow-up image, and its truth.
+    """One follow-up image, and its ``truth``: picture, visible objects and an id that is unique in the folder of cases.
 
-    ``image_id`` is unique in the folder of cases; ``path`` is the written picture; ``source`` the labelled image it was made
-    from; ``applied`` what was done to that, in order: one circumstance, or several at once.
-
-    ``boxes`` (N, 4) float32 x1 y1 x2 y2 px and ``labels`` (N,) int64 are the objects visible in the follow-up; ``origin`` (N,)
-    int64 says which of the source's objects each is. ``hidden`` (M,) int64 are the source's objects that are still on the laptop
-    but cannot be seen (covered, or outside the image): no detection is expected of them, yet to call the laptop clean would be
-    wrong.
+    ``source`` is the labelled image it was made from; ``applied`` what was done to that, in order: one circumstance, or several
+    at once. ``origin`` (N,) int64 says which of the source's objects each visible one is. ``hidden`` (M,) int64 are those still
+    on the laptop that cannot be seen (covered, or outside the image): no detection is expected of them, yet to call the laptop
+    clean would be wrong.
     """
 
     case_id: str
-    image_id: int
-    path: Path
+    truth: LabelledImage
     source: LabelledImage
     applied: tuple[Application, ...]
-    width: int
-    height: int
-    boxes: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.int64]
     origin: npt.NDArray[np.int64]
     hidden: npt.NDArray[np.int64]
 
@@ -71,10 +63,6 @@ class FollowUpCase:
     @property
     def circumstances(self) -> tuple[str, ...]:
         return tuple(one.circumstance for one in self.applied)
-
-    @property
-    def truth(self) -> LabelledImage:
-        return LabelledImage(self.path, self.image_id, self.width, self.height, self.boxes, self.labels)
 
 
 @dataclass(frozen=True)
@@ -204,6 +192,7 @@ def _in_order(several: Sequence[Circumstance]) -> tuple[Circumstance, ...]:
 
 _JPEG_QUALITY = 95
 _LOSSY = (".jpg", ".jpeg")
+_OF_OBJECTS = ("labels", "origin", "hidden")
 _FORMAT = 1
 """Part of every case's identity; counts up when the same application would give other pixels."""
 
@@ -276,7 +265,7 @@ def _make(root: Path, work: tuple[TaggedImage, list[tuple[str, Draft]]]) -> int:
             "file_name": name,
             "width": after.size[0],
             "height": after.size[1],
-            **{name: getattr(after, name).tolist() for name in ("boxes", "labels", "origin", "hidden")},
+            **{name: getattr(after, name).tolist() for name in ("boxes", *_OF_OBJECTS)},
         }
         write_file(root / "cases" / f"{identity}.json", json.dumps(truth))
     return len(drafts)
@@ -286,17 +275,11 @@ def _read(root: Path, number: int, identity: str, source: LabelledImage, draft: 
     path = root / "cases" / f"{identity}.json"
     try:
         truth = read_json(path)
-        return FollowUpCase(
-            case_id=identity,
-            image_id=number,
-            path=root / truth["file_name"],
-            source=source,
-            applied=draft.applied,
-            width=truth["width"],
-            height=truth["height"],
-            boxes=np.asarray(truth["boxes"], np.float32).reshape(-1, 4),
-            **{name: np.asarray(truth[name], np.int64) for name in ("labels", "origin", "hidden")},
-        )
+        boxes = np.asarray(truth["boxes"], np.float32).reshape(-1, 4)
+        labels, origin, hidden = (np.asarray(truth[name], np.int64) for name in _OF_OBJECTS)
+        size = truth["width"], truth["height"]
+        seen = LabelledImage(root / truth["file_name"], number, *size, boxes, labels)
+        return FollowUpCase(identity, seen, source, draft.applied, origin, hidden)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(
             f"{path}: no truth of a follow-up case ({error}); delete it to have it made again"
@@ -307,18 +290,18 @@ def _write_annotations(root: Path, source: SourceSet, cases: Sequence[FollowUpCa
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for case in cases:
-        images.append(
-            {
-                "id": case.image_id,
-                "file_name": os.fspath(case.path.relative_to(root)),
-                "width": case.width,
-                "height": case.height,
-                "tags": list(case.circumstances),
-                "source_image_id": case.source_id,
-                "applied": [asdict(one) for one in case.applied],
-                "hidden": case.hidden.tolist(),
-            }
-        )
-        for box, label in zip(case.boxes.tolist(), case.labels.tolist(), strict=True):
-            annotations.append(annotation(len(annotations) + 1, case.image_id, box, label))
+        truth = case.truth
+        about = {
+            "id": truth.image_id,
+            "file_name": os.fspath(truth.path.relative_to(root)),
+            "width": truth.width,
+            "height": truth.height,
+            "tags": list(case.circumstances),
+            "source_image_id": case.source_id,
+            "applied": [asdict(one) for one in case.applied],
+            "hidden": case.hidden.tolist(),
+        }
+        images.append(about)
+        for box, label in zip(truth.boxes.tolist(), truth.labels.tolist(), strict=True):
+            annotations.append(annotation(len(annotations) + 1, truth.image_id, box, label))
     write_annotations(root, f"Follow-up test cases of {source.folder.name}", images, annotations)

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from sticker_uq.cli.dataset import app
 from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
-from sticker_uq.lab.attacks.dpatch import ATTACKED, PATCH_PIXELS, craft_patch
+from sticker_uq.lab.attacks.dpatch import PATCH_PIXELS, craft_patch
 from sticker_uq.lab.datasets.abnormal import patched, untouched
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
 from test.helpers.models import picture, small_weights, tiny_detector
 from test.helpers.scenes import rendered
@@ -59,7 +59,7 @@ def scenes(tmp_path_factory):
 
 def one_attacked(scenes, mode):
     item = read_coco(scenes)[0]
-    attacked = int(np.flatnonzero(item.labels == ATTACKED[mode])[0])
+    attacked = int(np.flatnonzero(item.labels == (ObjectClass.LOGO if mode == "forge" else ObjectClass.STICKER))[0])
     return replace(item, boxes=item.boxes[[attacked]], labels=item.labels[[attacked]])
 
 
@@ -76,7 +76,7 @@ def test_a_sticker_with_a_patch_of_many_steps_is_seen_less(scenes):
             laid = patched(untouched(read_picture(item), item.boxes, item.labels), rng, patch)
             found = detector.detect(detector.encode(laid.image))
             there = iou_matrix(found.boxes, item.boxes)[:, 0] > 0.3
-            own = found.scores[there & (found.foreground_labels == ATTACKED["swap"])]
+            own = found.scores[there & (found.foreground_labels == ObjectClass.STICKER)]
             scores.append(own.max(initial=0))
         return np.mean(scores)
 

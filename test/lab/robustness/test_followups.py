@@ -146,10 +146,10 @@ def test_cases_are_a_data_set_of_their_own_and_are_made_once(source, tmp_path):
     assert list(made) == ["", "turned"]
     items = {item.image_id: item for item in read_coco(tmp_path)}
     for case in (case for s in made.values() for case in s):
-        assert np.array_equal(items[case.image_id].boxes, case.boxes)
-        assert items[case.image_id].path == case.path
+        assert np.array_equal(items[case.truth.image_id].boxes, case.truth.boxes)
+        assert items[case.truth.image_id].path == case.truth.path
         assert len(case.origin) + len(case.hidden) == len(case.source.boxes)
-        assert case.source.labels[case.origin].tolist() == case.labels.tolist()
+        assert case.source.labels[case.origin].tolist() == case.truth.labels.tolist()
     turned = made["turned"][1]
     assert turned.circumstances == ("turned",)
     assert not np.array_equal(turned.boxes, turned.source.boxes)

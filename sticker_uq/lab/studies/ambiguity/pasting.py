@@ -2,7 +2,6 @@
 """Ambiguous crops (AmbiGuess) back in scenes, so that detectors meet them: seamless borders, probabilistic labels in COCO."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -14,21 +13,13 @@ from sticker_uq.lab.studies.ambiguity.raae import AmbiguousImages
 from sticker_uq.scene import FloatArray, IntArray, ObjectClass, Rng
 
 
-@dataclass(frozen=True)
-class PastedScene:
-    """``image`` (H, W, 3) uint8 BGR with ``boxes`` (M, 4) px of the pasted crops ``numbers`` (M,)."""
-
-    image: npt.NDArray[np.uint8]
-    boxes: npt.NDArray[np.float32]
-    numbers: IntArray
-
-
 def paste(
     image: npt.NDArray[np.uint8], boxes: FloatArray, crops: FloatArray, numbers: IntArray, rng: Rng
-) -> PastedScene:
-    """Paste ambiguous crops ``numbers`` of ``crops`` (N, 3, s, s) on ``image`` where no object of ``boxes`` lies, as many as fit.
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
+    """``image`` (H, W, 3) uint8 BGR with the ambiguous ``crops`` (N, 3, s, s) on it, and their boxes px.
 
-    The borders are seamless (Perez et al. 2003, Poisson blending): the crop keeps its gradients and takes the colour of the lid.
+    They are as many of ``numbers``, from the first on, as fit where no object of ``boxes`` lies. The borders are seamless (Perez
+    et al. 2003, Poisson blending): the crop keeps its gradients and takes the colour of the lid.
     """
     size = (image.shape[1], image.shape[0])
     places = empty_boxes(size, boxes, len(numbers), rng)
@@ -41,7 +32,7 @@ def paste(
         mask[1:-1, 1:-1] = 255  # the outermost pixels are what the solution starts from
         centre = (left + side // 2, top + side // 2)
         found = cv2.seamlessClone(pixels, found, mask, centre, cv2.NORMAL_CLONE)
-    return PastedScene(found, places, numbers[: len(places)])
+    return found, places
 
 
 def pasted_scenes(
@@ -58,16 +49,16 @@ def pasted_scenes(
     for item in items:
         rng = np.random.default_rng([seed, item.image_id])
         numbers = order[np.arange(used, used + each) % len(order)]
-        scene = paste(read_picture(item), item.boxes, ambiguous.images, numbers, rng)
-        used += len(scene.numbers)
-        own = vectors[scene.numbers]
+        image, places = paste(read_picture(item), item.boxes, ambiguous.images, numbers, rng)
+        used += len(places)
+        own = vectors[numbers[: len(places)]]
         certain = np.eye(len(ObjectClass))[item.labels]
         labels = np.concatenate([item.labels, own[:, 1:].argmax(axis=1) + 1]).astype(np.int64)
         further = tuple(
             {"probabilities": [round(v, 6) for v in row.tolist()], "ambiguous": number >= len(item.labels)}
             for number, row in enumerate(np.concatenate([certain, own]))
         )
-        boxes, about = np.concatenate([item.boxes, scene.boxes]), {"source": item.path.name}
+        boxes, about = np.concatenate([item.boxes, places]), {"source": item.path.name}
         yield EncodedScene.of(
-            scene.image, item.image_id, "jpg", boxes, labels, image_fields=about, box_fields=further
+            image, item.image_id, "jpg", boxes, labels, image_fields=about, box_fields=further
         )

@@ -74,14 +74,14 @@ def test_empty_places_touch_nothing():
 
 def test_the_borders_are_seamless():
     ground = np.full((200, 240, 3), (180, 90, 60), np.uint8)
-    scene = paste(ground, np.zeros((0, 4)), blobs(1).images, np.array([0]), np.random.default_rng(1))
-    (box,) = scene.boxes
+    image, boxes = paste(ground, np.zeros((0, 4)), blobs(1).images, np.array([0]), np.random.default_rng(1))
+    (box,) = boxes
     left, top, side = crop_square(box)
-    piece = scene.image[top : top + side, left : left + side].astype(int)
+    piece = image[top : top + side, left : left + side].astype(int)
     border = np.concatenate([piece[1], piece[-2], piece[:, 1], piece[:, -2]])
     assert np.abs(border - [180, 90, 60]).max() <= 6  # plainly pasted, it would be 120
     assert np.abs(piece[side // 2, side // 2] - [180, 90, 60]).min() > 40
-    outside = scene.image.copy()
+    outside = image.copy()
     outside[top : top + side, left : left + side] = ground[0, 0]
     assert (outside == ground).all()
 
