@@ -17,7 +17,7 @@ from sticker_uq.io.files import check_result_folder, write_file
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.improving.improvement import Improvement, ImproveSettings
 from sticker_uq.lab.improving.improvement_report import REPORT, improvement_report, lead
-from sticker_uq.lab.improving.visits import AnswerLimits
+from sticker_uq.lab.improving.visits import GLANCE_S
 from sticker_uq.lab.kept_pieces import Steps, work_folder
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.perception import PerceptionSettings
@@ -72,7 +72,7 @@ def command(
             min=0,
             help="Time that a person needs to look at a picture, s; a faster answer is not used; 0: any is.",
         ),
-    ] = AnswerLimits.glance_s,
+    ] = GLANCE_S,
     names: Annotated[bool, typer.Option("--names", help="Name the operators in the report.")] = False,
     topic: Topic = None,
     jobs: Jobs = 0,
@@ -121,7 +121,7 @@ def command(
             "data": tuple(data or ()),
             "exposure": tuple(rendered),
             "names": names,
-            "limits": AnswerLimits(glance_s=glance, object_s=AnswerLimits.object_s if glance else 0.0),
+            "glance_s": glance,
             "command": command_line(),
         },
     )

@@ -39,7 +39,7 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 _TRAINING = ("epochs", "batch_size", "learning_rate", "start", "freeze")
-_ASKED = ("min_removed", "near", "base", "novelty_start", "novelty_epochs", "robustness_images")
+_ASKED = ("min_removed", "near", "base", "novelty_epochs", "robustness_images")
 _DRAFT = "uncalibrated.yaml"
 
 

@@ -55,10 +55,6 @@ REFUSED = (
     ("qualify --data DATA --min-removed 2", "--min-removed 2.0: expected a number from 0 to 1"),
     ("qualify --data DATA --epochs 0", "--epochs 0:"),
     (
-        "qualify --data DATA --novelty-start weights --novelty-epochs 0",
-        "--novelty-epochs 0: expected 1 or more",
-    ),
-    (
         "qualify --data DATA --robustness-images -1",
         "--robustness-images -1: expected an integer of at least 0",
     ),

@@ -183,16 +183,13 @@ def _known(verdict: ObjectVerdict, said: Sequence[OperatorAnswer], clean: bool) 
     if verdict.verdict is Verdict.REMOVE:
         return LabelledBox(box, ObjectClass.STICKER, BY_POLICY)
     if verdict.verdict is Verdict.KEEP:
-        return LabelledBox(box, ObjectClass.LOGO if _is_logo(verdict) else ObjectClass.BACKGROUND, BY_POLICY)
+        is_logo = label is ObjectClass.LOGO and not verdict.object.unstable
+        return LabelledBox(box, ObjectClass.LOGO if is_logo else ObjectClass.BACKGROUND, BY_POLICY)
     if clean:  # no sticker is left, whatever the detector says
         return LabelledBox(
             box, ObjectClass.LOGO if label is ObjectClass.LOGO else ObjectClass.BACKGROUND, BY_PERSON
         )
     return None
-
-
-def _is_logo(verdict: ObjectVerdict) -> bool:
-    return verdict.object.label is ObjectClass.LOGO and not verdict.object.unstable
 
 
 def encoded(

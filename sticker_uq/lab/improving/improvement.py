@@ -4,7 +4,6 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -35,7 +34,7 @@ from sticker_uq.gate.audit import verify
 from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.lab.datasets.default_boxes import own_scales
 from sticker_uq.lab.improving.labels import Noted, Part, divided, labelled, write_parts
-from sticker_uq.lab.improving.visits import AnswerLimits, Group, Visit, all_visits, person_rows, screened
+from sticker_uq.lab.improving.visits import GLANCE_S, Group, Visit, all_visits, person_rows, screened
 from sticker_uq.lab.kept_pieces import StepResult, file_digest
 from sticker_uq.lab.qualifying.candidate import (
     NOVELTY,
@@ -60,7 +59,7 @@ class ImproveSettings(CandidateSettings):
     """What is asked for. ``perception``, ``active_policy`` and ``active_hash``, the SHA-256 of a manifest, are of the bundle that
     works.
 
-    ``exposure``: pictures trained on beside, so that nothing is forgotten; ``limits``: from when on answers teach nothing;
+    ``exposure``: pictures trained on beside, so that nothing is forgotten; ``glance_s``: a faster answer teaches nothing;
     ``names``: whether the report names the operators.
     """
 
@@ -85,7 +84,7 @@ class ImproveSettings(CandidateSettings):
     )
     names: bool = False
     seed: int = Field(0, ge=0, description="seed of the training")
-    limits: AnswerLimits = AnswerLimits()
+    glance_s: float = GLANCE_S
 
     @model_validator(mode="after")
     def _has_no_panel(self) -> Self:
@@ -206,7 +205,7 @@ class Improvement(Candidate[ImproveSettings]):
         def make(folder: Path) -> LabelsResult:
             for old in folder.iterdir():
                 shutil.rmtree(old)
-            visits, persons = screened(found, settings.limits)
+            visits, persons = screened(found, settings.glance_s)
             parts = divided(visits, self._policy.hash, settings.newest)
             left_out: Counter[str] = Counter()
             lost: list[str] = []
@@ -228,7 +227,7 @@ class Improvement(Candidate[ImproveSettings]):
                 pictures={part: tuple(notes) for part, notes in noted.items()},
                 population=_populations(visits, parts, self._policy.hash),
                 left_out=dict(left_out),
-                persons=tuple(person_rows(persons, settings.names, settings.limits)),
+                persons=tuple(person_rows(persons, settings.names)),
                 lost=tuple(lost),
             )
 
@@ -237,7 +236,7 @@ class Improvement(Candidate[ImproveSettings]):
             "recordings": [_listing(path) for path in settings.recordings],
             "policy": self._policy.hash,
             "newest": settings.newest,
-            "limits": asdict(settings.limits),
+            "glance_s": settings.glance_s,
             "names": settings.names,
             "topic": settings.topic,
         }

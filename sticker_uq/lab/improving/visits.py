@@ -107,23 +107,15 @@ def _complaint(entry: Entry) -> str:
     return _COMPLAINTS.get(entry.kind, "")
 
 
-@dataclass(frozen=True)
-class AnswerLimits:
-    """From when on answers teach nothing. A person needs ``glance_s`` for a picture and ``object_s`` for each object on it.
-
-    Of a person who answers faster than that in a share of more than ``fast``, who gives ``alike`` of at least ``alike_of``
-    answers about objects alike, or whom more than ``opposed`` of at least ``opposed_of`` second opinions contradict, no
-    answer is used. A second opinion is another person's answer, or what the policy released where it was spot checked.
-    """
-
-    glance_s: float = 1.0
-    object_s: float = 0.25
-    fast: float = 0.2
-    fast_of: int = 10
-    alike: float = 0.97
-    alike_of: int = 40
-    opposed: float = 0.3
-    opposed_of: int = 10
+GLANCE_S, _OBJECT_S = 1.0, 0.25
+"""Time that a person needs for a picture, and for each object on it."""
+_FAST, _FAST_OF = 0.2, 10
+"""Of a person who answers faster than that in a larger share of at least so many questions no answer is used, ..."""
+_ALIKE, _ALIKE_OF = 0.97, 40
+"""nor of one who gives such a share of at least so many answers about objects alike, ..."""
+_OPPOSED, _OPPOSED_OF = 0.3, 10
+"""nor of one whom a larger share of at least so many second opinions contradict: another person's answers, or what the policy
+released where it was spot checked."""
 
 
 @dataclass
@@ -136,32 +128,31 @@ class PersonCounts:
     opinions: int = 0
     opposed: int = 0
 
-    def refused(self, limits: AnswerLimits) -> str:
+    def refused(self) -> str:
         total = sum(self.kinds.values())
-        if self.questions >= limits.fast_of and self.fast > limits.fast * self.questions:
+        if self.questions >= _FAST_OF and self.fast > _FAST * self.questions:
             return f"{self.fast} of {self.questions} questions were answered faster than one can look"
-        if total >= limits.alike_of and (most := max(self.kinds.values())) >= limits.alike * total:
+        if total >= _ALIKE_OF and (most := max(self.kinds.values())) >= _ALIKE * total:
             return f"{most} of {total} answers about objects are the same one"
-        if self.opinions >= limits.opposed_of and self.opposed > limits.opposed * self.opinions:
+        if self.opinions >= _OPPOSED_OF and self.opposed > _OPPOSED * self.opinions:
             return f"{self.opposed} of {self.opinions} second opinions contradict the answers"
         return ""
 
 
 def screened(
-    found: Sequence[Visit], limits: AnswerLimits | None = None
+    found: Sequence[Visit], glance_s: float = GLANCE_S
 ) -> tuple[list[Visit], dict[str, PersonCounts]]:
     """The laptops with the answers that may not teach marked by their ``problem``, and the counts of every person by name.
 
     An answer that is not used spoils later ones about the same laptop: what was asked then followed from it.
     """
-    limits = limits or AnswerLimits()
     persons: dict[str, PersonCounts] = defaultdict(PersonCounts)
     disputed: set[tuple[str, int]] = set()
     for visit in found:
         for number, question in enumerate(visit.questions):
             person = persons[question.person]
             person.questions += 1
-            person.fast += _too_fast(question, limits)
+            person.fast += _too_fast(question, glance_s)
             for answer in question.answers:
                 if answer.answer is not Answer.MISSED:
                     person.kinds[answer.answer.name] += 1
@@ -177,8 +168,8 @@ def screened(
                         one.opposed += agreed.count(False)
                     if not all(agreed):
                         disputed |= {(visit.name, earlier.entry), (visit.name, question.entry)}
-    refused = {name: counts.refused(limits) for name, counts in persons.items()}
-    return [_marked(visit, disputed, refused, limits) for visit in found], dict(persons)
+    refused = {name: counts.refused() for name, counts in persons.items()}
+    return [_marked(visit, disputed, refused, glance_s) for visit in found], dict(persons)
 
 
 def _agreements(first: AnsweredQuestion, second: AnsweredQuestion) -> list[bool]:
@@ -191,12 +182,12 @@ def _agreements(first: AnsweredQuestion, second: AnsweredQuestion) -> list[bool]
     ]
 
 
-def _too_fast(question: AnsweredQuestion, limits: AnswerLimits) -> bool:
-    return question.seconds < limits.glance_s + limits.object_s * len(question.answers)
+def _too_fast(question: AnsweredQuestion, glance_s: float) -> bool:
+    return glance_s > 0 and question.seconds < glance_s + _OBJECT_S * len(question.answers)
 
 
 def _marked(
-    visit: Visit, disputed: set[tuple[str, int]], refused: Mapping[str, str], limits: AnswerLimits
+    visit: Visit, disputed: set[tuple[str, int]], refused: Mapping[str, str], glance_s: float
 ) -> Visit:
     marked: list[AnsweredQuestion] = []
     for question in visit.questions:
@@ -207,7 +198,7 @@ def _marked(
             problem = "no answer of this person is used"
         elif (visit.name, question.entry) in disputed:
             problem = "two persons disagree"
-        elif _too_fast(question, limits):
+        elif _too_fast(question, glance_s):
             problem = "answered faster than one can look"
         elif any(one.problem for one in marked):
             problem = "an earlier answer about the laptop is not used"
@@ -215,11 +206,8 @@ def _marked(
     return replace(visit, questions=tuple(marked))
 
 
-def person_rows(
-    persons: Mapping[str, PersonCounts], names: bool, limits: AnswerLimits | None = None
-) -> list[tuple[str, ...]]:
+def person_rows(persons: Mapping[str, PersonCounts], names: bool) -> list[tuple[str, ...]]:
     """One row of counts for each person, without their names unless ``names``: a number by how much was answered."""
-    limits = limits or AnswerLimits()
     ordered = sorted(persons.items(), key=lambda one: (-one[1].questions, one[0]))
     return [
         (
@@ -227,7 +215,7 @@ def person_rows(
             str(counts.questions),
             str(counts.fast),
             f"{counts.opposed} of {counts.opinions}",
-            counts.refused(limits) or "used",
+            counts.refused() or "used",
         )
         for number, (name, counts) in enumerate(ordered, 1)
     ]

@@ -11,7 +11,7 @@ from sticker_uq.io.files import whole_folder
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.reading import read_bytes
 from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, duplicates
-from sticker_uq.lab.datasets.importing.grouping import PARTS, joined, members, split_groups
+from sticker_uq.lab.datasets.importing.grouping import PARTS, laptops_of, split_groups
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 _SHOWN = 3
@@ -53,30 +53,17 @@ def divide(
     ``near`` bits; -1: not these). Laptops without stickers are divided by the same shares. :class:`InvalidInput` for too few.
     """
     items = [one.item for one in seen]
-    first: dict[str, int] = {}
-    named = [(first.setdefault(item.workpiece_id, n), n) for n, item in enumerate(items) if item.workpiece_id]
-    pairs = [(a, b) for a, b, _ in close_pairs(seen, near)]
-    groups = joined(len(items), [*named, *pairs])
+    alike = [(a, b) for a, b, _ in close_pairs(seen, near)]
+    names, titles = [item.workpiece_id for item in items], [item.path.stem for item in items]
+    groups, laptops = laptops_of(names, alike, titles)
     clean = [not (item.labels == ObjectClass.STICKER).any() for item in items]
     chosen = split_groups(groups, shares, seed, clean)
-    laptops = _laptops(items, groups)
     if not out.exists() or not any(out.iterdir()):
         with whole_folder(out) as folder:
             for number, name in enumerate(PARTS):
                 numbers = [index for index, part in enumerate(chosen) if part == number]
                 write_part(folder / name, [items[n] for n in numbers], [laptops[n] for n in numbers])
     return parts_in(out)
-
-
-def _laptops(items: Sequence[LabelledImage], groups: Sequence[int]) -> list[str]:
-    """The name of the laptop of each picture, "" for one that is alone and not named."""
-    found = [""] * len(items)
-    for numbers in members(groups).values():
-        alike = f"like {items[numbers[0]].path.stem}" if len(numbers) > 1 else ""
-        name = next((items[n].workpiece_id for n in numbers if items[n].workpiece_id), alike)
-        for number in numbers:
-            found[number] = name
-    return found
 
 
 def write_part(folder: Path, items: Sequence[LabelledImage], laptops: Sequence[str]) -> None:

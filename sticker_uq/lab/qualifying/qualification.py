@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -89,10 +89,6 @@ class QualifySettings(CandidateSettings):
     """
 
     data: Path
-    novelty_start: Literal["packaged", "weights"] = Field(
-        "packaged",
-        description="what the novelty network starts from: the packaged network, or the backbone of the weights",
-    )
     novelty_epochs: int | None = Field(
         None,
         ge=0,
@@ -130,8 +126,6 @@ class QualifySettings(CandidateSettings):
             raise ValueError(
                 "--beta 0: expected above 0; `sticker-uq calibrate` makes a policy without that promise"
             )
-        if self.novelty_epochs == 0 and self.novelty_start != "packaged":
-            raise ValueError("--novelty-epochs 0: expected 1 or more")
         if min(self.shares) <= 0:
             raise ValueError(
                 f"--split {','.join(map(str, self.shares))}: expected a share above 0 for each part"
@@ -300,15 +294,9 @@ class Qualification(Candidate[QualifySettings]):
 
     @cached_property
     def novelty(self) -> NoveltyResult:
-        settings = self.settings
-        start = packaged_novelty() if settings.novelty_start == "packaged" else None
-        inputs = {
-            "learn": self._prints["learn"],
-            "model": settings.perception.model,
-            "start": settings.novelty_start,
-            "seed": settings.seed,
-        }
-        return self._learn_novelty(lambda: self._items["learn"], start, inputs)
+        settings, learn = self.settings, self._prints["learn"]
+        inputs = {"learn": learn, "model": settings.perception.model, "seed": settings.seed}
+        return self._learn_novelty(lambda: self._items["learn"], packaged_novelty(), inputs)
 
     @cached_property
     def calibration(self) -> CalibrationResult:

@@ -132,18 +132,15 @@ _EMBLEMS: dict[str, Callable[[Pen, str], None]] = {
 }
 
 
-def _crop(mask: Image) -> Image:
-    x, y, w, h = cv2.boundingRect(mask)
-    return mask[y : y + h, x : x + w]
-
-
 @lru_cache(maxsize=64)
 def emblem_mask(brand: int) -> Image:
     """Coverage (h,w) of a rendered laptop's emblem, cropped to its ink."""
     image = np.zeros((_PIXELS, _PIXELS, 3), np.uint8)
     make = brand_of(brand)
     _EMBLEMS.get(make.emblem, _unknown)(Pen(image, _PIXELS * 0.44, (_PIXELS / 2, _PIXELS / 2)), make.name)
-    return _crop(np.ascontiguousarray(image[:, :, 0]))
+    mask = np.ascontiguousarray(image[:, :, 0])
+    x, y, w, h = cv2.boundingRect(mask)
+    return mask[y : y + h, x : x + w]
 
 
 def _beside(left: Image, right: Image, gap: int) -> Image:

@@ -194,14 +194,10 @@ def render(spec: SceneSpec, size: tuple[int, int] = (960, 720)) -> RenderedScene
 
 def laptop_to_picture(pose: PoseSpec, width: int, height: int) -> npt.NDArray[np.float64]:
     """Map (3,3) from the units of a rendered laptop to the pixels of a picture of that size."""
-    return frame_to_picture(width, height) @ np.asarray(pose.homography).reshape(3, 3)
-
-
-def frame_to_picture(width: int, height: int) -> npt.NDArray[np.float64]:
-    """Map (3,3) from the reference frame of a rendered scene to the pixels of a picture of that size."""
     scale = min(width, height / FRAME_HEIGHT)
     left, top = (width - scale) / 2, (height - scale * FRAME_HEIGHT) / 2
-    return np.array([[scale, 0, left], [0, scale, top], [0, 0, 1]])
+    to_picture = np.array([[scale, 0, left], [0, scale, top], [0, 0, 1]])
+    return to_picture @ np.asarray(pose.homography).reshape(3, 3)
 
 
 def _light_and_compose(

@@ -11,7 +11,6 @@ import numpy as np
 from sticker_uq.lab.rendering.backgrounds import TOOLS
 from sticker_uq.lab.rendering.emblems import logo_colour, logo_mask
 from sticker_uq.lab.rendering.laptops import BRANDS, FINISHES, deck_layout
-from sticker_uq.lab.rendering.painting import Image
 from sticker_uq.lab.rendering.render import RenderedScene, render
 from sticker_uq.lab.rendering.scene_spec import (
     FRAME_HEIGHT,
@@ -321,12 +320,8 @@ def with_prints(
     for identity in printed:
         bare = bare.without_sticker(identity)
     lid, covered = render(bare, size), render(scene, size)
-    return replace(lid, image=_blended(lid.image, covered.image, opacity)), printed
-
-
-def _blended(lid: Image, covered: Image, opacity: float) -> Image:
-    mixed = lid + np.float32(opacity) * (covered.astype(np.float32) - lid)
-    return np.rint(mixed).astype(np.uint8)
+    mixed = lid.image + np.float32(opacity) * (covered.image.astype(np.float32) - lid.image)
+    return replace(lid, image=np.rint(mixed).astype(np.uint8)), printed
 
 
 def _check_share(name: str, value: float) -> None:

@@ -114,12 +114,11 @@ def _badge_column(rng: Rng, laptop: LaptopSpec, logos: tuple[LogoSpec, ...]) -> 
     """The side of the touchpad for badges: more often the left one, but not the one with a logo."""
     parts = deck_layout(laptop)
     sides = [parts.palm_left, parts.palm_right] if rng.random() < 0.7 else [parts.palm_right, parts.palm_left]
-    free = [side for side in sides if not any(_within(logo.centre, side) for logo in logos)]
-    return (free or sides)[0]
 
+    def free(side: Rect) -> bool:
+        return not any(side[0] < x < side[2] and side[1] < y < side[3] for x, y in (o.centre for o in logos))
 
-def _within(point: Point, rect: Rect) -> bool:
-    return rect[0] < point[0] < rect[2] and rect[1] < point[1] < rect[3]
+    return next(filter(free, sides), sides[0])
 
 
 def _badge(rng: Rng, identity: int, pose: PoseSpec) -> StickerSpec:

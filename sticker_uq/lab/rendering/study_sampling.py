@@ -244,6 +244,11 @@ class _Draft:
     aspect: float
     angle: float
 
+    @property
+    def outline(self) -> Points:
+        motif = self.motif if self.shape == "diecut" else self.kind.motifs[0]
+        return _sticker_outline(self.shape, self.kind.print, motif, self.aspect)
+
 
 def _sticker_draft(rng: Rng, on_lid: bool, frame: StudyFrame, strip: bool) -> _Draft:
     if strip:
@@ -422,7 +427,7 @@ def study_stickers(
         strip = on_lid and rng.random() < 0.045
         aspect, fill = _drawn(rng, view.aspect), _drawn(rng, view.fill)
         drafts = [_sticker_draft(rng, on_lid, frame, strip) for _ in range(1 if strip else _DRAFTS)]
-        extents = [_extent(_outline_of(draft), draft.angle) for draft in drafts]
+        extents = [_extent(draft.outline, draft.angle) for draft in drafts]
         chosen = int(np.argmin([_misfit(*extent[:3], aspect, fill) for extent in extents]))
         draft, (width, height, _, middle) = drafts[chosen], extents[chosen]
         shorter = rng.uniform(62, 82) if strip else _drawn(rng, view.shorter)
@@ -440,11 +445,6 @@ def study_stickers(
         half_x, half_y = width * length / 2, height * length / 2
         boxes.append((spot[0] - half_x, spot[1] - half_y, spot[0] + half_x, spot[1] + half_y))
     return tuple(stickers)
-
-
-def _outline_of(draft: _Draft) -> Points:
-    motif = draft.motif if draft.shape == "diecut" else draft.kind.motifs[0]
-    return _sticker_outline(draft.shape, draft.kind.print, motif, draft.aspect)
 
 
 def _gap(box: Box, other: Box) -> float:

@@ -176,7 +176,7 @@ class AnsweredSet:
     def paired(self, spec: Specification) -> Paired:
         source = [Judged(item, r.answer) for item, r in zip(self.sources, self.source_replies, strict=True)]
         target = [
-            Judged(case.truth, reply.answer, hides_sticker(case))
+            Judged(case.truth, reply.answer, ObjectClass.STICKER in case.source.labels[case.hidden])
             for case, reply in zip(self.cases, self.replies, strict=True)
         ]
         measured = spec.match_iou, spec.decision_score
@@ -233,10 +233,6 @@ class AnsweredSet:
         source = np.array(list(rows.values()), np.float64)
         target = np.array([self.replies[i].answer.features for i in known], np.float64)
         return source, target, np.array([place[int(self.origin[i])] for i in known]), np.array(known)
-
-
-def hides_sticker(case: FollowUpCase) -> bool:
-    return bool((case.source.labels[case.hidden] == ObjectClass.STICKER).any())
 
 
 def assess(

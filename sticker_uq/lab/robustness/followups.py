@@ -22,7 +22,7 @@ from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, annotation, write_ann
 from sticker_uq.io.files import write_file
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.reading import read_bytes, read_json
-from sticker_uq.lab.corruptions import LabelledPicture, transform, transformation_named
+from sticker_uq.lab.corruptions import transform, transformation_named
 from sticker_uq.lab.robustness.frequencies import SourceSet, TaggedImage
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
 from sticker_uq.scene import InvalidInput, Rng
@@ -197,12 +197,6 @@ _FORMAT = 1
 """Part of every case's identity; counts up when the same application would give other pixels."""
 
 
-def applied_to(picture: LabelledPicture, applied: Sequence[Application]) -> LabelledPicture:
-    for one in applied:
-        picture = transform(picture, one.transformation, one.strength, one.seed, **dict(one.parameters))
-    return picture
-
-
 def make_cases(
     source: SourceSet,
     sets: Mapping[str, Sequence[Draft]],
@@ -258,7 +252,9 @@ def _make(root: Path, work: tuple[TaggedImage, list[tuple[str, Draft]]]) -> int:
     suffix = ".jpg" if image.item.path.suffix.lower() in _LOSSY else ".png"
     options = (cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY) if suffix == ".jpg" else ()
     for identity, draft in drafts:
-        after = applied_to(picture, draft.applied)
+        after = picture
+        for one in draft.applied:
+            after = transform(after, one.transformation, one.strength, one.seed, **dict(one.parameters))
         name = f"images/{identity}{suffix}"
         write_file(root / name, cv2.imencode(suffix, after.image, options)[1].tobytes())
         truth = {

@@ -34,10 +34,6 @@ from sticker_uq.scene import (
 Boxes = NDArray[np.float32]
 
 
-def no_detections() -> Detections:
-    return Detections(np.zeros((0, 4), np.float32), np.zeros((0, CLASS_COUNT), np.float32))
-
-
 @dataclass(frozen=True)
 class Action:
     """``removed`` (R, 4) boxes px that the arm would be sent to; ``asked``: a person is called; ``clean``: passed on as clean."""
@@ -61,7 +57,9 @@ class SystemAnswer:
     @classmethod
     def failed(cls, reason: str) -> SystemAnswer:
         """The assessed system gave no answer: nothing was detected, nothing may be done, a person has to look."""
-        return cls(no_detections(), Action(np.zeros((0, 4), np.float32), True, False), None, reason)
+        nothing = np.zeros((0, 4), np.float32)
+        nowhere = Detections(nothing, np.zeros((0, CLASS_COUNT), np.float32))
+        return cls(nowhere, Action(nothing, True, False), None, reason)
 
 
 class System(Protocol):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sticker_uq.gate.operator.answers import Answer
-from sticker_uq.lab.improving.visits import AnswerLimits, Group, all_visits, person_rows, screened, visits
+from sticker_uq.lab.improving.visits import Group, all_visits, person_rows, screened, visits
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.scenes import HERE, THERE
 from test.helpers.shifts import AuditWriter
@@ -113,7 +113,7 @@ def test_a_careful_person_teaches_beside_a_tired_and_a_hostile_one(log, folder):
     for person in ("tired", "hasty", "hostile"):
         assert problems(folder, person) == {"no answer of this person is used"}, person
     _, persons = screened(visits(folder))
-    told = {name: counts.refused(AnswerLimits()) for name, counts in persons.items()}
+    told = {name: counts.refused() for name, counts in persons.items()}
     assert "45 of 45 answers about objects are the same one" in told["tired"]
     assert "45 of 45 questions were answered faster" in told["hasty"]
     assert "12 of 12 second opinions contradict" in told["hostile"]

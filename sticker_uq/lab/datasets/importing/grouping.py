@@ -2,11 +2,14 @@
 """Groups of pictures of one laptop, and a split that keeps each group in one part."""
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
+from sticker_uq.lab.datasets.frames import LIKE
 from sticker_uq.scene import InvalidInput
 
 CALIBRATE = "calibrate"
@@ -33,20 +36,24 @@ def names_by_pattern(names: Sequence[str], pattern: str) -> list[str]:
     return [str(key) for key in keys]
 
 
-def joined(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """The group of each of ``count`` imported pictures, as its lowest number, when the two of each pair belong together."""
-    parent = list(range(count))
+def laptops_of(
+    names: Sequence[str], alike: Iterable[tuple[int, int]], titles: Sequence[str]
+) -> tuple[list[int], list[str]]:
+    """The group of each picture, as its lowest number, and its laptop, "" for one that is alone and has no name.
 
-    def root(index: int) -> int:
-        while parent[index] != index:
-            parent[index] = parent[parent[index]]
-            index = parent[index]
-        return index
-
-    for first, second in pairs:
-        a, b = sorted((root(first), root(second)))
-        parent[b] = a
-    return [root(index) for index in range(count)]
+    Pictures of a group have a name in common or are a pair of ``alike``; one without a name is like its first of ``titles``.
+    """
+    if not names:
+        return [], []
+    start: dict[str, int] = {}
+    pairs = [*alike, *((start.setdefault(name, index), index) for index, name in enumerate(names) if name)]
+    first, second = np.array(pairs, int).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(first)), (first, second)), shape=(len(names), len(names)))
+    components = connected_components(graph, directed=False)[1]
+    groups = np.unique(components, return_index=True)[1][components].tolist()
+    named = {group: name for group, name in zip(groups[::-1], names[::-1], strict=True) if name}
+    sizes = Counter(groups)
+    return groups, [named.get(g, f"{LIKE}{titles[g]}" if sizes[g] > 1 else "") for g in groups]
 
 
 def shares_of(text: str) -> tuple[float, ...]:
@@ -94,10 +101,3 @@ def split_groups(
             "other shares, or a lower --near or --consecutive"
         )
     return [part_of[group] for group in groups]
-
-
-def members(groups: Sequence[int]) -> dict[int, list[int]]:
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    for index, group in enumerate(groups):
-        found[group].append(index)
-    return dict(found)

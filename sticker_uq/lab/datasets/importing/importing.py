@@ -29,8 +29,8 @@ from sticker_uq.io.files import atomic_write, whole_folder
 from sticker_uq.io.images import MOST_PICTURE, read_image_file
 from sticker_uq.io.reading import read_bytes
 from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, statistics_of
-from sticker_uq.lab.datasets.frames import LIKE, consecutive_pairs
-from sticker_uq.lab.datasets.importing.grouping import PARTS, joined, members, names_by_pattern, split_groups
+from sticker_uq.lab.datasets.frames import consecutive_pairs
+from sticker_uq.lab.datasets.importing.grouping import PARTS, laptops_of, names_by_pattern, split_groups
 from sticker_uq.lab.datasets.importing.labelled_picture import Corners, NamedPicture
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
@@ -314,12 +314,7 @@ def grouped(
     names = [one.labelled.workpiece_id for one in kept]
     if pattern is not None:
         names = names_by_pattern([one.name for one in kept], pattern)
-    start: dict[str, int] = {}
-    pairs += [(start.setdefault(name, index), index) for index, name in enumerate(names) if name]
-    groups = joined(len(kept), pairs)
-    named = {group: name for group, name in zip(groups[::-1], names[::-1], strict=True) if name}
-    sizes = {group: len(numbers) for group, numbers in members(groups).items()}
-    laptops = [named.get(group, f"{LIKE}{kept[group].name}" if sizes[group] > 1 else "") for group in groups]
+    groups, laptops = laptops_of(names, pairs, [one.name for one in kept])
     return Grouped(tuple(kept), tuple(groups), tuple(laptops), tuple(copies))
 
 

@@ -93,44 +93,30 @@ def rank(
     found = analyse(table, study.settings.profile, resamples=0).tiers
     models = in_order(set(here["model"]))
     times = {m: _time(here[here["model"] == m]) for m in models}
-    drafts = []
-    for model in models:
-        tiers = {name: _tier(name, model, found, times) for name in weights}
-        total = sum(weights.values())
-        score = sum(weight * tiers[name] for name, weight in weights.items()) / total
-        drafts.append((round(score, 9), times[model], model, tiers))
-    drafts.sort(key=lambda draft: draft[:2])
+    total = sum(weights.values())
+    tiers = {model: {name: _tier(name, model, found, times) for name in weights} for model in models}
+    score = {m: round(sum(w * tiers[m][n] for n, w in weights.items()) / total, 9) for m in models}
+    order = sorted(models, key=lambda model: (score[model], times[model]))
     left = {} if scores.empty else scores.groupby("model")["map_adversarial"].mean().to_dict()
-    return Ranking(
-        [
-            RankedModel(
-                model,
-                score,
-                tiers,
-                ms,
-                tuple(m for s, _, m, _ in drafts if s == score and m != model),
-                accuracy[model],
-                float(left.get(model, np.nan)),
-            )
-            for score, ms, model, tiers in drafts
-        ],
-        too_weak,
-    )
+
+    def ranked(model: str) -> RankedModel:
+        tied = tuple(other for other in order if score[other] == score[model] and other != model)
+        seen = accuracy[model], float(left.get(model, np.nan))
+        return RankedModel(model, score[model], tiers[model], times[model], tied, *seen)
+
+    return Ranking([ranked(model) for model in order], too_weak)
 
 
 def advice(ranking: Ranking) -> str:
     """The recommended model in a sentence, with those that are statistically as good, and those not ranked."""
     best = ranking.candidates[0]
-    weak = ", ".join(f"{model} (mAP {value:.2f})" for model, value in ranking.too_weak.items())
-    return _advice(best) + (f" Not ranked, because they see too little: {weak}." if weak else "")
-
-
-def _advice(best: RankedModel) -> str:
     words = f"{label(best.model)} ({best.model})" if label(best.model) != best.model else best.model
-    if not best.tied:
-        return f"Take {words}: no other model of the study is as good for this."
-    others = ", ".join(best.tied)
-    return f"Take {words}; {others} {'is' if len(best.tied) == 1 else 'are'} statistically as good and slower or as quick."
+    verb = "is" if len(best.tied) == 1 else "are"
+    also = f"; {', '.join(best.tied)} {verb} statistically as good and slower or as quick."
+    weak = ", ".join(f"{model} (mAP {value:.2f})" for model, value in ranking.too_weak.items())
+    alone = ": no other model of the study is as good for this."
+    said = f"Take {words}{also if best.tied else alone}"
+    return said + (f" Not ranked, because they see too little: {weak}." if weak else "")
 
 
 def parameters(study: Study, model: str, rate: float) -> dict[str, object]:

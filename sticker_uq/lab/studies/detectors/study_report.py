@@ -125,6 +125,7 @@ def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataF
     rate = reference_rate(study)
     rows = []
     means = analysis.means[analysis.means["dropout_rate"] == rate]
+    clean = study.images[(study.images["variant"] == CLEAN) & (study.images["dropout_rate"] == rate)]
     for (dataset, model), own in means.groupby(["dataset", "model"], sort=False):
         row: dict[str, object] = {"dataset": dataset, "model": model}
         by_measure = own.set_index("measure")
@@ -137,8 +138,7 @@ def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataF
                 (scores["dataset"] == dataset) & (scores["model"] == model) & (scores["dropout_rate"] == rate)
             )
             row["map_adversarial"] = scores.loc[chosen, "map_adversarial"].mean()
-        assessed = _of(study.images, dataset, model, CLEAN)
-        assessed = assessed[assessed["dropout_rate"] == rate]
+        assessed = clean[(clean["dataset"] == dataset) & (clean["model"] == model)]
         row["ms"] = float((assessed["encode_ms"] + assessed["decode_ms"]).median())
         rows.append(row)
     return pd.DataFrame(rows)
@@ -197,12 +197,6 @@ def attack_table(study: Study) -> pd.DataFrame:
         for (dataset, model), own in groups
     ]
     return pd.DataFrame(rows)
-
-
-def _of(images: pd.DataFrame, dataset: object, model: object, variant: str) -> pd.DataFrame:
-    return images[
-        (images["dataset"] == dataset) & (images["model"] == model) & (images["variant"] == variant)
-    ]
 
 
 _SHOWN = {

@@ -149,7 +149,8 @@ def score(samples: StochasticSamples, truth: LabelledImage, profile: Profile) ->
     stickers with a score from 0.6 on, at torchmetrics' recall thresholds.
     """
     objects, unstable, uncertainty = observe(samples)
-    passes = _passes(samples)
+    members = [samples.pass_index == number for number in range(samples.passes)]
+    passes = [Detections(samples.boxes[own], samples.probabilities[own]) for own in members]
     by_class = {
         label: _average_precision(passes, truth, label) for label in (ObjectClass.LOGO, ObjectClass.STICKER)
     }
@@ -184,11 +185,6 @@ def score(samples: StochasticSamples, truth: LabelledImage, profile: Profile) ->
         for o, right, iou in zip(objects, matched.right, matched.iou, strict=True)
     ]
     return row, rows
-
-
-def _passes(samples: StochasticSamples) -> list[Detections]:
-    members = [samples.pass_index == number for number in range(samples.passes)]
-    return [Detections(samples.boxes[own], samples.probabilities[own]) for own in members]
 
 
 def _only(found: Detections, label: ObjectClass, score: float = 0.0) -> Detections:
@@ -236,6 +232,7 @@ class Assess:
 
 
 Task = Attack | Assess
+_RESULTS = ("iterations", "rms", "linf", "targets", "fooled", "success")
 
 
 def perform_task(task: Task, settings: StudySettings) -> dict[str, Any]:
@@ -255,12 +252,7 @@ def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
             "dataset": task.dataset,
             "image": task.item.path.name,
             "variant": task.variant,
-            "iterations": found.iterations,
-            "rms": found.rms,
-            "linf": found.linf,
-            "targets": found.targets,
-            "fooled": found.fooled,
-            "success": found.success,
+            **{name: getattr(found, name) for name in _RESULTS},
         }
     }
 

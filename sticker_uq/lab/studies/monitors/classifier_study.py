@@ -317,16 +317,15 @@ def _kept(
     progress: Callable[[str], None],
 ) -> SeedResult:
     """The result of one seed of a kind of classifier, from the disk where the same study left it."""
-    named = {
-        **settings.model_dump(),
+    named = settings.model_dump() | {
         "seeds": 0,
         "architectures": architecture,
         "format": _FORMAT,
         "material": material.name,
         "pairs": material.pairs,
         "raae": asdict(material.raae),
+        "training": asdict(settings.training or material.training),
     }
-    named["training"] = asdict(settings.training or material.training)
     labels = (material.train_labels, material.test_labels)
     arrays = (material.train, material.test, material.invalid, *labels)
     prefix = "" if architecture == CONVOLUTIONAL else f"{architecture}_"

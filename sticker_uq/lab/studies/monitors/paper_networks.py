@@ -48,18 +48,12 @@ class _Colour(nn.Module):
         return crops.expand(-1, 3, -1, -1)
 
 
-class _Flat(nn.Module):
-    """Pixels as channels of a map of one cell."""
-
-    def forward(self, crops: Tensor) -> Tensor:
-        return crops.flatten(1)[:, :, None, None]
-
-
 def _dense(shape: tuple[int, int, int], classes: int) -> StagedClassifier:
     channels, height, width = shape
     sizes = (channels * height * width, 256, 128)
     layers = [nn.Sequential(nn.Conv2d(before, after, 1), nn.ReLU()) for before, after in pairwise(sizes)]
-    first = nn.Sequential(_Flat(), *layers[0])
+    flat = nn.Sequential(nn.Flatten(), nn.Unflatten(1, (sizes[0], 1, 1)))  # pixels as channels of one cell
+    first = nn.Sequential(flat, *layers[0])
     return StagedClassifier([first, *layers[1:]], sizes[-1], (64,), classes)
 
 
