@@ -26,10 +26,8 @@ PATCH_PIXELS = 32
 """Side of a patch, px; it is resized to its place in a picture."""
 PatchMode = Literal["swap", "vanish", "forge"]
 """Target of a patch: the sticker becomes a logo (swap) or background (vanish), or a logo becomes a sticker (forge)."""
-_RATE = 0.1
-"""Initial learning rate, with cosine decay to 0."""
-_FLOOR = 0.02
-"""Candidates below this score are ignored."""
+_RATE = 0.1  # initial learning rate, with cosine decay to 0
+_FLOOR = 0.02  # candidates below this score are ignored
 _AIMS: dict[PatchMode, tuple[ObjectClass, ObjectClass]] = {
     "swap": (ObjectClass.STICKER, ObjectClass.LOGO),
     "vanish": (ObjectClass.STICKER, ObjectClass.BACKGROUND),

@@ -126,8 +126,7 @@ def _black_body(kelvin: float) -> Any:
     return rgb / rgb[1]
 
 
-_OVERSAMPLING = 8
-"""Samples per pixel and axis of a kernel."""
+_OVERSAMPLING = 8  # samples per pixel and axis of a kernel
 
 
 def _kernel(half: float, inside: Callable[[Floats, Floats], npt.NDArray[np.bool_]]) -> Floats:
@@ -156,8 +155,7 @@ def disc_kernel(diameter: float) -> Floats:
     return _kernel(diameter / 2, lambda xs, ys: xs**2 + ys**2 <= (max(diameter, 1.0) / 2) ** 2)
 
 
-_HAZE = 0.35
-"""Share of the light behind dirt that comes from the whole scene."""
+_HAZE = 0.35  # share of the light behind dirt that comes from the whole scene
 
 
 def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
@@ -204,8 +202,7 @@ def lens_dirt(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPi
     return picture.with_image(grey_levels(light * (1 - soft) + veiled * soft))
 
 
-_BAND, _SHIFTED = 3, 0.25
-"""Lines that are shifted together, and the share of all lines that is shifted."""
+_BAND, _SHIFTED = 3, 0.25  # lines that are shifted together, and the share of all lines that is shifted
 
 
 @transformation(

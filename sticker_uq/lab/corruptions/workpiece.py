@@ -21,8 +21,7 @@ from sticker_uq.lab.rendering.stickers import COVERED, paint_residue
 from sticker_uq.lab.rendering.things import CABLES, GLOVES, METALS, draw_cables, draw_gripper, draw_hand
 from sticker_uq.scene import InvalidInput, ObjectClass, Rng
 
-_FIELD_OF_VIEW = 55.0
-"""Of the camera that is tilted, across the picture, degrees."""
+_FIELD_OF_VIEW = 55.0  # of the camera that is tilted, across the picture, degrees
 
 
 def rotation_matrix(angle: float, size: tuple[int, int]) -> Any:
@@ -73,16 +72,14 @@ def tilt(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture
     return picture.warped(matrix, warp_image(picture.image, matrix))
 
 
-_LARGEST = 0.4
-"""Highest length of a finger, in widths of the picture."""
+_LARGEST = 0.4  # highest length of a finger, in widths of the picture
 
 _TOOLS: dict[str, tuple[Callable[[Pen, Colour], None], tuple[Colour, ...]]] = {
     "gripper": (draw_gripper, METALS),
     "hand": (draw_hand, GLOVES),
     "cables": (draw_cables, CABLES),
 }
-_ANY = ("gripper", "hand")
-"""What the arm and the operator move over the laptop; cables are asked for by name."""
+_ANY = ("gripper", "hand")  # what the arm and the operator move over the laptop; cables are asked for by name
 
 
 def _painted(
@@ -160,8 +157,7 @@ def _fitted(
 
 _LAYOUTS = ("emblem", "word", "stacked", "row")
 _TRIES = 40
-_SHARE_OF_ONE = 0.012
-"""Approximate share of the laptop that one residue covers."""
+_SHARE_OF_ONE = 0.012  # approximate share of the laptop that one residue covers
 
 
 def _rendered(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> LabelledPicture:

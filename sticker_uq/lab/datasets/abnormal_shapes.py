@@ -15,10 +15,8 @@ from sticker_uq.scene import FloatArray, Rng
 
 Floats = npt.NDArray[np.float32]
 
-_GREYISH = 0.5
-"""Share of the colours that are nearly grey, as metal, rubber and paper are."""
-_DETAILED = 0.5
-"""Share of the surfaces with lines and circles on them."""
+_GREYISH = 0.5  # share of the colours that are nearly grey, as metal, rubber and paper are
+_DETAILED = 0.5  # share of the surfaces with lines and circles on them
 _MOST_DETAILS = 6
 _MOST_WAVES = 6
 
@@ -185,25 +183,19 @@ def _details(painted: Image, rng: Rng) -> None:
 MOST_SHAPES = 3
 _ROLES = {"lying": 0.5, "beside": 0.15, "over": 0.2, "patch": 0.15}
 """Shares of the shapes that lie apart, on or beside an object, over a large part of one, and small and flush on one."""
-_FLAT = 0.55
-"""Share of the shapes lying apart that are as flat as a sticker."""
+_FLAT = 0.55  # share of the shapes lying apart that are as flat as a sticker
 _FLAT_LIFT, _RAISED_LIFT = (0.2, 1.2), (1.8, 12.0)
 """Height above the lid, px in a picture 960 px wide, with low ones more frequent; affects the shadow."""
-_REALISTIC = 0.7
-"""Share of the other shapes with shadow, light and noise of the picture; the rest are pasted."""
-_COMPOSED = 0.35
-"""Share of the shapes that are composed of several."""
+_REALISTIC = 0.7  # share of the other shapes with shadow, light and noise of the picture; the rest are pasted
+_COMPOSED = 0.35  # share of the shapes that are composed of several
 _KINDS = tuple(range(8))
 _BAR = 3
 _REACHING = 0.4
 """Share of the shapes over an object that enter from outside the picture, as a hand or an arm does."""
-_REACH = 40.0
-"""Length of a bar that comes from outside of the picture, in half sides of an object."""
-_HIDES = (0.3, 0.85)
-"""Share of an object's box that a shape over it covers."""
+_REACH = 40.0  # length of a bar that comes from outside of the picture, in half sides of an object
+_HIDES = (0.3, 0.85)  # share of an object's box that a shape over it covers
 _TRIES = 8
-_LEAST_SIDE = 0.02
-"""Lowest shorter side of a flat shape that counts, relative to the picture's height."""
+_LEAST_SIDE = 0.02  # lowest shorter side of a flat shape that counts, relative to the picture's height
 _WIDTH = 960.0
 
 

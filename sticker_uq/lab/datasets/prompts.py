@@ -27,11 +27,9 @@ Number = Annotated[int, Field(ge=1, le=20)]
 
 @dataclass(frozen=True)
 class Prompt:
-    index: int
-    """Place in the file, from 0."""
+    index: int  # place in the file, from 0
     seed: int
-    stickers: int
-    """Number of stickers in the text."""
+    stickers: int  # number of stickers in the text
     prompt: str
 
 

@@ -14,8 +14,7 @@ from sticker_uq.lab.kept_pieces import StepResult
 from sticker_uq.messages import printable
 from sticker_uq.novelty.quality import MIN_AUROC, Auroc
 
-_MOST_JOINED = 0.2
-"""Share of the pictures in one group above which the person is told."""
+_MOST_JOINED = 0.2  # share of the pictures in one group above which the person is told
 
 
 def percent(rate: float) -> str:

@@ -107,8 +107,7 @@ Rect = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class DeckLayout:
-    screen: Rect
-    """The tilted screen's lower edge and bezel, foreshortened."""
+    screen: Rect  # the tilted screen's lower edge and bezel, foreshortened
     hinge: Rect
     keyboard: Rect
     touchpad: Rect
@@ -150,10 +149,8 @@ class Surface:
     colours: Image
     coverage: Image
     gloss: Image
-    scale: float
-    """Pixels per laptop unit."""
-    margin: int
-    """Pixels around the laptop."""
+    scale: float  # pixels per laptop unit
+    margin: int  # pixels around the laptop
 
 
 def paint_laptop(laptop: LaptopSpec, scale: float, margin: int) -> Surface:

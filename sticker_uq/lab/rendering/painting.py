@@ -242,8 +242,7 @@ def lid_region(
 
 
 _MIDDLE_GREY = 135.0
-_CAMERA_NOISE = 2.5
-"""Grey levels."""
+_CAMERA_NOISE = 2.5  # grey levels
 
 
 class TurnedPen(Pen):

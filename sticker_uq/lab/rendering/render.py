@@ -27,8 +27,7 @@ from sticker_uq.lab.rendering.stickers import paint_residue, paint_sticker
 from sticker_uq.lab.rendering.things import lay_thing
 from sticker_uq.scene import InvalidInput, ObjectClass
 
-_COARSE = 96
-"""Columns of the coarse grid on which light is computed before upsampling."""
+_COARSE = 96  # columns of the coarse grid on which light is computed before upsampling
 
 
 def _grid(width: int, height: int) -> tuple[Floats, Floats]:

@@ -25,8 +25,7 @@ class FixtureSpec:
 
     kind: str
     centre: Point
-    size: float
-    """Half of its longer side, laptop units."""
+    size: float  # half of its longer side, laptop units
     angle: float
     seed: int
 
@@ -37,8 +36,7 @@ class ThingSpec:
 
     kind: str
     centre: Point
-    size: float
-    """About half of its length."""
+    size: float  # about half of its length
     angle: float
     seed: int
 
@@ -48,18 +46,15 @@ class LaptopSpec:
     brand: int
     view: str
     """"lid" (closed, seen from above), "deck" (open) or "flat" (opened until the screen lies beside the keyboard)."""
-    depth: float
-    """Extent in y, laptop units."""
+    depth: float  # extent in y, laptop units
     colour: Colour
     deck_colour: Colour
     key_colour: Colour
     legend_colour: Colour
-    texture: str
-    """"brushed", "matte", "glossy" or "carbon"."""
+    texture: str  # "brushed", "matte", "glossy" or "carbon"
     decoration: str
     gloss: float
-    corner: float
-    """Corner radius, laptop units."""
+    corner: float  # corner radius, laptop units
     numpad: bool
     trackpoint: bool
     fingerprint: bool
@@ -72,12 +67,9 @@ class LaptopSpec:
 
 @dataclass(frozen=True)
 class PoseSpec:
-    homography: tuple[float, ...]
-    """Nine numbers, row by row: laptop units to the reference frame."""
-    width: float
-    """Length of the laptop's long side as a fraction of the frame's width."""
-    angle: float
-    """Rotation in degrees, clockwise in the picture."""
+    homography: tuple[float, ...]  # nine numbers, row by row: laptop units to the reference frame
+    width: float  # length of the laptop's long side as a fraction of the frame's width
+    angle: float  # rotation in degrees, clockwise in the picture
 
 
 @dataclass(frozen=True)
@@ -86,13 +78,11 @@ class LogoSpec:
 
     id: int
     brand: int
-    layout: str
-    """"emblem", "word", "stacked" or "row"."""
+    layout: str  # "emblem", "word", "stacked" or "row"
     centre: Point
     width: float
     height: float
-    finish: str
-    """"metal", "embossed", "colour" or "bright"."""
+    finish: str  # "metal", "embossed", "colour" or "bright"
     colour: Colour
     angle: float = 0.0
 
@@ -102,20 +92,16 @@ class StickerSpec:
     id: int
     shape: str
     print: str
-    motif: str
-    """The figure, words or pattern of the print."""
+    motif: str  # the figure, words or pattern of the print
     centre: Point
     width: float
     height: float
     angle: float
     colours: tuple[Colour, ...]
-    border: float
-    """Width of the unprinted rim as a fraction of the shorter side."""
-    wear: float
-    """0 (new) to 1 (scratched and torn)."""
+    border: float  # width of the unprinted rim as a fraction of the shorter side
+    wear: float  # 0 (new) to 1 (scratched and torn)
     faded: float
-    peel: float
-    """Part of the sticker, along `peel_angle`, that has come loose and folded over (0 to 0.35)."""
+    peel: float  # part of the sticker, along `peel_angle`, that has come loose and folded over (0 to 0.35)
     peel_angle: float
     gloss: float
     seed: int
@@ -134,8 +120,7 @@ class ResidueSpec:
 
 @dataclass(frozen=True)
 class BackgroundSpec:
-    kind: str
-    """"wood", "mat", "conveyor", "metal" or "cloth"."""
+    kind: str  # "wood", "mat", "conveyor", "metal" or "cloth"
     colour: Colour
     angle: float
     clutter: tuple[str, ...]
@@ -149,13 +134,11 @@ class LightSpec:
     hot_spot: Point
     hot_strength: float
     hot_radius: float
-    specular: str
-    """"none", "streak", "window" or "lamp"."""
+    specular: str  # "none", "streak", "window" or "lamp"
     specular_centre: Point
     specular_angle: float
     specular_strength: float
-    shadow: str
-    """"none", "edge", "bars" or "arm"."""
+    shadow: str  # "none", "edge", "bars" or "arm"
     shadow_strength: float
     shadow_angle: float
     shadow_offset: float
@@ -167,8 +150,7 @@ class CameraSpec:
     blur: float
     motion: float
     motion_angle: float
-    noise: float
-    """Standard deviation in grey levels."""
+    noise: float  # standard deviation in grey levels
     noise_seed: int
     white_balance: tuple[float, float, float]
     gamma: float

@@ -58,14 +58,10 @@ class _View:
     shorter: tuple[float, ...]
     aspect: tuple[float, ...]
     fill: tuple[float, ...]
-    gap: tuple[float, ...]
-    """To the nearest object, of those that touch none."""
-    touching: float
-    """Probability of being put at another one."""
-    overlap: float
-    """Largest IoU with another one."""
-    longest: float
-    """Longer side."""
+    gap: tuple[float, ...]  # to the nearest object, of those that touch none
+    touching: float  # probability of being put at another one
+    overlap: float  # largest IoU with another one
+    longest: float  # longer side
 
 
 _TOP = _View(
@@ -96,10 +92,8 @@ def _drawn(rng: Rng, values: tuple[float, ...]) -> float:
 class StudyFrame:
     """Where the laptop lies in the cell's picture."""
 
-    matrix: npt.NDArray[np.float64]
-    """Laptop units to px."""
-    scale: float
-    """Px per laptop unit."""
+    matrix: npt.NDArray[np.float64]  # laptop units to px
+    scale: float  # px per laptop unit
     angle: float
 
     def units(self, x: float, y: float) -> Point:

@@ -31,8 +31,7 @@ The number is its reach: at -1.5 it covers nothing of the object, at 1.5 all.
 METALS: tuple[Colour, ...] = ((70, 68, 66), (120, 118, 116), (40, 40, 42))
 GLOVES: tuple[Colour, ...] = ((196, 128, 40), (60, 58, 58), (120, 150, 205), (96, 128, 190))
 CABLES: tuple[Colour, ...] = ((34, 32, 32), (205, 205, 205), (40, 40, 150))
-_FAR = 60.0
-"""Length of an arm, in lengths of a finger: beyond the border of every picture."""
+_FAR = 60.0  # length of an arm, in lengths of a finger: beyond the border of every picture
 
 
 def draw_gripper(pen: Pen, colour: Colour) -> None:

@@ -193,8 +193,7 @@ def _in_order(several: Sequence[Circumstance]) -> tuple[Circumstance, ...]:
 _JPEG_QUALITY = 95
 _LOSSY = (".jpg", ".jpeg")
 _OF_OBJECTS = ("labels", "origin", "hidden")
-_FORMAT = 1
-"""Part of every case's identity; counts up when the same application would give other pixels."""
+_FORMAT = 1  # part of every case's identity; counts up when the same application would give other pixels
 
 
 def make_cases(

@@ -19,8 +19,7 @@ from sticker_uq.io.reading import read_yaml
 from sticker_uq.io.setting_fields import Finite, Frozen, words
 from sticker_uq.scene import InvalidInput
 
-_JUMP = 1e-9
-"""Difference between two pieces where they meet, up to which they count as one line."""
+_JUMP = 1e-9  # difference between two pieces where they meet, up to which they count as one line
 
 
 class Piece(Finite):

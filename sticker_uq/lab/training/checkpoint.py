@@ -24,14 +24,11 @@ _PARTS = ("model", "average", "optimizer")
 class Position:
     step: int = 0
     loss: float = math.nan
-    epoch_loss: float = 0.0
-    """Sum over the steps of the current epoch."""
-    seconds: float = 0.0
-    """Spent on the current epoch."""
+    epoch_loss: float = 0.0  # sum over the steps of the current epoch
+    seconds: float = 0.0  # spent on the current epoch
     best: tuple[int, float] = (0, 0.0)
     """Input size of the weights in best.safetensors, which counts first, and their wrongful releases, negative."""
-    initial: str = ""
-    """Description of the initial weights."""
+    initial: str = ""  # description of the initial weights
     history: list[EpochResult] = field(default_factory=list)
 
     def smooth(self, loss: float) -> None:

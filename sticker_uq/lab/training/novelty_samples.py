@@ -12,20 +12,15 @@ from sticker_uq.lab.datasets.abnormal_shapes import Exposed, exposed
 from sticker_uq.novelty.network import CHANNELS, SIZE, STRIDE, input_size
 from sticker_uq.scene import FloatArray, ObjectClass, Rng
 
-_CLEAN = 0.25
-"""Share of the pictures that are left unchanged."""
+_CLEAN = 0.25  # share of the pictures that are left unchanged
 _COVERED, _FREE = 0.2, 0.02
 """Share covered by a foreign object above which a cell is positive, and below which negative; others are ignored."""
 _IN, _OUT = 0.5, 0.05
 """Share in an object's box above which a cell is positive for the object, and below which negative."""
-_HIDDEN = 0.7
-"""Share covered by a foreign object above which the object below is not visible."""
-_AIMED = 0.8
-"""Share of the windows that show an object or a shape."""
-_SEEN = 0.25
-"""Lowest visible share of a sticker that is a positive; others are ignored."""
-_TOLD_APART = 3.0
-"""Weight of a cell with a raised shape: that it is no sticker is hardest to learn."""
+_HIDDEN = 0.7  # share covered by a foreign object above which the object below is not visible
+_AIMED = 0.8  # share of the windows that show an object or a shape
+_SEEN = 0.25  # lowest visible share of a sticker that is a positive; others are ignored
+_TOLD_APART = 3.0  # weight of a cell with a raised shape: that it is no sticker is hardest to learn
 _MIDDLE, _RIM = 0.5, 0.8
 """Centre region of a sticker's box, and the ignored margin around it, relative to its sides."""
 

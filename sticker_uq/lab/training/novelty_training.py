@@ -185,12 +185,9 @@ _PROCESSOR = torch.device("cpu")
 _RATE, _DECAY, _WARM_UP = 2e-3, 1e-2, 100
 _EMPHASIS = (3.0, 1.0, 1.0, 3.0)
 """Loss weights of positive cells for foreign object, logo, sticker and sticker centre, relative to negative ones."""
-_SHARES = (1.0, 1.0, 1.0, 2.0)
-"""Of these in the loss."""
-_KEPT = 4
-"""Frozen blocks of a pretrained encoder: down to 4 px per cell."""
-_GENTLE = 0.3
-"""Learning rate of its other blocks relative to that of the new layers."""
+_SHARES = (1.0, 1.0, 1.0, 2.0)  # of these in the loss
+_KEPT = 4  # frozen blocks of a pretrained encoder: down to 4 px per cell
+_GENTLE = 0.3  # learning rate of its other blocks relative to that of the new layers
 
 
 def mobile_blocks(detector: StochasticDetector) -> nn.Sequential:

@@ -31,8 +31,7 @@ _FOREIGN = {
     "Supervisely": ("objects", "size"),
 }
 """Keys of JSON files of tools that are named, but not read."""
-_RESULTS = "detections in COCO's format of results"
-"""No labels, so that they may lie beside some."""
+_RESULTS = "detections in COCO's format of results"  # no labels, so that they may lie beside some
 
 
 def read_source(

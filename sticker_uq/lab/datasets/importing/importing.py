@@ -167,8 +167,7 @@ class UprightPicture:
 class Grouped:
     pictures: tuple[UprightPicture, ...]
     groups: tuple[int, ...]
-    laptops: tuple[str, ...]
-    """The name of the laptop of each picture, "" for one that is alone and not named."""
+    laptops: tuple[str, ...]  # the name of the laptop of each picture, "" for one that is alone and not named
     copies: tuple[tuple[str, str], ...]
     """Names of pictures with the same pixels: the one left out, the one kept."""
 

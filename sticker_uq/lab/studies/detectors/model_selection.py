@@ -23,8 +23,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     LATENCY: (),
 }
 """What can be asked for, and the measures that answer it."""
-_SAME_TIME = 1.1
-"""A model is as quick as another when it takes at most so many times as long."""
+_SAME_TIME = 1.1  # A model is as quick as another when it takes at most so many times as long
 _KEYS = ["dataset", "dropout_rate", "model", "image"]
 
 

@@ -149,8 +149,7 @@ def _rank_sums(difference: FloatArray) -> tuple[float, float, int]:
     return float(ranks[moved > 0].sum()), float(ranks[moved < 0].sum()), len(moved)
 
 
-_FEWEST = 3
-"""Images below which a correlation says nothing."""
+_FEWEST = 3  # images below which a correlation says nothing
 
 
 def correlated(

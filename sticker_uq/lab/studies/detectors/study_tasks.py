@@ -33,8 +33,7 @@ from sticker_uq.uncertainty.metrics import GroupedSamples, total_variance, varia
 # From the T passes over one image to its row in the results: average precision, box quality, uncertainty; and the metrics as
 # the published code computes them (profile simula_rp), quirks included.
 Row = dict[str, Any]
-_LEAST_DEVIATION = 0.5
-"""Standard deviation of a corner below which a box cannot be drawn, px."""
+_LEAST_DEVIATION = 0.5  # standard deviation of a corner below which a box cannot be drawn, px
 _REACH = 4.0
 _SMALLEST = 1e-14
 

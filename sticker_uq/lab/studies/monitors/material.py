@@ -98,8 +98,7 @@ def no_digits(count: int, seed: int = 0, side: int = _SIDE) -> FloatArray:
     return found
 
 
-_MOST_BYTES = 64 << 20
-"""Of a file, packed or not; the largest of MNIST has 47 MB."""
+_MOST_BYTES = 64 << 20  # of a file, packed or not; the largest of MNIST has 47 MB
 _UINT8 = 0x08
 _FILES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
