@@ -23,7 +23,7 @@ _MOST_WAVES = 6
 
 def _painted(kinds: Sequence[Any], height: int, width: int, image: Image, rng: Rng) -> Image:
     """Surface (height, width, 3) uint8 of one of ``kinds``; some are cut from ``image`` (H, W, 3) in other colours."""
-    made = kinds[rng.integers(len(kinds))](height, width, image, rng)
+    made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
     grain = rng.standard_normal((height, width, 1), dtype=np.float32) * np.float32(rng.uniform(0, 10))
     painted = np.ascontiguousarray(np.clip(np.rint(made + grain), 0, 255), np.uint8)
     if rng.random() < _DETAILED:

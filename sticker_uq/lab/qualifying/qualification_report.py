@@ -22,7 +22,7 @@ def qualification_report(found: Qualification, bundle: str) -> str:
         *_provable(found),
         *_next_labels(found),
         *_accuracy(found),
-        *_tested(found),
+        *(["## The policy on the test part", f"{found.tested}."] if found.tested else []),
         *_robustness(found),
         *_data(found),
         "## How it was made",
@@ -125,12 +125,6 @@ def _accuracy(found: Qualification) -> list[Block]:
         Table(("class", "AP@0.5", "precision", "recall"), rows),
         f"Novelty network: {found.novelty}.",
     ]
-
-
-def _tested(found: Qualification) -> list[Block]:
-    if found.tested is None:
-        return []
-    return ["## The policy on the test part", f"{found.tested}."]
 
 
 def _robustness(found: Qualification) -> list[Block]:

@@ -12,7 +12,8 @@ import numpy as np
 from sticker_uq.lab.rendering.figures import star_points
 from sticker_uq.lab.rendering.laptops import brand_of
 from sticker_uq.lab.rendering.painting import Floats, Image, Pen, luminance, mix, shade, text_mask
-from sticker_uq.lab.rendering.scene_spec import Colour, LogoSpec
+from sticker_uq.lab.rendering.scene_spec import Colour, LogoSpec, Point
+from sticker_uq.scene import Rng
 
 _INK: Colour = (255, 255, 255)
 _VOID: Colour = (0, 0, 0)
@@ -207,3 +208,12 @@ def logo_colour(finish: str, surface: Colour, accent: Colour) -> Colour:
     if abs(luminance(accent) - luminance(surface)) > 75:
         return accent
     return mix(accent, (255, 255, 255) if dark else (0, 0, 0), 0.5)
+
+
+def new_logo(
+    rng: Rng, number: int, brand: int, layout: str, centre: Point, size: Point, surface: Colour, angle: float
+) -> LogoSpec:
+    """A logo of that width and height, laptop units, in a finish that is drawn."""
+    finish = str(rng.choice(("metal", "metal", "bright", "bright", "embossed", "colour")))
+    colour = logo_colour(finish, surface, brand_of(brand).accent)
+    return LogoSpec(number, brand, layout, centre, *size, finish, colour, angle)

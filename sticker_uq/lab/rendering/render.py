@@ -276,8 +276,8 @@ def _apply_residue(surface: Surface, residue: ResidueSpec) -> None:
 
 def _apply_sticker(surface: Surface, id_map: Image, sticker: StickerSpec) -> int:
     scale, detail = surface.scale, 1.3
-    patch = paint_sticker(sticker, scale * detail)
-    patch_height, patch_width = patch.coverage.shape
+    colours, coverage = paint_sticker(sticker, scale * detail)
+    patch_height, patch_width = coverage.shape
     turn = math.radians(sticker.angle)
     c, s = math.cos(turn) / detail, math.sin(turn) / detail
     reach_x = (abs(c) * patch_width + abs(s) * patch_height) / 2 + 6
@@ -291,10 +291,8 @@ def _apply_sticker(surface: Surface, id_map: Image, sticker: StickerSpec) -> int
     )
     matrix = np.array([[c, -s, shift[0]], [s, c, shift[1]]])
     size = (right - left, bottom - top)
-    mask = cv2.warpAffine(patch.coverage, matrix, size, flags=cv2.INTER_LINEAR)
-    inks = cv2.warpAffine(
-        patch.colours, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
-    )
+    mask = cv2.warpAffine(coverage, matrix, size, flags=cv2.INTER_LINEAR)
+    inks = cv2.warpAffine(colours, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     rows, columns = slice(top, bottom), slice(left, right)
     cover = mask.astype(np.float32) / 255
     drop = max(1, round(1.6 * scale))

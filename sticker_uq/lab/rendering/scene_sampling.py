@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from sticker_uq.lab.rendering.backgrounds import TOOLS
-from sticker_uq.lab.rendering.emblems import logo_colour, logo_mask
+from sticker_uq.lab.rendering.emblems import logo_mask, new_logo
 from sticker_uq.lab.rendering.laptops import BRANDS, FINISHES, deck_layout
 from sticker_uq.lab.rendering.render import RenderedScene, render
 from sticker_uq.lab.rendering.scene_spec import (
@@ -221,21 +221,13 @@ def _logo(
     height, width = logo_mask(laptop.brand, layout).shape
     longer = rng.uniform(*size) / pose.width * 1000
     scale = min(longer / max(width, height), max_height / height)
-    finish = str(rng.choice(("metal", "metal", "bright", "bright", "embossed", "colour")))
-    x = float(np.clip(centre[0], width * scale / 2 + 30, 970 - width * scale / 2))
-    y = float(min(centre[1], laptop.depth - 26 - height * scale / 2))
+    width, height = width * scale, height * scale
+    x = float(np.clip(centre[0], width / 2 + 30, 970 - width / 2))
+    y = float(min(centre[1], laptop.depth - 26 - height / 2))
     # A lid is read from the side opposite its hinge.
-    return LogoSpec(
-        id=identity,
-        brand=laptop.brand,
-        layout=layout,
-        centre=(x, laptop.depth - y) if upside_down and laptop.view == "lid" else (x, y),
-        width=width * scale,
-        height=height * scale,
-        finish=finish,
-        colour=logo_colour(finish, surface, BRANDS[laptop.brand].accent),
-        angle=180.0 if upside_down else 0.0,
-    )
+    spot = (x, laptop.depth - y) if upside_down and laptop.view == "lid" else (x, y)
+    angle = 180.0 if upside_down else 0.0
+    return new_logo(rng, identity, laptop.brand, layout, spot, (width, height), surface, angle)
 
 
 def _sample_background(rng: Rng) -> BackgroundSpec:

@@ -3,7 +3,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -277,12 +276,6 @@ def paint_residue(residue: ResidueSpec, scale: float) -> tuple[Floats, Floats]:
 _PAPER_BACK = (222, 230, 232)
 
 
-@dataclass(frozen=True)
-class Patch:
-    colours: Image
-    coverage: Image
-
-
 def outline_mask(shape: str, width: int, height: int, inset: float = 0.0) -> Image:
     """Coverage (height,width) of a rendered sticker's outline, `inset` pixels inside its edge."""
     if shape == "rect":
@@ -315,8 +308,8 @@ _POLYGONS: dict[str, list[tuple[float, float]]] = {
 }
 
 
-def paint_sticker(spec: StickerSpec, scale: float) -> Patch:
-    """Paint a sticker upright at `scale` pixels per laptop unit."""
+def paint_sticker(spec: StickerSpec, scale: float) -> tuple[Image, Image]:
+    """Colours (h,w,3) and coverage (h,w) of a sticker, upright, at `scale` pixels per laptop unit."""
     width, height = (max(8, round(length * scale)) for length in (spec.width, spec.height))
     if spec.shape == "diecut":
         colours, coverage = _die_cut(spec, width, height)
@@ -329,9 +322,7 @@ def paint_sticker(spec: StickerSpec, scale: float) -> Patch:
             colours = (colours * inner + 246.0 * (1 - inner)).astype(np.uint8)
     rng = np.random.default_rng(spec.seed + 1)
     colours, coverage = _age(spec, colours, coverage, rng)
-    if spec.peel > 0:
-        colours, coverage = _peel(spec, colours, coverage)
-    return Patch(colours, coverage)
+    return _peel(spec, colours, coverage) if spec.peel > 0 else (colours, coverage)
 
 
 def _die_cut(spec: StickerSpec, width: int, height: int) -> tuple[Image, Image]:

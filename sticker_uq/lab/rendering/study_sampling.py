@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sticker_uq.gate.box_overlap import Box, iou
-from sticker_uq.lab.rendering.emblems import logo_colour, logo_mask
-from sticker_uq.lab.rendering.laptops import BRANDS, Rect, deck_layout
+from sticker_uq.lab.rendering.emblems import logo_mask, new_logo
+from sticker_uq.lab.rendering.laptops import Rect, deck_layout
 from sticker_uq.lab.rendering.scene_spec import (
     FRAME_HEIGHT,
     CameraSpec,
@@ -195,7 +195,7 @@ def _sticker_outline(shape: str, print_: str, motif: str, aspect: float) -> Poin
     colours = ((0, 0, 0), (90, 90, 90), (255, 255, 255))
     draft = new_sticker(np.random.default_rng(0), 1, kind, 100.0, aspect, colours, wear=0.0)
     draft = replace(draft, wear=0.0, faded=0.0, peel=0.0, border=0.0)
-    return _hull(paint_sticker(draft, 1.0).coverage > 127) / 100
+    return _hull(paint_sticker(draft, 1.0)[1] > 127) / 100
 
 
 @lru_cache(maxsize=256)
@@ -301,18 +301,8 @@ def _study_logo(
     surface = laptop.colour if laptop.view == "lid" else laptop.deck_colour
     if laptop.view == "flat" and centre[1] < laptop.depth / 2:
         surface = (26, 24, 24)
-    finish = str(rng.choice(("metal", "metal", "bright", "bright", "embossed", "colour")))
-    return LogoSpec(
-        id=identity,
-        brand=laptop.brand,
-        layout=layout,
-        centre=centre,
-        width=length * columns / max(rows, columns),
-        height=length * rows / max(rows, columns),
-        finish=finish,
-        colour=logo_colour(finish, surface, BRANDS[laptop.brand].accent),
-        angle=angle - frame.angle,
-    )
+    size = length * columns / max(rows, columns), length * rows / max(rows, columns)
+    return new_logo(rng, identity, laptop.brand, layout, centre, size, surface, angle - frame.angle)
 
 
 def _lid_logo(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:

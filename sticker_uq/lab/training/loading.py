@@ -32,12 +32,16 @@ def ahead(prepare: Callable[[int], Arrays], count: int, workers: int, *, process
             while waiting:
                 yield waiting.popleft().result()
         return
+
+    def tensors_of(number: Any) -> tuple[torch.Tensor, ...]:
+        return tuple(map(torch.from_numpy, prepare(number)))
+
     # forked, so that the pictures are not copied; no worker uses the GPU
     loader: DataLoader[Any] = DataLoader(
         range(count),  # type: ignore[arg-type]
         batch_size=None,
         num_workers=workers,
-        collate_fn=lambda number: tuple(map(torch.from_numpy, prepare(number))),
+        collate_fn=tensors_of,
         prefetch_factor=_AHEAD,
         multiprocessing_context="fork",
     )

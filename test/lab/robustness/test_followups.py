@@ -152,7 +152,7 @@ def test_cases_are_a_data_set_of_their_own_and_are_made_once(source, tmp_path):
         assert case.source.labels[case.origin].tolist() == case.truth.labels.tolist()
     turned = made["turned"][1]
     assert turned.circumstances == ("turned",)
-    assert not np.array_equal(turned.boxes, turned.source.boxes)
+    assert not np.array_equal(turned.truth.boxes, turned.source.boxes)
     entries = json.loads((tmp_path / "annotations.json").read_text())["images"]
     assert {tuple(e["tags"]) for e in entries} >= {("turned",)}
 

@@ -84,16 +84,9 @@ def analyse(table: pd.DataFrame, profile: Profile, resamples: int = RESAMPLES, s
     ordered = pd.DataFrame(
         collected["tiers"], columns=["dataset", "dropout_rate", "measure", "model", "tier"]
     )
-    return Analysis(
-        profile,
-        pd.DataFrame(collected["means"]),
-        pd.DataFrame(collected["friedman"]),
-        pd.DataFrame(collected["pairs"]),
-        ordered,
-        best_models(ordered),
-        pd.DataFrame(collected["correlations"]),
-        pd.DataFrame(_pooled(groups, measures, resamples, seed)),
-    )
+    frames = {name: pd.DataFrame(collected[name]) for name in ("means", "friedman", "pairs", "correlations")}
+    pooled = pd.DataFrame(_pooled(groups, measures, resamples, seed))
+    return Analysis(profile, tiers=ordered, best=best_models(ordered), pooled=pooled, **frames)
 
 
 def best_models(ordered: pd.DataFrame) -> pd.DataFrame:

@@ -26,14 +26,7 @@ from sticker_uq.lab.studies.dil.scene_records import (
     PAPER,
     SceneRecord,
 )
-from sticker_uq.scene import (
-    CLASS_COUNT,
-    Detections,
-    FloatArray,
-    InvalidInput,
-    Localization,
-    UnexplainedRegion,
-)
+from sticker_uq.scene import Detections, FloatArray, InvalidInput, Localization, UnexplainedRegion
 
 _DEFAULTS = LocalizationSettings()
 
@@ -111,11 +104,12 @@ def case_effects(records: Records, images: Images, decision_threshold: float) ->
     for case, found in records.items():
         truths = [image.picture for image in images[case]]
         wrong = [
-            _is_wrong(_above(record.detections, decision_threshold), truth)
+            _is_wrong(above_dil_threshold(record.detections, None, "fixed", decision_threshold), truth)
             for record, truth in zip(found, truths, strict=True)
         ]
         pixels = np.array([truth.width * truth.height for truth in truths], float)
-        more = [NOVELTY] if NOVELTY in _signals(records) else []
+        shown = {"DiL": PAPER_DIL, "unexplained objectness": SCORE}
+        shown |= {NOVELTY: NOVELTY} if NOVELTY in _signals(records) else {}
         rows.append(
             {
                 "case": case,
@@ -124,9 +118,7 @@ def case_effects(records: Records, images: Images, decision_threshold: float) ->
                 "scenes with a missed sticker": float(np.mean([r.missed > 0 for r in found])),
                 "CL": float(np.mean(_signal(found, "complete_localization") / pixels)),
                 "BL": float(np.mean(_signal(found, "background_localization") / pixels)),
-                "DiL": str(mean_interval(_signal(found, PAPER_DIL))),
-                "unexplained objectness": str(mean_interval(_signal(found, SCORE))),
-                **{name: str(mean_interval(_signal(found, name))) for name in more},
+                **{title: str(mean_interval(_signal(found, name))) for title, name in shown.items()},
                 "mAP@0.5": mean_average_precision([r.detections for r in found], truths).map50,
             }
         )
@@ -230,13 +222,6 @@ def _signals(records: Records) -> tuple[str, ...]:
 
 def _signal(found: Sequence[SceneRecord], name: str) -> FloatArray:
     return np.array([record.signals[name] for record in found])
-
-
-def _above(detections: Detections, threshold: float) -> Detections:
-    kept = detections.scores >= threshold
-    return Detections(
-        detections.boxes[kept].reshape(-1, 4), detections.probabilities[kept].reshape(-1, CLASS_COUNT)
-    )
 
 
 def _is_wrong(found: Detections, truth: LabelledImage) -> bool:

@@ -4,7 +4,7 @@ classifier.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -363,21 +363,9 @@ def classifier_report(result: StudyResult) -> str:
             "without ambiguous crops in training. "
             f"Ambiguous crops: delta_max {settings.delta_max:g}, of other autoencoders than those trained with.",
             "## Table I: how ambiguous the crops are to the classifier",
-            Table(
-                ("crops", *TABLE_1.values()),
-                [
-                    (name, *(_cell([seed["table_1"][name][column] for seed in seeds]) for column in TABLE_1))
-                    for name in seeds[0]["table_1"]
-                ],
-            ),
+            _by_name(seeds, "table_1", "crops", TABLE_1),
             "## Table II: AUC-ROC against nominal crops",
-            Table(
-                ("monitor", *SETS),
-                [
-                    (name, *(_cell([seed["auc"][name][key] for seed in seeds]) for key in SETS))
-                    for name in seeds[0]["auc"]
-                ],
-            ),
+            _by_name(seeds, "auc", "monitor", {name: name for name in SETS}),
             "## Error detection on nominal and corrupted crops",
             f"FNR: share of the wrongly classified crops below the threshold that refuses {settings.alarms:.0%} of the nominal "
             "ones, all seeds together, with its 95 % interval (Clopper and Pearson; crops of different seeds are the same, so it "
@@ -396,6 +384,14 @@ def classifier_report(result: StudyResult) -> str:
             ),
         ]
     )
+
+
+def _by_name(seeds: Sequence[SeedResult], part: str, head: str, columns: Mapping[str, str]) -> Table:
+    rows = [
+        (name, *(_cell([seed[part][name][column] for seed in seeds]) for column in columns))
+        for name in seeds[0][part]
+    ]
+    return Table((head, *columns.values()), rows)
 
 
 def missed_rate(missed: int, wrong: int) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -65,18 +66,21 @@ def digits(seed: int = 0) -> Material:
     images = (data.images[:, None] / 16).astype(np.float32)
     order = np.random.default_rng(seed).permutation(len(images))
     train, test = np.split(order, [2 * len(images) // 3])
-    return Material(
-        name="digits",
-        classes=tuple(map(str, range(CLASSES))),
-        train=images[train],
-        train_labels=data.target[train],
-        test=images[test],
-        test_labels=data.target[test],
-        invalid=no_digits(len(test), seed),
-        pairs=tuple(combinations(range(CLASSES), 2)),
+    return _of_digits(
+        "digits",
+        (images[train], data.target[train], images[test], data.target[test]),
+        no_digits(len(test), seed),
         # pictures of one autoencoder alone have labels that a classifier learns by heart
-        raae=RaaeSettings(keep=3, steps=800),
+        RaaeSettings(keep=3, steps=800),
     )
+
+
+def _of_digits(
+    name: str, data: Sequence[NDArray[Any]], invalid: FloatArray, raae: RaaeSettings, **more: Training
+) -> Material:
+    """Material of ten classes; ``data``: crops and labels to train with, and to test with."""
+    pairs = tuple(combinations(range(CLASSES), 2))
+    return Material(name, tuple(map(str, range(CLASSES))), *data, invalid, pairs, raae, **more)
 
 
 def no_digits(count: int, seed: int = 0, side: int = _SIDE) -> FloatArray:
@@ -113,18 +117,9 @@ def mnist(folder: Path, name: str, invalid: Path | None = None) -> Material:
     photographs. Raises :class:`InvalidInput` for a missing file and one that is no IDX file of that shape.
     """
     (train, train_labels), (test, test_labels) = (_part(folder, part) for part in _FILES)
-    return Material(
-        name=name,
-        classes=tuple(map(str, range(CLASSES))),
-        train=train,
-        train_labels=train_labels,
-        test=test,
-        test_labels=test_labels,
-        invalid=no_digits(len(test), side=test.shape[-1]) if invalid is None else _part(invalid, "test")[0],
-        pairs=tuple(combinations(range(CLASSES), 2)),
-        raae=RaaeSettings(hidden=256),
-        training=Training(epochs=15),
-    )
+    foreign = no_digits(len(test), side=test.shape[-1]) if invalid is None else _part(invalid, "test")[0]
+    data, raae = (train, train_labels, test, test_labels), RaaeSettings(hidden=256)
+    return _of_digits(name, data, foreign, raae, training=Training(epochs=15))
 
 
 def _part(folder: Path, part: str) -> tuple[FloatArray, NDArray[np.int64]]:
