@@ -116,7 +116,6 @@ class Steps:
 
 
 def work_folder(work: Path | None, out: Path, what: str) -> Path:
-    """``work``, by default beside ``out``, where the steps to ``what`` are kept; InvalidInput inside of ``out``."""
     work = work or out.with_name(f"{out.name}.work")
     if out.absolute() in (work.absolute(), *work.absolute().parents):
         raise InvalidInput(f"--work {work}: expected a folder outside of the {what} --out {out}")

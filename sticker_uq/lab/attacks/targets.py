@@ -142,7 +142,6 @@ VIEWS: dict[str, AttackView] = {
 
 
 def attack_view(name: str) -> AttackView:
-    """The attack's view of the detector ``name``. Raises InvalidInput for one whose family has none."""
     family = detector_entry(name).family
     if family not in VIEWS:
         raise InvalidInput(

@@ -42,7 +42,6 @@ class Adversarial:
 
     @property
     def success(self) -> float:
-        """Share of the attacked targets that are fooled, NaN without any."""
         return self.fooled / self.targets if self.targets else float("nan")
 
 
@@ -166,7 +165,6 @@ class Attack:
         return clean + torch.from_numpy(change).to(clean)
 
     def _reached(self, probabilities: Tensor) -> Tensor:
-        """Whether each target (N,) is attacked no more by what it gives (N, 3)."""
         if not self.settings.confidence:
             return probabilities.argmax(dim=1) != self.targets.labels
         rows = torch.arange(len(probabilities), device=probabilities.device)

@@ -42,7 +42,6 @@ class Transformation:
         return self.function(picture, float(strength), rng, **(self.parameters | parameters))
 
     def check(self, strength: float, parameters: dict[str, Parameter] | None = None) -> None:
-        """Raise InvalidInput for an invalid strength or parameter of a corruption."""
         low, high = self.limits
         if not (math.isfinite(strength) and low <= strength <= high):
             raise InvalidInput(

@@ -163,8 +163,6 @@ def _reaching(
 def _hiding(
     shape: tuple[int, ...], kind: str, box: FloatArray, share: float, turn: float, seed: int
 ) -> tuple[Image, Image]:
-    """As `_reaching`, with the reach that hides ``share`` of ``box``."""
-
     def covered(reach: float) -> float:
         return float(_covered(_reaching(shape, kind, box, reach, turn, seed)[1], box[None])[0])
 

@@ -142,7 +142,6 @@ def label_findings(items: Sequence[LabelledImage]) -> list[LabelFinding]:
 
 
 def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
-    """Objects of each class, and ``empty``: pictures without any."""
     counts = Counter(ObjectClass(int(label)).name.lower() for item in items for label in item.labels)
     return {
         "logo": counts["logo"],

@@ -61,7 +61,6 @@ def fitting_scales(items: Sequence[LabelledImage], name: str, input_size: int) -
 
 
 def own_scales(name: str, settings: Mapping[str, Any]) -> tuple[float, ...]:
-    """Scales of the default boxes of weights of model ``name`` with these network ``settings``, none of a model without."""
     if given := tuple(settings.get("anchor_scales", ())):
         return given
     fixed = detector_entry(name).fixed_input_size

@@ -41,7 +41,6 @@ def place_in_video(name: str) -> tuple[str, int] | None:
 
 
 def plain_stem(path: PurePosixPath) -> str:
-    """The name of the picture at ``path`` without its suffix and without what labelling tools add."""
     return _ADDED.sub("", path.stem)
 
 

@@ -146,7 +146,6 @@ def _question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers
 
 
 def is_spot_check(request: Entry) -> bool:
-    """Whether the policy itself would not have opened this ``request`` of an audit log."""
     return any(reason["code"] == "spot_check" for reason in request.data.get("reasons", ()))
 
 
@@ -199,7 +198,6 @@ def encoded(
     image_fields: dict[str, Any],
     **more: Any,
 ) -> EncodedScene:
-    """The ``picture`` (H, W, 3) BGR with its labelled ``boxes``, for a COCO folder; ``more``: further fields of the scene."""
     corners = np.array([box.box for box in boxes], np.float32).reshape(-1, 4)
     labels = np.array([box.label for box in boxes], np.int64)
     return EncodedScene.of(picture, number, "png", corners, labels, image_fields=image_fields, **more)

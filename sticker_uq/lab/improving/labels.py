@@ -181,7 +181,6 @@ def _labels(
 
 
 def write_parts(folder: Path, pictures: Iterable[Labelled]) -> dict[Part, list[Noted]]:
-    """Write a COCO folder of each part that has pictures; returns what each picture stands for, in their order."""
     found: dict[Part, list[Noted]] = {part: [] for part in Part}
     everything = folder / "everything"
     shutil.rmtree(everything, ignore_errors=True)

@@ -222,7 +222,6 @@ def person_rows(persons: Mapping[str, PersonCounts], names: bool) -> list[tuple[
 
 
 def all_visits(audit_folders: Sequence[Path]) -> list[Visit]:
-    """The laptops of several audit logs in order of time; :class:`InvalidInput` where there are none or a log is given twice."""
     if len({folder.resolve() for folder in audit_folders}) < len(audit_folders):
         raise InvalidInput(f"--audit {', '.join(map(str, audit_folders))}: expected every log once")
     found = [visit for n, folder in enumerate(audit_folders) for visit in visits(folder, str(n))]

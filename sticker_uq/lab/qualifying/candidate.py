@@ -81,7 +81,6 @@ class Candidate(Generic[Settings]):
         return self._work / "calibrate" / POLICY
 
     def _counting(self, stage: str, total: int) -> Callable[[], None]:
-        """What is called after each of ``total`` pieces of a stage."""
         done = iter(range(1, total + 1))
         return lambda: self._progress(stage, next(done), total)
 

@@ -99,7 +99,6 @@ def refuse_same_pixels(parts: Mapping[str, Sequence[PictureStatistics]]) -> None
 
 
 def near_in_two_parts(parts: Mapping[str, Sequence[PictureStatistics]], near: int) -> list[str]:
-    """Near duplicates that are in two of ``parts``, one line each: a person says whether they show one laptop."""
     names = list(parts)
     found = []
     for index, part in enumerate(names):

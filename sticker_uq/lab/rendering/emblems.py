@@ -197,7 +197,6 @@ def paint_logo(logo: LogoSpec, width: int, height: int) -> tuple[Image, Image, I
 
 
 def logo_colour(finish: str, surface: Colour, accent: Colour) -> Colour:
-    """The colour of a logo on a surface: tone on tone, with a minimum contrast."""
     dark = luminance(surface) < 110
     if finish == "embossed":
         return shade(surface, 1.5 if dark else 0.6)

@@ -154,7 +154,6 @@ class Surface:
 
 
 def paint_laptop(laptop: LaptopSpec, scale: float, margin: int) -> Surface:
-    """Paint a laptop without logos and stickers at `scale` pixels per unit."""
     width, height = round(1000 * scale), round(laptop.depth * scale)
     rng = np.random.default_rng(laptop.seed)
     body = np.empty((height, width, 3), np.uint8)

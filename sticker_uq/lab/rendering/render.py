@@ -192,7 +192,6 @@ def render(spec: SceneSpec, size: tuple[int, int] = (960, 720)) -> RenderedScene
 
 
 def laptop_to_picture(pose: PoseSpec, width: int, height: int) -> npt.NDArray[np.float64]:
-    """Map (3,3) from the units of a rendered laptop to the pixels of a picture of that size."""
     scale = min(width, height / FRAME_HEIGHT)
     left, top = (width - scale) / 2, (height - scale * FRAME_HEIGHT) / 2
     to_picture = np.array([[scale, 0, left], [0, scale, top], [0, 0, 1]])

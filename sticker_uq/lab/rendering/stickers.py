@@ -31,7 +31,6 @@ PAPER: Colour = (246, 248, 248)
 
 
 def contrast(colour: Sequence[float]) -> Colour:
-    """Colour of a rendered print: black or white, whichever is legible on `colour`."""
     return INK if luminance(colour) > 135 else PAPER
 
 
@@ -277,7 +276,6 @@ _PAPER_BACK = (222, 230, 232)
 
 
 def outline_mask(shape: str, width: int, height: int, inset: float = 0.0) -> Image:
-    """Coverage (height,width) of a rendered sticker's outline, `inset` pixels inside its edge."""
     if shape == "rect":
         return rounded_mask(width, height, 0.02 * min(width, height), inset)
     if shape == "rounded":

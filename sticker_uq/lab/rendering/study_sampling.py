@@ -167,7 +167,6 @@ def _fixture(
 
 
 def study_pose(rng: Rng, laptop: LaptopSpec) -> tuple[PoseSpec, StudyFrame]:
-    """Where the rendered laptop lies, in the reference frame and in px."""
     if laptop.view == "lid":
         angle = rng.uniform(0, 360)
         scale = rng.uniform(1.12, 1.5)

@@ -117,7 +117,6 @@ Fixture = Callable[[Pen, Colour, Rng], None]
 
 
 def paint_fixture(body: Image, fixture: FixtureSpec, scale: float, case: Colour) -> None:
-    """Draw a rendered laptop's fixture on its flat surface at `scale` pixels per laptop unit."""
     x, y = (part * scale for part in fixture.centre)
     pen = TurnedPen(
         body, fixture.size * scale, (x, y), np.zeros((1, 1), np.uint8), math.radians(fixture.angle)

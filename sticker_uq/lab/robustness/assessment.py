@@ -124,13 +124,6 @@ class Reply:
     distances: ImageDistances | None = None
 
 
-def ask(system: System, question: tuple[LabelledImage, LabelledImage | None]) -> Reply:
-    """The reply about an image, which is compared with its source, the second of ``question``, if any."""
-    item, source = question
-    image = read_picture(item)
-    return Reply(system.answer(image), None if source is None else _reference(source.path).compare(image))
-
-
 @lru_cache(maxsize=4)
 def _reference(path: Path) -> ComparedPicture:
     return ComparedPicture(read_image_file(path))
@@ -139,27 +132,28 @@ def _reference(path: Path) -> ComparedPicture:
 _system: System | None = None
 
 
-def _begin(load: Callable[[], System]) -> None:
+def _begin(load: Callable[[], System]) -> System:
     global _system
     _system = load()
+    return _system
 
 
-def _ask_in_process(question: tuple[LabelledImage, LabelledImage | None]) -> Reply:
+def _ask(question: tuple[LabelledImage, LabelledImage | None]) -> Reply:
+    """The reply about an image, which is compared with its source, if any."""
     assert _system is not None
-    return ask(_system, question)
+    item, source = question
+    image = read_picture(item)
+    return Reply(_system.answer(image), None if source is None else _reference(source.path).compare(image))
 
 
 def _replies(
-    questions: Sequence[tuple[LabelledImage, LabelledImage | None]],
-    system: System,
-    load: Callable[[], System],
-    jobs: int,
+    questions: Sequence[tuple[LabelledImage, LabelledImage | None]], load: Callable[[], System], jobs: int
 ) -> Iterator[Reply]:
     if jobs == 1:
-        yield from (ask(system, question) for question in questions)
+        yield from map(_ask, questions)
         return
     with worker_pool(jobs, partial(_begin, load)) as pool:
-        yield from pool.map(_ask_in_process, questions, chunksize=4)
+        yield from pool.map(_ask, questions, chunksize=4)
 
 
 @dataclass(frozen=True)
@@ -254,8 +248,8 @@ def assess(
     cases = {case.case_id: case for one in prepared.sets.values() for case in one}
     ordered = sorted(cases.values(), key=lambda case: case.source_id)
     questions = [*((item, None) for item in items), *((case.truth, case.source) for case in ordered)]
-    system, replies = load(), []
-    for reply in _replies(questions, system, load, jobs):
+    system, replies = _begin(load), []
+    for reply in _replies(questions, load, jobs):
         replies.append(reply)
         progress("answers", len(replies), len(questions))
     of_source = {item.image_id: reply for item, reply in zip(items, replies, strict=False)}
@@ -329,7 +323,6 @@ def _evaluated(spec: Specification, one: AnsweredSet) -> tuple[SetResult, list[R
 
 
 def mean_significance(spec: Specification) -> float:
-    """Significance of the target set: mean over its circumstances, weighted by how often they occur."""
     able = [c for c in spec.circumstances if c.transformation is not None]
     total = sum(c.frequency for c in able)
     return sum(c.significance * c.frequency for c in able) / total if total else 1.0

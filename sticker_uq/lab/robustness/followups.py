@@ -74,7 +74,6 @@ class Draft:
 
 
 def check_transformations(spec: Specification) -> None:
-    """InvalidInput for a circumstance whose transformation, strength or parameter does not exist."""
     for circumstance in spec.circumstances:
         if circumstance.transformation is None or circumstance.strength is None:
             continue

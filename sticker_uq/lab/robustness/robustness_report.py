@@ -195,7 +195,6 @@ def _change(check: RelationCheck) -> str:
 
 
 def figure_text(value: float) -> str:
-    """``value`` with three digits, a dash for what was not measured."""
     if math.isnan(value):
         return "–"
     return f"{value:.0f}" if float(value).is_integer() and abs(value) > 1 else f"{value:.3f}"

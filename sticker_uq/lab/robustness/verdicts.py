@@ -153,7 +153,6 @@ def check_relation(
 
 
 def bootstrap(performance: Performance, metrics: Sequence[str], weights: Samples) -> dict[str, Samples]:
-    """Performance ``metrics`` for every row of ``weights`` (resamples, images), by name."""
     calculate = performance.several(metrics)
     table = np.array([calculate(row) for row in weights]).reshape(len(weights), len(metrics))
     return dict(zip(metrics, table.T, strict=True))

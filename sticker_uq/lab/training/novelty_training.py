@@ -191,7 +191,6 @@ _GENTLE = 0.3  # learning rate of its other blocks relative to that of the new l
 
 
 def mobile_blocks(detector: StochasticDetector) -> nn.Sequential:
-    """The MobileNetV3 blocks of ``detector`` that novelty training starts from; InvalidInput where it has none."""
     stages = getattr(getattr(detector.model, "backbone", None), "features", None)
     blocks = stages[0] if isinstance(stages, nn.Sequential) else None
     if detector.name != _MOBILE or not isinstance(blocks, nn.Sequential):

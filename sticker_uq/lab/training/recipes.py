@@ -63,7 +63,6 @@ def freeze(model: Any, what: Frozen) -> None:
 
 
 def float_tensors(averaged: nn.Module, current: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """Weights and batch statistics of both trained models, in the same order."""
     latest = current.state_dict()
     pairs = [(t, latest[name]) for name, t in averaged.state_dict().items() if t.is_floating_point()]
     return [mean for mean, _ in pairs], [now for _, now in pairs]
@@ -250,7 +249,6 @@ def input_size(name: str, model: Any, progress: float = 1.0) -> tuple[int, int] 
 def batch_loss(
     name: str, model: Any, samples: Sequence[Sample], device: torch.device, dropout: Dropout = no_dropout
 ) -> Tensor:
-    """The sum of the trained model's losses on ``samples``, a scalar, with ``dropout`` where the stochastic passes drop."""
     targets = [
         {
             "boxes": torch.from_numpy(sample.boxes).to(device),

@@ -162,8 +162,8 @@ def test_cases_are_a_data_set_of_their_own_and_are_made_once(source, tmp_path):
     before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "images").iterdir()}
     again = make_cases(source, sets, tmp_path)
     after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "images").iterdir()}
-    assert {name for name in before if before[name] != after[name]} == {lost.path.name}
-    assert np.array_equal(cv2.imread(str(lost.path)), cv2.imread(str(again["turned"][0].path)))
+    assert {name for name in before if before[name] != after[name]} == {lost.truth.path.name}
+    assert np.array_equal(cv2.imread(str(lost.truth.path)), cv2.imread(str(again["turned"][0].truth.path)))
     assert [c.case_id for s in again.values() for c in s] == [c.case_id for s in made.values() for c in s]
 
 

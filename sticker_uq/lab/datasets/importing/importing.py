@@ -194,7 +194,6 @@ class Reader:
     def read(
         self, pictures: Sequence[NamedPicture], progress: Callable[[], None] = lambda: None
     ) -> list[UprightPicture]:
-        """The ``pictures``; InvalidInput with all faults, and when no picture is left."""
         found = []
         for number, picture in enumerate(pictures):
             with self.faults.collected():
@@ -266,7 +265,6 @@ class Reader:
 
 @contextmanager
 def about(path: Path) -> Iterator[None]:
-    """InvalidInput in it names the picture at ``path``."""
     try:
         yield
     except InvalidInput as error:

@@ -57,8 +57,6 @@ class NamedPicture:
 
 
 class PictureFinder:
-    """Finds the pictures that annotations name, below the folders ``roots``."""
-
     def __init__(self, roots: Iterable[Path]) -> None:
         self._roots = [root for root in roots if root.is_dir()]
         self._named: defaultdict[str, list[Path]] = defaultdict(list)

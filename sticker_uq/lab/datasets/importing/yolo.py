@@ -84,7 +84,6 @@ def _is_number(word: str) -> bool:
 
 
 def names_files(root: Path) -> list[Path]:
-    """The files below ``root`` that may name the classes of a YOLO data set; InvalidInput for a YAML file that is broken."""
     return [
         path
         for path in files_in(root, below=True)

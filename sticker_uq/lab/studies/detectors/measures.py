@@ -113,7 +113,6 @@ def read_results(path: Path) -> pd.DataFrame:
 
 
 def measures_of(table: pd.DataFrame) -> list[Measure]:
-    """The measures of the detector study that ``table`` has a column for, in the order of the paper."""
     return [measure for measure in MEASURES if measure.name in table]
 
 

@@ -107,7 +107,6 @@ def rank(
 
 
 def advice(ranking: Ranking) -> str:
-    """The recommended model in a sentence, with those that are statistically as good, and those not ranked."""
     best = ranking.candidates[0]
     words = f"{label(best.model)} ({best.model})" if label(best.model) != best.model else best.model
     verb = "is" if len(best.tied) == 1 else "are"
@@ -119,7 +118,6 @@ def advice(ranking: Ranking) -> str:
 
 
 def parameters(study: Study, model: str, rate: float) -> dict[str, object]:
-    """The detector node's parameters for a model of the detector ``study``; its weights by their absolute path."""
     (choice,) = (one for one in study.settings.models if one.label == model)
     if choice.weights and not Path(choice.weights).is_file():
         raise InvalidInput(f"{choice.weights}: expected the weights of {model} that the study looked with")

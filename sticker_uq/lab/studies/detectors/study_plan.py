@@ -57,7 +57,6 @@ class StudyData(Frozen):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A data set from [NAME=]FOLDER, by its absolute path; the name is that of the folder by default."""
         name, equals, folder = text.partition("=")
         path = Path(folder if equals else text).absolute()
         return cls(name=name if equals else path.name or "data", folder=path)

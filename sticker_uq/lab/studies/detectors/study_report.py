@@ -114,7 +114,6 @@ def reference_rate(study: Study) -> float:
 
 
 def accuracies(study: Study, rate: float) -> dict[str, float]:
-    """Mean mAP of every model of the detector study on the clean images, 0..1, over all data sets."""
     chosen = (study.images["dropout_rate"] == rate) & (study.images["variant"] == CLEAN)
     found = study.images[chosen].groupby("model")["map"].mean()
     return {model: float(found[model]) for model in in_order(set(found.index))}

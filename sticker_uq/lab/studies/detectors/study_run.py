@@ -91,8 +91,6 @@ def run_study(
 
 
 class Work:
-    """All tasks of a detector study, in a fixed order."""
-
     def __init__(
         self,
         settings: StudySettings,
@@ -162,7 +160,6 @@ class Work:
 
 
 def _key(facts: Mapping[str, Any]) -> str:
-    """A key from everything that decides a value, 32 hex digits."""
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 

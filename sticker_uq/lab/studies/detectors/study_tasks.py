@@ -235,7 +235,6 @@ _RESULTS = ("iterations", "rms", "linf", "targets", "fooled", "success")
 
 
 def perform_task(task: Task, settings: StudySettings) -> dict[str, Any]:
-    """Do one task of a detector study: what is to be kept, by key. Raises InvalidInput for a picture that cannot be read."""
     return _attack(task, settings) if isinstance(task, Attack) else _assessed(task, settings)
 
 

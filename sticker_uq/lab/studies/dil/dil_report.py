@@ -75,7 +75,6 @@ def _figures(hits: np.ndarray, predicted: np.ndarray, objects: np.ndarray) -> tu
 
 
 def _counts(found: Detections, truth: LabelledImage) -> tuple[int, int, int]:
-    """Right detections, detections and objects of one image."""
     hits = int((match_classes(found, truth)[0] >= 0).sum())
     return hits, len(found), len(truth.labels)
 
@@ -263,7 +262,6 @@ def blocks(study: Tables) -> list[Block]:
 
 
 def figure(value: object) -> str:
-    """A value as the tables show it: three decimals, a dash for what is not known."""
     if isinstance(value, float):
         return "-" if pd.isna(value) else f"{value:.3g}" if 0 < abs(value) < 0.001 else f"{value:.3f}"
     return str(value).replace("_", " ")

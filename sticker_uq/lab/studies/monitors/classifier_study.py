@@ -105,7 +105,6 @@ def threshold_at(usual: FloatArray, alarms: float) -> float:
 
 
 def missed_share(wrong: NDArray[np.bool_], scores: FloatArray, threshold: float) -> tuple[int, int]:
-    """How many of the ``wrong`` objects a monitor's ``threshold`` misses, and how many wrong ones there are."""
     caught = np.where(np.isnan(scores), np.inf, scores) > threshold
     return int((wrong & ~caught).sum()), int(wrong.sum())
 
@@ -316,7 +315,6 @@ def _kept(
     architecture: str,
     progress: Callable[[str], None],
 ) -> SeedResult:
-    """The result of one seed of a kind of classifier, from the disk where the same study left it."""
     named = settings.model_dump() | {
         "seeds": 0,
         "architectures": architecture,
@@ -340,7 +338,6 @@ def _kept(
 def _clean_accuracy(
     material: Material, settings: MonitorStudySettings, architecture: str, out: Path | None
 ) -> float:
-    """Accuracy of a classifier that saw no ambiguous crop, from the disk where the same study left it."""
     training = settings.training or material.training
 
     def measure() -> float:

@@ -182,7 +182,6 @@ class Cascade:
 
 
 def cascades(scores: TaskScores) -> tuple[Cascade, Cascade]:
-    """Their cascade, and that of the probabilistic network with two thresholds."""
     wanted = actions(scores.truth > ASK_ABOVE, scores.truth > REMOVE_ABOVE)
     return (
         _cascade(scores.task_says(ASK_ABOVE), scores.task_says(REMOVE_ABOVE), wanted, scores.sources),
