@@ -119,16 +119,16 @@ def test_every_kind_of_sticker_can_be_painted():
             for motif in kind.motifs:
                 spec = replace(draft, shape=shape, print=kind.print, motif=motif, width=90.0, height=90.0)
                 spec = replace(spec, peel=0.0, wear=0.0, faded=0.0)
-                patch = paint_sticker(spec, 0.6)
-                assert patch.coverage.max() == 255
-                ink = patch.colours[patch.coverage > 200]
+                colours, coverage = paint_sticker(spec, 0.6)
+                assert coverage.max() == 255
+                ink = colours[coverage > 200]
                 assert ink.std(axis=0).max() > 8, (kind.print, shape, motif)
 
 
 def test_peeling_uncovers_and_tearing_removes():
     draft = replace(sample_scene(3, stickers=1).stickers[0], shape="rect", print="words", motif="YES")
-    whole = paint_sticker(replace(draft, peel=0.0, wear=0.0), 0.6).coverage
-    peeled = paint_sticker(replace(draft, peel=0.3, wear=0.0), 0.6).coverage
+    _, whole = paint_sticker(replace(draft, peel=0.0, wear=0.0), 0.6)
+    _, peeled = paint_sticker(replace(draft, peel=0.3, wear=0.0), 0.6)
     assert whole.shape == peeled.shape
     assert 0.6 * whole.sum() < peeled.sum() < 0.98 * whole.sum()
     assert outline_mask("circle", 60, 60).sum() < outline_mask("rect", 60, 60).sum()
