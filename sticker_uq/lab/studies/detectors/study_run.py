@@ -73,90 +73,77 @@ def run_study(
     weights = {model.label: weights_hash(model, settings) for model in settings.models}
     folder.mkdir(parents=True, exist_ok=True)
     with JsonStore(folder / CELLS) as store:
-        work = Work(settings, folder, data, weights)
-        for stage, tasks in (("attacks", work.attacks()), ("cells", work.assessments())):
-            _complete(stage, tasks, settings, store, execute, progress)
-        attacks = [store.get(task.key) for task in work.attacks()]
-        cells = [store.get(key) for task in work.assessments() for key in task.keys]
-    images, objects, attacked = _tables(cells, attacks)
-    study = Study(settings, images, objects, attacked, weights)
-    for name, table in ((IMAGES, study.images), (OBJECTS, study.objects), (ATTACKS, study.attacks)):
+        attacks, assessments = _planned(settings, folder, data, weights)
+        plan: dict[str, Sequence[Task]] = {"attacks": attacks, "cells": assessments}
+        for stage, tasks in plan.items():
+            missing = list(_missing(tasks, store))
+            done = count(len(tasks) - len(missing))
+            progress(stage, next(done), len(tasks))
+            for result in execute(partial(perform_task, settings=settings), missing):
+                store.put(result)
+                progress(stage, next(done), len(tasks))
+        attacked = [store.get(task.key) for task in attacks]
+        cells = [store.get(key) for task in assessments for key in task.keys]
+    tables = _tables(cells, attacked)
+    for name, table in zip((IMAGES, OBJECTS, ATTACKS), tables, strict=True):
         with atomic_write(folder / name) as stream:
             table.to_parquet(stream, index=False)
-    write_file(
-        folder / PLAN,
-        json.dumps({"settings": settings.model_dump(mode="json"), "weights": weights}, indent=2),
-    )
-    return study
+    kept = {"settings": settings.model_dump(mode="json"), "weights": weights}
+    write_file(folder / PLAN, json.dumps(kept, indent=2))
+    return Study(settings, *tables, weights)
 
 
-class Work:
-    def __init__(
-        self,
-        settings: StudySettings,
-        folder: Path,
-        data: dict[str, list[LabelledImage]],
-        weights: dict[str, str],
-    ) -> None:
-        self._settings, self._folder, self._data, self._weights = settings, folder, data, weights
-        self._digests = {
-            (name, item.path.name): hashlib.blake2b(
-                read_bytes(item.path, MOST_PICTURE) + item.boxes.tobytes() + item.labels.tobytes(),
-                digest_size=16,
-            ).hexdigest()
-            for name, items in data.items()
-            for item in items
-        }
+def _planned(
+    settings: StudySettings, folder: Path, data: Mapping[str, list[LabelledImage]], weights: Mapping[str, str]
+) -> tuple[list[Attack], list[Assess]]:
+    """All tasks, in a fixed order."""
+    digests = {
+        (name, item.path.name): hashlib.blake2b(
+            read_bytes(item.path, MOST_PICTURE) + item.boxes.tobytes() + item.labels.tobytes(), digest_size=16
+        ).hexdigest()
+        for name, items in data.items()
+        for item in items
+    }
+    attacking = {"what": "attack", "settings": settings.attack.model_dump(), "seed": settings.seed}
+    looking = settings.model_dump(include={"passes", "score_floor", "profile", "seed", "precision"})
+    looking |= {"what": "look", "device": resolve_device(settings.device).type}
 
-    def attacks(self) -> list[Attack]:
-        return [
-            self._attack(model, name, item, variant)
-            for model in self._settings.models
-            for name, items in self._data.items()
-            for variant in self._settings.variants
-            for item in items
-        ]
-
-    def assessments(self) -> list[Assess]:
-        return [
-            self._assessment(model, name, item, variant)
-            for model in self._settings.models
-            for name, items in self._data.items()
-            for item in items
-            for variant in (CLEAN, *self._settings.variants)
-        ]
-
-    def _assessment(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Assess:
-        settings = self._settings
-        attack = self._attack(model, dataset, item, variant) if variant != CLEAN else None
-        facts = self._facts(model, dataset, item, variant) | {
-            "what": "look",
-            "dropout_site": model.dropout_site,
-            "attack": attack.key if attack else "",
-            **settings.model_dump(include={"passes", "score_floor", "profile", "seed", "precision"}),
-            "device": resolve_device(settings.device).type,
-        }
-        keys = tuple(_key(facts | {"rate": rate}) for rate in settings.rates)
-        return Assess(model, dataset, item, variant, settings.rates, keys, attack.file if attack else None)
-
-    def _attack(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Attack:
-        settings = {"settings": self._settings.attack.model_dump(), "seed": self._settings.seed}
-        key = _key(self._facts(model, dataset, item, variant) | {"what": "attack"} | settings)
-        # named by what decides it: pictures of other settings in the same folder are other files
-        name = f"{item.path.stem}-{key[:8]}.png"
-        file = self._folder / ATTACKED / model.label / dataset / variant / name
-        return Attack(model, dataset, item, variant, file, key)
-
-    def _facts(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> dict[str, Any]:
+    def facts(model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> dict[str, Any]:
         return {
             "label": model.label,
-            "weights": self._weights[model.label],
+            "weights": weights[model.label],
             "min_size": model.min_size,
             "dataset": dataset,
             "image": item.path.name,
-            "digest": self._digests[dataset, item.path.name],
+            "digest": digests[dataset, item.path.name],
             "variant": variant,
         }
+
+    def attack(model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Attack:
+        key = _key(facts(model, dataset, item, variant) | attacking)
+        # named by what decides it: pictures of other settings in the same folder are other files
+        name = f"{item.path.stem}-{key[:8]}.png"
+        file = folder / ATTACKED / model.label / dataset / variant / name
+        return Attack(model, dataset, item, variant, file, key)
+
+    def assessment(model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Assess:
+        seen = attack(model, dataset, item, variant) if variant != CLEAN else None
+        own = {"dropout_site": model.dropout_site, "attack": seen.key if seen else ""} | looking
+        known = facts(model, dataset, item, variant) | own
+        keys = tuple(_key(known | {"rate": rate}) for rate in settings.rates)
+        return Assess(model, dataset, item, variant, settings.rates, keys, seen.file if seen else None)
+
+    places = [(model, name, items) for model in settings.models for name, items in data.items()]
+    variants = settings.variants
+    return (
+        [attack(*place, item, v) for *place, items in places for v in variants for item in items],
+        [
+            assessment(*place, item, v)
+            for *place, items in places
+            for item in items
+            for v in (CLEAN, *variants)
+        ],
+    )
 
 
 def _key(facts: Mapping[str, Any]) -> str:
@@ -171,22 +158,6 @@ def _items(dataset: str, items: Sequence[LabelledImage], most: int) -> list[Labe
         if times > 1:
             raise InvalidInput(f"data set {dataset}: two images are called {name}, expected every name once")
     return chosen
-
-
-def _complete(
-    stage: str,
-    tasks: Sequence[Task],
-    settings: StudySettings,
-    store: JsonStore,
-    execute: Executor,
-    progress: Progress,
-) -> None:
-    missing = list(_missing(tasks, store))
-    done = count(len(tasks) - len(missing))
-    progress(stage, next(done), len(tasks))
-    for result in execute(partial(perform_task, settings=settings), missing):
-        store.put(result)
-        progress(stage, next(done), len(tasks))
 
 
 def _missing(tasks: Sequence[Task], store: JsonStore) -> Iterator[Task]:
