@@ -157,13 +157,8 @@ def _tape(pen: Pen, angle: float, rng: Rng) -> None:
 
 
 def _scraper(pen: Pen, angle: float, rng: Rng) -> None:
-    blade = [
-        _along(angle, 0.1, -0.15),
-        _along(angle, 0.7, -0.32),
-        _along(angle, 0.7, 0.32),
-        _along(angle, 0.1, 0.15),
-    ]
-    pen.polygon(blade, (200, 200, 198))
+    blade = ((0.1, -0.15), (0.7, -0.32), (0.7, 0.32), (0.1, 0.15))
+    pen.polygon([_along(angle, *corner) for corner in blade], (200, 200, 198))
     pen.line([_along(angle, -1.0), _along(angle, 0.12)], (50, 50, 54), 0.26)
 
 

@@ -160,11 +160,8 @@ def donut(pen: Pen, colours: Sequence[Colour]) -> None:
         a = step * 2.4
         r = 0.5 + 0.18 * math.sin(step * 5.1)
         x, y = r * math.cos(a), r * math.sin(a)
-        pen.line(
-            [(x, y), (x + 0.12 * math.cos(3 * a), y + 0.12 * math.sin(3 * a))],
-            (WHITE, YELLOW)[step % 2],
-            0.07,
-        )
+        end = (x + 0.12 * math.cos(3 * a), y + 0.12 * math.sin(3 * a))
+        pen.line([(x, y), end], (WHITE, YELLOW)[step % 2], 0.07)
     pen.circle(0, 0, 0.3, (90, 145, 200))
     pen.circle(0, 0, 0.24, WHITE)
 

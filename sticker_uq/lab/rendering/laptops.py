@@ -69,18 +69,12 @@ def brand_of(index: int) -> Brand:
     if index < len(BRANDS):
         return BRANDS[index]
     rng = np.random.default_rng(index)
-    name = "".join(
-        _SYLLABLES[int(part)] for part in rng.integers(len(_SYLLABLES), size=int(rng.integers(2, 4)))
-    )
+    parts = rng.integers(len(_SYLLABLES), size=int(rng.integers(2, 4)))
+    name = "".join(_SYLLABLES[part] for part in parts)
     written = name.upper() if rng.random() < 0.5 else name
-    accent = tuple(int(part) for part in rng.integers(30, 220, 3))
-    return Brand(
-        written,
-        "unknown",
-        str(rng.choice(("sans", "italic", "serif"))),
-        800,
-        (accent[0], accent[1], accent[2]),
-    )
+    blue, green, red = rng.integers(30, 220, 3).tolist()
+    face = str(rng.choice(("sans", "italic", "serif")))
+    return Brand(written, "unknown", face, 800, (blue, green, red))
 
 
 _DARK_KEYS: Colour = (38, 36, 35)

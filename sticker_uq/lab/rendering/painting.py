@@ -12,11 +12,12 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from sticker_uq.lab.rendering.scene_spec import Colour
+from sticker_uq.lab.rendering.scene_spec import Colour, Point
 from sticker_uq.scene import Rng
 
 Image = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.floating[Any]]
+Path = Sequence[Point] | Floats
 
 _SHIFT = 4
 _TEXT_PIXELS = 72
@@ -25,19 +26,15 @@ _TEXT_PIXELS = 72
 class Pen:
     """Draws in coordinates centred on `origin`, `unit` pixels long, to `image` (H,W,3) and as 255 to `mask` (H,W), if any."""
 
-    def __init__(
-        self, image: Image, unit: float, origin: tuple[float, float], mask: Image | None = None
-    ) -> None:
-        self.image = image
-        self.mask = mask
-        self.unit = unit
-        self.origin = origin
+    def __init__(self, image: Image, unit: float, origin: Point, mask: Image | None = None) -> None:
+        self.image, self.mask = image, mask
+        self.unit, self.origin = unit, origin
 
-    def _fixed(self, points: Sequence[tuple[float, float]]) -> npt.NDArray[np.int32]:
+    def _fixed(self, points: Path) -> npt.NDArray[np.int32]:
         pixels = np.asarray(points, np.float64) * self.unit + self.origin
         return np.rint(pixels * (1 << _SHIFT)).astype(np.int32)
 
-    def polygon(self, points: Sequence[tuple[float, float]], colour: Colour) -> None:
+    def polygon(self, points: Path, colour: Colour) -> None:
         fixed = [self._fixed(points)]
         cv2.fillPoly(self.image, fixed, colour, cv2.LINE_AA, _SHIFT)
         if self.mask is not None:
@@ -57,16 +54,14 @@ class Pen:
         """Fill an ellipse with the renderer's pen, or the sector from `start` to `end` degrees (clockwise from +x)."""
         turn, sweep = math.radians(angle), np.radians(np.linspace(start, end, 48))
         px, py = rx * np.cos(sweep), ry * np.sin(sweep)
-        outline = np.stack(
-            (x + px * math.cos(turn) - py * math.sin(turn), y + px * math.sin(turn) + py * math.cos(turn)),
-            axis=1,
-        )
-        self.polygon([(float(a), float(b)) for a, b in outline], colour)
+        across = x + px * math.cos(turn) - py * math.sin(turn)
+        down = y + px * math.sin(turn) + py * math.cos(turn)
+        self.polygon(np.stack((across, down), axis=1), colour)
 
     def circle(self, x: float, y: float, r: float, colour: Colour) -> None:
         self.ellipse(x, y, r, r, colour)
 
-    def line(self, points: Sequence[tuple[float, float]], colour: Colour, width: float) -> None:
+    def line(self, points: Path, colour: Colour, width: float) -> None:
         thick = max(1, round(width * self.unit))
         fixed = [self._fixed(points)]
         cv2.polylines(self.image, fixed, False, colour, thick, cv2.LINE_AA, _SHIFT)
@@ -77,8 +72,7 @@ class Pen:
         self, x: float, y: float, r: float, start: float, end: float, colour: Colour, width: float
     ) -> None:
         sweep = np.radians(np.linspace(start, end, 40))
-        xs, ys = x + r * np.cos(sweep), y + r * np.sin(sweep)
-        self.line([(float(a), float(b)) for a, b in zip(xs, ys, strict=True)], colour, width)
+        self.line(np.stack((x + r * np.cos(sweep), y + r * np.sin(sweep)), axis=1), colour, width)
 
     def box(self, x: float, y: float, half_width: float, half_height: float, colour: Colour) -> None:
         left, right, top, bottom = x - half_width, x + half_width, y - half_height, y + half_height
@@ -126,16 +120,8 @@ def text_mask(words: str, face: str = "sans", weight: int = 700) -> Image:
     else:
         hershey = {"serif": cv2.FONT_HERSHEY_TRIPLEX, "italic": cv2.FONT_HERSHEY_COMPLEX | cv2.FONT_ITALIC}
         thickness = 3 + max(0, weight - 400) // 80
-        cv2.putText(
-            canvas,
-            words,
-            origin,
-            hershey.get(face, cv2.FONT_HERSHEY_SIMPLEX),
-            2.0,
-            (255,),
-            thickness,
-            cv2.LINE_AA,
-        )
+        strokes = hershey.get(face, cv2.FONT_HERSHEY_SIMPLEX)
+        cv2.putText(canvas, words, origin, strokes, 2.0, (255,), thickness, cv2.LINE_AA)
     x, y, w, h = cv2.boundingRect(canvas)
     ink = canvas[y : y + h, x : x + w].copy() if w else canvas[:2, :2].copy()
     ink.setflags(write=False)
@@ -164,13 +150,9 @@ def rounded_mask(width: int, height: int, radius: float, inset: float = 0.0) -> 
     """Coverage (height,width) of a rendered rectangle with rounded corners, `inset` pixels inside the edge."""
     mask = np.zeros((height, width), np.uint8)
     r = max(0.0, min(radius, width / 2 - inset, height / 2 - inset))
+    left, right, top, bottom = inset + r, width - inset - r, inset + r, height - inset - r
     corners = []
-    for x, y, start in (
-        (width - inset - r, height - inset - r, 0),
-        (inset + r, height - inset - r, 90),
-        (inset + r, inset + r, 180),
-        (width - inset - r, inset + r, 270),
-    ):
+    for x, y, start in ((right, bottom, 0), (left, bottom, 90), (left, top, 180), (right, top, 270)):
         sweep = np.radians(np.linspace(start, start + 90, 12))
         corners.append(np.stack((x + r * np.cos(sweep), y + r * np.sin(sweep)), axis=1))
     points = np.rint((np.concatenate(corners) - 0.5) * (1 << _SHIFT)).astype(np.int32)
@@ -207,11 +189,9 @@ def mix(a: Sequence[float], b: Sequence[float], share: float) -> Colour:
 
 
 def shade(colour: Sequence[float], factor: float) -> Colour:
-    return (
-        mix(colour, (0, 0, 0), 1 - factor)
-        if factor <= 1
-        else mix(colour, (255, 255, 255), min(1.0, factor - 1))
-    )
+    if factor <= 1:
+        return mix(colour, (0, 0, 0), 1 - factor)
+    return mix(colour, (255, 255, 255), min(1.0, factor - 1))
 
 
 def luminance(colour: Sequence[float]) -> float:
@@ -224,10 +204,8 @@ def turned(layer: Any, angle: float) -> Any:
     height, width = layer.shape[:2]
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     size = (math.ceil(abs(c) * width + abs(s) * height), math.ceil(abs(s) * width + abs(c) * height))
-    matrix = np.array(
-        [[c, -s, (size[0] - c * width + s * height) / 2], [s, c, (size[1] - s * width - c * height) / 2]]
-    )
-    return cv2.warpAffine(layer, matrix, size, flags=cv2.INTER_LINEAR)
+    x, y = (size[0] - c * width + s * height) / 2, (size[1] - s * width - c * height) / 2
+    return cv2.warpAffine(layer, np.array([[c, -s, x], [s, c, y]]), size, flags=cv2.INTER_LINEAR)
 
 
 def lid_region(
@@ -248,9 +226,7 @@ _CAMERA_NOISE = 2.5  # grey levels
 class TurnedPen(Pen):
     """A pen whose coordinates are turned by ``turn`` radians, clockwise in the picture. Text stays upright."""
 
-    def __init__(
-        self, image: Image, unit: float, origin: tuple[float, float], mask: Image, turn: float
-    ) -> None:
+    def __init__(self, image: Image, unit: float, origin: Point, mask: Image, turn: float) -> None:
         super().__init__(image, unit, origin, mask)
         c, s = math.cos(turn), math.sin(turn)
         self._angle, self._turn = turn, np.array([[c, s], [-s, c]])
@@ -262,9 +238,8 @@ class TurnedPen(Pen):
         origin = (self.origin[0] + float(x), self.origin[1] + float(y))
         return TurnedPen(self.image, self.unit * scale, origin, self.mask, self._angle)
 
-    def _fixed(self, points: Sequence[tuple[float, float]]) -> npt.NDArray[np.int32]:
-        turned = np.asarray(points, np.float64) @ self._turn
-        return super()._fixed([(float(x), float(y)) for x, y in turned])
+    def _fixed(self, points: Path) -> npt.NDArray[np.int32]:
+        return super()._fixed(np.asarray(points, np.float64) @ self._turn)
 
 
 Draw = Callable[[TurnedPen, Rng], None]
@@ -272,7 +247,7 @@ Draw = Callable[[TurnedPen, Rng], None]
 
 
 def draw_over(
-    shape: tuple[int, ...], draw: Draw, centre: tuple[float, float], unit: float, turn: float, rng: Rng
+    shape: tuple[int, ...], draw: Draw, centre: Point, unit: float, turn: float, rng: Rng
 ) -> tuple[Image, Image]:
     """Colours (H,W,3) and coverage (H,W) of a rendered object at ``centre`` px, ``unit`` px long, for a picture of ``shape``."""
     colours, mask = np.zeros((*shape[:2], 3), np.uint8), np.zeros(shape[:2], np.uint8)

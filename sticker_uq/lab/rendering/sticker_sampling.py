@@ -145,7 +145,7 @@ def new_sticker(
     kind: StickerKind,
     longer: float,
     aspect: float,
-    colours: tuple[tuple[int, int, int], ...],
+    colours: tuple[Colour, ...],
     wear: float,
 ) -> StickerSpec:
     """A sticker of a kind whose longer side has that length, laptop units, not placed yet; `wear` scales how worn it may be."""

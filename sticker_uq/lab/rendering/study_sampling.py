@@ -49,6 +49,7 @@ _TRIES = 36
 _DRAFTS = 10
 
 Points = npt.NDArray[np.float64]
+Size = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -125,20 +126,15 @@ def _lid_fixtures(rng: Rng, laptop: LaptopSpec) -> tuple[FixtureSpec, ...]:
     for _ in range(rng.integers(1, 4)):
         spot = (rng.uniform(200, 800), rng.uniform(80, depth - 80))
         fixtures.append(_fixture(rng, "vent", spot, (50, 140)))
-    for kind, size in (
-        ("certification", (40, 110)),
-        ("symbols", (20, 60)),
-        ("screw", (6, 10)),
-        ("screw", (6, 10)),
-    ):
+    screw = ("screw", (6, 10))
+    for kind, size in (("certification", (40, 110)), ("symbols", (20, 60)), screw, screw):
         spot = (rng.uniform(150, 850), rng.uniform(80, depth - 80))
         fixtures.append(_fixture(rng, kind, spot, size))
     return tuple(fixtures)
 
 
 def _flat_fixtures(rng: Rng, laptop: LaptopSpec) -> tuple[FixtureSpec, ...]:
-    half, fixtures = laptop.depth / 2, []
-    fixtures.append(_fixture(rng, "camera", (500.0, 18.0), (5, 8)))
+    half, fixtures = laptop.depth / 2, [_fixture(rng, "camera", (500.0, 18.0), (5, 8))]
     for x in (90.0, 910.0):
         if rng.random() < 0.5:
             fixtures.append(_fixture(rng, "screw", (x, half - 34), (5, 8)))
@@ -159,9 +155,7 @@ def _flat_fixtures(rng: Rng, laptop: LaptopSpec) -> tuple[FixtureSpec, ...]:
     return tuple(fixtures)
 
 
-def _fixture(
-    rng: Rng, kind: str, centre: tuple[float, float], size: tuple[float, float], angle: float = 0
-) -> FixtureSpec:
+def _fixture(rng: Rng, kind: str, centre: Point, size: Size, angle: float = 0) -> FixtureSpec:
     spot = (float(centre[0]), float(centre[1]))
     return FixtureSpec(kind, spot, rng.uniform(*size), angle, int(rng.integers(2**31)))
 
@@ -217,12 +211,8 @@ def _extent(outline: Points, angle: float) -> tuple[float, float, float, Points]
     points = outline @ np.array([[c, s], [-s, c]])
     low, high = points.min(axis=0), points.max(axis=0)
     width, height = (float(side) for side in high - low)
-    return (
-        width,
-        height,
-        float(cv2.contourArea(points.astype(np.float32)) / (width * height)),
-        (low + high) / 2,
-    )
+    filled = cv2.contourArea(points.astype(np.float32)) / (width * height)
+    return width, height, filled, (low + high) / 2
 
 
 def _misfit(width: float, height: float, fill: float, aspect: float, wanted_fill: float) -> float:
@@ -318,32 +308,19 @@ def _lid_logo(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) ->
     if rng.random() < 0.25:
         centre = (500.0, laptop.depth / 2)
     else:
-        centre = (
-            float(rng.choice((110.0, 890.0)) + rng.uniform(-30, 90)),
-            laptop.depth * rng.uniform(0.1, 0.9),
-        )
+        side = float(rng.choice((110.0, 890.0)) + rng.uniform(-30, 90))
+        centre = (side, laptop.depth * rng.uniform(0.1, 0.9))
     return _study_logo(rng, identity, laptop, frame, centre, *best, shorter, 215)
 
 
 def _text_mark(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame, centre: Point) -> LogoSpec:
     angle = frame.angle + float(rng.choice((0.0, 180.0)))
     shorter = _drawn(rng, (18, 20, 23, 28, 30, 38, 44))
-    logo = _study_logo(
-        rng,
-        identity,
-        laptop,
-        frame,
-        centre,
-        "word",
-        angle,
-        shorter,
-        _drawn(rng, (44, 48, 78, 88, 96, 120, 140)),
-    )
+    longer = _drawn(rng, (44, 48, 78, 88, 96, 120, 140))
+    logo = _study_logo(rng, identity, laptop, frame, centre, "word", angle, shorter, longer)
     # Narrow or wide type of the same height.
-    stretch = float(
-        np.clip(_drawn(rng, (46, 50, 80, 89, 97, 118, 130)) / frame.scale / logo.width, 0.55, 1.8)
-    )
-    return replace(logo, width=logo.width * stretch)
+    width = _drawn(rng, (46, 50, 80, 89, 97, 118, 130)) / frame.scale
+    return replace(logo, width=logo.width * float(np.clip(width / logo.width, 0.55, 1.8)))
 
 
 def _slanted(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
@@ -364,22 +341,12 @@ def _slanted(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> 
 
 def _round_mark(rng: Rng, identity: int, laptop: LaptopSpec, frame: StudyFrame) -> LogoSpec:
     parts = deck_layout(laptop)
-    centre = (
-        (rng.uniform(150, 850), parts.keyboard[1] - rng.uniform(28, 40))
-        if rng.random() < 0.5
-        else (500 + rng.uniform(-30, 30), laptop.depth / 2 - rng.uniform(60, 120))
-    )
-    return _study_logo(
-        rng,
-        identity,
-        laptop,
-        frame,
-        (float(centre[0]), float(centre[1])),
-        "emblem",
-        frame.angle,
-        rng.uniform(44, 58),
-        66,
-    )
+    if rng.random() < 0.5:
+        centre = (rng.uniform(150, 850), parts.keyboard[1] - rng.uniform(28, 40))
+    else:
+        centre = (500 + rng.uniform(-30, 30), laptop.depth / 2 - rng.uniform(60, 120))
+    shorter = rng.uniform(44, 58)
+    return _study_logo(rng, identity, laptop, frame, centre, "emblem", frame.angle, shorter, 66)
 
 
 def logo_box(laptop: LaptopSpec, frame: StudyFrame, logo: LogoSpec) -> Box:
@@ -437,13 +404,7 @@ def _gap(box: Box, other: Box) -> float:
 
 
 def _spot(
-    rng: Rng,
-    view: _View,
-    laptop: LaptopSpec,
-    frame: StudyFrame,
-    boxes: list[Box],
-    logos: int,
-    size: tuple[float, float],
+    rng: Rng, view: _View, laptop: LaptopSpec, frame: StudyFrame, boxes: list[Box], logos: int, size: Size
 ) -> Point:
     """The middle of a sticker's box of `size`: at another object, or about as far from all as the view wants."""
     touches = bool(boxes) and rng.random() < view.touching
@@ -470,7 +431,7 @@ def _spot(
     return best
 
 
-def _beside(rng: Rng, near: Box, size: tuple[float, float], overlap: float) -> Point:
+def _beside(rng: Rng, near: Box, size: Size, overlap: float) -> Point:
     x, y = (near[0] + near[2]) / 2, (near[1] + near[3]) / 2
     reach_x, reach_y = (near[2] - near[0] + size[0]) / 2, (near[3] - near[1] + size[1]) / 2
     # Six in ten overlap; the rest stands a few pixels off.

@@ -64,11 +64,8 @@ def draw_hand(pen: Pen, colour: Colour) -> None:
 def draw_cables(pen: Pen, colour: Colour) -> None:
     """Four cables side by side that cross the whole picture in waves."""
     for strand in range(4):
-        waves = [
-            (x, 0.3 * (strand - 1.5) + 0.25 * math.sin(0.7 * x))
-            for x in np.linspace(-5 * _FAR, 5 * _FAR, 1200)
-        ]
-        points = [(float(x), float(y)) for x, y in waves]
+        across = np.linspace(-5 * _FAR, 5 * _FAR, 1200).tolist()
+        points = [(x, 0.3 * (strand - 1.5) + 0.25 * math.sin(0.7 * x)) for x in across]
         pen.line(points, colour, 0.28)
         pen.line([(x, y - 0.06) for x, y in points], shade(colour, 1.35), 0.05)
 
@@ -118,9 +115,8 @@ Fixture = Callable[[Pen, Colour, Rng], None]
 
 def paint_fixture(body: Image, fixture: FixtureSpec, scale: float, case: Colour) -> None:
     x, y = (part * scale for part in fixture.centre)
-    pen = TurnedPen(
-        body, fixture.size * scale, (x, y), np.zeros((1, 1), np.uint8), math.radians(fixture.angle)
-    )
+    unit, unused = fixture.size * scale, np.zeros((1, 1), np.uint8)
+    pen = TurnedPen(body, unit, (x, y), unused, math.radians(fixture.angle))
     FIXTURES[fixture.kind](pen, case, np.random.default_rng(fixture.seed))
 
 
@@ -323,11 +319,9 @@ def _pad(pen: Pen, rng: Rng) -> None:
     pen.box(0, -0.05, 0.62, 0.42, shell)
     pen.box(-0.5, -0.05, 0.18, 0.06, (70, 70, 70))
     pen.box(-0.5, -0.05, 0.06, 0.18, (70, 70, 70))
-    for (x, y), colour in zip(
-        ((0.5, -0.22), (0.5, 0.12), (0.33, -0.05), (0.67, -0.05)),
-        ((60, 200, 60), (220, 120, 60), (60, 60, 220), (60, 200, 240)),
-        strict=True,
-    ):
+    colours = ((60, 200, 60), (220, 120, 60), (60, 60, 220), (60, 200, 240))
+    places = ((0.5, -0.22), (0.5, 0.12), (0.33, -0.05), (0.67, -0.05))
+    for (x, y), colour in zip(places, colours, strict=True):
         pen.circle(x, y, 0.08, colour)
 
 
@@ -359,13 +353,9 @@ def _shape(pen: Pen, rng: Rng) -> None:
         pen.ellipse(0, 0, 1.0, rng.uniform(0.3, 1.0), colours[0])
     else:
         turns = np.sort(rng.uniform(0, 2 * math.pi, int(rng.integers(3, 9))))
-        pen.polygon(
-            [
-                (math.cos(t) * r, math.sin(t) * r)
-                for t, r in zip(turns, rng.uniform(0.5, 1, len(turns)), strict=True)
-            ],
-            colours[0],
-        )
+        radii = rng.uniform(0.5, 1, len(turns))
+        corners = [(math.cos(t) * r, math.sin(t) * r) for t, r in zip(turns, radii, strict=True)]
+        pen.polygon(corners, colours[0])
     if rng.random() < 0.4:
         pen.box(rng.uniform(-0.3, 0.3), rng.uniform(-0.3, 0.3), 0.2, rng.uniform(0.05, 0.3), colours[1])
 
