@@ -54,16 +54,9 @@ class LabelledPicture:
         count = len(boxes)
         if boxes.shape != (count, 4) or labels.shape != (count,):
             raise InvalidInput(f"boxes {boxes.shape} and labels {labels.shape}: expected (N, 4) and (N,)")
-        return cls(
-            image,
-            boxes.astype(np.float32),
-            labels.astype(np.int64),
-            np.arange(count),
-            np.ones(count, np.float32),
-            np.zeros(0, np.int64),
-            shapes,
-            scene,
-        )
+        boxes, labels = boxes.astype(np.float32), labels.astype(np.int64)
+        visible, hidden = np.ones(count, np.float32), np.zeros(0, np.int64)
+        return cls(image, boxes, labels, np.arange(count), visible, hidden, shapes, scene)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -156,12 +149,8 @@ class LabelledPicture:
             visible[index] *= shows.sum() / shape.sum()
             if shows.any():
                 x, y, w, h = cv2.boundingRect(shows.astype(np.uint8))
-                boxes[index] = (
-                    max(x1, left + x),
-                    max(y1, top + y),
-                    min(x2, left + x + w),
-                    min(y2, top + y + h),
-                )
+                x, y = left + x, top + y
+                boxes[index] = max(x1, x), max(y1, y), min(x2, x + w), min(y2, y + h)
         shapes = None if self.shapes is None else np.where(cover == 0, self.shapes, 0).astype(np.uint8)
         return replace(self, image=image, shapes=shapes)._keep(boxes, visible)
 

@@ -269,14 +269,10 @@ def _residues(
         aspect = rng.uniform(0.6, 1.8)
         height = math.sqrt(area / count / COVERED / aspect)
         for _ in range(_TRIES):
-            residue = ResidueSpec(
-                (rng.uniform(region[0], region[2]), rng.uniform(region[1], region[3])),
-                height * aspect,
-                height,
-                rng.uniform(0, 180),
-                int(rng.integers(2**31)),
-            )
-            (x, y), reach = residue.centre, math.hypot(residue.width, residue.height) / 2
+            x, y = rng.uniform(region[0], region[2]), rng.uniform(region[1], region[3])
+            size, angle = (height * aspect, height), rng.uniform(0, 180)
+            residue = ResidueSpec((x, y), *size, angle, int(rng.integers(2**31)))
+            reach = math.hypot(*size) / 2
             corners = [[(x + a * reach, y + b * reach) for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))]]
             seen = cv2.perspectiveTransform(np.array(corners), to_picture)[0]
             left, top = seen.min(axis=0)

@@ -143,11 +143,8 @@ def label_findings(items: Sequence[LabelledImage]) -> list[LabelFinding]:
 
 def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
     counts = Counter(ObjectClass(int(label)).name.lower() for item in items for label in item.labels)
-    return {
-        "logo": counts["logo"],
-        "sticker": counts["sticker"],
-        "empty": sum(not len(i.labels) for i in items),
-    }
+    empty = sum(not len(item.labels) for item in items)
+    return {"logo": counts["logo"], "sticker": counts["sticker"], "empty": empty}
 
 
 def properties(seen: Sequence[PictureStatistics]) -> dict[str, npt.NDArray[np.float64]]:

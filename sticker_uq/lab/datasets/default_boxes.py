@@ -63,12 +63,9 @@ def fitting_scales(items: Sequence[LabelledImage], name: str, input_size: int) -
 def own_scales(name: str, settings: Mapping[str, Any]) -> tuple[float, ...]:
     if given := tuple(settings.get("anchor_scales", ())):
         return given
-    fixed = detector_entry(name).fixed_input_size
-    return (
-        tuple(_shapes(name, input_size=settings.get("input_size", 0)).anchor_generator.scales)
-        if fixed
-        else ()
-    )
+    if not detector_entry(name).fixed_input_size:
+        return ()
+    return tuple(_shapes(name, input_size=settings.get("input_size", 0)).anchor_generator.scales)
 
 
 @cache
@@ -98,12 +95,8 @@ def _share(items: Sequence[LabelledImage], model: Any, generator: Any) -> float:
 
 def _packaged(name: str) -> dict[str, Any]:
     """Options of `build_model` for the packaged weights of model ``name``, which ``train`` starts from; none without them."""
-    path = packaged_weights(name)
-    return (
-        {key: tuple(v) if isinstance(v, list) else v for key, v in network_settings(path).items()}
-        if path
-        else {}
-    )
+    options = network_settings(path) if (path := packaged_weights(name)) else {}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
 
 
 def sides_in_view(items: Sequence[LabelledImage], model: str, min_size: int) -> FloatArray:

@@ -34,6 +34,8 @@ from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, SceneDeci
 
 _MESSAGES = "sticker_uq_msgs/msg/"
 NO_PICTURE = "no recording has its decision and its image"
+OnRead = Callable[[Path, Sequence[str], str], object]
+"""Called with each recording, its remarks and what of it is lost."""
 _READ = _DECISION, _SCENE = "SceneDecision", "SceneAssessment"
 BY_PERSON, BY_POLICY = "person", "policy"
 _MEANING = {
@@ -207,13 +209,12 @@ def answered_cases(
     audit_folder: Path,
     recordings: Sequence[Path],
     topic: str | None = None,
-    on_read: Callable[[Path, Sequence[str], str], object] = lambda *_: None,
+    on_read: OnRead = lambda *_: None,
 ) -> Iterator[AnsweredCase]:
     """One case per question answered in an audit log, with its image from the recordings, or the reason why it cannot be used.
 
-    ``recordings`` are the bags of the same time; ``topic`` is their image topic, needed when there are several; ``on_read`` is
-    called with each of them, its remarks and what of it is lost. Raises :class:`InvalidInput` for an altered log and for a
-    recording that cannot be read.
+    ``recordings`` are the bags of the same time; ``topic`` is their image topic, needed when there are several. Raises
+    :class:`InvalidInput` for an altered log and for a recording that cannot be read.
     """
     open_questions = {question.request_id: question for question in answered_questions(audit_folder)}
     wanted = {question.decision_id for question in open_questions.values()}
@@ -227,10 +228,7 @@ def answered_cases(
 
 
 def recorded_decisions(
-    recordings: Sequence[Path],
-    wanted: set[str],
-    topic: str | None = None,
-    on_read: Callable[[Path, Sequence[str], str], object] = lambda *_: None,
+    recordings: Sequence[Path], wanted: set[str], topic: str | None = None, on_read: OnRead = lambda *_: None
 ) -> Iterator[tuple[SceneDecision, NDArray[np.uint8]]]:
     """The recorded decisions ``wanted``, each with its picture (H, W, 3) BGR; see :func:`answered_cases`."""
     for path in recordings:

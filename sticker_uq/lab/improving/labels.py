@@ -3,7 +3,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,7 @@ from sticker_uq.lab.datasets.from_audit import (
     NO_PICTURE,
     AnsweredQuestion,
     LabelledBox,
+    OnRead,
     encoded,
     label_case,
     recorded_decisions,
@@ -105,7 +106,7 @@ def labelled(
     parts: dict[str, Part],
     recordings: Sequence[Path],
     topic: str | None = None,
-    on_read: Callable[[Path, Sequence[str], str], object] = lambda *_: None,
+    on_read: OnRead = lambda *_: None,
     left_out: Counter[str] | None = None,
 ) -> Iterator[Labelled]:
     """The pictures of ``visits`` in the order of the recordings, with labels; ``left_out`` counts what is not used, by reason."""

@@ -128,13 +128,8 @@ def _application(spec: Specification, circumstance: Circumstance, image: int, ro
     seed = _seed(spec.seed, circumstance.name, image, role)
     mild, severe = circumstance.strength
     strength = mild + (severe - mild) * float(np.random.default_rng(seed).random())
-    return Application(
-        circumstance.name,
-        circumstance.transformation,
-        float(f"{strength:.4g}"),
-        seed,
-        tuple(sorted(circumstance.parameters.items())),
-    )
+    strength, parameters = float(f"{strength:.4g}"), tuple(sorted(circumstance.parameters.items()))
+    return Application(circumstance.name, circumstance.transformation, strength, seed, parameters)
 
 
 def _seed(*parts: object) -> int:

@@ -85,11 +85,8 @@ def act_on_decision(decision: SceneDecision) -> Action:
     """Of a system with a gate. In a doubtful scene nothing is removed."""
     removed = [v.object.box for v in decision.removable()] if decision.outcome is Outcome.WORK else []
     doubtful = any(v.verdict in (Verdict.ASK, Verdict.UNKNOWN) for v in decision.verdicts)
-    return Action(
-        np.array(removed, np.float32).reshape(-1, 4),
-        decision.outcome not in (Outcome.WORK, Outcome.CLEAN) or doubtful,
-        decision.outcome is Outcome.CLEAN,
-    )
+    asks = decision.outcome not in (Outcome.WORK, Outcome.CLEAN) or doubtful
+    return Action(np.array(removed, np.float32).reshape(-1, 4), asks, decision.outcome is Outcome.CLEAN)
 
 
 def consequence(

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 Loss = Callable[[Any, Any], Tensor]
 """Mean loss of a replica of the model on a part of the batch."""
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8  # malloc.h
+_MALLOPT = {-8: 1, -4: 0, -1: 2**31 - 1, -2: 2**28}
+"""malloc.h's M_ARENA_MAX, M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD."""
 
 
 class Replicas:
@@ -62,10 +63,5 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):  # another C library: slower only
         return
-    for option, value in (
-        (_M_ARENA_MAX, 1),
-        (_M_MMAP_MAX, 0),
-        (_M_TRIM_THRESHOLD, 2**31 - 1),
-        (_M_TOP_PAD, 2**28),
-    ):
+    for option, value in _MALLOPT.items():
         mallopt(option, value)

@@ -30,7 +30,7 @@ from sticker_uq.lab.studies.ambiguity.raae import (
     train_raaes,
 )
 from sticker_uq.lab.studies.monitors.crop_changes import adversarial, corrupt
-from sticker_uq.lab.studies.monitors.material import Material
+from sticker_uq.lab.studies.monitors.material import Material, Tell
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL, builder
 from sticker_uq.monitors import MONITORS, Objects, measure_cost, monitor_named
 from sticker_uq.monitors.crop_network import CropNetwork, Training, class_vectors, parts_of, train_network
@@ -158,7 +158,7 @@ def run_study(
     material: Material,
     settings: MonitorStudySettings,
     out: Path | None = None,
-    tell: Callable[[str], None] = lambda stage: None,
+    tell: Tell = lambda stage: None,
 ) -> StudyResult:
     """The monitor study on ``material``; finished seeds stay in ``out``, and the same study goes on from them."""
     ambiguous = cache(partial(ambiguous_crops, material, settings, tell))
@@ -188,7 +188,7 @@ class AmbiguousCrops:
 
 
 def ambiguous_crops(
-    material: Material, settings: MonitorStudySettings, tell: Callable[[str], None] = lambda stage: None
+    material: Material, settings: MonitorStudySettings, tell: Tell = lambda stage: None
 ) -> AmbiguousCrops:
     half = max(1, settings.ambiguous // 2)
     learned = (material.train, material.train_labels, material.pairs, material.raae)
@@ -213,7 +213,7 @@ def train_members(
     settings: MonitorStudySettings,
     seed: int,
     architecture: str = CONVOLUTIONAL,
-    tell: Callable[[str], None] = lambda stage: None,
+    tell: Tell = lambda stage: None,
 ) -> list[Any]:
     """The classifier of ``seed`` and its ensemble, trained on nominal crops and on ambiguous ones with labels as drawn once."""
     crops = np.concatenate([material.train, training.images])
@@ -242,7 +242,7 @@ def run_seed(
     ambiguous: AmbiguousCrops,
     seed: int,
     architecture: str = CONVOLUTIONAL,
-    tell: Callable[[str], None] = lambda stage: None,
+    tell: Tell = lambda stage: None,
 ) -> SeedResult:
     """The study with one seed: attacks on the first classifier, monitors fitted on its crops, their scores."""
     training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
@@ -302,7 +302,7 @@ def run_seed(
     }
 
 
-def _tell_within(tell: Callable[[str], None], stage: str, step: str) -> None:
+def _tell_within(tell: Tell, stage: str, step: str) -> None:
     tell(f"{stage}: {step}")
 
 
@@ -313,7 +313,7 @@ def _kept(
     seed: int,
     out: Path | None,
     architecture: str,
-    progress: Callable[[str], None],
+    progress: Tell,
 ) -> SeedResult:
     named = settings.model_dump() | {
         "seeds": 0,

@@ -7,7 +7,7 @@ import gzip
 import io
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -27,6 +27,9 @@ from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.lab.studies.ambiguity.raae import Pair, RaaeSettings
 from sticker_uq.monitors.crop_network import Training
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass, Rng
+
+Tell = Callable[[str], None]
+"""Called with the stage that a monitor study begins."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics.statistics import Interval, area_under_roc, cluster_bootstrap
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
-from sticker_uq.lab.studies.monitors.material import Material
+from sticker_uq.lab.studies.monitors.material import Material, Tell
 from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
@@ -116,10 +116,7 @@ def train_and_score(
 
 
 def run_tasks(
-    material: Material,
-    seeds: int = 3,
-    training: Training = TRAINING,
-    progress: Callable[[str], None] = lambda stage: None,
+    material: Material, seeds: int = 3, training: Training = TRAINING, progress: Tell = lambda stage: None
 ) -> TaskScores:
     learned, tested = blur_labels(material)
     task, probabilistic = [], []
@@ -183,15 +180,11 @@ class Cascade:
 
 def cascades(scores: TaskScores) -> tuple[Cascade, Cascade]:
     wanted = actions(scores.truth > ASK_ABOVE, scores.truth > REMOVE_ABOVE)
-    return (
-        _cascade(scores.task_says(ASK_ABOVE), scores.task_says(REMOVE_ABOVE), wanted, scores.sources),
-        _cascade(
-            scores.probabilistic_says(ASK_ABOVE),
-            scores.probabilistic_says(REMOVE_ABOVE),
-            wanted,
-            scores.sources,
-        ),
+    task, probabilistic = (
+        _cascade(says(ASK_ABOVE), says(REMOVE_ABOVE), wanted, scores.sources)
+        for says in (scores.task_says, scores.probabilistic_says)
     )
+    return task, probabilistic
 
 
 def _cascade(
