@@ -38,10 +38,8 @@ from sticker_uq.lab.robustness.verdicts import (
     Finding,
     Paired,
     RelationCheck,
-    bootstrap,
-    check_relation,
+    check_relations,
     overall_verdict,
-    resampled_weights,
 )
 from sticker_uq.scene import InvalidInput, ObjectClass
 
@@ -297,22 +295,9 @@ def _answered(
 def _evaluated(spec: Specification, one: AnsweredSet) -> tuple[SetResult, list[RelationCheck]]:
     paired, name = one.paired(spec), one.circumstance
     significance = spec.circumstance(name).significance if name else mean_significance(spec)
-    weights = resampled_weights(len(paired.source.images), spec.resamples, spec.seed)
-    before = bootstrap(paired.source, list(spec.relations), weights)
-    after = bootstrap(paired.target, list(spec.relations), weights[:, paired.origin])
-    checks = [
-        check_relation(
-            paired,
-            metric,
-            lambda distance, metric=metric: spec.epsilon(metric, distance, significance),  # type: ignore[misc]
-            name or WHOLE,
-            confidence=spec.confidence,
-            resamples=spec.resamples,
-            seed=spec.seed,
-            values=(before[metric], after[metric]),
-        )
-        for metric in spec.relations
-    ]
+    epsilons = {metric: partial(spec.epsilon, metric, significance=significance) for metric in spec.relations}
+    drawing = {"resamples": spec.resamples, "seed": spec.seed}
+    checks = check_relations(paired, epsilons, name or WHOLE, confidence=spec.confidence, **drawing)
     result = SetResult(
         kind="circumstance" if name else "target",
         circumstance=name,

@@ -164,11 +164,6 @@ class ComparedPicture:
         return ImageDistances(mse, psnr, float(ssim), cw_ssim(bands, _bands(other)))
 
 
-def compare(source: Picture, followup: Picture) -> ImageDistances:
-    """Distances between a ``source`` picture and its ``followup``; see :class:`ComparedPicture`."""
-    return ComparedPicture(source).compare(followup)
-
-
 def _of_same_size(source: Picture, followup: Picture) -> Picture:
     if min(*source.shape[:2], *followup.shape[:2]) < _SMALLEST_SIDE:
         raise InvalidInput(

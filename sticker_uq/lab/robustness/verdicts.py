@@ -95,61 +95,59 @@ def resampled_weights(images: int, resamples: int, seed: int) -> NDArray[np.floa
     return rng.multinomial(images, np.full(images, 1 / images), size=resamples).astype(np.float64)
 
 
-def check_relation(
+def check_relations(
     paired: Paired,
-    metric: str,
-    epsilon: Callable[[float], float],
+    epsilons: Mapping[str, Callable[[float], float]],
     circumstance: str = "all",
     *,
     confidence: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-    values: tuple[Samples, Samples] | None = None,
-) -> RelationCheck:
-    """Whether performance ``metric`` changes by at most ``epsilon`` (d) from source to follow-ups: the metamorphic relation.
+) -> list[RelationCheck]:
+    """Whether performance changes by at most ``epsilons`` (d), by metric, from source to follow-ups: the metamorphic relations.
 
-    It holds when the interval of the change lies within epsilon on both sides, is violated when the interval lies beyond it, and
+    One holds when the interval of the change lies within epsilon on both sides, is violated when the interval lies beyond it, and
     is undecided otherwise. Epsilon is that of each resample's own d. The interval is the percentile interval over source images,
     widened by the images that were not seen: a share u = 1 - (alpha / 2)^(1 / n) of all images may show an effect that none of
     n did, and changes a metric between 0 and 1 by up to u. Without it a rare effect makes the percentile interval too narrow;
     with it the interval contains that of Clopper and Pearson where the metric is a share of the images.
-    ``values``: the metric on source and target for each of :func:`resampled_weights`, if they are known already.
     """
-    images = len(paired.source.images)
-    source, target = paired.source.value(metric), paired.target.value(metric)
-    change, distance = target - source, paired.distance
-    allowed = epsilon(distance)
-
-    undecided = RelationCheck(
-        *(circumstance, metric, images, source, target, change, math.nan, math.nan, distance, allowed),
-        Finding.UNDECIDED,
-    )
-    if math.isnan(change):
-        return replace(undecided, reason="there is nothing to measure it on")
-    if math.isnan(allowed):
-        return replace(undecided, reason="the distance is not known")
+    images, distance = len(paired.source.images), paired.distance
     weights = resampled_weights(images, resamples, seed)
-    if values is None:
-        before = bootstrap(paired.source, [metric], weights)[metric]
-        values = before, bootstrap(paired.target, [metric], weights[:, paired.origin])[metric]
-    changes = values[1] - values[0]
-    margins = np.array([epsilon(paired.distance_of(w)) for w in weights])
-    usable = np.isfinite(changes)
-    if usable.sum() < resamples / 2:
-        return replace(undecided, reason="too few objects for an interval")
+    before = bootstrap(paired.source, list(epsilons), weights)
+    after = bootstrap(paired.target, list(epsilons), weights[:, paired.origin])
     tail = (1 - confidence) / 2
     tails = [tail, 1 - tail]
-    low, high = np.quantile(changes[usable], tails)
-    unseen = 1 - tail ** (1 / images)
-    down, up = unseen * (1 + low), unseen * (1 - high)
-    above = np.quantile(changes[usable] - margins[usable], tails) + np.array([-down, up])
-    below = np.quantile(-changes[usable] - margins[usable], tails) + np.array([-up, down])
-    found = replace(undecided, low=low - down, high=high + up)
-    if images < FEWEST_IMAGES:
-        return replace(found, reason=f"fewer than {FEWEST_IMAGES} source images")
-    if max(above[1], below[1]) <= 0:
-        return replace(found, finding=Finding.HOLDS)
-    return replace(found, finding=Finding.VIOLATED) if max(above[0], below[0]) > 0 else found
+
+    def checked(metric: str, epsilon: Callable[[float], float]) -> RelationCheck:
+        source, target = paired.source.value(metric), paired.target.value(metric)
+        change, allowed = target - source, epsilon(distance)
+        undecided = RelationCheck(
+            *(circumstance, metric, images, source, target, change, math.nan, math.nan, distance, allowed),
+            Finding.UNDECIDED,
+        )
+        if math.isnan(change):
+            return replace(undecided, reason="there is nothing to measure it on")
+        if math.isnan(allowed):
+            return replace(undecided, reason="the distance is not known")
+        changes = after[metric] - before[metric]
+        margins = np.array([epsilon(paired.distance_of(w)) for w in weights])
+        usable = np.isfinite(changes)
+        if usable.sum() < resamples / 2:
+            return replace(undecided, reason="too few objects for an interval")
+        low, high = np.quantile(changes[usable], tails)
+        unseen = 1 - tail ** (1 / images)
+        down, up = unseen * (1 + low), unseen * (1 - high)
+        above = np.quantile(changes[usable] - margins[usable], tails) + np.array([-down, up])
+        below = np.quantile(-changes[usable] - margins[usable], tails) + np.array([-up, down])
+        found = replace(undecided, low=low - down, high=high + up)
+        if images < FEWEST_IMAGES:
+            return replace(found, reason=f"fewer than {FEWEST_IMAGES} source images")
+        if max(above[1], below[1]) <= 0:
+            return replace(found, finding=Finding.HOLDS)
+        return replace(found, finding=Finding.VIOLATED) if max(above[0], below[0]) > 0 else found
+
+    return [checked(*one) for one in epsilons.items()]
 
 
 def bootstrap(performance: Performance, metrics: Sequence[str], weights: Samples) -> dict[str, Samples]:

@@ -59,7 +59,9 @@ def scenes(tmp_path_factory):
 
 def one_attacked(scenes, mode):
     item = read_coco(scenes)[0]
-    attacked = int(np.flatnonzero(item.labels == (ObjectClass.LOGO if mode == "forge" else ObjectClass.STICKER))[0])
+    attacked = int(
+        np.flatnonzero(item.labels == (ObjectClass.LOGO if mode == "forge" else ObjectClass.STICKER))[0]
+    )
     return replace(item, boxes=item.boxes[[attacked]], labels=item.labels[[attacked]])
 
 

@@ -13,8 +13,8 @@ from sklearn.covariance import ledoit_wolf
 
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.robustness.distances import (
+    ComparedPicture,
     ImageDistances,
-    compare,
     cw_ssim,
     feature_distances,
     frechet_distance,
@@ -26,6 +26,10 @@ from sticker_uq.scene import InvalidInput
 
 LAPTOP = render(sample_scene(3), size=(480, 360)).image
 NAMES = ("mse", "psnr", "ssim", "cw_ssim")
+
+
+def compare(source: np.ndarray, followup: np.ndarray) -> ImageDistances:
+    return ComparedPicture(source).compare(followup)
 
 
 def noisy(image: np.ndarray, sigma: float) -> np.ndarray:

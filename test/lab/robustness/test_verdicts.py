@@ -19,7 +19,13 @@ from sticker_uq.lab.robustness.systems import (
     act_on_detections,
     consequence,
 )
-from sticker_uq.lab.robustness.verdicts import Finding, Paired, RelationCheck, check_relation, overall_verdict
+from sticker_uq.lab.robustness.verdicts import (
+    Finding,
+    Paired,
+    RelationCheck,
+    check_relations,
+    overall_verdict,
+)
 from sticker_uq.scene import Detections, InvalidInput
 from sticker_uq.testing.scenes import HERE, THERE, assessment, observed, rarely_seen
 from test.lab.robustness.published import (
@@ -64,6 +70,10 @@ def pairs(images: int, lost: int, distance: float = 0.1, gained: int = 0) -> Pai
         np.arange(images),
         np.full(images, distance),
     )
+
+
+def check_relation(paired, metric, epsilon, **options) -> RelationCheck:
+    return check_relations(paired, {metric: epsilon}, **options)[0]
 
 
 @pytest.mark.parametrize(
