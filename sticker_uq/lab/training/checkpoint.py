@@ -18,6 +18,7 @@ from sticker_uq.scene import InvalidInput
 STATE = "state.pt"
 METRICS = "metrics.csv"
 _PARTS = ("model", "average", "optimizer")
+_DAMAGED = (RuntimeError, OSError, EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError)
 
 
 @dataclass
@@ -39,7 +40,12 @@ class Position:
 def save_state(
     out: Path, fingerprint: Mapping[str, Any], position: Position, parts: Mapping[str, Any]
 ) -> None:
-    """Write the training's checkpoint: ``parts`` are the state dicts of what is trained, by name. OSError when the disk fails."""
+    """Write the training's checkpoint, of ``parts`` by name, and its table of epochs. OSError when the disk fails."""
+    if position.history:
+        with atomic_write(out / METRICS, "w") as stream:
+            writer = csv.DictWriter(stream, [f.name for f in fields(EpochResult)], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(map(asdict, position.history))
     states = {name: part.state_dict() for name, part in parts.items()}
     content = {"fingerprint": dict(fingerprint), "position": asdict(position), **states}
     with atomic_write(out / STATE) as stream:
@@ -85,15 +91,7 @@ def _content(out: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
             **{name: content[name] for name in (*_PARTS, "fingerprint")},
             "position": Position(**position),
         }
-    except (
-        RuntimeError,
-        OSError,
-        EOFError,
-        KeyError,
-        TypeError,
-        ValueError,
-        pickle.UnpicklingError,
-    ) as error:
+    except _DAMAGED as error:
         raise InvalidInput(
             f"{path}: not the complete state of a training ({type(error).__name__})"
         ) from error
@@ -103,10 +101,3 @@ def _difference(name: str, before: Any, now: Any) -> str:
     if name == "data":
         return "--data has other images or labels now; expected the same folders, unchanged and in the same order"
     return f"--{name.replace('_', '-')} is {now}, was {before}; give --{name.replace('_', '-')} {before}"
-
-
-def write_metrics(out: Path, history: Sequence[EpochResult]) -> None:
-    with atomic_write(out / METRICS, "w") as stream:
-        writer = csv.DictWriter(stream, [f.name for f in fields(EpochResult)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in history)

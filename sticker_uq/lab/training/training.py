@@ -38,14 +38,7 @@ from sticker_uq.evaluation.metrics.decisions import wrongful_share
 from sticker_uq.io.coco import LabelledImage, check_objects, dataset_digest, read_coco, read_picture
 from sticker_uq.lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
-from sticker_uq.lab.training.checkpoint import (
-    STATE,
-    Position,
-    load_state,
-    save_state,
-    saved_network,
-    write_metrics,
-)
+from sticker_uq.lab.training.checkpoint import STATE, Position, load_state, save_state, saved_network
 from sticker_uq.lab.training.loading import Arrays, ahead, packed, unpacked
 from sticker_uq.lab.training.recipes import (
     averaging,
@@ -187,9 +180,8 @@ class Training:
                 f"{len(self.val_items)} pictures to validate on are too few to choose an epoch by: the last one is taken, not "
                 f"the best (from {ENOUGH_TO_CHOOSE} pictures on)"
             )
-        if (settings.input_size or settings.anchor_scales) and not detector_entry(
-            settings.model
-        ).fixed_input_size:
+        fixed = detector_entry(settings.model).fixed_input_size
+        if (settings.input_size or settings.anchor_scales) and not fixed:
             raise InvalidInput(
                 f"--input-size and --anchor-scales are for an SSD, expected none for {settings.model}"
             )
@@ -208,9 +200,8 @@ class Training:
             raise InvalidInput(
                 f"batch of {self.batch_size} picture: expected {self._recipe.min_batch} or more for {settings.model}"
             )
-        self.steps_per_epoch = (
-            len(self.items) // self.batch_size
-        )  # pictures beyond the last full batch come in a later epoch
+        # pictures beyond the last full batch come in a later epoch
+        self.steps_per_epoch = len(self.items) // self.batch_size
         self.steps = settings.epochs * self.steps_per_epoch
         self.rate = settings.learning_rate or self._recipe.learning_rate
         self.position = Position()
@@ -407,19 +398,15 @@ class Training:
         if rank >= position.best:
             position.best = rank
             save_weights(self.average, settings.out / BEST, self._metadata(result), half=True)
-        write_metrics(settings.out, position.history)
         self._save()
         return result
 
     def _validate(self, size: tuple[int, int] | None) -> tuple[float, dict[ObjectClass, float]]:
         """Wrongful releases at equal questions, and AP at IoU 0.5 by class, of the averaged weights at ``size``."""
-        settings = DetectorSettings(
-            model=self.settings.model,
-            score_floor=_VALIDATION_FLOOR,
-            min_size=self.settings.min_size,
-            device=self.settings.device,
+        own = self.settings.model_dump(include={"model", "min_size", "device"})
+        detector = StochasticDetector(
+            self.average, DetectorSettings(score_floor=_VALIDATION_FLOOR, **own), ""
         )
-        detector = StochasticDetector(self.average, settings, "")
 
         def detect(item: LabelledImage) -> Detections:
             return detector.detect(detector.encode(read_picture(item)))
@@ -499,11 +486,9 @@ class Training:
         if start == "random":
             say("starting from random weights")
             return start
-        return (
-            fill_from_package(self.model, name, say)
-            if start == "packaged"
-            else fill_from_file(self.model, name, start, say)
-        )
+        if start == "packaged":
+            return fill_from_package(self.model, name, say)
+        return fill_from_file(self.model, name, start, say)
 
 
 def train(
