@@ -136,10 +136,10 @@ def _planned(
     places = [(model, name, items) for model in settings.models for name, items in data.items()]
     variants = settings.variants
     return (
-        [attack(*place, item, v) for *place, items in places for v in variants for item in items],
+        [attack(model, name, item, v) for model, name, items in places for v in variants for item in items],
         [
-            assessment(*place, item, v)
-            for *place, items in places
+            assessment(model, name, item, v)
+            for model, name, items in places
             for item in items
             for v in (CLEAN, *variants)
         ],

@@ -79,7 +79,7 @@ def digits(seed: int = 0) -> Material:
 
 
 def _of_digits(
-    name: str, data: Sequence[NDArray[Any]], invalid: FloatArray, raae: RaaeSettings, **more: Training
+    name: str, data: tuple[Any, Any, Any, Any], invalid: FloatArray, raae: RaaeSettings, **more: Any
 ) -> Material:
     """Material of ten classes; ``data``: crops and labels to train with, and to test with."""
     pairs = tuple(combinations(range(CLASSES), 2))
