@@ -133,7 +133,8 @@ def deck_layout(laptop: LaptopSpec) -> DeckLayout:
     )
 
 
-_ROWS = ("`1234567890-=<", ">QWERTYUIOP[]\\", "^ASDFGHJKL;'~", "*ZXCVBNM,./*")
+_ROWS = (" " * 14, "`1234567890-=<", ">QWERTYUIOP[]\\", "^ASDFGHJKL;'~", "*ZXCVBNM,./*", "")
+_NUMPAD = ("    ", "/*-+", "789+", "456+", "123=", "0.,=")
 
 
 @dataclass
@@ -199,23 +200,14 @@ def _rim(body: Image, laptop: LaptopSpec, scale: float) -> None:
     base = laptop.colour if laptop.view == "lid" else laptop.deck_colour
     for inset, thickness, colour in ((0.0, 5.0, shade(base, 0.6)), (4.5, 3.5, shade(base, 1.45))):
         outer = rounded_mask(width, height, (laptop.corner - inset) * scale, inset * scale)
-        inner = rounded_mask(
-            width, height, (laptop.corner - inset - thickness) * scale, (inset + thickness) * scale
-        )
+        corner, inside = laptop.corner - inset - thickness, inset + thickness
+        inner = rounded_mask(width, height, corner * scale, inside * scale)
         ring = cv2.subtract(outer, inner).astype(np.float32)
-        for part in _edges(height, width, max(2, round((laptop.corner + 8) * scale))):
+        band = max(2, round((laptop.corner + 8) * scale))
+        sides = np.s_[band:-band, :band], np.s_[band:-band, -band:]
+        for part in (np.s_[:band, :], np.s_[-band:, :], *sides):
             share = ring[part][:, :, None] / 255 * 0.75
             body[part] = (body[part] * (1 - share) + np.asarray(colour, np.float32) * share).astype(np.uint8)
-
-
-def _edges(height: int, width: int, band: int) -> tuple[tuple[slice, slice], ...]:
-    rows = slice(band, height - band)
-    return (
-        (slice(0, band), slice(0, width)),
-        (slice(height - band, height), slice(0, width)),
-        (rows, slice(0, band)),
-        (rows, slice(width - band, width)),
-    )
 
 
 def _paint_lid(laptop: LaptopSpec, body: Image, gloss: Image, scale: float) -> None:
@@ -262,12 +254,10 @@ def _paint_flat(laptop: LaptopSpec, body: Image, gloss: Image, scale: float) -> 
     _fill(pen, parts.screen, frame)
     left, top, right, bottom = 34.0, 36.0, 966.0, parts.screen[3] - 56.0
     _fill(pen, (left, top, right, bottom), (18, 17, 17) if rng.random() < 0.7 else (70, 66, 62))
-    window = body[round(top * scale) : round(bottom * scale), round(left * scale) : round(right * scale)]
+    glass = np.s_[round(top * scale) : round(bottom * scale), round(left * scale) : round(right * scale)]
     if rng.random() < 0.3:
-        _paint_desktop(window, scale, rng)
-    gloss[round(top * scale) : round(bottom * scale), round(left * scale) : round(right * scale)] = (
-        60 if rng.random() < 0.5 else 170
-    )
+        _paint_desktop(body[glass], scale, rng)
+    gloss[glass] = 60 if rng.random() < 0.5 else 170
     _fill(pen, (0.0, parts.hinge[1], 1000.0, parts.hinge[3]), shade(base, 0.45))
     for barrel in (170.0, 830.0):
         _fill(pen, (barrel - 80, parts.hinge[1], barrel + 80, parts.hinge[3]), (52, 50, 50))
@@ -303,9 +293,8 @@ def _paint_palm_rest(laptop: LaptopSpec, pen: Pen, parts: DeckLayout, gloss: Ima
     pad = parts.touchpad
     _rounded(body, pad, 10, scale, shade(base, 0.7))
     _rounded(body, (pad[0] + 3, pad[1] + 3, pad[2] - 3, pad[3] - 3), 8, scale, shade(base, 0.93))
-    pen.line(
-        [((pad[0] + pad[2]) / 2, pad[3] - 28), ((pad[0] + pad[2]) / 2, pad[3] - 4)], shade(base, 0.75), 2.5
-    )
+    middle = (pad[0] + pad[2]) / 2
+    pen.line([(middle, pad[3] - 28), (middle, pad[3] - 4)], shade(base, 0.75), 2.5)
     if laptop.fingerprint:
         x, y = pad[2] + 26, pad[1] - 2
         _rounded(body, (x, y, x + 34, y + 34), 6, scale, shade(base, 0.55))
@@ -343,13 +332,9 @@ def _keyboard(laptop: LaptopSpec, pen: Pen, rect: Rect) -> None:
     y = top
     for index in range(6):
         height = row_height * (0.55 if index == 0 else 1.0)
-        labels = ("",) * 14 if index == 0 else tuple(_ROWS[index - 1]) if index < 5 else ()
-        _key_row(laptop, pen, _key_widths(index), labels, (left, y, main, y + height))
+        _key_row(laptop, pen, _key_widths(index), _ROWS[index], (left, y, main, y + height))
         if laptop.numpad:
-            legends = (
-                ("", "", "", "") if index == 0 else tuple(("/*-+", "789+", "456+", "123=", "0.,=")[index - 1])
-            )
-            _key_row(laptop, pen, (1.0,) * 4, legends, (main + 12, y, right, y + height))
+            _key_row(laptop, pen, (1.0,) * 4, _NUMPAD[index], (main + 12, y, right, y + height))
         y += height
     if laptop.trackpoint:
         x, y = left + (main - left) * 0.46, top + row_height * 3.05
@@ -368,24 +353,21 @@ def _key_widths(row: int) -> tuple[float, ...]:
     }[row]
 
 
-def _key_row(
-    laptop: LaptopSpec, pen: Pen, widths: tuple[float, ...], labels: tuple[str, ...], rect: Rect
-) -> None:
+def _key_row(laptop: LaptopSpec, pen: Pen, widths: tuple[float, ...], labels: str, rect: Rect) -> None:
     left, top, right, bottom = rect
     unit = (right - left) / sum(widths)
     cap, light = laptop.key_colour, shade(laptop.key_colour, 1.16)
     x, gap = left, 2.6
     for index, width in enumerate(widths):
         end = x + width * unit
-        pen.box(
-            (x + end) / 2, (top + bottom) / 2, (end - x) / 2 - gap, (bottom - top) / 2 - gap, shade(cap, 0.7)
-        )
+        centre, half_width, half_height = (x + end) / 2, (end - x) / 2 - gap, (bottom - top) / 2 - gap
+        pen.box(centre, (top + bottom) / 2, half_width, half_height, shade(cap, 0.7))
         middle = (top + bottom) / 2 - 1.5
-        pen.box((x + end) / 2, middle, (end - x) / 2 - gap - 1.5, (bottom - top) / 2 - gap - 2.5, light)
+        pen.box(centre, middle, half_width - 1.5, half_height - 2.5, light)
         if index < len(labels) and labels[index].strip():
-            _legend(pen, labels[index], (x + end) / 2, middle, laptop.legend_colour)
+            _legend(pen, labels[index], centre, middle, laptop.legend_colour)
         elif labels and not labels[index].strip():
-            pen.box((x + end) / 2, middle, 7, 2.0, laptop.legend_colour)
+            pen.box(centre, middle, 7, 2.0, laptop.legend_colour)
         x = end
 
 

@@ -175,21 +175,18 @@ def _sample_logos(rng: Rng, laptop: LaptopSpec, pose: PoseSpec) -> tuple[LogoSpe
     chosen = rng.random()
     if laptop.view == "lid":
         layout = str(rng.choice(("emblem", "emblem", "word", "stacked", "row")))
-        size = {"emblem": (0.09, 0.17), "word": (0.15, 0.25), "stacked": (0.13, 0.21), "row": (0.17, 0.26)}[
-            layout
-        ]
+        sizes = {"emblem": (0.09, 0.17), "word": (0.15, 0.25), "stacked": (0.13, 0.21), "row": (0.17, 0.26)}
+        size, below = sizes[layout], laptop.hinge_below
         if chosen < 0.6:
             centre = (500.0 + rng.uniform(-20, 20), depth * rng.uniform(0.42, 0.56))
         elif chosen < 0.8:
             centre = (500.0, depth * rng.uniform(0.7, 0.8))
         else:
             centre = (float(rng.choice((190.0, 810.0))), depth * rng.uniform(0.78, 0.86))
-        logos = [_logo(rng, 1, laptop, pose, layout, size, centre, surface, laptop.hinge_below)]
+        logos = [_logo(rng, 1, laptop, pose, layout, size, centre, surface, below)]
         if layout == "emblem" and chosen < 0.6 and rng.random() < 0.2:
             corner = (float(rng.choice((170.0, 830.0))), depth * 0.88)
-            logos.append(
-                _logo(rng, 2, laptop, pose, "word", (0.14, 0.17), corner, surface, laptop.hinge_below)
-            )
+            logos.append(_logo(rng, 2, laptop, pose, "word", (0.14, 0.17), corner, surface, below))
         return tuple(logos)
     parts = deck_layout(laptop)
     logos = []

@@ -144,9 +144,8 @@ def _flag(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
         for row in range(4):
             pen.box(0, -ay + ay * (0.25 + row * 4 / 7) - 0.02, ax, ay / 7, a)
         pen.box(-ax * 0.55, -ay * 0.45, ax * 0.45, ay * 0.55, c)
-        pen.polygon(
-            [(-ax * 0.55 + 0.4 * ay * x, -ay * 0.45 + 0.4 * ay * y) for x, y in star_points(5, 0.42)], PAPER
-        )
+        star = [(-ax * 0.55 + 0.4 * ay * x, -ay * 0.45 + 0.4 * ay * y) for x, y in star_points(5, 0.42)]
+        pen.polygon(star, PAPER)
 
 
 def _pattern(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
@@ -156,17 +155,14 @@ def _pattern(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> Non
     if spec.motif == "stripes":
         for step in range(-6, 7):
             x = step * 0.5
-            colour = (b, c)[step % 2]
-            pen.polygon(
-                [(x - far, far), (x - far + 0.25, far), (x + far + 0.25, -far), (x + far, -far)], colour
-            )
+            stripe = [(x - far, far), (x - far + 0.25, far), (x + far + 0.25, -far), (x + far, -far)]
+            pen.polygon(stripe, (b, c)[step % 2])
     elif spec.motif == "sunset":
         pen.circle(0, 0.0, 0.62, (40, 190, 252))
         for row in range(4):
             pen.box(0, 0.12 + row * 0.15, far, 0.02 + 0.013 * row, a)
-        pen.polygon(
-            [(-far, ay), (-far, 0.75), (-0.4, 0.35), (0.1, 0.7), (0.55, 0.45), (far, 0.9), (far, ay)], b
-        )
+        hills = [(-far, ay), (-far, 0.75), (-0.4, 0.35), (0.1, 0.7), (0.55, 0.45), (far, 0.9), (far, ay)]
+        pen.polygon(hills, b)
     elif spec.motif == "mountains":
         pen.image[:] = (225, 190, 120)
         pen.circle(0.45, -0.45, 0.2, (90, 220, 255))
@@ -206,9 +202,8 @@ def _warning(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> Non
         pen.line([(0, -0.72), (0.8, 0.74), (-0.8, 0.74), (0, -0.72), (0.1, -0.55)], INK, 0.14)
         if spec.motif == "bolt":
             FIGURES["bolt"](dark := _scaled(pen, 0.45, 0, 0.22), spec.colours)
-            dark.polygon(
-                [(0.25, -0.98), (-0.55, 0.12), (-0.05, 0.12), (-0.25, 0.98), (0.55, -0.2), (0.05, -0.2)], INK
-            )
+            bolt = [(0.25, -0.98), (-0.55, 0.12), (-0.05, 0.12), (-0.25, 0.98), (0.55, -0.2), (0.05, -0.2)]
+            dark.polygon(bolt, INK)
         else:
             pen.polygon([(-0.13, -0.28), (0.13, -0.28), (0.06, 0.32), (-0.06, 0.32)], INK)
             pen.circle(0, 0.5, 0.1, INK)
@@ -216,9 +211,8 @@ def _warning(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> Non
     for step in range(-8, 9, 2):
         x = step * 0.28
         for y in (-ay + 0.14, ay - 0.14):
-            pen.polygon(
-                [(x - 0.14, y + 0.14), (x + 0.14, y + 0.14), (x + 0.42, y - 0.14), (x + 0.14, y - 0.14)], INK
-            )
+            low, high = y + 0.14, y - 0.14
+            pen.polygon([(x - 0.14, low), (x + 0.14, low), (x + 0.42, high), (x + 0.14, high)], INK)
     pen.text(spec.motif, 0, 0, ax * 1.7, ay * 0.8, INK, "sans", 800)
 
 
@@ -345,10 +339,8 @@ def _age(spec: StickerSpec, colours: Image, coverage: Image, rng: Rng) -> tuple[
         fibres = cv2.GaussianBlur(grain(rng, width, height), (0, 0), 1.0) * 0.8
         depth = np.minimum(cv2.distanceTransform((coverage > 127).astype(np.uint8), cv2.DIST_L2, 3), 1e3)
         edge = 1.0 - np.minimum(1.0, depth / (0.22 * min(width, height)))
-        bare = np.clip((blotches * 0.55 + fibres + 1.1 * edge - 2.25 + 1.35 * spec.wear) * 4, 0, 1)[
-            :, :, None
-        ]
-        tinted += (np.float32(232) - tinted) * bare
+        bare = np.clip((blotches * 0.55 + fibres + 1.1 * edge - 2.25 + 1.35 * spec.wear) * 4, 0, 1)
+        tinted += (np.float32(232) - tinted) * bare[:, :, None]
         scuffed = np.zeros((height, width), np.uint8)
         for _ in range(int(2 + 9 * spec.wear)):
             x, y = rng.uniform(0, width), rng.uniform(0, height)
