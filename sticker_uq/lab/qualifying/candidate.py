@@ -141,14 +141,8 @@ class Candidate(Generic[Settings]):
                 else PerceptionSettings(device=self._seen.device)
             )
             begin = read_network(start) if start else None
-            learned = partial(
-                learn_novelty_network,
-                detector,
-                pictures,
-                begin,
-                seed=self.settings.seed,
-                progress=self._progress,
-            )
+            seed, progress = self.settings.seed, self._progress
+            learned = partial(learn_novelty_network, detector, pictures, begin, seed=seed, progress=progress)
             network = learned(0 if begin is not None and epochs is None else epochs)
             quality = network.quality
             weak = quality and (quality.weakness or (for_objects and quality.objects_weakness))
@@ -181,7 +175,6 @@ def without_guarantee(base: Policy, file: Path, novelty: NoveltyResult) -> Path:
     """Write the limits of ``base``, which guarantee nothing, to ``file``; returns it."""
     nothing = dict.fromkeys(("guarantee", "validity", "provenance", "reference"))
     plain = base_without_novelty(base, novelty).model_copy(update=nothing)
-    file.write_text(
-        f"# Limits without a guarantee for these weights.\n{policy_text(plain)}", encoding="utf-8"
-    )
+    heading = "# Limits without a guarantee for these weights.\n"
+    file.write_text(heading + policy_text(plain), encoding="utf-8")
     return file

@@ -382,15 +382,6 @@ class Qualification(Candidate[QualifySettings]):
 def _part(items: list[LabelledImage]) -> PartResult:
     balance = class_balance(items)
     names = [item.workpiece_id or f"image {number}" for number, item in enumerate(items)]
-    clean = {
-        name
-        for name, item in zip(names, items, strict=True)
-        if not (item.labels == ObjectClass.STICKER).any()
-    }
-    return PartResult(
-        pictures=len(items),
-        laptops=len(set(names)),
-        logos=balance["logo"],
-        stickers=balance["sticker"],
-        clean=len(clean),
-    )
+    clean = {n for n, item in zip(names, items, strict=True) if ObjectClass.STICKER not in item.labels}
+    logos, stickers, laptops = balance["logo"], balance["sticker"], len(set(names))
+    return PartResult(pictures=len(items), laptops=laptops, logos=logos, stickers=stickers, clean=len(clean))

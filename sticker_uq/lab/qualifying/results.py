@@ -116,12 +116,10 @@ class NoveltyResult(StepResult):
     def __str__(self) -> str:
         if not self.pictures:
             return f"none: {self.weakness}"
-        weak = "too weak" if self.weakness else "used for scenes only"
-        used = (
-            f"; {weak}, expected a lower bound of {MIN_AUROC} or more"
-            if self.weakness or self.objects_weakness
-            else ""
-        )
+        used = ""
+        if self.weakness or self.objects_weakness:
+            weak = "too weak" if self.weakness else "used for scenes only"
+            used = f"; {weak}, expected a lower bound of {MIN_AUROC} or more"
         return f"AUROC of unknown objects {self.objects}, of foreign scenes {self.scenes}{used}"
 
 

@@ -52,11 +52,9 @@ def read_coco_files(
             with faults.collected():
                 where = f"{path}: image {identity}"
                 given = image.get("width"), image.get("height")
-                size = (
-                    None
-                    if given == (None, None)
-                    else (side(given[0], f"{where}: width"), side(given[1], f"{where}: height"))
-                )
+                size = None
+                if given != (None, None):
+                    size = side(given[0], f"{where}: width"), side(given[1], f"{where}: height")
                 picture = finder.find(str(image.get("file_name")), path)
                 laptop = text_of(where, image, "workpiece_id", "the name of a laptop")
                 found.append(NamedPicture(picture, size, tuple(objects[identity]), where, laptop=laptop))

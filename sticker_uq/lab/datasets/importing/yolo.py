@@ -106,14 +106,10 @@ def _class_names(path: Path) -> tuple[Mapping[int, str], int]:
         names = dict(enumerate(names))
     if not isinstance(names, dict) or not all(type(key) is int for key in names):
         raise InvalidInput(f"{path}: names {shown(names)}: expected a list of the names of the classes")
-    given = (
-        shape
-        if isinstance(shape, list) and len(shape) == 2 and all(type(one) is int for one in shape)
-        else [0, 0]
-    )
-    if shape is not None and given is not shape:
+    shape = [0, 0] if shape is None else shape
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(one) is int for one in shape):
         raise InvalidInput(f"{path}: kpt_shape {shown(shape)}: expected two integers")
-    return {key: str(name).strip() for key, name in names.items()}, given[0] * given[1]
+    return {key: str(name).strip() for key, name in names.items()}, shape[0] * shape[1]
 
 
 def _labels_of(picture: Path) -> Path | None:

@@ -268,11 +268,9 @@ def study_findings(study: Study) -> str:
         f"{d.name} ({study.images.loc[study.images['dataset'] == d.name, 'image'].nunique()} images)"
         for d in settings.datasets
     )
-    attacks = (
-        f" Attacked variants of every image and model: {settings.adversarial} ({settings.attack})."
-        if settings.adversarial
-        else ""
-    )
+    attacks = ""
+    if settings.adversarial:
+        attacks = f" Attacked variants of every image and model: {settings.adversarial} ({settings.attack})."
     return (
         f"Models: {', '.join(m.label for m in settings.models)}. Data: {sets}. Dropout rates "
         f"{', '.join(f'{rate:g}' for rate in settings.rates)}; every model looks T = {settings.passes} times at an image, each "
