@@ -100,7 +100,7 @@ def test_what_policies_release_is_counted_of_photographs_and_laptops(tmp_path, r
     perception = SimpleNamespace(assess=lambda *_: next(scenes))
     rows = photographs.measure(tmp_path / "photographs", perception)
     assert [next(rows)[1:] for _ in range(4)] == [
-        (0.5, 3, 0, 2, 2, 2), (0.6, 3, 1, 2, 0, 2), (0.78, 3, 3, 2, 0, 0), ("none", 3, 3, 2, 0, 0)
+        (0.4, 3, 0, 2, 2, 2), (0.5, 3, 0, 2, 2, 2), (0.6, 3, 1, 2, 0, 2), ("none", 3, 3, 2, 0, 0)
     ]  # fmt: skip
     with pytest.raises(InvalidInput, match=r"policy_rendered.yaml is not for these scenes: .*weights"):
         next(rows)
