@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import cv2
 import numpy as np
@@ -244,8 +244,8 @@ def _free_place(shape: tuple[int, ...], taken: FloatArray, rng: Rng) -> tuple[fl
 
 def corrupted(scene: AbnormalScene, rng: Rng, name: str, **options: str) -> AbnormalScene:
     strength, seed = float(rng.choice(TRANSFORMATIONS[name].ladder)), int(rng.integers(2**31))
-    changed: Any = transform(scene, name, strength, seed, **options)
-    return changed  # what it was given, otherwise
+    # a transformation replaces fields of what it is given
+    return cast(AbnormalScene, transform(scene, name, strength, seed, **options))
 
 
 EXPOSURE: dict[str, Callable[..., AbnormalScene]] = {

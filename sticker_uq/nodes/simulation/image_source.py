@@ -21,7 +21,7 @@ from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
 from sticker_uq.scene import InvalidInput
 
-#: Longest wait for a blocking read of a camera at the end, and for the delivery of the last images, s.
+#: Longest wait for a blocking read of a camera at the end, s.
 _PATIENCE_S = 5.0
 _POLL_S = 0.05
 
