@@ -98,25 +98,27 @@ def _scene(seed: int, part: Part) -> EncodedScene:
     return encode_scene(seed, render(spec, part.size))
 
 
-def rendered(out: Path, name: str, part: Part) -> Path:
+def rendered(out: Path, name: str, part: Part, jobs: int = 2) -> Path:
     """The COCO folder of a part, rendered unless it is there."""
     folder = out / name
     if not (folder / ANNOTATIONS).exists():
         seeds = range(part.first, part.first + part.count)
-        write_coco(folder, mapped(partial(_scene, part=part), seeds, 2, chunksize=8))
+        write_coco(folder, mapped(partial(_scene, part=part), seeds, jobs, chunksize=8))
     return folder
 
 
-def exposed(out: Path, name: str, part: Part) -> tuple[Path, ...]:
+def _exposed(case: str, out: Path, name: str) -> Path:
+    folder = out / f"{name}-{case}"
+    if not (folder / ANNOTATIONS).exists():
+        items = read_coco(out / name)[EXPOSURE_CASES.index(case) :: len(EXPOSURE_CASES)]
+        write_coco(folder, abnormal_scenes(items, case, seed=0))
+    return folder
+
+
+def exposed(out: Path, name: str, part: Part, jobs: int = 2) -> list[Path]:
     """A COCO folder of every case of `EXPOSURE_CASES`, each of other laptops, made unless it is there."""
-    items = read_coco(rendered(out, name, part))
-    folders = []
-    for number, case in enumerate(EXPOSURE_CASES):
-        folder = out / f"{name}-{case}"
-        if not (folder / ANNOTATIONS).exists():
-            write_coco(folder, abnormal_scenes(items[number :: len(EXPOSURE_CASES)], case, seed=0))
-        folders.append(folder)
-    return tuple(folders)
+    rendered(out, name, part, jobs)
+    return list(mapped(partial(_exposed, out=out, name=name), EXPOSURE_CASES, jobs))
 
 
 def _boxes(seed: int, size: tuple[int, int]) -> tuple[str, FloatArray, IntArray]:
@@ -148,16 +150,20 @@ def quantiles(
 def train_weights(options: argparse.Namespace) -> None:
     """Render and train, or go on with it."""
     parts = TRAINING | {"large": replace(TRAINING["large"], count=options.large)}
-    data = tuple(rendered(options.out, name, part) for name, part in parts.items())
-    exposure = [exposed(options.out, name, part) for name, part in EXPOSED.items()]
+
+    def more(part: Part) -> Part:
+        return replace(part, count=round(part.count * options.pictures))
+
+    data = [rendered(options.out, name, more(part), options.jobs) for name, part in parts.items()]
+    exposure = [exposed(options.out, name, more(part), options.jobs) for name, part in EXPOSED.items()]
     settings = TrainSettings(
-        data=data,
+        data=tuple(data),
         exposure=tuple(itertools.chain.from_iterable(exposure)),
         out=options.out / f"run-{options.seed}",
         val_data=rendered(options.out, "validation", VALIDATION),
         start=options.start,
         epochs=options.epochs,
-        batch_size=8,
+        batch_size=options.batch_size,
         learning_rate=options.learning_rate,
         input_size=options.input_size,
         anchor_scales=tuple(options.anchor_scales),
@@ -488,7 +494,12 @@ def main() -> None:
         "--large", type=int, default=TRAINING["large"].count, help="pictures of large laptops"
     )
     training.add_argument("--threads", type=int, default=1, help="the weights depend on it")
+    training.add_argument(
+        "--pictures", type=float, default=1.0, help="times as many as the first weights had"
+    )
+    training.add_argument("--jobs", type=int, default=2, help="processes that render")
     training.add_argument("--epochs", type=int, default=1)
+    training.add_argument("--batch-size", type=int, default=8)
     training.add_argument("--learning-rate", type=float, default=6e-4)
     training.add_argument("--input-size", type=int, default=800)
     training.add_argument("--anchor-scales", type=float, nargs="+", default=ANCHOR_SCALES)
