@@ -310,7 +310,7 @@ def _prove_removal(tests: Sequence[Trial], levels: Levels) -> Proof:
         )
     held = control.learn_then_test(tests, levels.alpha, levels.delta)
     if not len(held):
-        raise InvalidInput(_why_not("alpha", levels.alpha, levels.delta, tests, "with a wrongful removal"))
+        raise InvalidInput(_why("alpha", levels.alpha, levels.delta, tests, "with a wrongful removal"))
     chosen = tests[held[-1]]
     expected = control.conformal_risk_control(tests, levels.alpha) if chosen.sample else -1
     return _proof(
@@ -323,7 +323,7 @@ def _prove_clean(tests: Sequence[Trial], levels: Levels, without: int) -> Proof:
     held = control.learn_then_test(tests, levels.beta, levels.delta)
     if not len(held):
         raise InvalidInput(
-            _why_not("beta", levels.beta, levels.delta, tests, "called clean with a sticker", without)
+            _why("beta", levels.beta, levels.delta, tests, "called clean with a sticker", without)
         )
     chosen = max((tests[number] for number in held), key=lambda test: test.limit)
     return _proof(chosen, levels.beta, levels.delta, None, "learned")
@@ -343,9 +343,7 @@ def _proof(chosen: Trial, level: float, delta: float, expected: float | None, or
     )
 
 
-def _why_not(
-    name: str, level: float, delta: float, tests: Sequence[Trial], bad: str, without: int = 0
-) -> str:
+def _why(name: str, level: float, delta: float, tests: Sequence[Trial], bad: str, without: int = 0) -> str:
     """``without``: for beta, how many laptops show no sticker."""
     images = max((test.images for test in tests), default=0)
     least = control.smallest_level(images, delta)

@@ -91,17 +91,12 @@ def _table(accuracy: Accuracy, measured: StochasticAccuracy | None) -> Table:
     for label, row in accuracy.classes.items():
         name = label.name.lower()
         for what, field in (
-            ("AP@0.5", "average_precision"),
+            (f"AP@0.5 ({row.objects} objects)", "average_precision"),
             ("precision", "precision"),
             ("recall", "recall"),
         ):
-            table.add_row(
-                f"{name} {what} ({row.objects} objects)"
-                if field == "average_precision"
-                else f"{name} {what}",
-                *(_figure(getattr(a.classes[label], field)) for a in columns.values()),
-                end_section=field == "recall",
-            )
+            found = (_figure(getattr(a.classes[label], field)) for a in columns.values())
+            table.add_row(f"{name} {what}", *found, end_section=field == "recall")
     table.caption = "precision and recall of detections with score >= 0.5"
     return table
 

@@ -25,10 +25,8 @@ def command(
     if as_json:
         typer.echo(json.dumps(heard, indent=2))
     else:
-        for line in [
-            *(_gate_lines(heard["topic"], gate) if gate else ()),
-            *_part_lines(heard["diagnostics"]),
-        ]:
+        of_gate = _gate_lines(heard["topic"], gate) if gate else []
+        for line in (*of_gate, *_part_lines(heard["diagnostics"])):
             typer.echo(printable(line))
     if gate is None:
         found = ", ".join(heard["elsewhere"])

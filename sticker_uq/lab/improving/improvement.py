@@ -363,13 +363,10 @@ class Improvement(Candidate[ImproveSettings]):
 
         def make(folder: Path) -> ComparedResult:
             sides = ((self.perception, policy), (self._seen, self._policy))
-            folders = (
-                (self._part(Part.JUDGE), "the newest laptops"),
-                (settings.old_test, "the old test set"),
-            )
+            sets = (self._part(Part.JUDGE), "the newest laptops"), (settings.old_test, "the old test set")
             newest, old = (
                 [self._counted(folder, *side, f"assessing {name}") for side in sides] if folder else []
-                for folder, name in folders
+                for folder, name in sets
             )
             noted = labels.pictures[Part.JUDGE]
             groups = [[one.group is group for one in noted] for group in (Group.ASKED, Group.CHECKED)]

@@ -159,8 +159,6 @@ def _data(found: Qualification) -> list[Block]:
     ):
         if lines:
             more = f" (the first {_MOST_SHOWN})" if len(lines) > _MOST_SHOWN else ""
-            blocks += [
-                f"{title}: {len(lines)}{more}",
-                Table(("",), [(line,) for line in lines[:_MOST_SHOWN]]),
-            ]
+            shown = Table(("",), [(line,) for line in lines[:_MOST_SHOWN]])
+            blocks += [f"{title}: {len(lines)}{more}", shown]
     return blocks

@@ -222,7 +222,7 @@ def requirements(
             "proof: wrongful removals", calibration.wrongful, levels.alpha, _removals, calibration, lacking
         ),
         _proved("proof: missed stickers", calibration.missed, levels.beta, _cleans, calibration, lacking),
-        *_test_requirements(levels, min_removed, tested),
+        *_of_test(levels, min_removed, tested),
     ]
 
 
@@ -296,9 +296,7 @@ def _cleans(proof: Attempt) -> str:
     return f"called clean {proof.done} laptops without a sticker, and {proof.bad.events} with one"
 
 
-def _test_requirements(
-    levels: Levels, min_removed: float, tested: PolicyTestResult | None
-) -> list[Requirement]:
+def _of_test(levels: Levels, min_removed: float, tested: PolicyTestResult | None) -> list[Requirement]:
     limits = {
         "stickers of the test part released": f"at least {percent(min_removed)}",
         "test part: wrongful removals": f"at most {percent(levels.alpha)}",

@@ -174,10 +174,8 @@ def logo_mask(brand: int, layout: str) -> Image:
 def paint_logo(logo: LogoSpec, width: int, height: int) -> tuple[Image, Image, Image]:
     """A logo of `width` by `height` pixels: its colours (h,w,3), coverage (h,w) and gloss (h,w)."""
     source = logo_mask(logo.brand, logo.layout)
-    shrinking = width < source.shape[1]
-    mask = cv2.resize(
-        source, (width, height), interpolation=cv2.INTER_AREA if shrinking else cv2.INTER_LINEAR
-    )
+    how = cv2.INTER_AREA if width < source.shape[1] else cv2.INTER_LINEAR
+    mask = cv2.resize(source, (width, height), interpolation=how)
     ramp = np.linspace(-1, 1, height, dtype=np.float32)[:, None]
     if logo.finish == "metal":
         # Chrome mirrors a bright sky above and a dark floor below the horizon.

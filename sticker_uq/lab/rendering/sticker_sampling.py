@@ -243,10 +243,8 @@ def _near(rng: Rng, draft: StickerSpec, logo: LogoSpec, laptop: LaptopSpec) -> P
         away, along = along, away
     x, y = logo.centre[0] + away * reach_x, logo.centre[1] + along * reach_y
     margin_x, margin_y = draft.width / 6, draft.height / 6
-    return (
-        float(np.clip(x, margin_x, 1000 - margin_x)),
-        float(np.clip(y, margin_y, laptop.depth - margin_y)),
-    )
+    x, y = np.clip(x, margin_x, 1000 - margin_x), np.clip(y, margin_y, laptop.depth - margin_y)
+    return float(x), float(y)
 
 
 def _somewhere(rng: Rng, draft: StickerSpec, laptop: LaptopSpec, over_edge: bool) -> Point:

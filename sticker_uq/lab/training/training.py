@@ -404,9 +404,8 @@ class Training:
     def _validate(self, size: tuple[int, int] | None) -> tuple[float, dict[ObjectClass, float]]:
         """Wrongful releases at equal questions, and AP at IoU 0.5 by class, of the averaged weights at ``size``."""
         own = self.settings.model_dump(include={"model", "min_size", "device"})
-        detector = StochasticDetector(
-            self.average, DetectorSettings(score_floor=_VALIDATION_FLOOR, **own), ""
-        )
+        settings = DetectorSettings(score_floor=_VALIDATION_FLOOR, **own)
+        detector = StochasticDetector(self.average, settings, "")
 
         def detect(item: LabelledImage) -> Detections:
             return detector.detect(detector.encode(read_picture(item)))

@@ -183,7 +183,7 @@ def train_round(
         _train(encoder, decoder, discriminator, batches, settings)
     for network in (encoder, decoder, discriminator):
         network.eval()
-    acceptances = _acceptances(encoder, discriminator, batches)
+    acceptances = _accepted(encoder, discriminator, batches)
     return [
         Raae(pair, shape, settings, encoder.one(r), decoder.one(r), discriminator.one(r), acceptance)
         for r, (pair, acceptance) in enumerate(zip(pairs, acceptances, strict=True))
@@ -209,13 +209,10 @@ class _Batches:
 
     def pictures(self) -> Tensor:
         """Pictures of two classes each to train autoencoders on, (R, 2 * half, size)."""
-        rows = [
-            torch.cat(
-                [own[torch.randint(len(own), (self._half,), generator=self._generator)] for own in both]
-            )
-            for both in self._rows
-        ]
-        return self._pictures[torch.stack(rows)]
+        def drawn(own: Tensor) -> Tensor:
+            return own[torch.randint(len(own), (self._half,), generator=self._generator)]
+
+        return self._pictures[torch.stack([torch.cat([drawn(own) for own in both]) for both in self._rows])]
 
     def prior(self) -> Tensor:
         """Latent codes of two classes each to train autoencoders on, (R, 2 * half, L)."""
@@ -258,9 +255,7 @@ def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
 
 
 @torch.no_grad()
-def _acceptances(
-    encoder: _Bank, discriminator: _Bank, batches: _Batches, rounds: int = 20
-) -> list[Acceptance]:
+def _accepted(encoder: _Bank, discriminator: _Bank, batches: _Batches, rounds: int = 20) -> list[Acceptance]:
     told, right = [], []
     for _ in range(rounds):
         codes, given = encoder(batches.pictures()), batches.given

@@ -309,12 +309,9 @@ def rate_curves(means: pd.DataFrame, dataset: str) -> Markup:
         for place, measure in enumerate(shown, 1):
             axes = figure.add_subplot(rows, columns, place)
             for number, model in enumerate(models):
-                line = own[(own["model"] == model) & (own["measure"] == measure.name)].sort_values(
-                    "dropout_rate"
-                )
-                x, mean, low, high = (
-                    line[n].to_numpy(float) for n in ("dropout_rate", "mean", "low", "high")
-                )
+                line = own[(own["model"] == model) & (own["measure"] == measure.name)]
+                line = line.sort_values("dropout_rate")[["dropout_rate", "mean", "low", "high"]]
+                x, mean, low, high = line.to_numpy(float).T
                 colour = COLOURS[number % len(COLOURS)]
                 axes.plot(x, mean, ms=3.5, label=model, color=colour, marker=MARKERS[number % len(MARKERS)])
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)

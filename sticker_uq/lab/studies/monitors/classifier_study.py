@@ -260,10 +260,8 @@ def run_seed(
         "corrupted": corrupt(material.test, seed),
         "invalid": material.invalid,
     }
-    seen = {
-        name: observe_crops(model, pictures, settings.passes, seed, members)
-        for name, pictures in sets.items()
-    }
+    how = settings.passes, seed, members
+    seen = {name: observe_crops(model, pictures, *how) for name, pictures in sets.items()}
     nominal = seen["nominal"]
     wrong = nominal.predicted != material.test_labels
     corrupted_wrong = seen["corrupted"].predicted != material.test_labels
