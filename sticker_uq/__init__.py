@@ -35,30 +35,6 @@ __version__ = "0.2.0"
 
 import_torchvision_without_compiler()
 
-# loaded when first used: a program that only wants the version, or the gate, loads neither OpenCV nor torch
-_HOMES = {
-    "sticker_uq.api": (
-        "AssessedImage",
-        "Detector",
-        "JudgedImage",
-        "draw",
-        "objects_table",
-        "packaged_policy",
-        "read_image",
-    ),
-    "sticker_uq.gate": ("Policy", "judge"),
-    "sticker_uq.scene": (
-        "METRICS",
-        "InvalidInput",
-        "ObservedObject",
-        "Outcome",
-        "SceneAssessment",
-        "SceneDecision",
-        "Verdict",
-    ),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
-
 __all__ = [
     "METRICS",
     "AssessedImage",
@@ -80,9 +56,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    # loaded when first used: a program that only wants the version, or the gate, loads neither OpenCV nor torch
+    for home in ("scene", "gate", "api") if name in __all__ else ():
+        if name in (found := vars(import_module(f"{__name__}.{home}"))):
+            return found[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

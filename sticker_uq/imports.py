@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Importing torchvision without the compiler of torch.
+"""Importing what a process needs, and no more: names of a package when they are used, torchvision without the compiler of torch.
 
 One line of ``torchvision.ops.roi_align`` (0.27) imports ``torch._dynamo`` for a function that only says whether
 compiling is possible. Every process that detects would pay for it at its start (1.3 s of processor time, 140 MB).
@@ -12,11 +12,23 @@ import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from importlib.abc import Loader
+
+
+def when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of ``package`` that loads names from their modules, ``homes``, when they are first used."""
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
+
+    return get
+
 
 _COMPILER = ("torch._dynamo", "torch._dynamo.utils")
 

@@ -76,42 +76,20 @@ BLOCK_ADVICE = _WORDS["block_advice"]
 LACKS = _WORDS["lacks"]
 """What may be missing in a picture of the laptop."""
 
-_LACKED_BY = {
-    **dict.fromkeys(
-        (
-            "sticker_probability",
-            "logo_probability",
-            "possible_sticker",
-            "detection_rate",
-            "few_passes",
-            "shannon_entropy",
-            "variation_ratio",
-            "mutual_information",
-            "risk",
-        ),
-        "appearance",
-    ),
-    **dict.fromkeys(("relative_total_variance", "relative_predictive_surface", "detected_twice"), "outline"),
-    **dict.fromkeys(
-        (
-            "dil",
-            "background_saliency",
-            "unexplained_objectness",
-            "missed_sticker_probability",
-            "missed_place",
-            "clean_not_promised",
-            "left_probability",
-        ),
-        "overlooked",
-    ),
+_SHOWN_BY = {
+    "appearance": "sticker_probability logo_probability possible_sticker detection_rate few_passes shannon_entropy "
+    "variation_ratio mutual_information risk",
+    "outline": "relative_total_variance relative_predictive_surface detected_twice",
+    "overlooked": "dil background_saliency unexplained_objectness missed_sticker_probability missed_place "
+    "clean_not_promised left_probability",
 }
+_LACKED_BY = {subject: lack for lack, subjects in _SHOWN_BY.items() for subject in subjects.split()}
 
 
 def lack_of(reason: Reason) -> str:
     """What the picture does not show where ``reason`` holds something back, one of :data:`LACKS`; empty: nothing."""
-    return _LACKED_BY.get(
-        reason.subject if reason.code in ("above_limit", "below_limit") else reason.code, ""
-    )
+    name = reason.subject if reason.code in ("above_limit", "below_limit") else reason.code
+    return _LACKED_BY.get(name, "")
 
 
 PHASES = _WORDS["phases"]

@@ -215,6 +215,11 @@ class StochasticSamples:
     def __len__(self) -> int:
         return len(self.boxes)
 
+    def taken(self, rows: IntArray) -> StochasticSamples:
+        """The same passes with ``rows`` (M,) of their detections alone, in that order."""
+        boxes, probabilities, passes = self.boxes[rows], self.probabilities[rows], self.pass_index[rows]
+        return StochasticSamples(boxes, probabilities, passes, self.passes)
+
 
 @dataclass(frozen=True)
 class MonitorScore:
@@ -442,10 +447,8 @@ class SceneAssessment:
         of the time before there was one, so that recordings of that time keep their decisions.
         """
         panel = () if self.panel_hash else ("panel_hash", "monitors")
-        plain = to_plain(
-            self, leave_out=("timings", "saliency", "device", "precision", "image_publishers", *panel)
-        )
-        return json.dumps(plain, sort_keys=True).encode()
+        left_out = ("timings", "saliency", "device", "precision", "image_publishers", *panel)
+        return json.dumps(to_plain(self, left_out), sort_keys=True).encode()
 
     @cached_property
     def digest(self) -> str:
@@ -480,9 +483,7 @@ class Reason:
 
     def to_dict(self) -> dict[str, Any]:
         """The plain value of a scene's reason for JSON: its code, and of the rest what it has."""
-        numbers = {
-            name: number for name in ("value", "limit") if not math.isnan(number := getattr(self, name))
-        }
+        numbers = {k: v for k in ("value", "limit") if not math.isnan(v := getattr(self, k))}
         rest = {"subject": self.subject, **numbers, "values": dict(self.values)}
         plain = {"code": self.code, **{name: item for name, item in rest.items() if item not in ("", {})}}
         return plain if self.box is None else plain | {"box": list(self.box)}
@@ -599,7 +600,7 @@ def _read(hint: Any, name: str, value: Any, get: Callable[[Any, str], Any]) -> A
         dtype, shape = _ARRAYS[name]
         return np.array(value, dtype).reshape(shape)
     if is_dataclass(hint):
-        return from_plain(cast(type[Any], hint), value, get)
+        return value if isinstance(value, cast(type, hint)) else from_plain(cast(type[Any], hint), value, get)
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return hint(value) if value in set(hint) else hint(0)
     return value

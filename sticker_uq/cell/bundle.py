@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -39,12 +39,8 @@ if TYPE_CHECKING:
     from sticker_uq.scene import SceneAssessment
 
 MANIFEST = "bundle.yaml"
-_WEIGHTS, _NOVELTY, _POLICY, _PANEL = (
-    "weights.safetensors",
-    "weights_novelty.safetensors",
-    "policy.yaml",
-    "panel",
-)
+_WEIGHTS, _NOVELTY = "weights.safetensors", "weights_novelty.safetensors"
+_POLICY, _PANEL = "policy.yaml", "panel"
 BUNDLE_FILES = (MANIFEST, COMPARISON, _WEIGHTS, _NOVELTY, _POLICY, _PANEL, f"{_PANEL}/**/*")
 """Files of a bundle (globs)."""
 OF_THE_MACHINE = ("device", "threads")
@@ -265,11 +261,8 @@ def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
         raise InvalidInput(
             f"weights {weights}: expected a .safetensors file, as `sticker-uq train` writes it, which says what it was made for"
         )
-    novelty = (
-        weights.with_name(f"{weights.stem}_novelty.safetensors")
-        if settings.weights
-        else packaged_file(settings.model)
-    )
+    beside = weights.with_name(f"{weights.stem}_novelty.safetensors")
+    novelty = beside if settings.weights else packaged_file(settings.model)
     found = {_WEIGHTS: weights, _POLICY: policy}
     if settings.novelty and novelty is not None and novelty.is_file():
         found[_NOVELTY] = novelty
@@ -281,9 +274,8 @@ def _assessed(perception: Perception | Any, policy: Policy) -> SceneAssessment:
     limits = policy.validity
     width, height = (limits and limits.image_size) or (640, 480)
     camera = limits.camera if limits else ""
-    scene: SceneAssessment = perception.assess(
-        np.full((height, width, 3), 128, np.uint8), time.time_ns(), camera
-    )
+    grey = np.full((height, width, 3), 128, np.uint8)
+    scene: SceneAssessment = perception.assess(grey, time.time_ns(), camera)
     if scene.status is Status.FAILED:
         raise InvalidInput(f"a grey picture cannot be assessed: {scene.status_text}")
     if (refusal := policy.refusal(scene)) is not None:
@@ -329,9 +321,7 @@ def _sha256(path: Path, name: str = "") -> str:
     return digest.hexdigest()
 
 
-def _refuse_others(
-    values: Mapping[str, Any], model: type[BaseModel], foreign: Sequence[str], name: str
-) -> None:
+def _refuse_others(values: Iterable[str], model: type[BaseModel], foreign: Sequence[str], name: str) -> None:
     known = [field for field in model.model_fields if field not in foreign]
     if other := sorted(set(values) - set(known)):
         raise InvalidInput(f"{name}: {shown(other[0])} is no parameter of a bundle; make a new bundle")

@@ -44,84 +44,58 @@ IMAGE_SOURCE = "image_source"
 class CellOptions(Frozen):
     """Options of a cell at start. An empty string or ``None`` keeps the value of the parameter file or the default."""
 
-    camera_topic: str = Field(
-        "image", description="Topic of the camera's images (raw, or its /compressed variant)"
-    )
-    more_camera_topics: str = Field(
-        "",
-        description="Image topics of further cameras, comma-separated, which the detector serves round-robin (left/image: "
-        "scenes on left/scene); the supervisor uses camera_topic only",
-    )
-    source: str = Field(
-        "",
-        description="What plays as the camera on camera_topic, over and over: a recording, folder, picture, video, or camera "
-        "device (/dev/video0 or 0); empty: a real camera publishes there",
-    )
-    source_rate: float | None = Field(
-        None, gt=0.0, le=240.0, description="Rate of its images, Hz; empty: as in params_file"
-    )
-    image_transport: Literal["", "raw", "compressed"] = Field(
-        "", description="Image transport, raw or compressed; empty: as in params_file"
-    )
-    bundle: str = Field(
-        "",
-        description="Folder of `sticker-uq bundle create`: weights, novelty network, panel, policy and the parameters that "
-        "belong to them; takes the place of model, weights, policy, dropout_rate and passes",
-    )
+    camera_topic: str = "image"
+    """Topic of the camera's images (raw, or its /compressed variant)"""
+    more_camera_topics: str = ""
+    """Image topics of further cameras, comma-separated, which the detector serves round-robin (left/image: scenes on left/scene);
+    the supervisor uses camera_topic only"""
+    source: str = ""
+    """What plays as the camera on camera_topic, over and over: a recording, folder, picture, video, or camera device (/dev/video0
+    or 0); empty: a real camera publishes there"""
+    source_rate: float | None = Field(None, gt=0.0, le=240.0)
+    """Rate of its images, Hz; empty: as in params_file"""
+    image_transport: Literal["", "raw", "compressed"] = ""
+    """Image transport, raw or compressed; empty: as in params_file"""
+    bundle: str = ""
+    """Folder of `sticker-uq bundle create`: weights, novelty network, panel, policy and the parameters that belong to them; takes
+    the place of model, weights, policy, dropout_rate and passes"""
     model: str = Field("", description="torchvision name of the detector; empty: as in params_file")
     weights: str = Field("", description="Safetensors file; empty: the packaged weights of the model")
     policy: str = Field("", description="Policy YAML of the supervisor; empty: the packaged one")
-    allow_uncalibrated: bool = Field(
-        False,
-        description="Let the arm move on a policy without a guarantee, as the default one is; the simulated arm always may",
-    )
-    dropout_rate: float | None = Field(
-        None, ge=0.0, le=0.9, description="Probability of a dropped activation; empty: as in params_file"
-    )
-    passes: int | None = Field(
-        None, ge=1, le=200, description="Stochastic passes T per image; empty: as in params_file"
-    )
+    allow_uncalibrated: bool = False
+    """Let the arm move on a policy without a guarantee, as the default one is; the simulated arm always may"""
+    dropout_rate: float | None = Field(None, ge=0.0, le=0.9)
+    """Probability of a dropped activation; empty: as in params_file"""
+    passes: int | None = Field(None, ge=1, le=200)
+    """Stochastic passes T per image; empty: as in params_file"""
     device: str = Field("", description="Torch device: auto, cpu or cuda[:N]; empty: as in params_file")
-    sim: bool = Field(
-        False, description="Start the simulated camera, arm and laptops instead of using real ones"
-    )
-    sim_person: Literal["none", "ground_truth"] = Field(
-        "none",
-        description="Who answers interventions in the simulation: none (a real operator) or ground_truth",
-    )
-    sim_seed: int | None = Field(
-        None, ge=0, description="Seed of the simulated laptops; empty: as in params_file"
-    )
-    sim_laptops: int | None = Field(
-        None, ge=0, description="Number of simulated laptops, 0: unlimited; empty: as in params_file"
-    )
-    sim_hard: bool | None = Field(
-        None,
-        description="Whether the simulated laptops are hard (prints, residue, foreign objects, ...); empty: as in params_file",
-    )
+    sim: bool = False
+    """Start the simulated camera, arm and laptops instead of using real ones"""
+    sim_person: Literal["none", "ground_truth"] = "none"
+    """Who answers interventions in the simulation: none (a real operator) or ground_truth"""
+    sim_seed: int | None = Field(None, ge=0)
+    """Seed of the simulated laptops; empty: as in params_file"""
+    sim_laptops: int | None = Field(None, ge=0)
+    """Number of simulated laptops, 0: unlimited; empty: as in params_file"""
+    sim_hard: bool | None = None
+    """Whether the simulated laptops are hard (prints, residue, foreign objects, ...); empty: as in params_file"""
     console: bool = Field(False, description="Start the operator's web page")
-    console_port: int | None = Field(
-        None, ge=0, le=65535, description="Port of the page; empty: as in params_file"
-    )
-    record: str = Field(
-        "", description="Folder for a new mcap recording of the cell's topics; empty: no recording"
-    )
+    console_port: int | None = Field(None, ge=0, le=65535)
+    """Port of the page; empty: as in params_file"""
+    record: str = ""
+    """Folder for a new mcap recording of the cell's topics; empty: no recording"""
     audit: str = Field("", description="Folder of the supervisor's audit log; empty: as in params_file")
     namespace: str = Field("", description="ROS namespace of every node")
     params_file: str = Field("", description="ROS parameter file; empty: the packaged config/cell.yaml")
-    log_level: Literal["debug", "info", "warn", "error", "fatal"] = Field(
-        "info", description="Log level of every node"
-    )
+    log_level: Literal["debug", "info", "warn", "error", "fatal"] = "info"
+    """Log level of every node"""
     use_sim_time: bool = Field(False, description="Use the time on /clock, as with ros2 bag play --clock")
-    respawn: bool = Field(
-        False, description="Restart a node when its process dies; the gate is closed after a restart"
-    )
+    respawn: bool = False
+    """Restart a node when its process dies; the gate is closed after a restart"""
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> CellOptions:
-        values: dict[str, Any] = {
-            k: v for k, v in texts.items() if v != "" or cls.model_fields[k].annotation is str
-        }
+        values = {k: v for k, v in texts.items() if v != "" or cls.model_fields[k].annotation is str}
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -158,14 +132,8 @@ class ProcessSpec:
 
     def ros_arguments(self, own_parameters: Path | None) -> list[str]:
         """The ``--ros-args`` that start a cell's process; ``own_parameters`` is a file holding :attr:`parameters`."""
-        arguments = [
-            "--ros-args",
-            "-r",
-            f"__node:={self.name}",
-            "--enclave",
-            self.enclave,
-            *self.log_arguments(),
-        ]
+        arguments = ["--ros-args", "-r", f"__node:={self.name}", "--enclave", self.enclave]
+        arguments += self.log_arguments()
         if self.namespace:
             arguments += ["-r", f"__ns:={absolute_namespace(self.namespace)}"]
         for source, target in self.remappings:
@@ -176,13 +144,8 @@ class ProcessSpec:
         return arguments
 
     def command(self, own_parameters: Path | None) -> list[str]:
-        return [
-            sys.executable,
-            "-m",
-            f"{PACKAGE}.nodes",
-            self.executable,
-            *self.ros_arguments(own_parameters),
-        ]
+        command = [sys.executable, "-m", f"{PACKAGE}.nodes", self.executable]
+        return command + self.ros_arguments(own_parameters)
 
     def write_parameters(self, folder: Path) -> Path:
         path = folder / f"{self.name}.yaml"
@@ -237,11 +200,8 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
         supervision["allow_uncalibrated"] = True
     if options.sim:
         supervision |= SIMULATED_GEOMETRY
-    beside_camera = _camera_info_remapping(options.camera_topic)
-    processes = [
-        _detector_process(options, bundle),
-        _process(options, SUPERVISOR, supervision, beside_camera),
-    ]
+    beside = _camera_info_remapping(options.camera_topic)
+    processes = [_detector_process(options, bundle), _process(options, SUPERVISOR, supervision, beside)]
     if options.console:
         page = _given(port=options.console_port, image_transport=options.image_transport)
         processes.append(_process(options, "console", page, _image_remappings(options.camera_topic)))
@@ -252,16 +212,12 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
             more_image_topics=options.more_camera_topics,
             number_if_exists=options.respawn or None,
         )
-        remappings = (*_image_remappings(options.camera_topic), *beside_camera)
+        remappings = (*_image_remappings(options.camera_topic), *beside)
         processes.append(_process(options, "recorder", recording, remappings))
     if options.sim:
-        simulation = _given(
-            person=options.sim_person,
-            seed=options.sim_seed,
-            laptops=options.sim_laptops,
-            hard=options.sim_hard,
-        )
-        remappings = (*_image_remappings(options.camera_topic), *beside_camera)
+        values = {name: getattr(options, f"sim_{name}") for name in ("person", "seed", "laptops", "hard")}
+        simulation = _given(**values)
+        remappings = (*_image_remappings(options.camera_topic), *beside)
         processes.append(_process(options, "cell_sim", simulation, remappings))
     return processes + _source_processes(options)
 
@@ -331,15 +287,9 @@ def _process(
     if name in LIFECYCLE_NODES:
         parameters = {"autostart": True, **parameters}
     parameters = {"use_sim_time": options.use_sim_time, **parameters}
+    file = _params_file(options)
     return ProcessSpec(
-        name,
-        name,
-        options.namespace,
-        _params_file(options),
-        parameters,
-        remappings,
-        options.log_level,
-        options.respawn,
+        name, name, options.namespace, file, parameters, remappings, options.log_level, options.respawn
     )
 
 

@@ -57,11 +57,9 @@ def _check_comparison(cell: Path, candidate: Bundle) -> None:
     active = history(cell).standing[-1:] if (cell / LOG).is_dir() else ()
     present = active[0].hash if active else ""
     if compared.active != present:
-        remedy = (
-            "make it again from the active one with `sticker-uq improve`"
-            if present
-            else "`sticker-uq bundle promote` that bundle first"
-        )
+        remedy = "`sticker-uq bundle promote` that bundle first"
+        if present:
+            remedy = "make it again from the active one with `sticker-uq improve`"
         raise InvalidInput(
             f"bundle {candidate.folder} was compared with the bundle {compared.active[:12]}, active in {cell} is "
             f"{present[:12] or 'none'}: {remedy}"
@@ -122,10 +120,8 @@ def _standing(told: Iterable[Entry]) -> tuple[ActiveBundle, ...]:
         if entry.kind == PROMOTE:
             kept = [i for i, one in enumerate(standing, 1) if str(one.folder) == entry.data["from"]]
             # what the link did not lead to then was never active, or not any more
-            standing = [
-                *standing[: max(kept, default=0)],
-                ActiveBundle(Path(entry.data["to"]), entry.data["to_hash"]),
-            ]
+            newest = ActiveBundle(Path(entry.data["to"]), entry.data["to_hash"])
+            standing = [*standing[: max(kept, default=0)], newest]
         elif entry.kind == ROLLBACK:
             standing = standing[:-1]
     return tuple(standing)
@@ -139,14 +135,10 @@ def _change(cell: Path, kind: str, release: ActiveBundle, person: str, reason: s
         active = before[0].hash if before and before[0].folder == present else ""
         if kind == PROMOTE and release == ActiveBundle(present or Path(), active):
             raise InvalidInput(f"{release.folder} is the active bundle of {cell} already")
-        places = {
-            "from": str(present or ""),
-            "from_hash": active,
-            "to": str(release.folder),
-            "to_hash": release.hash,
-        }
+        before_it = {"from": str(present or ""), "from_hash": active}
+        after_it = {"to": str(release.folder), "to_hash": release.hash}
         who = {"person": person, "person_check": "unchecked", "reason": reason}
-        _write(log, kind, {**places, **who, **whereabouts()})
+        _write(log, kind, {**before_it, **after_it, **who, **whereabouts()})
         try:
             _link(cell, release.folder)
         except OSError as error:

@@ -20,45 +20,27 @@ StopServiceType = Literal["trigger", "set_bool"]
 class StopSettings(Frozen):
     """The supervisor's settings of how the cell stops an arm that does not end a cancelled goal."""
 
-    stop_service: str = Field(
-        "",
-        description="Service that stops the arm when it does not end a cancelled goal in time; empty: none",
-    )
-    stop_service_type: StopServiceType = Field(
-        "trigger", description="Type of stop_service: std_srvs/Trigger, or std_srvs/SetBool called with true"
-    )
-    stop_topic: str = Field(
-        "",
-        description="Topic (std_msgs/Bool, latched, sent every tick_period_s) that is true while the arm must be stopped; "
-        "empty: none",
-    )
+    stop_service: str = ""
+    """Service that stops the arm when it does not end a cancelled goal in time; empty: none"""
+    stop_service_type: StopServiceType = "trigger"
+    """Type of stop_service: std_srvs/Trigger, or std_srvs/SetBool called with true"""
+    stop_topic: str = ""
+    """Topic (std_msgs/Bool, latched, sent every tick_period_s) that is true while the arm must be stopped; empty: none"""
 
 
 class PoseSettings(Frozen):
     """The supervisor's calibration of the cell. If empty, the camera's pose comes from tf2 and the lid from ``lid_pose``."""
 
-    arm_frame: str = Field(
-        "base_link", min_length=1, description="Frame of the poses that are sent to the arm"
-    )
-    camera_pose: str = Field(
-        "",
-        description="Pose of the camera's optical frame in arm_frame: x y z (m), qx qy qz qw; empty: from tf2",
-    )
-    lid_plane: str = Field(
-        "",
-        description="The lid in arm_frame: a b c d with a x + b y + c z + d = 0 (m); empty: z axis and origin of the "
-        "topic lid_pose",
-    )
-    image_rectified: bool = Field(
-        False, description="Whether the images are rectified; then P of CameraInfo is used instead of K and D"
-    )
-    max_calibration_age_s: float = Field(
-        5.0,
-        ge=0.05,
-        le=3600.0,
-        allow_inf_nan=False,
-        description="Highest difference between the stamps of CameraInfo and image, s",
-    )
+    arm_frame: str = Field("base_link", min_length=1)
+    """Frame of the poses that are sent to the arm"""
+    camera_pose: str = ""
+    """Pose of the camera's optical frame in arm_frame: x y z (m), qx qy qz qw; empty: from tf2"""
+    lid_plane: str = ""
+    """The lid in arm_frame: a b c d with a x + b y + c z + d = 0 (m); empty: z axis and origin of the topic lid_pose"""
+    image_rectified: bool = False
+    """Whether the images are rectified; then P of CameraInfo is used instead of K and D"""
+    max_calibration_age_s: float = Field(5.0, ge=0.05, le=3600.0, allow_inf_nan=False)
+    """Highest difference between the stamps of CameraInfo and image, s"""
 
     @field_validator("camera_pose")
     @classmethod
@@ -83,39 +65,21 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
     """Parameters of ``supervisor``: gate, assumption monitoring, arm stop, calibration, policy and audit log."""
 
     policy: str = Field("", description="Policy file (YAML); empty: config/policy.yaml of this package")
-    policy_hash: str = Field(
-        "",
-        description="Hash that the policy must have, as a bundle sets it; empty: any",
-        pattern=r"^([0-9a-f]{64})?$",
-    )
-    allow_uncalibrated: bool = Field(
-        False,
-        description="Whether the gate may open on a policy without a guarantee, as the default one is",
-    )
-    bundle_hash: str = Field(
-        "",
-        pattern=r"^([0-9a-f]{64})?$",
-        description="SHA-256 of the manifest of the bundle that the cell was started from, for the audit log; launch sets it",
-    )
-    audit_folder: str = Field(
-        "", description="Folder of the audit log; empty: audit/ in the ROS log directory, one per supervisor"
-    )
-    audit_file_mb: float = Field(
-        16.0, ge=0.001, le=1000.0, description="Size at which the audit log starts a new file, MB"
-    )
-    arm_heartbeat_timeout_s: float = Field(
-        0.5,
-        ge=0.1,
-        le=5.0,
-        description="Time without a heartbeat of the arm (arm/status, 20 Hz) after which the gate closes, s; it closes sooner "
-        "when the arm's process dies",
-    )
-    discovery_time_s: float = Field(
-        1.0,
-        ge=0.1,
-        le=60.0,
-        description="Time after activation in which other gate publishers are discovered before anything is permitted, s",
-    )
+    policy_hash: str = Field("", pattern=r"^([0-9a-f]{64})?$")
+    """Hash that the policy must have, as a bundle sets it; empty: any"""
+    allow_uncalibrated: bool = False
+    """Whether the gate may open on a policy without a guarantee, as the default one is"""
+    bundle_hash: str = Field("", pattern=r"^([0-9a-f]{64})?$")
+    """SHA-256 of the manifest of the bundle that the cell was started from, for the audit log; launch sets it"""
+    audit_folder: str = ""
+    """Folder of the audit log; empty: audit/ in the ROS log directory, one per supervisor"""
+    audit_file_mb: float = Field(16.0, ge=0.001, le=1000.0)
+    """Size at which the audit log starts a new file, MB"""
+    arm_heartbeat_timeout_s: float = Field(0.5, ge=0.1, le=5.0)
+    """Time without a heartbeat of the arm (arm/status, 20 Hz) after which the gate closes, s; it closes sooner when the arm's
+    process dies"""
+    discovery_time_s: float = Field(1.0, ge=0.1, le=60.0)
+    """Time after activation in which other gate publishers are discovered before anything is permitted, s"""
 
     def load_policy(self) -> Policy:
         """The policy that the parameters name; raises :class:`InvalidInput` when invalid, expired or not of ``policy_hash``."""
@@ -147,22 +111,9 @@ def unproved(policy: Policy) -> Reason | None:
     return None
 
 
-LOCKED_WHILE_ACTIVE = frozenset(
-    {
-        *(
-            "policy",
-            "policy_hash",
-            "allow_uncalibrated",
-            "bundle_hash",
-            "tick_period_s",
-            "min_relief_mm",
-            "audit_folder",
-            "audit_file_mb",
-            "arm_heartbeat_timeout_s",
-            "discovery_time_s",
-        ),
-        *StopSettings.model_fields,
-        *PoseSettings.model_fields,
-    }
-)
+_AT_ANY_TIME = {*GateSettings.model_fields, *AssumptionSettings.model_fields} - {
+    "tick_period_s",
+    "min_relief_mm",
+}
+LOCKED_WHILE_ACTIVE = frozenset(SupervisorNodeSettings.model_fields) - _AT_ANY_TIME
 """Parameters that cannot be changed while the supervisor is active."""

@@ -12,11 +12,9 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from sticker_uq.scene import FloatArray, InvalidInput
 
-_JPEG_QUALITY = 85
 _KEPT_FILES = 4
 _CONTOURS = (0.25, 0.5, 0.75)
 _CONTOUR_PARTS = 400
@@ -85,10 +83,6 @@ class Album:
         return next((image for stamp, image in self._pinned.values() if stamp == stamp_ns), None)
 
 
-def jpeg(pixels: NDArray[np.uint8]) -> bytes:
-    return cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])[1].tobytes()
-
-
 def heat(saliency: FloatArray) -> bytes:
     """A saliency map (H, W) >= 0 as a PNG for the operator's page: the stronger, the brighter and the less transparent.
 
@@ -101,9 +95,8 @@ def heat(saliency: FloatArray) -> bytes:
     picture = np.dstack([colours, (levels * 0.75).astype(np.uint8)])
     width = max(1, round(saliency.shape[1] / _CONTOUR_PARTS))
     for level in _CONTOURS:
-        outlines, _ = cv2.findContours(
-            (share >= level).astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE
-        )
+        inside = (share >= level).astype(np.uint8)
+        outlines, _ = cv2.findContours(inside, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
         if top > 0.0:
             cv2.drawContours(picture, outlines, -1, (0, 0, 0, 200), width + 2)
             cv2.drawContours(picture, outlines, -1, (255, 255, 255, 255), width)

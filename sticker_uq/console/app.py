@@ -82,9 +82,8 @@ class Guard:
             await send({"type": "websocket.close", "code": 4400 + status % 100})
             return
         # what is still to come of the body is not waited for
-        await JSONResponse({"detail": detail}, status, {**_HEADERS, "Connection": "close"})(
-            scope, receive, send
-        )
+        response = JSONResponse({"detail": detail}, status, {**_HEADERS, "Connection": "close"})
+        await response(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: Headers, signed_in: bool, name: str) -> tuple[int, str] | None:
         """Status and detail of the response to a request that is refused by its head alone; None: it is not."""
@@ -95,11 +94,8 @@ class Guard:
         safe = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
         if not safe and not self._addresses.has_origin(headers.get("origin"), host, local):
             return 403, "answers are taken from this page only"
-        if self._access.name_header and not name:
-            return (
-                403,
-                f"open the page through its proxy, which says in {self._access.name_header} who you are",
-            )
+        if (header := self._access.name_header) and not name:
+            return 403, f"open the page through its proxy, which says in {header} who you are"
         path = scope["path"]
         if not signed_in and path not in _PUBLIC and not path.startswith("/static/"):
             return 401, "please sign in"
@@ -230,13 +226,7 @@ def make_app(
     closing: threading.Event | None = None,
 ) -> FastAPI:
     closing = closing or threading.Event()
-    app = FastAPI(
-        title="sticker_uq console",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        dependencies=[Depends(in_time)],
-    )
+    app = FastAPI(title="sticker_uq console", openapi_url=None, dependencies=[Depends(in_time)])
     app.add_middleware(Guard, access=access, addresses=addresses, cookie=cookie)
     pages: dict[WebSocket, bool] = {}
     waiting = ThreadPoolExecutor(MOST_PAGES, thread_name_prefix="page")

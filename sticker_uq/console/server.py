@@ -34,43 +34,25 @@ _STALLED_MS = 10_000
 
 
 class ConsoleSettings(Frozen):
-    host: str = Field(
-        "127.0.0.1", min_length=1, description="Address to listen on; other than loopback needs token_file"
-    )
+    host: str = Field("127.0.0.1", min_length=1)
+    """Address to listen on; other than loopback needs token_file"""
     port: int = Field(8780, ge=0, le=65535, description="TCP port; 0: any free one")
-    origins: str = Field(
-        "",
-        description="Further addresses of the page, comma-separated, e.g. https://cell-3.example behind a TLS proxy; loopback, "
-        "host and the IP address of this machine are known",
-    )
-    token_file: str = Field(
-        "",
-        description="File with the one token that everybody signs in with, made when it is missing; empty: none",
-    )
-    name_header: str = Field(
-        "",
-        pattern=r"^[A-Za-z0-9-]*$",
-        description="Header in which a reverse proxy on this machine names the signed-in operator, e.g. X-Remote-User; needs a "
-        "host of loopback; empty: operators type their names, which are not checked",
-    )
-    answer_timeout_s: float = Field(
-        5.0, ge=0.1, le=60.0, description="Time the supervisor has to take an answer, s"
-    )
-    metrics_port: int = Field(
-        0,
-        ge=0,
-        le=65535,
-        description="TCP port of http://HOST:PORT/metrics for Prometheus, without sign-in; 0: none",
-    )
-    image_transport: Transport = Field(
-        "raw", description="Show image or image/compressed; the same as the detector's"
-    )
-    kept_images: int = Field(
-        24,
-        ge=1,
-        le=1000,
-        description="Newest images kept in memory until their scene is published; more for a fast camera with a slow model",
-    )
+    origins: str = ""
+    """Further addresses of the page, comma-separated, e.g. https://cell-3.example behind a TLS proxy; loopback, host and the IP
+    address of this machine are known"""
+    token_file: str = ""
+    """File with the one token that everybody signs in with, made when it is missing; empty: none"""
+    name_header: str = Field("", pattern=r"^[A-Za-z0-9-]*$")
+    """Header in which a reverse proxy on this machine names the signed-in operator, e.g. X-Remote-User; needs a host of loopback;
+    empty: operators type their names, which are not checked"""
+    answer_timeout_s: float = Field(5.0, ge=0.1, le=60.0)
+    """Time the supervisor has to take an answer, s"""
+    metrics_port: int = Field(0, ge=0, le=65535)
+    """TCP port of http://HOST:PORT/metrics for Prometheus, without sign-in; 0: none"""
+    image_transport: Transport = "raw"
+    """Show image or image/compressed; the same as the detector's"""
+    kept_images: int = Field(24, ge=1, le=1000)
+    """Newest images kept in memory until their scene is published; more for a fast camera with a slow model"""
 
 
 class PageServer:
@@ -109,17 +91,15 @@ class PageServer:
 
 
 def _access(settings: ConsoleSettings) -> Access:
-    local = is_loopback(settings.host)
+    host, local = settings.host, is_loopback(settings.host)
     if settings.name_header and not local:
         raise InvalidInput(
-            f"name_header with host {settings.host}: other machines could write the header themselves: expected host 127.0.0.1, "
+            f"name_header with host {host}: other machines could write the header themselves: expected host 127.0.0.1, "
             "behind a proxy on this machine"
         )
     if not settings.token_file:
         if not local:
-            raise InvalidInput(
-                f"host {settings.host} can be reached from other machines: expected token_file"
-            )
+            raise InvalidInput(f"host {host} can be reached from other machines: expected token_file")
         return Access(name_header=settings.name_header)
     path = Path(settings.token_file).expanduser()
     try:

@@ -68,15 +68,8 @@ class ConsoleState:
                 self._held_by(name)
             elif kind == "release":
                 self._hold = None
-            self._history.appendleft(
-                {
-                    "stamp_ms": stamp_ns // 1_000_000,
-                    "kind": kind,
-                    "name": name,
-                    "answers": list(answers),
-                    "reasons": list(reasons),
-                }
-            )
+            line = {"stamp_ms": stamp_ns // 1_000_000, "kind": kind, "name": name}
+            self._history.appendleft(line | {"answers": list(answers), "reasons": list(reasons)})
             self._bump()
 
     def report(self, node: str, part: str, level: int, message: str) -> None:
@@ -134,11 +127,8 @@ class ConsoleState:
         silent = now - self._heard.get(name, -float("inf")) > HEALTH_FRESH_S
         passing = (part["level"] for part in parts.values() if not _LASTING.items() <= part.items())
         worst = max(map(LEVELS.index, passing), default=0 if parts else _SILENT)
-        return {
-            "node": name,
-            "level": LEVELS[_SILENT if silent else worst],
-            "parts": [dict(part) for part in parts.values()],
-        }
+        level = LEVELS[_SILENT if silent else worst]
+        return {"node": name, "level": level, "parts": [dict(part) for part in parts.values()]}
 
     def _bump(self) -> None:
         self.version += 1

@@ -24,11 +24,7 @@ LARGEST_INPUT = 2048
 """Px of an SSD's input."""
 MOST_SCALE = 2.0
 """Largest default box as a share of the image."""
-_FEW_OBJECTS = {
-    "rpn_pre_nms_top_n_train": 500,
-    "rpn_post_nms_top_n_train": 200,
-    "box_batch_size_per_image": 40,
-}
+_FEW = {"rpn_pre_nms_top_n_train": 500, "rpn_post_nms_top_n_train": 200, "box_batch_size_per_image": 40}
 """Faster R-CNN in training: a lid bears a few objects, so torchvision's 2000 proposals and 512 samples are waste."""
 
 
@@ -86,9 +82,8 @@ def _torchvision_model(name: str, *, min_size: int, num_classes: int, **options:
         options |= {"min_size": min_size, "max_size": round(min_size * _LONG_SIDE)}
     # Without pretrained weights torchvision gives the ResNets ordinary batch normalisation instead of frozen one, so the model
     # can be trained from scratch; the parameter names are those of torchvision's own weights.
-    return cast(
-        nn.Module, get_model(name, weights=None, weights_backbone=None, num_classes=num_classes, **options)
-    )
+    made = get_model(name, weights=None, weights_backbone=None, num_classes=num_classes, **options)
+    return cast(nn.Module, made)
 
 
 def _pyramid_entry(family: str, name: str, reference: Any, fast: Any = None, **options: int) -> DetectorEntry:
@@ -101,7 +96,7 @@ def _ssd_entry(family: str, name: str) -> DetectorEntry:
 
 # the six register themselves as detectors of other packages do: each is an entry named like its detector
 fasterrcnn_resnet50_fpn, fasterrcnn_resnet50_fpn_v2 = (
-    _pyramid_entry("faster_rcnn", name, FasterRcnn, _fast_faster_rcnn, **_FEW_OBJECTS)
+    _pyramid_entry("faster_rcnn", name, FasterRcnn, _fast_faster_rcnn, **_FEW)
     for name in ("fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2")
 )
 retinanet_resnet50_fpn, retinanet_resnet50_fpn_v2 = (

@@ -22,7 +22,7 @@ from sticker_uq.detection.kernels.devices import float32_products, out_of_memory
 from sticker_uq.detection.kernels.frozen import copied, frozen
 from sticker_uq.detection.kernels.pixels import network_input, rgb_input
 from sticker_uq.detection.models.family import Family
-from sticker_uq.detection.registry import DetectorEntry, detector_entry
+from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import Rows, keep_best
 from sticker_uq.detection.settings import DetectorSettings, Precision
 from sticker_uq.detection.weights import load_into, network_settings, packaged_weights
@@ -55,26 +55,6 @@ def _inference(
     return computed
 
 
-class FrozenModels:
-    """The frozen copies of one model and their families, made when first asked for."""
-
-    def __init__(self, model: Any, entry: DetectorEntry) -> None:
-        """``model``: made by ``entry``; its weights must not change any more."""
-        self._model, self._entry = model, entry
-        self._copies: dict[torch.dtype, Any] = {}
-        self._families: dict[tuple[torch.dtype, float, str], Family] = {}
-
-    def family(self, settings: DetectorSettings, dtype: torch.dtype) -> Family:
-        """The model of ``settings`` cut at its first dropout, by its fast kernels where the entry has some."""
-        key = (dtype, settings.dropout_rate, settings.dropout_site)
-        if key not in self._families:
-            fast = self._entry.fast
-            if dtype not in self._copies:
-                self._copies[dtype] = frozen(self._model, dtype) if fast else copied(self._model).to(dtype)
-            self._families[key] = (fast or self._entry.reference)(self._copies[dtype], settings)
-        return self._families[key]
-
-
 class StochasticDetector:
     """A detector of the registry with Monte-Carlo dropout (Lu et al., sections 3.1 and 3.2.1).
 
@@ -100,7 +80,8 @@ class StochasticDetector:
         self.model: Any = model.eval().requires_grad_(False).to(self.device)
         self._entry = detector_entry(settings.model)
         self._fast = kernels == "fast"
-        self._frozen = FrozenModels(self.model, self._entry)
+        self._copies: dict[torch.dtype, Any] = {}
+        self._families: dict[tuple[torch.dtype, float, str], Family] = {}
         self._stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self._prepare()
 
@@ -156,11 +137,20 @@ class StochasticDetector:
         self.family = self._entry.reference(self.model, settings)
         self._exact = self._engine = self.family
         if self._fast:
-            self._exact = self._frozen.family(settings, torch.float32)
-            self._engine = self._frozen.family(settings, self._dtype)
+            self._exact, self._engine = self._frozen(torch.float32), self._frozen(self._dtype)
         # few on a processor, all on a GPU
         automatic = self._entry.passes_at_once if self.device.type == "cpu" else settings.passes
         self.chunk = settings.passes_at_once or automatic
+
+    def _frozen(self, dtype: torch.dtype) -> Family:
+        """A frozen copy of the model, cut at its first dropout, by its fast kernels where the entry has some."""
+        key = (dtype, self.settings.dropout_rate, self.settings.dropout_site)
+        if key not in self._families:
+            fast = self._entry.fast
+            if dtype not in self._copies:
+                self._copies[dtype] = frozen(self.model, dtype) if fast else copied(self.model).to(dtype)
+            self._families[key] = (fast or self._entry.reference)(self._copies[dtype], self.settings)
+        return self._families[key]
 
     @_inference
     def encode(self, image: NDArray[np.uint8]) -> Features:
@@ -272,10 +262,10 @@ class StochasticDetector:
 
     def _plain_rows(self, features: Features) -> Rows:
         """The same without dropout, always in single precision."""
-        outputs = self._exact.head_outputs(
-            features.as_float32(), self.head_maps(features), self.settings.score_floor
+        maps, floor = self.head_maps(features), self.settings.score_floor
+        return self._suppressed(
+            features, self._exact.head_outputs(features.as_float32(), maps, floor).rows, floor
         )
-        return self._suppressed(features, outputs.rows, self.settings.score_floor)
 
     def _suppressed(self, features: Features, rows: Rows, score_floor: float) -> Rows:
         # suppression is a loop over passes and classes, at each step of which a GPU would have to be waited for

@@ -54,6 +54,5 @@ def by_level(
     """Anchor values (n, sum of h * w * A), in torchvision's order, as (n, A, h, w) per level of ``maps``."""
     shapes = [(*m.shape[-2:], a) for m, a in zip(maps, anchors_per_location, strict=True)]
     levels = scores.split([h * w * a for h, w, a in shapes], dim=1)
-    return tuple(
-        level.unflatten(1, shape).permute(0, 3, 1, 2) for level, shape in zip(levels, shapes, strict=True)
-    )
+    pairs = zip(levels, shapes, strict=True)
+    return tuple(level.unflatten(1, shape).permute(0, 3, 1, 2) for level, shape in pairs)

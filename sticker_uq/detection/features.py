@@ -14,6 +14,9 @@ from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.transfer import to_device
 
+Maps = list[Tensor]
+"""One of each level, fine to coarse."""
+
 
 @dataclass(frozen=True)
 class Features:

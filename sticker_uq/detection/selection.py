@@ -84,10 +84,8 @@ class Rows:
         if self.boxes.device.type == "cpu":
             return self
         flags = () if self.finite is None else (self.finite,)
-        boxes, probabilities, index, *finite = to_host(
-            self.boxes, self.probabilities, self.pass_index, *flags
-        )
-        return Rows(boxes, probabilities, index.to(torch.int64), *finite).above(score_floor)
+        boxes, vectors, passes, *finite = to_host(self.boxes, self.probabilities, self.pass_index, *flags)
+        return Rows(boxes, vectors, passes.to(torch.int64), *finite).above(score_floor)
 
 
 def all_finite(*tensors: Tensor) -> Tensor:
@@ -192,8 +190,6 @@ def keep_best(rows: Rows, size: tuple[int, int], nms_threshold: float, max_detec
     return Rows(*(torch.from_numpy(values[places]) for values in (boxes, probabilities, passes)))
 
 
-def _rank(pass_index: Tensor) -> Tensor:
-    """Position (N,) of every row within its pass; ``pass_index`` (N,) is sorted."""
-    return torch.arange(len(pass_index), device=pass_index.device) - torch.searchsorted(
-        pass_index, pass_index
-    )
+def _rank(passes: Tensor) -> Tensor:
+    """Position (N,) of every row within its pass; ``passes`` (N,) is sorted."""
+    return torch.arange(len(passes), device=passes.device) - torch.searchsorted(passes, passes)

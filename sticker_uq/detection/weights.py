@@ -135,9 +135,8 @@ def network_settings(path: PathLike) -> dict[str, Any]:
         (network.get(key) for key in ("input_size", "anchor_scales")) if isinstance(network, dict) else (0, 0)
     )
     numbers = isinstance(scales, list) and all(isinstance(scale, int | float) for scale in scales)
-    if network and not (
-        isinstance(size, int) and numbers and network.keys() == {"input_size", "anchor_scales"}
-    ):
+    whole = isinstance(size, int) and numbers and network.keys() == {"input_size", "anchor_scales"}
+    if network and not whole:
         raise InvalidInput(
             f"weights file {file}: metadata network is {shown(network)}, expected input_size and anchor_scales"
         )
@@ -154,10 +153,8 @@ def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
     state, metadata = load_weights(path)
     if metadata.get("model", name) != name:
         raise InvalidInput(f"weights file {path} is for model {shown(metadata['model'])}, expected {name!r}")
-    if metadata.get("classes", CLASSES) != CLASSES:
-        raise InvalidInput(
-            f"weights file {path} has classes {shown(metadata['classes'])}, expected {CLASSES}"
-        )
+    if (named := metadata.get("classes", CLASSES)) != CLASSES:
+        raise InvalidInput(f"weights file {path} has classes {shown(named)}, expected {CLASSES}")
     own = model.state_dict()
     for key in sorted(own.keys() & state.keys()):
         _check_shape(key, list(state[key].shape), list(own[key].shape), path)
@@ -195,10 +192,8 @@ def _metadata_of(file: Path, state: State | None = None) -> dict[str, Any]:
     metadata = parse_json(text, f"weights file {file}: metadata {_KEY!r}")
     if not isinstance(metadata, dict):
         raise InvalidInput(f"weights file {file} has metadata {shown(text)}, expected a JSON object")
-    if metadata.get("format") != FORMAT:
-        raise InvalidInput(
-            f"weights file {file} has format {shown(metadata.get('format'))}, expected {FORMAT}"
-        )
+    if (found := metadata.get("format")) != FORMAT:
+        raise InvalidInput(f"weights file {file} has format {shown(found)}, expected {FORMAT}")
     for key in ("model", "classes", "checksum"):
         if key not in metadata:
             raise InvalidInput(f"weights file {file} has no {key!r} in its metadata, expected one")
@@ -231,12 +226,10 @@ def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
         )
     while prefix := next((p for p in _PREFIXES if all(str(name).startswith(p) for name in tensors)), ""):
         tensors = {str(name).removeprefix(prefix): tensor for name, tensor in tensors.items()}
-    for name, tensor in tensors.items():
+    for key, tensor in tensors.items():
         plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
         if not plain or tensor.is_complex():
-            raise InvalidInput(
-                f"weights file {file}: tensor {shown(name)} is no plain tensor of real numbers"
-            )
+            raise InvalidInput(f"weights file {file}: tensor {shown(key)} is no plain tensor of real numbers")
     # a tensor may repeat its few values any number of times
     filled = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if filled > size:

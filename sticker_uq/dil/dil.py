@@ -19,6 +19,7 @@ from torch import Tensor
 from torchvision.ops import clip_boxes_to_image, nms
 
 from sticker_uq.detection import DeterministicPass, Features, NonFiniteOutput
+from sticker_uq.detection.features import Maps
 from sticker_uq.detection.kernels.devices import float32_products
 from sticker_uq.detection.selection import top_ranked
 from sticker_uq.detection.transfer import to_device, to_host
@@ -32,22 +33,14 @@ from sticker_uq.uncertainty import iou_matrix
 _EPSILON = 1e-6  # as in pytorch-grad-cam, so that Grad-CAM++ compares
 
 
-def objectness_saliency(deterministic: DeterministicPass, technique: Technique = "layercam") -> FloatArray:
-    """Objectness saliency of an image, (H, W) float32 >= 0, px of the original image (DiL paper, 3.1).
-
-    Every level's map is enlarged bilinearly to the image, and the levels are summed. The unit is arbitrary; only ratios
-    within one image mean something. A gradient can be asked of a pass only once.
-    """
-    return enlarge(activation_maps(deterministic, technique), deterministic.features)
-
-
 def activation_maps(deterministic: DeterministicPass, technique: Technique = "layercam") -> list[Tensor]:
-    """Class activation map of the summed objectness of every level (DiL), (h, w) >= 0 each, fine to coarse."""
+    """Class activation map of the summed objectness of every level (DiL paper, 3.1), (h, w) >= 0 each, fine to coarse.
+
+    The unit is arbitrary; only ratios within one image mean something. A gradient can be asked of a pass only once.
+    """
     gradients = objectness_gradients(deterministic)
-    return [
-        activation_map(m.detach(), g, technique)[0]
-        for m, g in zip(deterministic.maps, gradients, strict=True)
-    ]
+    pairs = zip(deterministic.maps, gradients, strict=True)
+    return [activation_map(m.detach(), g, technique)[0] for m, g in pairs]
 
 
 def objectness_gradients(deterministic: DeterministicPass) -> Sequence[Tensor]:
@@ -108,9 +101,7 @@ def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:
     return saliency
 
 
-def cell_sums(
-    levels: Sequence[Tensor], features: Features, row_edges: IntArray, column_edges: IntArray
-) -> FloatArray:
+def cell_sums(levels: Maps, features: Features, row_edges: IntArray, column_edges: IntArray) -> FloatArray:
     """Sums of DiL's enlarged saliency over cells between pixel edges, (R, C) float64 for R + 1 and C + 1 rising edges.
 
     What :func:`enlarge` would give, summed, without making it: an image has a million pixels, and CL and BL are sums.
@@ -193,26 +184,15 @@ class Unexplained:
     values: FloatArray
 
 
-def unexplained_objectness(
-    deterministic: DeterministicPass, predicted: FloatArray, floor: float
-) -> Unexplained:
-    """Objectness that the ``predicted`` boxes (N, 4) px of the original image do not explain.
-
-    BL asks which saliency lies outside of every box (DiL paper, eq 4). On the coarse maps of a detector saliency spreads
-    beyond its object, so here it is asked of every anchor, before suppression: one that neither overlaps a predicted box
-    nor lies in it is unexplained, and its objectness is evidence that no detection reports. Places below ``floor`` are
-    not reported. The boxes are those that the detector itself makes of the anchors.
-    """
-    places, objectness = to_host(*unexplained_anchors(deterministic, predicted, floor))
-    return apart(deterministic, places, objectness, floor)
-
-
 def unexplained_anchors(
     deterministic: DeterministicPass, predicted: FloatArray, floor: float
 ) -> tuple[Tensor, Tensor]:
-    """The strongest anchors of :func:`unexplained_objectness`, not yet spread out, without waiting for a device.
+    """The strongest anchors that the ``predicted`` boxes (N, 4) px do not explain, not yet apart, without waiting for a device.
 
-    Boxes (K, 4) px of the resized image and their objectness (K,), falling; on a device some may be negative: no anchors.
+    Boxes (K, 4) px of the resized image, those that the detector itself makes of the anchors, and their objectness (K,), falling;
+    on a device some may be negative: no anchors. BL asks which saliency lies outside of every box (DiL paper, eq 4). On the
+    coarse maps of a detector saliency spreads beyond its object, so here it is asked of every anchor, before suppression: one
+    that neither overlaps a predicted box nor lies in it is unexplained, and its objectness is evidence that no detection reports.
     """
     features, anchors = deterministic.features, deterministic.anchors
     boxes = torch.from_numpy(np.asarray(predicted, np.float32).reshape(-1, 4)).to(anchors.dtype)
@@ -223,15 +203,14 @@ def unexplained_anchors(
         if not len(rows) or float(values[rows[0]]) < max(floor, _TINY):
             return anchors.new_zeros((len(rows), 4)), values[rows]  # nobody asks where it is
     else:
-        values = values.masked_fill(
-            _all_explained(clip_boxes_to_image(anchors, features.resized), boxes), -1.0
-        )
+        explained = _all_explained(clip_boxes_to_image(anchors, features.resized), boxes)
+        values = values.masked_fill(explained, -1.0)
         rows = top_ranked(values[None], min(_CANDIDATES, len(values)))[0]
     return clip_boxes_to_image(deterministic.decode_boxes(rows).detach(), features.resized), values[rows]
 
 
 def apart(deterministic: DeterministicPass, places: Tensor, objectness: Tensor, floor: float) -> Unexplained:
-    """:func:`unexplained_objectness` of what :func:`unexplained_anchors` found, on the processor: places apart from others."""
+    """What :func:`unexplained_anchors` found, on the processor: places of ``floor`` or more, apart from each other."""
     largest = max(float(objectness[0]), 0.0) if len(objectness) else 0.0
     if largest < max(floor, _TINY):
         return Unexplained(largest, np.zeros((0, 4), np.float32), np.zeros(0, np.float32))
@@ -249,9 +228,8 @@ def _scale(deterministic: DeterministicPass) -> Tensor:
     """What coordinates (4,) of the original image are multiplied by to be those of the resized one."""
     features = deterministic.features
     (height, width), (original_width, original_height) = features.resized, features.image_size
-    return torch.tensor(
-        [width / original_width, height / original_height] * 2, dtype=deterministic.anchors.dtype
-    )
+    scale = [width / original_width, height / original_height] * 2
+    return torch.tensor(scale, dtype=deterministic.anchors.dtype)
 
 
 def _strongest_unexplained(
@@ -328,7 +306,7 @@ def localize(
         dil=dil,
         decision_threshold=dynamic_threshold(dil, settings.decision_threshold, settings.alpha),
         unexplained_objectness=found.objectness,
-        unexplained=_regions(found, shares),
+        unexplained=tuple(map(UnexplainedRegion, found.boxes, found.values.tolist(), shares)),
         missed_sticker_probability=math.nan
         if novelty is None
         else missed_sticker_probability(novelty, predicted),
@@ -348,7 +326,7 @@ def _joined(found: Unexplained, maps: NoveltyMaps, predicted: FloatArray) -> Une
 
 
 def _sums(
-    levels: Sequence[Tensor], features: Features, predicted: FloatArray, regions: FloatArray
+    levels: Maps, features: Features, predicted: FloatArray, regions: FloatArray
 ) -> tuple[float, float, list[float]]:
     """CL, BL, and the share of BL in each of ``regions`` (K, 4), 0..1 (DiL paper, eq 3-4).
 
@@ -376,10 +354,3 @@ def _cells(box: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.
     down = (rows[:-1] >= top) & (rows[1:] <= bottom)
     across = (columns[:-1] >= left) & (columns[1:] <= right)
     return np.asarray(down[:, None] & across[None])
-
-
-def _regions(found: Unexplained, shares: Sequence[float]) -> tuple[UnexplainedRegion, ...]:
-    return tuple(
-        UnexplainedRegion(box=box, objectness=float(value), share=share)
-        for box, value, share in zip(found.boxes, found.values, shares, strict=True)
-    )

@@ -91,9 +91,8 @@ def above_dil_threshold(
     alpha: float = _DEFAULTS.alpha,
 ) -> Detections:
     """The detections that reach their DiL threshold (see :func:`decision_thresholds`), in their order."""
-    kept: NDArray[np.bool_] = detections.scores >= decision_thresholds(
-        detections, localization, rule, decision_threshold, alpha
-    )
+    least = decision_thresholds(detections, localization, rule, decision_threshold, alpha)
+    kept: NDArray[np.bool_] = detections.scores >= least
     return Detections(detections.boxes[kept], detections.probabilities[kept])
 
 

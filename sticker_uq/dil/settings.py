@@ -14,20 +14,11 @@ ThresholdRule = Literal["fixed", "paper", "regional"]
 class LocalizationSettings(Frozen):
     """Settings of distinctive localization. A bad value raises pydantic's ``ValidationError``."""
 
-    technique: Technique = Field(
-        "layercam",
-        description="saliency technique: layercam keeps saliency where its object is; gradcam is the paper's",
-    )
-    decision_threshold: float = Field(
-        0.5,
-        ge=0.01,
-        le=0.99,
-        description="score from which a detection without dropout counts as predicted (FDT)",
-    )
-    alpha: Share = Field(
-        0.2, description="how far a DiL of 1 lowers the dynamic decision threshold (degradation factor)"
-    )
-    region_objectness: Share = Field(
-        0.05,
-        description="objectness that no predicted box explains from which a place is reported as an unexplained region",
-    )
+    technique: Technique = "layercam"
+    """saliency technique: layercam keeps saliency where its object is; gradcam is the paper's"""
+    decision_threshold: float = Field(0.5, ge=0.01, le=0.99)
+    """score from which a detection without dropout counts as predicted (FDT)"""
+    alpha: Share = 0.2
+    """how far a DiL of 1 lowers the dynamic decision threshold (degradation factor)"""
+    region_objectness: Share = 0.05
+    """objectness that no predicted box explains from which a place is reported as an unexplained region"""

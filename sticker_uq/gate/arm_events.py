@@ -61,10 +61,8 @@ def removal_finished(context: StepContext, event: ev.RemovalFinished) -> None:
     if permit.foreign:
         return
     if event.code is ev.RemovalCode.NONE:
-        context.set(
-            verification=Verification(permit.target, since_ns=context.now),
-            removed=(*context.state.removed, permit.target.box),
-        )
+        verification = Verification(permit.target, since_ns=context.now)
+        context.set(verification=verification, removed=(*context.state.removed, permit.target.box))
         return
     reported = Reason.of("arm_reported", event.code.name.lower(), detail=event.detail)
     if event.code is ev.RemovalCode.OPERATOR_ABORT and permit.open:
@@ -88,12 +86,10 @@ def watch_permit(context: StepContext) -> None:
     permit = context.state.permit
     if permit is None or permit.revoked_ns is None or permit.escalated:
         return
-    if context.passed(permit.revoked_ns, context.settings.cancel_timeout_s):
-        reason = Reason.of(
-            "arm_does_not_stop", goal=permit.goal_id, seconds=context.settings.cancel_timeout_s
-        )
+    patience_s = context.settings.cancel_timeout_s
+    if context.passed(permit.revoked_ns, patience_s):
         context.set(permit=replace(permit, escalated=True))
-        _demand_stop(context, reason)
+        _demand_stop(context, Reason.of("arm_does_not_stop", goal=permit.goal_id, seconds=patience_s))
 
 
 def _demand_stop(context: StepContext, reason: Reason) -> None:

@@ -5,12 +5,7 @@ import math
 from dataclasses import replace
 
 from sticker_uq.gate import events as ev
-from sticker_uq.gate.assumptions.assumption_monitor import (
-    Alarm,
-    AssumptionMonitor,
-    AssumptionSettings,
-    assumption_monitor_of,
-)
+from sticker_uq.gate.assumptions.assumption_monitor import Alarm, AssumptionSettings, assumption_monitor_of
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.plausibility import range_problem
 from sticker_uq.gate.policy.policy import Policy
@@ -22,7 +17,6 @@ from sticker_uq.geometry import CellGeometry, locate_all
 from sticker_uq.scene import (
     METRICS,
     InvalidInput,
-    ObservedObject,
     Reason,
     SceneAssessment,
     SceneDecision,
@@ -39,26 +33,10 @@ class GateController:
     def __init__(
         self, policy: Policy, settings: GateSettings | None = None, watch: AssumptionSettings | None = None
     ) -> None:
-        self._policy = policy
-        self._settings = settings or GateSettings()
-        self._state = GateState()
-        self._watch = assumption_monitor_of(policy, watch or AssumptionSettings())
-
-    @property
-    def state(self) -> GateState:
-        return self._state
-
-    @property
-    def policy(self) -> Policy:
-        return self._policy
-
-    @property
-    def settings(self) -> GateSettings:
-        return self._settings
-
-    @property
-    def watch(self) -> AssumptionMonitor:
-        return self._watch
+        self.policy = policy
+        self.settings = settings or GateSettings()
+        self.state = GateState()
+        self.watch = assumption_monitor_of(policy, watch or AssumptionSettings())
 
     def configure(
         self, policy: Policy, settings: GateSettings, watch: AssumptionSettings | None = None
@@ -69,21 +47,21 @@ class GateController:
 
         Raises :class:`InvalidInput` while a permit stands or the arm has not reported its end, and changes nothing then.
         """
-        if self._state.permit is not None:
+        if self.state.permit is not None:
             raise InvalidInput(
-                f"policy and settings cannot change while permit {self._state.permit.goal_id} is out; hold the gate first"
+                f"policy and settings cannot change while permit {self.state.permit.goal_id} is out; hold the gate first"
             )
-        watch = watch or self._watch.settings
-        if (policy, watch) != (self._policy, self._watch.settings):
-            self._watch = assumption_monitor_of(policy, watch)
-        if policy != self._policy:
-            self._state = replace(self._state, assumption=None, assumption_request="")
-        self._policy, self._settings = policy, settings
-        self._state = replace(self._state, streak=NO_STREAK, undecided_ns=0)
+        watch = watch or self.watch.settings
+        if (policy, watch) != (self.policy, self.watch.settings):
+            self.watch = assumption_monitor_of(policy, watch)
+        if policy != self.policy:
+            self.state = replace(self.state, assumption=None, assumption_request="")
+        self.policy, self.settings = policy, settings
+        self.state = replace(self.state, streak=NO_STREAK, undecided_ns=0)
 
     def on_scene(
         self, assessment: SceneAssessment, now_ns: int, geometry: CellGeometry | Reason = NOT_CALIBRATED
-    ) -> tuple[ev.Effect, ...]:
+    ) -> ev.Effects:
         """Judge one assessment and step the gate; the decision is the first effect. An error while judging latches a fault.
 
         ``geometry``: the calibration of the cell at the time of the image, or the reason why there is none.
@@ -91,9 +69,8 @@ class GateController:
         try:
             decision, alarm = self._judge(assessment)
             poses = locate_all(decision, assessment.image_size, geometry)
-            event = ev.SceneReceived(
-                decision, facts_of(assessment, decision, poses.fingerprint, self._policy), poses
-            )
+            facts = facts_of(assessment, decision, poses.fingerprint, self.policy)
+            event = ev.SceneReceived(decision, facts, poses)
         except Exception as error:  # noqa: BLE001 - whatever it is, the gate must close
             fault = Reason.of("scene_not_judged", detail=f"{type(error).__name__}: {error}")
             return self.handle(ev.Fault((fault,)), now_ns)
@@ -103,42 +80,39 @@ class GateController:
 
     def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
         """Whether the clock has jumped since the last step, so that a tick must come before anything else."""
-        return abs(jump_since_tick(self._state, now_ns, steady_ns)) >= nanoseconds(
-            self._settings.max_clock_jump_s
-        )
+        most_ns = nanoseconds(self.settings.max_clock_jump_s)
+        return abs(jump_since_tick(self.state, now_ns, steady_ns)) >= most_ns
 
-    def handle(self, event: ev.Event, now_ns: int) -> tuple[ev.Effect, ...]:
+    def handle(self, event: ev.Event, now_ns: int) -> ev.Effects:
         """Step the gate by any event but a scene; the effects are to be carried out in their order."""
-        before = self._state
-        self._state, effects = step(before, event, now_ns, self._settings)
+        before = self.state
+        self.state, effects = step(before, event, now_ns, self.settings)
         alarm = self._let_watch_know(event, before, effects)
         return (*effects, *self._alarmed(alarm, now_ns))
 
     def _judge(self, assessment: SceneAssessment) -> tuple[SceneDecision, Alarm | None]:
-        state = self._state
+        state = self.state
         # an image from before the change shows another workpiece, of unknown name
         present = assessment.stamp_ns > state.workpiece_ns
         workpiece = state.workpiece_id if present else ""
-        decision = judge(assessment, self._policy, state.memory, workpiece)
+        decision = judge(assessment, self.policy, state.memory, workpiece)
         if not present or assessment.stamp_ns <= state.counts_after_ns or state.done:
             return decision, None
-        alarm = self._watch.see(assessment, decision)
-        return self._watch.spot_checked(decision, state.memory), alarm
+        alarm = self.watch.see(assessment, decision)
+        return self.watch.spot_checked(decision, state.memory), alarm
 
-    def _let_watch_know(
-        self, event: ev.Event, before: GateState, effects: tuple[ev.Effect, ...]
-    ) -> Alarm | None:
-        after = self._state
+    def _let_watch_know(self, event: ev.Event, before: GateState, effects: ev.Effects) -> Alarm | None:
+        after = self.state
         if before.assumption and not after.assumption:
-            self._watch.restart()
+            self.watch.restart()
         if before.workpieces != after.workpieces:
-            self._watch.next_workpiece()
+            self.watch.next_workpiece()
         if before.request is None and after.request is not None:
-            self._watch.asked()
+            self.watch.asked()
         accepted = any(isinstance(effect, ev.Reply) and effect.accepted for effect in effects)
-        return self._watch.answered(event) if isinstance(event, ev.AnswerGiven) and accepted else None
+        return self.watch.answered(event) if isinstance(event, ev.AnswerGiven) and accepted else None
 
-    def _alarmed(self, alarm: Alarm | None, now_ns: int) -> tuple[ev.Effect, ...]:
+    def _alarmed(self, alarm: Alarm | None, now_ns: int) -> ev.Effects:
         return self.handle(ev.AssumptionBroken(alarm.reason), now_ns) if alarm is not None else ()
 
 
@@ -149,7 +123,9 @@ def facts_of(
 
     Signals of the scene that ``policy`` limits must have been measured.
     """
-    clustered = [o for o in assessment.objects if not o.unstable]
+    measured = [
+        getattr(o, n) for o in assessment.objects if not o.unstable for n in ("detection_rate", *METRICS)
+    ]
     sound = all(map(is_sound, (*assessment.objects, *assessment.unstable)))
     return SceneFacts(
         stamp_ns=assessment.stamp_ns,
@@ -159,7 +135,7 @@ def facts_of(
         settings_hash=assessment.settings_hash,
         policy_hash=decision.policy_hash,
         usable=assessment.status in (Status.OK, Status.DEGRADED),
-        finite=sound and all(map(_is_measured, clustered)),
+        finite=sound and all(map(math.isfinite, measured)),
         image_digest=assessment.image_digest,
         exposure=assessment.exposure,
         calibration=calibration,
@@ -167,7 +143,3 @@ def facts_of(
         invalid=range_problem(assessment, policy),
         image_publishers=assessment.image_publishers,
     )
-
-
-def _is_measured(observed: ObservedObject) -> bool:
-    return all(math.isfinite(getattr(observed, name)) for name in ("detection_rate", *METRICS))

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.operator.answers import OperatorAnswer, SceneAnswer
-from sticker_uq.gate.state import NO_POSES, BlockReason, Phase, Relief, SceneFacts, Target
+from sticker_uq.gate.state import NO_POSES, BlockReason, GateState, Relief, SceneFacts, Target
 from sticker_uq.geometry import ScenePoses
 from sticker_uq.scene import ImageCheck, ObjectVerdict, Reason, SceneDecision
 
@@ -177,23 +177,14 @@ class AssumptionBroken(Event):
     reason: Reason
 
 
+Effects = tuple[Effect, ...]
+
+
 @dataclass(frozen=True)
 class PublishGate(Effect):
-    """Publish the gate's state: what closes it, and the details of that.
+    """Publish the gate as it is in ``state``."""
 
-    ``target`` and ``valid_until_ns`` are None and 0 while it is closed.
-    """
-
-    phase: Phase
-    reasons: BlockReason
-    details: tuple[Reason, ...]
-    frame_id: str
-    target: Target | None = None
-    valid_until_ns: int = 0
-
-    @property
-    def open(self) -> bool:
-        return self.target is not None
+    state: GateState
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from sticker_uq.gate.box_overlap import Box, as_box, iou, is_proper, same_place
+from sticker_uq.gate.box_overlap import as_box, iou, is_proper, same_place
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, judge_object, within
@@ -37,6 +37,7 @@ from sticker_uq.scene import (
 )
 
 NOTHING_SAID = OperatorAnswers()
+_Verdicts = tuple[ObjectVerdict, ...]
 
 
 def judge(
@@ -52,7 +53,7 @@ def judge(
     made for, ASK when there is a doubt about the scene as a whole or nothing but doubtful objects is left, WORK when an object
     may be removed, else CLEAN. The same input gives the same decision with the same ``decision_id``.
     """
-    verdicts: tuple[ObjectVerdict, ...] = ()
+    verdicts: _Verdicts = ()
     if assessment.status not in (Status.OK, Status.DEGRADED):
         outcome = Outcome.BLOCKED
         detail = assessment.status_text or assessment.status.name
@@ -78,43 +79,27 @@ def judge(
     )
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """One object of the scene; ``unstable`` when it was seen in too few passes to cluster."""
-
-    object: ObservedObject
-    unstable: bool
-
-    @property
-    def box(self) -> Box:
-        return as_box(self.object.box)
+def _seen(assessment: SceneAssessment) -> list[ObservedObject]:
+    """All objects of the scene; none of those that were seen in too few passes to cluster says anything else of itself."""
+    rarely = (o if o.unstable else replace(o, unstable=True) for o in assessment.unstable)
+    return [*assessment.objects, *rarely]
 
 
-def _seen(assessment: SceneAssessment) -> list[_Seen]:
-    clustered = [_Seen(o, o.unstable) for o in assessment.objects]
-    return clustered + [_Seen(o, True) for o in assessment.unstable]
-
-
-def _verdicts(
-    assessment: SceneAssessment, policy: Policy, memory: OperatorAnswers
-) -> tuple[ObjectVerdict, ...]:
+def _verdicts(assessment: SceneAssessment, policy: Policy, memory: OperatorAnswers) -> _Verdicts:
     seen = _seen(assessment)
     approved, drawn = _approved(seen, memory)
     protected = [
-        s.object
-        for s in seen
-        if is_possible_logo(s.object, s.unstable, policy) and not _not_there(memory.against(s.box))
+        o for o in seen if is_possible_logo(o, policy) and not _not_there(memory.against(as_box(o.box)))
     ]
     verdicts = []
     for index, one in enumerate(seen):
-        by_operator = _said_by_operator(one, approved.get(index), memory)
-        if by_operator is None:
-            others = [o for o in protected if o is not one.object]
-            signals = None if policy.risk is None else object_signals(one.object, assessment)
-            finding = judge_object(one.object, one.unstable, others, policy, signals)
-            by_operator = ObjectVerdict(one.object, *finding)
-        verdicts.append(by_operator)
-    first_free = max((s.object.id for s in seen), default=-1) + 1
+        verdict = _said_by_operator(one, approved.get(index), memory)
+        if verdict is None:
+            others = [o for o in protected if o is not one]
+            signals = None if policy.risk is None else object_signals(one, assessment)
+            verdict = ObjectVerdict(one, *judge_object(one, others, policy, signals))
+        verdicts.append(verdict)
+    first_free = max((o.id for o in seen), default=-1) + 1
     for number, answer in enumerate(drawn):
         reason = Reason("operator_drew")
         unseen = ObservedObject.drawn(first_free + number, ObjectClass.STICKER, np.asarray(answer.box))
@@ -123,7 +108,7 @@ def _verdicts(
 
 
 def _approved(
-    seen: Sequence[_Seen], memory: OperatorAnswers
+    seen: Sequence[ObservedObject], memory: OperatorAnswers
 ) -> tuple[dict[int, OperatorAnswer], list[OperatorAnswer]]:
     """For each approval the object that it fits best, and the drawn places where nothing is seen.
 
@@ -132,9 +117,9 @@ def _approved(
     approved: dict[int, OperatorAnswer] = {}
     drawn = []
     for answer in memory.approvals:
-        overlaps = [iou(one.box, answer.box) for one in seen]
+        overlaps = [iou(as_box(one.box), answer.box) for one in seen]
         best = max(range(len(seen)), key=overlaps.__getitem__, default=-1)
-        if best >= 0 and same_place(seen[best].box, answer.box):
+        if best >= 0 and same_place(as_box(seen[best].box), answer.box):
             approved.setdefault(best, answer)
         elif answer.answer is Answer.MISSED:
             drawn.append(answer)
@@ -142,23 +127,23 @@ def _approved(
 
 
 def _said_by_operator(
-    one: _Seen, approval: OperatorAnswer | None, memory: OperatorAnswers
+    one: ObservedObject, approval: OperatorAnswer | None, memory: OperatorAnswers
 ) -> ObjectVerdict | None:
     """The verdict that an operator's answer settles; ``None`` when none is about this object."""
     if memory.scene_clean:
-        return ObjectVerdict(one.object, Verdict.KEEP, (Reason("operator_says_clean"),), True)
-    refused = memory.against(one.box)
+        return ObjectVerdict(one, Verdict.KEEP, (Reason("operator_says_clean"),), True)
+    refused = memory.against(as_box(one.box))
     if refused is not None and approval is not None:
-        return ObjectVerdict(one.object, Verdict.ASK, (Reason("operator_answers_conflict"),))
+        return ObjectVerdict(one, Verdict.ASK, (Reason("operator_answers_conflict"),))
     if refused is not None:
         said = Reason("operator_sees_nothing" if _not_there(refused) else "operator_keeps")
-        return ObjectVerdict(one.object, Verdict.KEEP, (said,), True)
-    if approval is None or not is_proper(one.box):
+        return ObjectVerdict(one, Verdict.KEEP, (said,), True)
+    if approval is None or not is_proper(as_box(one.box)):
         return None
-    if approval.answer is Answer.MISSED and one.object.label is ObjectClass.LOGO:
+    if approval.answer is Answer.MISSED and one.label is ObjectClass.LOGO:
         # the drawing was about something that was not detected, not about this logo
-        return ObjectVerdict(one.object, Verdict.ASK, (Reason("operator_drew_on_logo"),))
-    return ObjectVerdict(one.object, Verdict.REMOVE, (Reason("operator_removes"),), True)
+        return ObjectVerdict(one, Verdict.ASK, (Reason("operator_drew_on_logo"),))
+    return ObjectVerdict(one, Verdict.REMOVE, (Reason("operator_removes"),), True)
 
 
 def _not_there(answer: OperatorAnswer | None) -> bool:
@@ -166,7 +151,7 @@ def _not_there(answer: OperatorAnswer | None) -> bool:
 
 
 def _outcome(
-    assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy, memory: OperatorAnswers
+    assessment: SceneAssessment, verdicts: _Verdicts, policy: Policy, memory: OperatorAnswers
 ) -> tuple[Outcome, list[Reason]]:
     doubts = []
     if not memory.scene_checked:
@@ -207,9 +192,7 @@ def _foreign_scene(assessment: SceneAssessment, policy: Policy) -> list[Reason]:
     return [] if passed or released else [reason]
 
 
-def _clean_doubts(
-    assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy
-) -> list[Reason]:
+def _clean_doubts(assessment: SceneAssessment, verdicts: _Verdicts, policy: Policy) -> list[Reason]:
     """Why a scene in which nothing is to be removed or asked about is not clean yet."""
     quiet = _background_is_quiet(assessment, policy)
     doubts = [] if quiet else _saliency_doubts(assessment, policy, clean=True)
@@ -219,10 +202,8 @@ def _clean_doubts(
     if not policy.clean_without_operator:
         doubts.append(Reason("clean_not_promised"))
     if policy.max_left_probability < 1.0:
-        left = [
-            float(policy.probabilities(v.object)[ObjectClass.STICKER]) for v in verdicts if not v.by_operator
-        ]
-        passed, reason = within("left_probability", max(left, default=0.0), policy.max_left_probability)
+        left = [policy.probabilities(v.object)[ObjectClass.STICKER] for v in verdicts if not v.by_operator]
+        passed, reason = within("left_probability", float(max(left, default=0)), policy.max_left_probability)
         doubts += [] if passed else [reason]
     return doubts
 

@@ -16,18 +16,8 @@ from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import Permit
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
 
-NOISY_METRICS = frozenset(
-    {
-        "sticker_probability",
-        "detection_rate",
-        *LIMITED_METRICS,
-        "risk",
-        "dil",
-        "background_saliency",
-        OBJECT_NOVELTY,
-        DISTANCE,
-    }
-)
+_NOISY = {"sticker_probability", "detection_rate", "risk", "dil", "background_saliency"}
+NOISY_METRICS = frozenset(_NOISY | {*LIMITED_METRICS, OBJECT_NOVELTY, DISTANCE})
 """Subjects whose value moves with the passes or the sensor's noise although nothing in the scene has changed."""
 
 SAME_SIZE_IOU = 0.7

@@ -32,16 +32,14 @@ _EPOCH_NS = 10**18
 """September 2001: a clock that shows the time is past it, one that counts since the machine's start is not."""
 
 Problem = tuple[BlockReason, Reason]
+Problems = tuple[Problem, ...]
 
 
 def may_be_removed(verdict: ObjectVerdict) -> bool:
     observed = verdict.object
     sticker = observed.label is ObjectClass.STICKER and not observed.unstable
-    return (
-        verdict.verdict is Verdict.REMOVE
-        and (sticker or verdict.by_operator)
-        and is_proper(as_box(observed.box))
-    )
+    approved = verdict.verdict is Verdict.REMOVE and (sticker or verdict.by_operator)
+    return approved and is_proper(as_box(observed.box))
 
 
 def picture_of(facts: SceneFacts, before: SeenPixels | None) -> SeenPixels | None:
@@ -64,7 +62,7 @@ def problems_of(
     before: GateState,
     now_ns: int,
     settings: GateSettings,
-) -> tuple[Problem, ...]:
+) -> Problems:
     """Everything that is wrong with a scene that comes at ``now_ns`` to a gate in the state ``before``.
 
     ``picture`` are the pixels seen last, those of this scene included. A failed scene, or one that the policy refuses to
@@ -103,9 +101,7 @@ def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings)
         yield BlockReason.IMPLAUSIBLE_SCENE, Reason("decision_inconsistent")
 
 
-def image_problems(
-    check: ImageCheck, before: GateState, now_ns: int, settings: GateSettings
-) -> tuple[Problem, ...]:
+def image_problems(check: ImageCheck, before: GateState, now_ns: int, settings: GateSettings) -> Problems:
     """Everything that is wrong with an image that reaches the gate at ``now_ns``, whatever a model may make of it.
 
     An image that cannot be used, or comes from elsewhere than the ones before, is not checked any further.
@@ -154,9 +150,8 @@ def why_stale(state: GateState, settings: GateSettings) -> Reason | None:
     if 0 < scene.stamp_ns <= state.received_ns - limit_ns:
         return lateness(scene.stamp_ns, state.received_ns)
     if state.waited_ns >= limit_ns:
-        return Reason.of(
-            "images_apart", seconds=round(state.waited_ns / 1e9, 1), limit=settings.max_scene_age_s
-        )
+        apart_s = round(state.waited_ns / 1e9, 1)
+        return Reason.of("images_apart", seconds=apart_s, limit=settings.max_scene_age_s)
     return None
 
 
@@ -243,23 +238,12 @@ _ROUNDING = 1e-3
 """By so much a share may leave its range through the rounding of sums in float32."""
 _SHARE = (0.0, 1.0)
 _AMOUNT = (0.0, math.inf)
-_GREY_LEVEL = (0.0, 255.0)
-_LOCALIZATION = {
-    "complete_localization": _AMOUNT,
-    "background_localization": _AMOUNT,
-    "dil": _SHARE,
-    "decision_threshold": _SHARE,
-    UNEXPLAINED: _SHARE,
-    NOVELTY: _SHARE,
-    MISSED: _SHARE,
-}
-_EXPOSURE = {
-    "mean_level": _GREY_LEVEL,
-    "dark_share": _SHARE,
-    "saturated_share": _SHARE,
-    "noise": _AMOUNT,
-    "sharpness": _AMOUNT,
-}
+_LOCALIZATION = dict.fromkeys(("complete_localization", "background_localization"), _AMOUNT) | dict.fromkeys(
+    ("dil", "decision_threshold", UNEXPLAINED, NOVELTY, MISSED), _SHARE
+)
+_EXPOSURE = {"mean_level": (0.0, 255.0), "dark_share": _SHARE, "saturated_share": _SHARE} | dict.fromkeys(
+    ("noise", "sharpness"), _AMOUNT
+)
 _OBJECT = {
     "detection_rate": _SHARE,
     "novelty": _SHARE,
@@ -267,6 +251,7 @@ _OBJECT = {
     **{name: (0.0, metric.highest) for name, metric in METRICS.items()},
 }
 _Value = tuple[str, float, tuple[float, float]]
+_Ranges = dict[str, tuple[float, float]]
 
 
 def range_problem(assessment: SceneAssessment, policy: Policy | None = None) -> Reason | None:
@@ -307,8 +292,6 @@ def _values(assessment: SceneAssessment) -> Iterator[_Value]:
         yield from _with_ranges(assessment.exposure, _EXPOSURE)
 
 
-def _with_ranges(
-    part: ObservedObject | Localization | Exposure, ranges: dict[str, tuple[float, float]]
-) -> Iterator[_Value]:
+def _with_ranges(part: ObservedObject | Localization | Exposure, ranges: _Ranges) -> Iterator[_Value]:
     for name, limits in ranges.items():
         yield name, getattr(part, name), limits

@@ -232,21 +232,19 @@ def _verify(context: StepContext, decision: SceneDecision) -> None:
     """Count the scenes since the removal in which its object is still seen, or gone."""
     check = context.state.verification
     assert check is not None
-    there = any(_is_sticker_at(v, check.target, context.settings.match_iou) for v in decision.verdicts)
+    target = check.target
+    there = any(_is_sticker_at(v, target, context.settings.match_iou) for v in decision.verdicts)
     check = replace(check, seen=check.seen + 1 if there else 0, gone=0 if there else check.gone + 1)
     context.set(verification=check)
     if check.gone >= context.settings.consecutive_scenes:
-        context.set(
-            verification=None, memory=context.state.memory.consume(check.target.box), streak=NO_STREAK
-        )
-        context.forget_attempts(check.target.box)
-        context.emit(ev.RemovalVerified(check.target))
-        target = check.target
+        context.set(verification=None, memory=context.state.memory.consume(target.box), streak=NO_STREAK)
+        context.forget_attempts(target.box)
+        context.emit(ev.RemovalVerified(target))
         gone = Reason.of("object_removed", object=target.object_id, decision=target.decision_id)
         context.log(ev.Severity.INFO, gone)
     elif check.seen >= context.settings.consecutive_scenes:
         context.set(verification=None)
-        context.ask_about(check.target, Reason("sticker_still_there"))
+        context.ask_about(target, Reason("sticker_still_there"))
 
 
 def _is_sticker_at(verdict: ObjectVerdict, target: Target, match_iou: float) -> bool:

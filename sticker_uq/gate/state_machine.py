@@ -24,7 +24,7 @@ from sticker_uq.scene import Outcome, Reason
 
 def step(
     state: GateState, event: ev.Event, now_ns: int, settings: GateSettings
-) -> tuple[GateState, tuple[ev.Effect, ...]]:
+) -> tuple[GateState, ev.Effects]:
     """A step of the gate: its next state after ``event`` at ``now_ns``, and the effects, in this order.
 
     Pure: the same arguments give the same result, nothing is read or written elsewhere. The gate is published first, so that
@@ -57,18 +57,8 @@ def step(
         state.phase,
         state.reasons,
     ):
-        context.effects.insert(0, gate_publication(context.state))
+        context.effects.insert(0, ev.PublishGate(context.state))
     return context.state, tuple(context.effects)
-
-
-def gate_publication(state: GateState) -> ev.PublishGate:
-    frame_id = state.scene.frame_id if state.scene is not None else ""
-    permit = state.permit if state.open else None
-    if permit is None:
-        return ev.PublishGate(state.phase, state.reasons, state.details, frame_id)
-    return ev.PublishGate(
-        state.phase, state.reasons, state.details, frame_id, permit.target, permit.valid_until_ns
-    )
 
 
 def _watch(context: StepContext) -> None:

@@ -15,6 +15,8 @@ from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Request, Target
 from sticker_uq.scene import ObjectVerdict, Reason, Verdict
 
+_Reasons = tuple[Reason, ...]
+
 
 class StepContext:
     """One step of the gate: its state, time and settings, and what it makes happen."""
@@ -95,9 +97,7 @@ class StepContext:
         self.emit(ev.CancelGoal(permit.goal_id))
         self.log(ev.Severity.WARNING, Reason.of("permit_revoked", goal=permit.goal_id), *details)
 
-    def ask(
-        self, reasons: tuple[Reason, ...], objects: tuple[ObjectVerdict, ...], whole_scene: bool = False
-    ) -> None:
+    def ask(self, reasons: _Reasons, objects: tuple[ObjectVerdict, ...], whole_scene: bool = False) -> None:
         """Ask the operator, unless a question is open already. ``whole_scene``: the scene itself is in doubt."""
         state, decision = self.state, self.state.decision
         if state.request is not None or decision is None:
@@ -110,28 +110,14 @@ class StepContext:
             reasons += (Reason.of("objects_to_decide", count=len(objects)),)
         if objectors:
             reasons += (Reason.of("monitors_object", names=", ".join(objectors)),)
+        stickers = sticker_places((*objects, *decision.verdicts))
+        source = state.reference.source if state.reference is not None else ()
         request = Request(
-            request_id,
-            reasons,
-            boxes,
-            sticker_places((*objects, *decision.verdicts)),
-            whole_scene,
-            opened_ns=self.now,
-            source=state.reference.source if state.reference is not None else (),
-            objectors=objectors,
+            request_id, reasons, boxes, stickers, whole_scene, self.now, source=source, objectors=objectors
         )
         self.set(request=request, requests=number, streak=NO_STREAK, undecided_ns=0)
-        self.emit(
-            ev.OpenIntervention(
-                request_id=request_id,
-                reasons=reasons,
-                stamp_ns=decision.stamp_ns,
-                frame_id=decision.frame_id,
-                decision_id=decision.decision_id,
-                workpiece_id=state.workpiece_id,
-                objects=objects,
-            )
-        )
+        shown = decision.stamp_ns, decision.frame_id, decision.decision_id
+        self.emit(ev.OpenIntervention(request_id, reasons, *shown, state.workpiece_id, objects))
         self.log(ev.Severity.WARNING, Reason.of("request_opened", request=request_id), *reasons)
 
     def ask_about(self, target: Target, *reasons: Reason) -> None:
@@ -148,22 +134,17 @@ class StepContext:
         if state.done or decision is None:
             return
         self.set(done=True)
-        self.emit(
-            ev.DeclareDone(
-                state.workpiece_id, clean, reason, decision.stamp_ns, decision.frame_id, decision.decision_id
-            )
-        )
-        self.log(
-            ev.Severity.INFO, Reason.of("workpiece_done", workpiece=state.workpiece_id or "(unnamed)"), reason
-        )
+        shown = decision.stamp_ns, decision.frame_id, decision.decision_id
+        self.emit(ev.DeclareDone(state.workpiece_id, clean, reason, *shown))
+        done = Reason.of("workpiece_done", workpiece=state.workpiece_id or "(unnamed)")
+        self.log(ev.Severity.INFO, done, reason)
 
     def attempt_failed(self, permit_target: Target, *reasons: Reason) -> None:
         """A removal did not work: try again a bounded number of times, then ask the operator."""
         box = permit_target.box
-        failures = 1 + max(
-            (count for place, count in self.state.attempts if same_place(place, box)), default=0
-        )
-        self.set(attempts=(*self._attempts_elsewhere(box), (box, failures)), streak=NO_STREAK)
+        failures = 1 + max((n for place, n in self.state.attempts if same_place(place, box)), default=0)
+        self.forget_attempts(box)
+        self.set(attempts=(*self.state.attempts, (box, failures)), streak=NO_STREAK)
         if failures >= self.settings.max_attempts:
             self.ask_about(permit_target, *reasons, Reason.of("removal_tried", count=failures))
         else:
@@ -171,10 +152,7 @@ class StepContext:
             self.log(ev.Severity.WARNING, attempt, *reasons)
 
     def forget_attempts(self, box: Box) -> None:
-        self.set(attempts=self._attempts_elsewhere(box))
-
-    def _attempts_elsewhere(self, box: Box) -> tuple[tuple[Box, int], ...]:
-        return tuple((place, count) for place, count in self.state.attempts if not same_place(place, box))
+        self.set(attempts=tuple(found for found in self.state.attempts if not same_place(found[0], box)))
 
     def forget_places(self) -> None:
         """Camera or image size has changed: forget places, which were px of the earlier images."""

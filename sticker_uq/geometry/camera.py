@@ -38,10 +38,9 @@ class Camera:
         matrix = np.asarray(self.matrix, float)
         if matrix.shape != (3, 3) or not np.isfinite(matrix).all() or min(matrix[0, 0], matrix[1, 1]) <= 0:
             raise InvalidInput("the camera is not calibrated: its matrix K has no positive focal lengths")
-        if min(self.image_size) <= 0:
-            raise InvalidInput(
-                f"the camera's image has the size {self.image_size[0]} x {self.image_size[1]} px"
-            )
+        width, height = self.image_size
+        if min(width, height) <= 0:
+            raise InvalidInput(f"the camera's image has the size {width} x {height} px")
         if self.model not in _COEFFICIENTS:
             known = ", ".join(filter(None, _COEFFICIENTS))
             raise InvalidInput(f"distortion model {self.model!r} is unknown, expected one of {known}")
@@ -85,11 +84,9 @@ class Camera:
             slope = self._slope(found)
         exact = np.abs(self._distort(found) - wanted).max(axis=1) < 1e-8
         unfolded = np.linalg.det(slope) > 1e-3
-        for pixel, good in zip(pixels, exact & unfolded, strict=True):
+        for (x, y), good in zip(pixels, exact & unfolded, strict=True):
             if not good:
-                raise InvalidInput(
-                    f"the lens model cannot be inverted at pixel {pixel[0]:.0f}, {pixel[1]:.0f}"
-                )
+                raise InvalidInput(f"the lens model cannot be inverted at pixel {x:.0f}, {y:.0f}")
         return found, np.linalg.inv(matrix[:2, :2] @ slope)
 
     def _slope(self, points: FloatArray) -> FloatArray:

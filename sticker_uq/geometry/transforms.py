@@ -84,24 +84,11 @@ class Plane:
 
 def quaternion(rotation: FloatArray) -> tuple[float, float, float, float]:
     """The rigid transform's quaternion x, y, z, w of ``rotation`` (3, 3), w >= 0."""
-    trace = float(np.trace(rotation))
-    # the largest of the four squares is at least 1/4, so that the divisor is never small
-    squares = np.array([*(1.0 - trace + 2.0 * np.diag(rotation)), 1.0 + trace]) / 4.0
-    largest = int(squares.argmax())
-    root = float(np.sqrt(squares[largest]))
-    if largest == 3:
-        vector = [
-            rotation[2, 1] - rotation[1, 2],
-            rotation[0, 2] - rotation[2, 0],
-            rotation[1, 0] - rotation[0, 1],
-        ]
-        found = np.array([*vector, 4 * root * root]) / (4 * root)
-    else:
-        i, j, k = largest, (largest + 1) % 3, (largest + 2) % 3
-        found = np.zeros(4)
-        found[i] = root
-        found[j] = (rotation[j, i] + rotation[i, j]) / (4 * root)
-        found[k] = (rotation[k, i] + rotation[i, k]) / (4 * root)
-        found[3] = (rotation[k, j] - rotation[j, k]) / (4 * root)
-    x, y, z, w = (float(value) for value in (found if found[3] >= 0 else -found))
+    # the eigenvector of the largest eigenvalue (Bar-Itzhack 2000), which no angle makes inexact
+    trace, turn = np.trace(rotation), rotation - rotation.T
+    matrix = np.diag([-trace, -trace, -trace, trace])
+    matrix[:3, :3] += rotation + rotation.T
+    matrix[3, :3] = turn[2, 1], turn[0, 2], turn[1, 0]
+    found = np.linalg.eigh(matrix)[1][:, -1]
+    x, y, z, w = (found if found[3] >= 0 else -found).tolist()
     return x, y, z, w

@@ -7,67 +7,26 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from rosbags.interfaces import Connection
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
+from sticker_uq.io.share import ament_prefixes
 from sticker_uq.scene import InvalidInput
 
 
-class BagWriter:
-    """Writes serialised (CDR) messages into a new rosbag2 folder. Use as a context manager; not thread-safe.
-
-    Raises :class:`InvalidInput` when the folder exists or a type is unknown.
-    """
-
-    def __init__(self, path: Path) -> None:
-        if path.exists():
-            raise InvalidInput(f"{path} exists already: choose another name for the recording")
-        self._writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
-        self._types = get_typestore(Stores.ROS2_JAZZY)
-        self._connections: dict[str, Connection] = {}
-
-    def __enter__(self) -> BagWriter:
-        self._writer.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._writer.close()
-
-    def abort(self) -> None:
-        """End the recording as it is, without an index: what reached the disk can be read, like that of a killed recorder."""
-        with contextlib.suppress(OSError):
-            self._writer.abort()
-
-    def add_topic(self, topic: str, message_type: str) -> None:
-        """Register a topic of the recording with the full name of its type, e.g. ``sensor_msgs/msg/Image``."""
-        if message_type not in self._types.fielddefs:
-            register_installed_type(self._types, message_type)
-        self._connections[topic] = self._writer.add_connection(topic, message_type, typestore=self._types)
-
-    def write(self, topic: str, received_ns: int, data: bytes) -> None:
-        self._writer.write(self._connections[topic], received_ns, data)
-
-
-def register_installed_type(
-    types: Typestore, message_type: str, prefixes: Iterable[Path] | None = None
-) -> None:
+def register_installed_type(types: Typestore, message_type: str) -> None:
     """Add the installed definitions of all messages of ``message_type``'s package to ``types``, to write a recording.
 
-    ``prefixes`` are install prefixes, by default those of AMENT_PREFIX_PATH. Raises :class:`InvalidInput` when the package is
-    not installed or lacks the type.
+    Raises :class:`InvalidInput` when the package is not installed or lacks the type.
     """
     package = message_type.split("/")[0]
-    if prefixes is None:
-        prefixes = [Path(p) for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p]
-    for prefix in prefixes:
+    for prefix in ament_prefixes():
         files = sorted((prefix / "share" / package / "msg").glob("*.msg"))
         if not files:
             continue
@@ -87,12 +46,13 @@ SPACE_BYTES = 64_000_000
 _MADE_BY_WRITER = re.compile(r"metadata\.yaml|.+\.mcap")
 
 
-class SplitBag:
-    """Writes a recording to ``path`` and, when ``split_bytes`` are full, to ``path_2``, ``path_3``, ... (0: never).
+class BagWriter:
+    """Writes serialised (CDR) messages to ``path`` and, when ``split_bytes`` are full, to ``path_2``, ``path_3``, ... (0: never).
 
     Each folder begins with the newest message of every latched topic, so that it can be replayed alone. A disk error ends a
-    folder as it is; :meth:`resume` begins the next one. With ``keep`` > 0 only so many of the newest folders ``path``,
-    ``path_2``, ... stay, those of earlier starts included; of the others what a recorder wrote is removed.
+    folder as it is, without an index: what reached the disk can be read, like that of a killed recorder; :meth:`resume` begins
+    the next one. With ``keep`` > 0 only so many of the newest folders ``path``, ``path_2``, ... stay, those of earlier starts
+    included; of the others what a recorder wrote is removed.
 
     ``numbered``: an existing ``path`` is no error; the recording begins in the next free folder. Else raises
     :class:`InvalidInput` when the folder exists. Not thread-safe.
@@ -100,25 +60,41 @@ class SplitBag:
 
     def __init__(self, path: Path, numbered: bool = False, split_bytes: int = 0, keep: int = 0) -> None:
         self._path, self._split_bytes, self._keep = path, split_bytes, keep
-        self._types: dict[str, str] = {}
+        self._types = get_typestore(Stores.ROS2_JAZZY)
+        self._topics: dict[str, str] = {}
         self._latched: dict[str, bytes | None] = {}
         self._open(next_folder(path) if numbered else path)
 
     def _open(self, folder: Path) -> None:
-        writer = BagWriter(folder)
-        writer.__enter__()
-        self._writer: BagWriter | None = writer
+        if folder.exists():
+            raise InvalidInput(f"{folder} exists already: choose another name for the recording")
+        writer = Writer(folder, version=9, storage_plugin=StoragePlugin.MCAP)
+        writer.open()
+        self._writer: Writer | None = writer
         self.folder, self._written = folder, 0
-        for topic, type_name in self._types.items():
-            writer.add_topic(topic, type_name)
+        self._connections = {topic: self._connected(writer, topic) for topic in self._topics}
+
+    def _connected(self, writer: Writer, topic: str) -> Connection:
+        return writer.add_connection(topic, self._topics[topic], typestore=self._types)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def add_topic(self, topic: str, message_type: str, latched: bool = False) -> None:
-        """Register a topic of the recording with the full name of its type. ``latched``: a message is valid until the next."""
-        self._types[topic] = message_type
+        """Register a topic of the recording with the full name of its type, e.g. ``sensor_msgs/msg/Image``.
+
+        ``latched``: a message is valid until the next. Raises :class:`InvalidInput` when the type is unknown.
+        """
+        if message_type not in self._types.fielddefs:
+            register_installed_type(self._types, message_type)
+        self._topics[topic] = message_type
         if latched:
             self._latched[topic] = None
         if self._writer is not None:
-            self._writer.add_topic(topic, message_type)
+            self._connections[topic] = self._connected(self._writer, topic)
 
     def write(self, topic: str, received_ns: int, data: bytes) -> bool:
         """Append one serialised message to the recording; returns whether a new folder was begun for it.
@@ -127,29 +103,23 @@ class SplitBag:
         """
         if topic in self._latched:
             self._latched[topic] = data
-        try:
+        with self._abandoned_on_error():
             if full := 0 < self._split_bytes <= self._written:
                 self._next(received_ns)
             self._append(topic, received_ns, data)
-        except OSError:
-            self._abandon()
-            raise
         return full
 
     def resume(self, now_ns: int) -> None:
         """Begin the recording's next folder after a disk error. Raises :class:`OSError` where there is no space for it."""
         with tempfile.TemporaryFile(dir=self._path.parent) as probe:
             os.posix_fallocate(probe.fileno(), 0, SPACE_BYTES)
-        try:
+        with self._abandoned_on_error():
             self._next(now_ns)
-        except OSError:
-            self._abandon()
-            raise
 
     def _append(self, topic: str, received_ns: int, data: bytes) -> None:
         if self._writer is None:
             raise OSError(f"{self.folder}: the recording is closed")
-        self._writer.write(topic, received_ns, data)
+        self._writer.write(self._connections[topic], received_ns, data)
         self._written += len(data)
 
     def _next(self, now_ns: int) -> None:
@@ -161,15 +131,21 @@ class SplitBag:
         for folder in folders_of(self._path)[: -self._keep] if self._keep else ():
             _remove(folder)
 
-    def _abandon(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.abort()
+    @contextlib.contextmanager
+    def _abandoned_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                with contextlib.suppress(OSError):
+                    writer.abort()
+            raise
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.__exit__(None, None, None)
+            writer.close()
 
 
 def folders_of(path: Path) -> list[Path]:

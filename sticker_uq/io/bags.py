@@ -131,9 +131,8 @@ class Bag:
         return "; ".join([short, *problems] if short else [] if self._counted else problems)
 
     def _is(self, channel: Channel, topic: str) -> bool:
-        return (
-            channel.topic == topic and type_name(channel) == self.topics[topic] and channel.encoding == "cdr"
-        )
+        named = channel.topic == topic and type_name(channel) == self.topics[topic]
+        return named and channel.encoding == "cdr"
 
     def _decode(self, topic: str, received: int, data: bytes) -> BagMessage:
         kind = self.topics[topic]
@@ -155,14 +154,10 @@ class Bag:
             raise InvalidInput(f"{self.path}: {channel.topic}: the recording holds no definition of {kind}")
         try:
             text = channel.schema.decode()
-            types = (
-                get_types_from_msg(text, kind)
-                if channel.schema_encoding == "ros2msg"
-                else get_types_from_idl(text)
-            )
-            self._types.register(
-                {name: fields for name, fields in types.items() if name not in self._types.fielddefs}
-            )
+            by_msg = channel.schema_encoding == "ros2msg"
+            types = get_types_from_msg(text, kind) if by_msg else get_types_from_idl(text)
+            new = {name: fields for name, fields in types.items() if name not in self._types.fielddefs}
+            self._types.register(new)
         except Exception as error:  # noqa: BLE001  # the definition is compiled, and it may be anything
             raise InvalidInput(
                 f"{self.path}: {channel.topic}: the definition of {kind} in the recording cannot be used: "

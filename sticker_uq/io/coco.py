@@ -100,10 +100,8 @@ class EncodedScene:
     @classmethod
     def of(cls, image: Picture, seed: int, image_format: str, boxes: Any, labels: Any, **more: Any) -> Self:
         """``image`` (H, W, 3) BGR, encoded, with its objects and ``more`` fields."""
-        height, width = image.shape[:2]
-        return cls(
-            seed, image_format, encode_picture(image, image_format), width, height, boxes, labels, **more
-        )
+        data, (height, width) = encode_picture(image, image_format), image.shape[:2]
+        return cls(seed, image_format, data, width, height, boxes, labels, **more)
 
 
 @dataclass(frozen=True)
@@ -128,9 +126,7 @@ class LabelledImage:
 
     @property
     def shows_sticker(self) -> bool:
-        return bool(
-            (self.labels == ObjectClass.STICKER).any() or (self.crowd_labels == ObjectClass.STICKER).any()
-        )
+        return ObjectClass.STICKER in self.labels or ObjectClass.STICKER in self.crowd_labels
 
 
 def encode_picture(image: npt.NDArray[np.uint8], image_format: str = "jpg") -> bytes:
@@ -433,11 +429,9 @@ def box_fault(box: object, width: int, height: int) -> str:
 
 
 def is_box(box: object) -> TypeGuard[list[float]]:
-    return (
-        isinstance(box, list)
-        and len(box) == 4
-        and all(type(part) in (int, float) and abs(part) <= LONGEST for part in box)
-    )
+    if not isinstance(box, list) or len(box) != 4:
+        return False
+    return all(type(part) in (int, float) and abs(part) <= LONGEST for part in box)
 
 
 def clipped(box: Sequence[float], width: int, height: int) -> Corners | None:

@@ -128,11 +128,9 @@ def check_output_file(path: Path, name: str = "") -> None:
         raise InvalidInput(f"{name}: is a folder, expected the name of a file")
     if path.exists() and not path.is_file():  # writing atomically would put a file in the place of a device
         raise InvalidInput(f"{name}: is no regular file; choose another name")
-    if not path.parent.is_dir():
-        raise InvalidInput(
-            f"{name}: the folder {path.parent} does not exist; create it or choose another one"
-        )
-    _check_writable(path.parent, name)
+    if not (folder := path.parent).is_dir():
+        raise InvalidInput(f"{name}: the folder {folder} does not exist; create it or choose another one")
+    _check_writable(folder, name)
 
 
 def check_output_folder(path: Path, name: str = "", empty: bool = False) -> None:

@@ -144,9 +144,7 @@ def check_layout(encoding: str, width: int, height: int, step: int, size: int) -
     return layout.pixel_bytes
 
 
-def decode_image(
-    encoding: str, width: int, height: int, step: int, is_bigendian: bool, data: Buffer
-) -> Picture:
+def decode_image(encoding: str, width: int, height: int, step: int, big: bool, data: Buffer) -> Picture:
     """The picture in the fields of a ``sensor_msgs/Image``, uint8 (H, W, 3) BGR.
 
     ``step`` is the length of a row in bytes, padding included. 16 bits are scaled to 8 by 255 / 65535. bgr8 without padding is
@@ -158,7 +156,7 @@ def decode_image(
     rows = flat.reshape(height, step)[:, : width * layout.pixel_bytes]
     pixels: NDArray[Any] = np.ascontiguousarray(rows)
     if layout.dtype is np.uint16:
-        pixels = pixels.view(">u2" if is_bigendian else "<u2").astype(np.uint16, copy=False)
+        pixels = pixels.view(">u2" if big else "<u2").astype(np.uint16, copy=False)
     shape = (height, width) if layout.channels == 1 else (height, width, layout.channels)
     try:
         picture = layout.to_bgr(pixels.reshape(shape))
@@ -167,6 +165,12 @@ def decode_image(
             f"a {width} x {height} image cannot be decoded as {encoding}: {error.err}"
         ) from None
     return np.ascontiguousarray(picture, np.uint8)
+
+
+def decode_message(message: Any) -> Picture:
+    """The picture in a ``sensor_msgs/Image``, live or recorded, as :func:`decode_image` returns it; raises the same."""
+    big = bool(message.is_bigendian)
+    return decode_image(message.encoding, message.width, message.height, message.step, big, message.data)
 
 
 def decode_compressed(data: Buffer, sent_as: str = "") -> Picture:
@@ -288,9 +292,8 @@ def looks_like_picture(path: Path) -> bool:
             start = stream.read(12)
     except OSError:
         return False
-    return start.startswith(_STARTS) or (
-        start[4:8] == b"ftyp" and start[8:12] in set().union(*_BRANDS.values())
-    )
+    foreign = start[4:8] == b"ftyp" and any(start[8:12] in brands for brands in _BRANDS.values())
+    return foreign or start.startswith(_STARTS)
 
 
 def read_image_file(path: str | os.PathLike[str], name: str = "") -> Picture:
@@ -325,11 +328,8 @@ def _imdecoded(blob: bytes, name: str, flag: int) -> NDArray[Any]:
     except cv2.error:
         picture = None
     if picture is None:
-        known = (
-            ""
-            if name not in ("TIFF", "GIF")
-            else f", or of a kind that OpenCV {cv2.__version__} does not read"
-        )
+        unknown = name in ("TIFF", "GIF")
+        known = f", or of a kind that OpenCV {cv2.__version__} does not read" if unknown else ""
         raise InvalidInput(f"compressed image of {len(blob)} bytes is a corrupt {name} file{known}")
     return picture
 

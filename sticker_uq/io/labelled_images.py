@@ -99,9 +99,7 @@ def recorded_workpieces(path: Path, departures: bool = False) -> tuple[tuple[int
     """
     bag = Bag(path)
     turns: list[tuple[int, str]] = []
-    announced = sorted(
-        (stamp_ns, message.id) for stamp_ns, message in _stamped(bag, _WORKPIECE) if message.id
-    )
+    announced = sorted((ns, message.id) for ns, message in _stamped(bag, _WORKPIECE) if message.id)
     for stamp_ns, name in announced:
         if not turns or turns[-1][1] != name:
             turns.append((stamp_ns, name))

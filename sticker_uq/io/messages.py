@@ -94,25 +94,13 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
         raise InvalidInput(
             f"decision {message.decision_id} names objects {missing} that the scene does not have"
         )
-    return sc.SceneDecision(
-        decision_id=message.decision_id,
-        stamp_ns=stamp_ns,
-        frame_id=message.header.frame_id,
-        outcome=_known(sc.Outcome, message.outcome, sc.Outcome.UNKNOWN),
-        verdicts=tuple(
-            sc.ObjectVerdict(
-                object=objects[v.object_id],
-                verdict=_known(sc.Verdict, v.verdict, sc.Verdict.UNKNOWN),
-                reasons=tuple(reason_from_msg(reason) for reason in v.reasons),
-                by_operator=v.by_operator,
-            )
-            for v in message.verdicts
-        ),
-        reasons=tuple(reason_from_msg(reason) for reason in message.reasons),
-        model_hash=message.model_hash,
-        policy_hash=message.policy_hash,
-        workpiece_id=message.workpiece_id,
-    )
+
+    def field(part: Any, name: str) -> Any:
+        if name == "object":
+            return objects[part.object_id]
+        return tuple(map(reason_from_msg, part.reasons)) if name == "reasons" else _field(part, name)
+
+    return sc.from_plain(sc.SceneDecision, message, field)
 
 
 def _field(message: Any, name: str) -> Any:

@@ -44,9 +44,7 @@ def read_parameters(path: Path, node: str, known: Collection[str] | None = None)
         for pattern, section in sections:
             if matches(pattern, _full(place, node)):
                 every = known is None or not is_shared(pattern)
-                values.update(
-                    {name: value for name, value in section.items() if every or name in (known or ())}
-                )
+                values.update({k: value for k, value in section.items() if every or k in (known or ())})
     first = next(iter(found), "")
     for place, values in found.items():
         for name in sorted({*values, *found[first]}):

@@ -134,7 +134,8 @@ def parse_yaml(text: str, name: str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
-        raise InvalidInput(f"{name}: not a YAML file: {_one_line(error)}") from None
+        words = str(error).replace('in "<unicode string>", ', "at ").split()
+        raise InvalidInput(f"{name}: not a YAML file: {' '.join(words)}") from None
     except (ValueError, OverflowError) as error:  # a day that does not exist, a number of 5000 digits
         raise InvalidInput(f"{name}: not a YAML file: {error}") from None
 
@@ -196,14 +197,12 @@ class _Loader(Composer, yaml.CSafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = set()
-        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            key = self.construct_object(key_node, deep=True)
+        for named, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            key = self.construct_object(named, deep=True)
             twice = isinstance(key, Hashable) and key in keys
             if twice or isinstance(key, dt.date | bytes):
                 problem = f"found {shown(key)}{' twice' if twice else ', expected a name (quote it)'}"
-                raise ConstructorError(
-                    "while reading a mapping", node.start_mark, problem, key_node.start_mark
-                )
+                raise ConstructorError("while reading a mapping", node.start_mark, problem, named.start_mark)
             keys |= {key} if isinstance(key, Hashable) else set()
         return super().construct_mapping(node, deep)
 
@@ -230,10 +229,6 @@ def _regular(found: os.stat_result, name: str) -> int:
         kind = kinds.get(stat.S_IFMT(found.st_mode), "no file")
         raise InvalidInput(f"{name}: is {kind}, expected a regular file")
     return found.st_size
-
-
-def _one_line(error: yaml.YAMLError) -> str:
-    return " ".join(str(error).replace('in "<unicode string>", ', "at ").split())
 
 
 def _words(error: OSError) -> str:

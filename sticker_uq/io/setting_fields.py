@@ -17,9 +17,14 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Frozen(BaseModel):
-    """Values that stay as they are made; a name that is no field is refused."""
+    """Values that stay as they are made; a name that is no field is refused. A text below a field describes it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for info in cls.model_fields.values():
+            info.description = info.description and " ".join(info.description.split())
 
     def part(self, model: type[M]) -> M:
         """Settings of ``model``, whose fields are all among these."""

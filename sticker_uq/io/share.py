@@ -17,10 +17,8 @@ def share_folder() -> Path:
 
     Raises :class:`InvalidInput` when neither contains the configuration files.
     """
-    candidates = [
-        Path(p) / "share" / PACKAGE for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p
-    ]
-    candidates.append(Path(sys.prefix) / "share" / PACKAGE)  # of pip install
+    prefixes = (*ament_prefixes(), Path(sys.prefix))  # the last one is of pip install
+    candidates = [prefix / "share" / PACKAGE for prefix in prefixes]
     candidates.append(Path(__file__).resolve().parents[2])
     for folder in candidates:
         if (folder / "config" / "cell.yaml").is_file():
@@ -28,6 +26,11 @@ def share_folder() -> Path:
     raise InvalidInput(
         f"config/cell.yaml was not found under {', '.join(map(str, candidates))}: source the workspace's setup file"
     )
+
+
+def ament_prefixes() -> list[Path]:
+    """The folders that ROS packages are installed below."""
+    return [Path(p) for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p]
 
 
 def versions(*distributions: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from sticker_uq.io.bags import BAG_SUFFIXES, Bag, is_bag_name, natural
 from sticker_uq.io.images import (
     PICTURE_SUFFIXES,
     decode_compressed,
-    decode_image,
+    decode_message,
     looks_like_picture,
     lost_colours,
     picture_files,
@@ -155,14 +155,7 @@ class _BagSource(ImageSource):
                         if remark := lost_colours(message.data, message.format):
                             self.remarks.append(remark)
                 else:
-                    image = decode_image(
-                        message.encoding,
-                        message.width,
-                        message.height,
-                        message.step,
-                        bool(message.is_bigendian),
-                        message.data,
-                    )
+                    image = decode_message(message)
             except InvalidInput as error:
                 yield SourceImage(None, stamp, message.header.frame_id, name, str(error))
             else:

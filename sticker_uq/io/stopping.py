@@ -84,9 +84,7 @@ def _end_processes() -> None:
     import psutil  # which most commands never need
 
     here, ours = psutil.Process(), list[psutil.Process]()
-    while more := [
-        process for process in here.children(recursive=True) if process not in ours and _is_ours(process)
-    ]:
+    while more := [p for p in here.children(recursive=True) if p not in ours and _is_ours(p)]:
         for process in more:  # which starts no further one while it is stopped
             with contextlib.suppress(psutil.Error):
                 process.suspend()

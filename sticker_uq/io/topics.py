@@ -31,13 +31,11 @@ def more_topics(text: str) -> tuple[str, ...]:
     Raises InvalidInput unless each is a topic in a namespace of its own.
     """
     topics = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
-    for topic in topics:
-        if not _WITH_FOLDER.fullmatch(topic):
-            raise InvalidInput(f"{topic!r}: expected an image topic in a namespace, such as left/image")
-        if topic.endswith(COMPRESSED):
-            raise InvalidInput(
-                f"{topic!r}: expected the topic without {COMPRESSED}, which the transport adds"
-            )
+    for name in topics:
+        if not _WITH_FOLDER.fullmatch(name):
+            raise InvalidInput(f"{name!r}: expected an image topic in a namespace, such as left/image")
+        if name.endswith(COMPRESSED):
+            raise InvalidInput(f"{name!r}: expected the topic without {COMPRESSED}, which the transport adds")
     folders = Counter(map(folder_of, topics))
     shared = [folder for folder, count in folders.items() if count > 1]
     if shared:
@@ -63,11 +61,9 @@ def images_elsewhere(wanted: str, published: Mapping[str, Collection[str]]) -> s
     cameras = {topic.removesuffix(COMPRESSED) for topic in transports}
     name = base.rpartition("/")[2]
     likeliest = sorted(cameras, key=lambda topic: (topic.rpartition("/")[2] != name, topic))[:3]
-    return (
-        f"but images are published on {', '.join(likeliest)}: set camera_topic, or remap image"
-        if likeliest
-        else ""
-    )
+    if not likeliest:
+        return ""
+    return f"but images are published on {', '.join(likeliest)}: set camera_topic, or remap image"
 
 
 def scene_topic_of(image_topic: str, scenes: Collection[str], images: Collection[str]) -> list[str]:

@@ -220,14 +220,8 @@ def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: st
     """
     quality = {} if network.quality is None else {"quality": network.quality.to_dict()}
     size = {} if network.size == SIZE else {"size": list(network.size)}
-    metadata = {
-        "model": detector.name,
-        "role": NETWORK_ROLE,
-        "detector": detector.weights_hash,
-        **size,
-        **quality,
-    }
-    save_weights(network, path, metadata, half=True)
+    metadata = {"model": detector.name, "role": NETWORK_ROLE, "detector": detector.weights_hash}
+    save_weights(network, path, {**metadata, **size, **quality}, half=True)
 
 
 def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> NoveltyNetwork:

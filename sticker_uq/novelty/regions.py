@@ -78,9 +78,8 @@ def _connected(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, Fl
 
 def _covered(maps: NoveltyMaps, boxes: FloatArray) -> NDArray[np.bool_]:
     """Cells (h, w) whose centre lies in one of ``boxes`` (N, 4) px."""
-    rows, columns = (
-        (np.arange(n) + 0.5) * size for n, size in zip(maps.foreign.shape, maps.cell[::-1], strict=True)
-    )
+    sides = zip(maps.foreign.shape, maps.cell[::-1], strict=True)
+    rows, columns = ((np.arange(n) + 0.5) * size for n, size in sides)
     covered = np.zeros(maps.foreign.shape, np.bool_)
     for left, top, right, bottom in np.asarray(boxes, np.float64).reshape(-1, 4):
         covered |= ((rows >= top) & (rows < bottom))[:, None] & ((columns >= left) & (columns < right))[None]

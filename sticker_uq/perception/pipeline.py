@@ -41,6 +41,10 @@ class Perception:
     The same pixels, settings, weights and machine give the same assessment, byte for byte but for the timings: the dropout
     masks of pass t follow from the pixels, ``settings.seed`` and t alone. Another number of torch threads or another processor
     may round differently, and so does a GPU on which memory became short (:attr:`shortage`).
+
+    ``settings_hash``: SHA-256 of all else than the weights that changes the result, hex: the settings and the novelty network;
+    ``novelty_problem``: why no novelty is measured, although it should be, empty when it is, or when that is switched off;
+    ``votes``, ``panel_hash``: who of the panel votes, and the digest of both, SHA-256, hex; empty without a panel.
     """
 
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector | None = None) -> None:
@@ -56,35 +60,12 @@ class Perception:
                 f"monitors is {settings.monitors!r}, expected the folder that they are in as panel"
             )
         self._panel = load_panel(settings.panel, settings.votes, self.detector) if settings.panel else None
+        self.votes = () if self._panel is None else tuple(voter.name for voter in self._panel.voters)
+        self.panel_hash = "" if self._panel is None else self._panel.hash
+        self.model_hash, self.settings_hash = self.detector.weights_hash, self._novelty.settings_hash
+        self.novelty_problem, self.device = self._novelty.problem, self.detector.device_name
         self._chunk = self.detector.chunk
         self._beside = ThreadPoolExecutor(1, "measuring")
-
-    @property
-    def model_hash(self) -> str:
-        return self.detector.weights_hash
-
-    @property
-    def settings_hash(self) -> str:
-        """SHA-256 of all else that changes perception's result, hex: the settings and the novelty network."""
-        return self._novelty.settings_hash
-
-    @property
-    def novelty_problem(self) -> str:
-        """Why perception measures no novelty, although it should; empty when it does, or when that is switched off."""
-        return self._novelty.problem
-
-    @property
-    def votes(self) -> tuple[str, ...]:
-        return () if self._panel is None else tuple(voter.name for voter in self._panel.voters)
-
-    @property
-    def panel_hash(self) -> str:
-        """Digest of perception's panel and who of it votes, SHA-256, hex; empty without one."""
-        return "" if self._panel is None else self._panel.hash
-
-    @property
-    def device(self) -> str:
-        return self.detector.device_name
 
     @property
     def shortage(self) -> str:
@@ -152,7 +133,7 @@ class Perception:
                     if self._panel is not None:
                         with _timed(timings, "panel"):
                             objects = self._panel.scored(detector, image, features, samples, objects)
-                status, text = _status(localization, self._novelty.problem)
+                status, text = _status(localization, self.novelty_problem)
                 scene = replace(
                     scene,
                     status=status,

@@ -41,19 +41,13 @@ class PerceptionSettings(DetectorSettings):
     decision_threshold: float = same_field(LocalizationSettings, "decision_threshold")
     dil_alpha: float = same_field(LocalizationSettings, "alpha")
     region_objectness: float = same_field(LocalizationSettings, "region_objectness")
-    novelty: bool = Field(
-        True,
-        description="whether the novelty of image and objects is measured, and foreign objects are located, where a novelty "
-        "network exists for the weights",
-    )
-    panel: str = Field(
-        "", description="folder of `sticker-uq monitors fit`: monitors that score every object; empty: none"
-    )
-    monitors: str = Field(
-        "",
-        pattern=r"^[a-z0-9_]*( *, *[a-z0-9_]+)*$",
-        description="names of those of the panel that have a vote, separated by commas; empty: all that were fitted",
-    )
+    novelty: bool = True
+    """whether the novelty of image and objects is measured, and foreign objects are located, where a novelty network exists for
+    the weights"""
+    panel: str = ""
+    """folder of `sticker-uq monitors fit`: monitors that score every object; empty: none"""
+    monitors: str = Field("", pattern=r"^[a-z0-9_]*( *, *[a-z0-9_]+)*$")
+    """names of those of the panel that have a vote, separated by commas; empty: all that were fitted"""
 
     @property
     def votes(self) -> tuple[str, ...]:
@@ -84,8 +78,5 @@ class PerceptionSettings(DetectorSettings):
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """
-        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {
-            "device": device_kind,
-            **_GONE,
-        }
+        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {"device": device_kind, **_GONE}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -139,11 +139,9 @@ class Comparison:
         if not self.differences:
             return (Section("Where they differ", f"Nowhere on these laptops. {how}"),)
         shown, rest = self.differences[:MOST_PICTURES], self.differences[MOST_PICTURES:]
+        says = "Laptop {}, {}. Score threshold: {}. Gate: {}."
         pictures = tuple(
-            (
-                f"Laptop {one.laptop + 1}, {one.thing.kind}. Score threshold: {one.score}. Gate: {one.gate}.",
-                _picture(one, settings),
-            )
+            (says.format(one.laptop + 1, one.thing.kind, one.score, one.gate), _picture(one, settings))
             for one in shown
         )
         sections = [Section("Where they differ", how, pictures=pictures)]
@@ -169,13 +167,8 @@ def compare(
         for index, (one, other) in enumerate(zip(by_score, through_gate, strict=True))
         for difference in _differences(index, one, other, asked[index])
     )
-    return Comparison(
-        least_score,
-        minutes,
-        Ledger.of(by_score, [0] * len(by_score)),
-        Ledger.of(through_gate, questions),
-        differences,
-    )
+    ledgers = Ledger.of(by_score, [0] * len(by_score)), Ledger.of(through_gate, questions)
+    return Comparison(least_score, minutes, *ledgers, differences)
 
 
 def _asked(laptop: RecordedLaptop | None) -> list[FloatArray]:

@@ -31,7 +31,9 @@ def peel_by_score(
             chosen = (probabilities.argmax(axis=1) == ObjectClass.STICKER) & (
                 probabilities[:, ObjectClass.STICKER] >= least_score
             )
-            boxes = [box for box in detections.boxes[chosen] if not _among(box, tried)]
+            found = detections.boxes[chosen]
+            known = iou_matrix(found, np.reshape(tried, (-1, 4))) >= _SAME_PLACE_IOU
+            boxes = list(found[~known.any(axis=1)])
             for box in boxes:
                 if cell.motion_fails():
                     cell.record.motions_failed += 1
@@ -41,7 +43,3 @@ def peel_by_score(
                 break
         more = cell.hand_over()
     return cell.records
-
-
-def _among(box: FloatArray, tried: list[FloatArray]) -> bool:
-    return bool(tried) and bool((iou_matrix(box[None], np.stack(tried)) >= _SAME_PLACE_IOU).any())

@@ -59,11 +59,9 @@ class SimulationSettings(Frozen):
     seed: int = Field(7, ge=0, description="Seed of the laptops; laptop i is scene seed + i")
     laptops: int = Field(0, ge=0, description="Number of laptops; 0: unlimited")
     max_stickers: int = Field(6, ge=0, le=8, description="Highest number of stickers on one laptop")
-    hard: bool = Field(
-        False,
-        description="Whether laptops are hard, in turn by a sticker on a logo, a print, foreign objects, residue or dim light; "
-        "every sixth is plain",
-    )
+    hard: bool = False
+    """Whether laptops are hard, in turn by a sticker on a logo, a print, foreign objects, residue or dim light; every sixth is
+    plain"""
     width_px: int = Field(960, ge=160, le=4096, description="Width of the images, px")
     height_px: int = Field(720, ge=120, le=4096, description="Height of the images, px")
     rate: float = Field(4.0, ge=0.1, le=60.0, description="Rate of the images, Hz")
@@ -71,26 +69,17 @@ class SimulationSettings(Frozen):
     frame_id: str = Field("simulated_camera", min_length=1, description="frame_id of the images")
     motion_s: float = Field(1.6, gt=0.0, le=60.0, description="Duration of one removal, s")
     failure_rate: Share = Field(0.05, description="Share of the removals whose motion fails")
-    person: Literal["none", "ground_truth"] = Field(
-        "none", description="Who answers interventions: none, or ground_truth (the simulation itself)"
-    )
+    person: Literal["none", "ground_truth"] = "none"
+    """Who answers interventions: none, or ground_truth (the simulation itself)"""
     record_file: str = Field("", description="JSON file for the ground truth of each laptop; empty: none")
-    person_delay_s: float = Field(
-        0.5, ge=0.0, le=60.0, description="Time until the simulated operator answers, s"
-    )
-    relief: bool = Field(
-        False,
-        description="Whether relief is measured beside every image: a sticker stands 0.1 mm out of the lid, a print 0",
-    )
-    relief_noise_mm: float = Field(
-        0.01,
-        ge=0.0,
-        le=10.0,
-        description="Standard deviation of a measured height, the same for about 60 px, mm",
-    )
-    relief_failure_rate: Share = Field(
-        0.0, description="Share of the measurements of relief that find nothing (NaN)"
-    )
+    person_delay_s: float = Field(0.5, ge=0.0, le=60.0)
+    """Time until the simulated operator answers, s"""
+    relief: bool = False
+    """Whether relief is measured beside every image: a sticker stands 0.1 mm out of the lid, a print 0"""
+    relief_noise_mm: float = Field(0.01, ge=0.0, le=10.0)
+    """Standard deviation of a measured height, the same for about 60 px, mm"""
+    relief_failure_rate: Share = 0.0
+    """Share of the measurements of relief that find nothing (NaN)"""
 
 
 _COUNTS = ("stickers", "removed", "left", "wrong")

@@ -123,13 +123,8 @@ class ArmBench:
 
     def send(self, **changes: Any) -> Any:
         """Send a goal that :meth:`GatePublisher.permit` permits, except for ``changes``; returns its handle."""
-        values = {
-            "decision_id": DECISION,
-            "object_id": OBJECT,
-            "label": ObservedObject.LABEL_STICKER,
-            **changes,
-        }
-        future = self._client.send_goal_async(RemoveSticker.Goal(**values))
+        goal = {"decision_id": DECISION, "object_id": OBJECT, "label": ObservedObject.LABEL_STICKER}
+        future = self._client.send_goal_async(RemoveSticker.Goal(**(goal | changes)))
         self.bench.until(future.done, "an answer to the goal")
         return future.result()
 

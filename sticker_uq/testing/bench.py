@@ -173,10 +173,8 @@ class NodeProcess:
     def __init__(
         self, module: str, parameters: dict[str, str] | None = None, arguments: Sequence[str] = ()
     ) -> None:
-        ros_arguments = [
-            part for name, value in (parameters or {}).items() for part in ("-p", f"{name}:={value}")
-        ]
-        command = [sys.executable, "-m", module, "--ros-args", *ros_arguments, *arguments]
+        given = [part for n, value in (parameters or {}).items() for part in ("-p", f"{n}:={value}")]
+        command = [sys.executable, "-m", module, "--ros-args", *given, *arguments]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "RCUTILS_COLORIZED_OUTPUT": "0"}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment

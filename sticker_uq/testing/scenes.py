@@ -82,14 +82,8 @@ def observed(
 def rarely_seen(box: Sequence[float] = HERE, passes: int = 2, **changes: Any) -> ObservedObject:
     """A sticker that only ``passes`` of 20 passes saw, so that nothing about it was measured."""
     nothing = dict.fromkeys(METRICS, float("nan"))
-    values = {
-        "passes": passes,
-        "detections": passes,
-        "detection_rate": passes / 20,
-        "unstable": True,
-        **nothing,
-    }
-    return observed(box, **{**values, **changes})
+    seldom = {"passes": passes, "detections": passes, "detection_rate": passes / 20, "unstable": True}
+    return observed(box, **{**seldom, **nothing, **changes})
 
 
 def assessment(

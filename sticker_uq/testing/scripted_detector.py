@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from sticker_uq.nodes.common.lifecycle import exit_process, run_node
+from sticker_uq.nodes.common.lifecycle import run_process
 from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.perception import ImageFacts, PerceptionSettings
 from sticker_uq.perception.image_facts import measure_exposure
@@ -93,4 +93,4 @@ class ScriptedPerception:
 
 
 if __name__ == "__main__":
-    exit_process(run_node(lambda: DetectorNode(cast(Any, ScriptedPerception))))
+    run_process(lambda: DetectorNode(cast(Any, ScriptedPerception)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,24 +149,12 @@ class TooManyBoxes(InvalidInput):
 class ClusterSettings(Frozen):
     """How boxes are clustered to objects."""
 
-    min_cluster_size: int = Field(
-        3,
-        ge=2,
-        le=100,
-        description="Passes that must have seen an object before it counts as clustered, count.",
-    )
-    min_samples: int = Field(
-        3,
-        ge=1,
-        le=100,
-        description="Neighbours that make a box the core of a cluster (HDBSCAN min_samples), count.",
-    )
-    epsilon: float = Field(
-        0.5,
-        ge=0.05,
-        le=0.95,
-        description="Distance 1 - IoU up to which boxes belong together, dimensionless.",
-    )
+    min_cluster_size: int = Field(3, ge=2, le=100)
+    """Passes that must have seen an object before it counts as clustered, count."""
+    min_samples: int = Field(3, ge=1, le=100)
+    """Neighbours that make a box the core of a cluster (HDBSCAN min_samples), count."""
+    epsilon: float = Field(0.5, ge=0.05, le=0.95)
+    """Distance 1 - IoU up to which boxes belong together, dimensionless."""
 
 
 def cluster(samples: StochasticSamples, settings: ClusterSettings | None = None) -> IntArray:
@@ -182,15 +169,7 @@ def cluster(samples: StochasticSamples, settings: ClusterSettings | None = None)
     """
     order = canonical_order(samples)
     labels = np.full(len(samples), NOISE, np.int64)
-    labels[order] = cluster_ordered(
-        replace(
-            samples,
-            boxes=samples.boxes[order],
-            probabilities=samples.probabilities[order],
-            pass_index=samples.pass_index[order],
-        ),
-        settings or ClusterSettings(),
-    )
+    labels[order] = cluster_ordered(samples.taken(order), settings or ClusterSettings())
     return labels
 
 

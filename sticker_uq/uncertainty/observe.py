@@ -35,13 +35,7 @@ def observe(
     Raises InvalidInput when a box or a probability is not finite, and TooManyBoxes.
     """
     settings = settings or ClusterSettings()
-    order = canonical_order(samples)
-    samples = replace(
-        samples,
-        boxes=samples.boxes[order],
-        probabilities=samples.probabilities[order],
-        pass_index=samples.pass_index[order],
-    )
+    samples = samples.taken(canonical_order(samples))
     labels = cluster_ordered(samples, settings)
     noise = np.flatnonzero(labels == NOISE)
     seldom = overlap_groups(samples.boxes[noise], 1.0 - settings.epsilon)

@@ -18,9 +18,15 @@ from sticker_uq.dil import (
     distinctive_localization,
     dynamic_threshold,
     localize,
-    objectness_saliency,
 )
-from sticker_uq.dil.dil import EXPLAINED_IOU, EXPLAINED_PART, unexplained_objectness
+from sticker_uq.dil.dil import (
+    EXPLAINED_IOU,
+    EXPLAINED_PART,
+    activation_maps,
+    apart,
+    enlarge,
+    unexplained_anchors,
+)
 from sticker_uq.dil.score import covered_pixels
 from sticker_uq.scene import Detections, FloatArray, Localization, to_plain
 from test.helpers.models import picture, tiny_detector
@@ -76,7 +82,9 @@ def test_saliency_leaves_no_trace():
     detector = tiny_detector(ONE_STAGE)
     features = detector.encode(picture())
     before = [m.clone() for m in detector.head_maps(features)]
-    first, second = (objectness_saliency(detector.deterministic_pass(features)) for _ in range(2))
+    first, second = (
+        enlarge(activation_maps(detector.deterministic_pass(features)), features) for _ in range(2)
+    )
     np.testing.assert_array_equal(first, second)
     for kept, untouched in zip(detector.head_maps(features), before, strict=True):
         assert torch.equal(kept, untouched)
@@ -228,7 +236,7 @@ def test_the_strongest_unexplained_anchor_is_found_however_many_there_are(seed, 
     deterministic = DeterministicPass(
         features, (), (objectness,), False, tensor, lambda rows: tensor[rows], nothing
     )
-    found = unexplained_objectness(deterministic, predicted, 0.05)
+    found = apart(deterministic, *unexplained_anchors(deterministic, predicted, 0.05), 0.05)
 
     free = np.array([not explained(place, predicted) for place in places])
     assert found.objectness == (values[free].max() if free.any() else 0.0)

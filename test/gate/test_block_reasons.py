@@ -96,7 +96,7 @@ def test_only_a_question_about_a_scene_with_something_unexplained_says_so():
 
     def at_work() -> Cell:
         cell = Cell(SETTINGS, policy)
-        cell.core._state = replace(running().state, now_ns=cell.now)
+        cell.core.state = replace(running().state, now_ns=cell.now)
         return cell
 
     about_an_object = at_work().scene(UNSURE, times=K)

@@ -85,7 +85,7 @@ def jump_back(cell: Cell) -> None:
 
 
 def other_settings(cell: Cell) -> None:
-    cell.core._settings = set_to(lease_s=0.5)  # past the lock, as a mistake in the program would
+    cell.core.settings = set_to(lease_s=0.5)  # past the lock, as a mistake in the program would
     cell.tick()
 
 

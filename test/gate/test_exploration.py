@@ -110,7 +110,7 @@ def test_from_every_state_one_hold_closes(reached):
     for node in reached:
         held = node.follow(always(Hold()), MOMENT)
         assert not held.state.open
-        assert held.witness.wire is None or not held.witness.wire.open
+        assert held.witness.wire is None or not held.witness.wire.state.open
 
 
 def test_every_open_state_closes_when_nothing_more_is_heard(reached):

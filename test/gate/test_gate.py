@@ -53,12 +53,12 @@ def test_k_agreeing_scenes_open_for_one_object_and_send_one_goal():
     gate, goal = cell.last[:2]
     assert isinstance(gate, PublishGate)
     assert isinstance(goal, SendGoal)
-    assert gate.open
-    assert gate.target == goal.target
+    assert gate.state.open
+    assert gate.state.permit.target == goal.target
     assert goal.target.box == (105.0, 103.0, 185.0, 163.0)
     assert goal.target.decision_id == cell.state.decision.decision_id
     assert goal.target.image_stamp_ns == cell.state.scene.stamp_ns
-    assert gate.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
+    assert gate.state.permit.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
     cell.scene(STICKER, observed(THERE), times=4)
     assert len(cell.sent(SendGoal)) == 1
 
@@ -84,10 +84,10 @@ def test_ticks_renew_the_lease_only_while_the_scene_is_fresh():
         cell.tick()
         gate = cell.last[0]
         assert isinstance(gate, PublishGate)
-        assert gate.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
+        assert gate.state.permit.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
     cell.send(GoalAccepted(cell.goal))
     cell.tick(5)
-    assert cell.last[0].valid_until_ns == stamp + SECOND
+    assert cell.last[0].state.permit.valid_until_ns == stamp + SECOND
     cell.tick(2)
     assert cell.phase is Phase.BLOCKED
     assert cell.state.reasons & BlockReason.STALE_SCENE

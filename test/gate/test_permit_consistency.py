@@ -241,7 +241,7 @@ def test_without_a_margin_or_a_reason_every_doubt_contradicts():
 def test_a_person_who_says_to_leave_it_is_heard_though_the_arm_works():
     cell = removing()
     said = replace(cell.state, memory=cell.state.memory.remember([OperatorAnswer(Answer.KEEP, HERE)]))
-    cell.core._state = said
+    cell.core.state = said
     cell.scene(STICKER)
     revoked(cell, "operator_keeps")
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from sticker_uq.console.album import jpeg
 from sticker_uq.console.app import Accepted, Person
 from sticker_uq.console.state import ConsoleState
+from sticker_uq.io.images import encode_jpeg
 from sticker_uq.lab.rendering import RenderedScene, render, sample_scene
 from sticker_uq.messages import text_of
 from sticker_uq.scene import Reason
@@ -106,7 +106,7 @@ class PreparedCell(FakeCell):
         super().__init__()
         self.state = state
         rendered = _laptop()
-        self._picture = jpeg(rendered.image)
+        self._picture = encode_jpeg(rendered.image)
         self.boxes = [
             dict(zip(("x1", "y1", "x2", "y2"), map(float, box), strict=True)) for box in rendered.boxes
         ]

@@ -180,8 +180,8 @@ class Witness:
         if gates:
             assert effects[0] is gates[0], "the gate is said before anything else happens"
             self.wire = gates[0]
-            assert self.wire.open == after.open
-        assert self.wire is None or self.wire.open == after.open, (
+            assert self.wire.state.open == after.open
+        assert self.wire is None or self.wire.state.open == after.open, (
             "what was said last is not how the gate stands"
         )
         assert before.phase is after.phase or gates, "a change of phase was not said"
@@ -360,7 +360,7 @@ def _have_words(after: GateState, effects: Sequence[Effect]) -> None:
     """Every reason that leaves the gate is in the catalogue and has the values that its message names."""
     found = list(after.details)
     for effect in effects:
-        found += getattr(effect, "reasons", ()) if not isinstance(effect, PublishGate) else effect.details
+        found += effect.state.details if isinstance(effect, PublishGate) else getattr(effect, "reasons", ())
         found += [effect.reason] if isinstance(effect, DeclareDone | Escalate) else []
     for reason in found:
         known = {

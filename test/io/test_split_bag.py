@@ -6,7 +6,7 @@ from rclpy.serialization import serialize_message
 from rosbags.rosbag2 import Reader
 from std_msgs.msg import String
 
-from sticker_uq.io.bag_writer import BagWriter, SplitBag, folders_of, next_folder
+from sticker_uq.io.bag_writer import BagWriter, folders_of, next_folder
 from sticker_uq.scene import InvalidInput
 
 TYPE = "std_msgs/msg/String"
@@ -17,7 +17,7 @@ def message(text):
 
 
 def bag_of(path, **settings):
-    made = SplitBag(path, **settings)
+    made = BagWriter(path, **settings)
     made.add_topic("/scene", TYPE)
     made.add_topic("/gate", TYPE, latched=True)
     return made
@@ -52,8 +52,8 @@ def test_without_a_size_it_stays_one_folder_that_must_be_new(tmp_path):
     bag.close()
     assert [folder.name for folder in folders_of(tmp_path / "cell")] == ["cell"]
     with pytest.raises(InvalidInput, match="exists already"):
-        SplitBag(tmp_path / "cell")
-    SplitBag(tmp_path / "cell", numbered=True).close()
+        BagWriter(tmp_path / "cell")
+    BagWriter(tmp_path / "cell", numbered=True).close()
     assert (tmp_path / "cell_2" / "metadata.yaml").exists()
 
 
@@ -88,10 +88,10 @@ def test_a_disk_that_is_full_at_a_new_folder_is_an_error_at_every_further_messag
     bag = bag_of(tmp_path / "cell", split_bytes=1)
     bag.write("/scene", 0, message("0"))
 
-    def full(self):
+    def full(self, folder):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(BagWriter, "__enter__", full)
+    monkeypatch.setattr(BagWriter, "_open", full)
     for number in (1, 2):
         with pytest.raises(OSError, match="no space"):
             bag.write("/scene", number, message(str(number)))

@@ -8,7 +8,7 @@ from rclpy.node import Node
 from sticker_uq.nodes.arm.client import ArmClient
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
-from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.nodes.common.parameters import declare_settings
 from sticker_uq_moveit_driver.motion import PeelMotion
 from sticker_uq_moveit_driver.moveit import MoveItRobot
 from sticker_uq_moveit_driver.settings import DriverSettings
@@ -19,8 +19,9 @@ class MoveItDriver(Node):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__("moveit_driver", **arguments)
-        declare_settings(self, DriverSettings, locked=lambda name: "parameters are read at start only")
-        settings = read_settings(self, DriverSettings)
+        settings = declare_settings(
+            self, DriverSettings, locked=lambda name: "parameters are read at start only"
+        ).read()
         self.motion = PeelMotion(MoveItRobot(self, settings), settings, self.get_logger().error)
         self.arm = ArmClient(
             self, self.motion, permit_wait_s=settings.permit_wait_s, timeout_s=settings.removal_timeout_s

@@ -12,7 +12,7 @@ from rclpy.node import Node
 from std_srvs.srv import Trigger
 
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
-from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.nodes.common.parameters import declare_settings
 from sticker_uq.scene import InvalidInput
 from sticker_uq_moveit_driver.halt import Halt
 from sticker_uq_moveit_driver.settings import HaltSettings
@@ -23,8 +23,9 @@ class StopArm(Node):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__("stop_arm", **arguments)
-        declare_settings(self, HaltSettings, locked=lambda name: "parameters are read at start only")
-        settings = read_settings(self, HaltSettings)
+        settings = declare_settings(
+            self, HaltSettings, locked=lambda name: "parameters are read at start only"
+        ).read()
         if not settings.controller:
             raise InvalidInput(
                 "controller is empty: name the trajectory controller that stop_arm deactivates"

@@ -201,9 +201,8 @@ def _tiles(x: Tensor, row: int, rows: int, across: int) -> Tensor:
     padded = x.new_zeros((count, below - above, 4 * across + 2, channels))
     padded[:, first - above : last - above, 1 : width + 1] = x[:, first:last]
     image, line, place, channel = padded.stride()
-    return padded.as_strided(
-        (count, rows, across, 6, 6, channels), (image, 4 * line, 4 * place, line, place, channel)
-    )
+    strides = (image, 4 * line, 4 * place, line, place, channel)
+    return padded.as_strided((count, rows, across, 6, 6, channels), strides)
 
 
 def _products(tiles: Tensor, transformed: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ sizes.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from torchvision.ops import clip_boxes_to_image, nms
 
-from sticker_uq.detection.features import Features
+from sticker_uq.detection.features import Features, Maps
 from sticker_uq.detection.models.faster_rcnn import FasterRcnn
 from sticker_uq.detection.selection import Rows, all_finite, decoded, softmax_distribution, top_ranked
 from sticker_uq.detection.settings import DetectorSettings
@@ -42,9 +41,7 @@ class BagPooling:
         self._area: float = float(pool.canonical_scale) ** 2
         self._level: int = pool.canonical_level
 
-    def __call__(
-        self, maps: Sequence[Tensor], boxes: Tensor, image: Tensor, padded: tuple[int, int]
-    ) -> Tensor:
+    def __call__(self, maps: Maps, boxes: Tensor, image: Tensor, padded: tuple[int, int]) -> Tensor:
         """Features (R, C, bins, bins), channels last, of ``boxes`` (R, 4) px of the network's input.
 
         ``maps``: (n, C, h, w) per level, fine to coarse, for inputs of ``padded`` (height, width); ``image`` (R,): which of the
@@ -99,6 +96,7 @@ class BagPooling:
         return cells.view(shape), weights.view(shape)
 
 
+_Pair = tuple[Tensor, Tensor]
 _FIRST_ATTEMPT = 1.6
 """Of so many times the wanted proposals the best are suppressed first; mostly that suffices."""
 
@@ -110,9 +108,7 @@ class FastFasterRcnn(FasterRcnn):
         super().__init__(model, settings)
         self._pooling = BagPooling(model.roi_heads.box_roi_pool)
 
-    def _propose(
-        self, features: Features, maps: list[Tensor], objectness: list[Tensor], deltas: list[Tensor]
-    ) -> list[Tensor]:
+    def _propose(self, features: Features, maps: Maps, objectness: Maps, deltas: Maps) -> Maps:
         """As torchvision proposes, but boxes are decoded after the choice, and suppressed until there are enough."""
         parts = self._best(features, maps, objectness, deltas)
         levels = [torch.full_like(s, n, dtype=torch.int64) for n, (_, s) in enumerate(parts)]
@@ -120,14 +116,11 @@ class FastFasterRcnn(FasterRcnn):
         columns = zip(boxes, scores, torch.cat(levels, dim=1), strict=True)
         return [self._suppressed(b, s, n, features.resized) for b, s, n in columns]
 
-    def _best(
-        self, features: Features, maps: list[Tensor], objectness: list[Tensor], deltas: list[Tensor]
-    ) -> list[tuple[Tensor, Tensor]]:
+    def _best(self, features: Features, maps: Maps, objectness: Maps, deltas: Maps) -> list[_Pair]:
         """Boxes (n, K, 4) px and scores (n, K) of the best anchors of each level, by falling logit."""
         rpn = self._model.rpn
-        anchors = features.anchors(rpn.anchor_generator, maps).split(
-            [level[0].numel() for level in objectness]
-        )
+        counts = [level[0].numel() for level in objectness]
+        anchors = features.anchors(rpn.anchor_generator, maps).split(counts)
         best = []
         for logits, moves, own in zip(objectness, deltas, anchors, strict=True):
             values = logits.permute(0, 2, 3, 1).flatten(1)
@@ -162,15 +155,11 @@ class FastFasterRcnn(FasterRcnn):
                 break
         return boxes[found[:wanted]]
 
-    def _vectors(
-        self, features: Features, maps: list[Tensor], proposals: list[Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    def _vectors(self, features: Features, maps: Maps, proposals: Maps) -> tuple[Tensor, Tensor]:
         image = torch.repeat_interleave(torch.tensor([len(p) for p in proposals]))
         return self._judged(features, maps, torch.cat(proposals), image)
 
-    def _judged(
-        self, features: Features, maps: list[Tensor], boxes: Tensor, image: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _judged(self, features: Features, maps: Maps, boxes: Tensor, image: Tensor) -> _Pair:
         """Class logits (R, 3) and box deltas (R, 12) of ``boxes`` (R, 4) in the passes ``image`` (R,)."""
         heads = self._model.roi_heads
         vectors = heads.box_head(self._pooling(maps[:-1], boxes, image, features.padded))
@@ -243,25 +232,16 @@ class BatchedFasterRcnn(FastFasterRcnn):
     A pass with fewer proposals than the region proposal network may have computes the heads for places that hold none.
     """
 
-    def _rows(
-        self,
-        features: Features,
-        maps: list[Tensor],
-        objectness: list[Tensor],
-        deltas: list[Tensor],
-        score_floor: float,
-    ) -> Rows:
+    def _rows(self, features: Features, maps: Maps, objectness: Maps, deltas: Maps, floor: float) -> Rows:
         boxes, used = self._proposals(features, maps, objectness, deltas)
         image = torch.arange(used.numel(), device=used.device).div(used.shape[1], rounding_mode="floor")
         logits, moves = self._judged(features, maps, boxes.flatten(0, 1), image)
         probabilities = softmax_distribution(logits).unflatten(0, used.shape) * used[..., None]
-        rows = self._chosen(boxes, probabilities, moves.unflatten(0, used.shape), score_floor)
+        rows = self._chosen(boxes, probabilities, moves.unflatten(0, used.shape), floor)
         finite = all_finite(*objectness, *deltas, logits, moves)
         return Rows(rows.boxes, rows.probabilities, rows.pass_index, finite)
 
-    def _proposals(
-        self, features: Features, maps: list[Tensor], objectness: list[Tensor], deltas: list[Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    def _proposals(self, features: Features, maps: Maps, objectness: Maps, deltas: Maps) -> _Pair:
         """Places (n, P, 4) px for the proposals of each pass, by falling score, and which of them (n, P) are used."""
         rpn = self._model.rpn
         parts = self._best(features, maps, objectness, deltas)

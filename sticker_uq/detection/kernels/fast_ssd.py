@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sticker_uq.detection.dropout import Dropout, no_dropout
-from sticker_uq.detection.features import Features
+from sticker_uq.detection.features import Features, Maps
 from sticker_uq.detection.kernels.convolutions import convolved
 from sticker_uq.detection.models.family import anchor_outputs, anchors_of
 from sticker_uq.detection.models.ssd import Ssd
@@ -185,9 +185,7 @@ class Dropped:
         inside = (down >= 0) & (down < height) & (across >= 0) & (across < width)
         index = np.where(inside, places[:, None, None] + step[:, None] * width + step, 0)
         of_shared = np.where(inside, index % (height * width), height * width)
-        some = (
-            torch.from_numpy(numbers.ravel()).split(9 * _PLACES_AT_ONCE) for numbers in (index, of_shared)
-        )
+        some = (torch.from_numpy(each.ravel()).split(9 * _PLACES_AT_ONCE) for each in (index, of_shared))
         for of_kept, of_table in zip(*some, strict=True):
             found = self._table.index_select(0, of_table)
             if self._kept is not None:
@@ -243,7 +241,7 @@ class FastSsd(Ssd):
         self._classes = levels_above_background(model.head.classification_head)
         self._boxes = levels_of(model.head.regression_head)
 
-    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+    def head_maps(self, features: Features, dropout: Dropout) -> Maps:
         """As of :class:`Ssd`, but of stochastic passes on a processor only their masks, of bytes."""
         if dropout is no_dropout or self._site == "out":
             return super().head_maps(features, dropout)
@@ -252,9 +250,7 @@ class FastSsd(Ssd):
             return [dropout.masks(m).mul_(m) for m in scaled]
         return [dropout.masks(torch.empty_like(m, dtype=torch.uint8)) for m in scaled]
 
-    def candidates(
-        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
-    ) -> Rows:
+    def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
         """The SSD's default boxes above the floor with their softmax vectors."""
         if maps[0].dtype != torch.uint8:
             return super().candidates(features, maps, dropout, score_floor)
@@ -268,10 +264,10 @@ class FastSsd(Ssd):
         anchors, finite = anchors_of(self._model, features, maps), all_finite(probabilities)
         return anchor_outputs(self._model, (), anchors, probabilities, deltas, finite, score_floor).rows
 
-    def _deltas(self, maps: list[Tensor], counts: list[int]) -> tuple[Any, ...]:
+    def _deltas(self, maps: Maps, counts: list[int]) -> tuple[Any, ...]:
         if maps[0].device.type != "cpu":
             return super()._deltas(maps, counts)
         return (SsdDeltas(self._boxes, [Dropped(m, None, n) for n, m in enumerate(maps)], counts),)
 
-    def _scaled(self, features: Features) -> list[Tensor]:
+    def _scaled(self, features: Features) -> Maps:
         return features.derive("scaled", lambda: [m / self._keep for m in features.maps])

@@ -45,9 +45,8 @@ class BoxHead(nn.Module):
 
     def __init__(self, head: nn.Module, bins: int) -> None:
         super().__init__()
-        self.convolutions = nn.Sequential(
-            *(m for m in head.children() if isinstance(m, Conv2dNormActivation))
-        )
+        convolutions = (m for m in head.children() if isinstance(m, Conv2dNormActivation))
+        self.convolutions = nn.Sequential(*convolutions)
         linears = [m for m in head.modules() if isinstance(m, nn.Linear)]
         self.dense = nn.ModuleList(_as_convolution(m, bins if m is linears[0] else 1) for m in linears)
 

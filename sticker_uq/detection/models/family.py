@@ -12,8 +12,10 @@ from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.dropout import Dropout
-from sticker_uq.detection.features import Features
+from sticker_uq.detection.features import Features, Maps
 from sticker_uq.detection.selection import Rows, all_finite, decoded, strongest
+
+Deltas = Callable[[int | Tensor, Tensor], Tensor]
 
 
 class Family(Protocol):
@@ -24,15 +26,13 @@ class Family(Protocol):
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
         """The part before the first dropout, for transformed images whose originals have ``image_size`` (W, H)."""
 
-    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+    def head_maps(self, features: Features, dropout: Dropout) -> Maps:
         """A detector family's maps that enter the heads, one (n, C, h, w) per level of n passes, fine to coarse."""
 
-    def candidates(
-        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
-    ) -> Rows:
+    def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
         """A detector family's boxes above ``score_floor`` in ``maps``, px of the resized image, not yet suppressed."""
 
-    def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
+    def head_outputs(self, features: Features, maps: Maps, score_floor: float) -> HeadOutputs:
         """Candidates of the head maps (1, C, h, w) of an image, and the objectness before them (see ``DeterministicPass``)."""
 
 
@@ -46,20 +46,16 @@ class HeadOutputs(NamedTuple):
 
 
 def anchor_candidates(
-    model: Any,
-    features: Features,
-    maps: list[Tensor],
-    probabilities: Tensor,
-    deltas: Tensor,
-    score_floor: float,
+    model: Any, features: Features, maps: Maps, probabilities: Tensor, deltas: Tensor, score_floor: float
 ) -> Rows:
     """Candidates of a one-stage detector: class distributions (n, A, 3) and box deltas (n, A, 4) of its anchors."""
     anchors, finite = anchors_of(model, features, maps), all_finite(probabilities, deltas)
+    return anchor_outputs(model, (), anchors, probabilities, taken(deltas), finite, score_floor).rows
 
-    def of(number: int | Tensor, rows: Tensor) -> Tensor:
-        return deltas[number, rows].to(torch.float32)
 
-    return anchor_outputs(model, (), anchors, probabilities, of, finite, score_floor).rows
+def taken(deltas: Tensor) -> Deltas:
+    """Box deltas (n, N, 4) of a one-stage detector as :func:`anchor_outputs` asks for them."""
+    return lambda number, rows: deltas[number, rows].to(torch.float32)
 
 
 def anchor_outputs(
@@ -67,7 +63,7 @@ def anchor_outputs(
     objectness: tuple[Tensor, ...],
     anchors: Tensor,
     probabilities: Tensor,
-    deltas: Callable[[int | Tensor, Tensor], Tensor],
+    deltas: Deltas,
     finite: Tensor,
     score_floor: float,
 ) -> HeadOutputs:
@@ -86,6 +82,6 @@ def anchor_outputs(
     return HeadOutputs(objectness, anchors, partial(boxes, 0), rows)
 
 
-def anchors_of(model: Any, features: Features, maps: list[Tensor]) -> Tensor:
+def anchors_of(model: Any, features: Features, maps: Maps) -> Tensor:
     """The anchors (N, 4) of a one-stage detector, px of the resized image."""
     return features.anchors(model.anchor_generator, maps)

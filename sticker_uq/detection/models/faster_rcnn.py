@@ -9,7 +9,7 @@ from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.rpn import concat_box_prediction_layers
 
 from sticker_uq.detection.dropout import Dropout
-from sticker_uq.detection.features import Features
+from sticker_uq.detection.features import Features, Maps
 from sticker_uq.detection.models.family import HeadOutputs
 from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
 from sticker_uq.detection.selection import Rows, check_finite, decoded, softmax_distribution, strongest
@@ -25,17 +25,15 @@ class FasterRcnn:
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
         return encode_pyramid(self._model.backbone, images, image_size)
 
-    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+    def head_maps(self, features: Features, dropout: Dropout) -> Maps:
         """Faster R-CNN's P2..P5 and the pooled map that only the region proposal network sees."""
         return pyramid_maps(self._model.backbone.fpn, features, dropout)
 
-    def candidates(
-        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
-    ) -> Rows:
+    def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
         objectness, deltas = self._model.rpn.head(maps)
         return self._rows(features, maps, objectness, deltas, score_floor)
 
-    def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
+    def head_outputs(self, features: Features, maps: Maps, score_floor: float) -> HeadOutputs:
         """Head outputs; objectness is the region proposal network's logit, before suppression (DiL paper, section 3)."""
         rpn = self._model.rpn
         with torch.enable_grad():
@@ -51,14 +49,7 @@ class FasterRcnn:
 
         return HeadOutputs(tuple(objectness), anchors, decode_boxes, rows)
 
-    def _rows(
-        self,
-        features: Features,
-        maps: list[Tensor],
-        objectness: list[Tensor],
-        deltas: list[Tensor],
-        score_floor: float,
-    ) -> Rows:
+    def _rows(self, features: Features, maps: Maps, objectness: Maps, deltas: Maps, floor: float) -> Rows:
         """The candidates of ``maps``, of which the region proposal network says ``objectness`` and ``deltas``."""
         # the region proposal network silently leaves out proposals that are not finite
         check_finite(*objectness, *deltas)
@@ -71,7 +62,7 @@ class FasterRcnn:
             torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True)
             for parts in (proposals, distribution, moves.split(counts))
         )
-        return self._chosen(boxes, probabilities, moves, score_floor)
+        return self._chosen(boxes, probabilities, moves, floor)
 
     def _chosen(self, boxes: Tensor, probabilities: Tensor, deltas: Tensor, score_floor: float) -> Rows:
         """The strongest of the proposals ``boxes`` (n, P, 4) with their ``probabilities`` (n, P, 3) and ``deltas`` (n, P, 12).
@@ -85,24 +76,20 @@ class FasterRcnn:
         found = decoded(self._model.roi_heads.box_coder, own_class, boxes[pass_index, chosen])
         return Rows(found, vectors, pass_index)
 
-    def _propose(
-        self, features: Features, maps: list[Tensor], objectness: list[Tensor], deltas: list[Tensor]
-    ) -> list[Tensor]:
+    def _propose(self, features: Features, maps: Maps, objectness: Maps, deltas: Maps) -> Maps:
         """Proposals (P, 4) px of the resized image for each of the n ``maps``, by falling score."""
         rpn, sizes = self._model.rpn, [features.resized] * len(maps[0])
         anchors = features.anchors(rpn.anchor_generator, maps)
         counts = [level[0].numel() for level in objectness]
         logits, columns = concat_box_prediction_layers(list(objectness), list(deltas))
         decoded = rpn.box_coder.decode(columns, [anchors] * len(sizes)).view(len(sizes), -1, 4)
-        proposals: list[Tensor] = rpn.filter_proposals(decoded, logits, sizes, counts)[0]
+        proposals: Maps = rpn.filter_proposals(decoded, logits, sizes, counts)[0]
         return proposals
 
-    def _named(self, maps: list[Tensor]) -> dict[str, Tensor]:
+    def _named(self, maps: Maps) -> dict[str, Tensor]:
         return dict(zip([*self._model.roi_heads.box_roi_pool.featmap_names, "pool"], maps, strict=True))
 
-    def _vectors(
-        self, features: Features, maps: list[Tensor], proposals: list[Tensor]
-    ) -> tuple[Tensor, Tensor]:
+    def _vectors(self, features: Features, maps: Maps, proposals: Maps) -> tuple[Tensor, Tensor]:
         """Class logits (R, 3) and box deltas (R, 12) of all proposals."""
         heads = self._model.roi_heads
         pooled = heads.box_roi_pool(self._named(maps), proposals, [features.resized] * len(proposals))

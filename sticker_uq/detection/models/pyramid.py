@@ -9,7 +9,7 @@ from torchvision.models.detection.image_list import ImageList
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
 from sticker_uq.detection.dropout import Dropout
-from sticker_uq.detection.features import Features
+from sticker_uq.detection.features import Features, Maps
 
 
 def encode_pyramid(backbone: Any, images: ImageList, image_size: tuple[int, int]) -> Features:
@@ -26,7 +26,7 @@ def encode_pyramid(backbone: Any, images: ImageList, image_size: tuple[int, int]
     return Features(image_size, tuple(images.image_sizes[0]), tuple(images.tensors.shape[-2:]), maps, extra)
 
 
-def pyramid_maps(fpn: Any, features: Features, dropout: Dropout) -> list[Tensor]:
+def pyramid_maps(fpn: Any, features: Features, dropout: Dropout) -> Maps:
     """The pyramid's maps, fine to coarse, with ``dropout`` on the output of every inner and every layer convolution.
 
     Masks are drawn in the order in which torchvision calls the convolutions: inner and layer of the coarsest
@@ -42,7 +42,7 @@ def pyramid_maps(fpn: Any, features: Features, dropout: Dropout) -> list[Tensor]
     return maps + _coarser_maps(fpn.extra_blocks, features, maps[-1])
 
 
-def _coarser_maps(top: Any, features: Features, last: Tensor) -> list[Tensor]:
+def _coarser_maps(top: Any, features: Features, last: Tensor) -> Maps:
     """The maps beyond the coarsest level of the pyramid, from ``last`` or from what no dropout reaches."""
     if isinstance(top, LastLevelMaxPool):
         return [F.max_pool2d(last, kernel_size=1, stride=2, padding=0)]

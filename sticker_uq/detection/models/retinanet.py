@@ -4,13 +4,18 @@
 from typing import Any
 
 import torch
-from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.deterministic_pass import by_level
 from sticker_uq.detection.dropout import Dropout
-from sticker_uq.detection.features import Features
-from sticker_uq.detection.models.family import HeadOutputs, anchor_candidates, anchor_outputs, anchors_of
+from sticker_uq.detection.features import Features, Maps
+from sticker_uq.detection.models.family import (
+    HeadOutputs,
+    anchor_candidates,
+    anchor_outputs,
+    anchors_of,
+    taken,
+)
 from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
 from sticker_uq.detection.selection import Rows, all_finite, sigmoid_distribution
 from sticker_uq.detection.settings import DetectorSettings
@@ -26,19 +31,15 @@ class RetinaNet:
         """RetinaNet's backbone and inner convolutions of the FPN; in v2 also P6 and P7, which no dropout reaches."""
         return encode_pyramid(self._model.backbone, images, image_size)
 
-    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+    def head_maps(self, features: Features, dropout: Dropout) -> Maps:
         return pyramid_maps(self._model.backbone.fpn, features, dropout)
 
-    def candidates(
-        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
-    ) -> Rows:
+    def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
         outputs = self._model.head(maps)
-        probabilities = sigmoid_distribution(outputs["cls_logits"])
-        return anchor_candidates(
-            self._model, features, maps, probabilities, outputs["bbox_regression"], score_floor
-        )
+        probabilities, deltas = sigmoid_distribution(outputs["cls_logits"]), outputs["bbox_regression"]
+        return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
 
-    def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
+    def head_outputs(self, features: Features, maps: Maps, score_floor: float) -> HeadOutputs:
         """RetinaNet's head outputs; objectness is the largest sigmoid of the foreground classes: there is no objectness head."""
         head = self._model.head
         with torch.enable_grad():
@@ -48,12 +49,5 @@ class RetinaNet:
         probabilities = sigmoid_distribution(logits.detach())
         anchors = anchors_of(self._model, features, maps)
         deltas = self._model.head.regression_head([m.detach() for m in maps])
-        return anchor_outputs(
-            self._model,
-            objectness,
-            anchors,
-            probabilities,
-            lambda image, rows: deltas[image, rows],
-            all_finite(probabilities, deltas),
-            score_floor,
-        )
+        model, of, finite = self._model, taken(deltas), all_finite(probabilities, deltas)
+        return anchor_outputs(model, objectness, anchors, probabilities, of, finite, score_floor)

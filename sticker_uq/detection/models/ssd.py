@@ -11,8 +11,14 @@ from torchvision.models.detection.ssd import SSDFeatureExtractorVGG
 
 from sticker_uq.detection.deterministic_pass import by_level
 from sticker_uq.detection.dropout import Dropout
-from sticker_uq.detection.features import Features
-from sticker_uq.detection.models.family import HeadOutputs, anchor_candidates, anchor_outputs, anchors_of
+from sticker_uq.detection.features import Features, Maps
+from sticker_uq.detection.models.family import (
+    HeadOutputs,
+    anchor_candidates,
+    anchor_outputs,
+    anchors_of,
+    taken,
+)
 from sticker_uq.detection.selection import Rows, all_finite, softmax_distribution
 from sticker_uq.detection.settings import DetectorSettings
 
@@ -36,16 +42,13 @@ class Ssd:
         """The SSD's whole backbone; with site "out" the head's convolutions as well, their outputs in ``extra``."""
         maps = tuple(backbone_maps(self._model.backbone, images.tensors))
         extra = tuple(self._convolutions(list(maps))) if self._site == "out" else ()
-        return Features(
-            image_size, tuple(images.image_sizes[0]), tuple(images.tensors.shape[-2:]), maps, extra
-        )
+        resized, padded = tuple(images.image_sizes[0]), tuple(images.tensors.shape[-2:])
+        return Features(image_size, resized, padded, maps, extra)
 
-    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+    def head_maps(self, features: Features, dropout: Dropout) -> Maps:
         return [dropout(m) if self._site == "in" else m for m in features.maps]
 
-    def candidates(
-        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
-    ) -> Rows:
+    def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
         on_outputs = self._site == "out"
         outputs = [dropout(m) for m in features.extra] if on_outputs else self._convolutions(maps)
         levels, head = len(maps), self._model.head
@@ -54,7 +57,7 @@ class Ssd:
         probabilities = softmax_distribution(logits)
         return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
 
-    def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
+    def head_outputs(self, features: Features, maps: Maps, score_floor: float) -> HeadOutputs:
         """The SSD's head outputs; objectness is the probability of a default box that it is not background."""
         head, generator = self._model.head, self._model.anchor_generator
         with torch.enable_grad():
@@ -69,22 +72,22 @@ class Ssd:
         anchors, finite = anchors_of(self._model, features, maps), all_finite(plain, *known)
         return anchor_outputs(self._model, objectness, anchors, plain, deltas, finite, score_floor)
 
-    def _deltas(self, maps: list[Tensor], counts: list[int]) -> tuple[Any, ...]:
+    def _deltas(self, maps: Maps, counts: list[int]) -> tuple[Any, ...]:
         """The box deltas of the heads, as :func:`anchor_outputs` asks for them, and those that are known already.
 
         ``counts``: default boxes per level.
         """
         head = self._model.head.regression_head
         deltas = head_columns(_branch(head, maps), head.num_columns)
-        return lambda image, rows: deltas[image, rows], deltas
+        return taken(deltas), deltas
 
-    def _convolutions(self, maps: list[Tensor]) -> list[Tensor]:
+    def _convolutions(self, maps: Maps) -> Maps:
         """Outputs (n, A * columns, h, w) of the head per level: first all of the regression, then the classification."""
         head = self._model.head
         return _branch(head.regression_head, maps) + _branch(head.classification_head, maps)
 
 
-def backbone_maps(backbone: Any, images: Tensor) -> list[Tensor]:
+def backbone_maps(backbone: Any, images: Tensor) -> Maps:
     """The maps (n, C, h, w) of an SSD's backbone, fine to coarse: six for pictures of the model's own size.
 
     VGG's last levels do not pad. A picture in training may be smaller than SSD300's 300 px; it has no map where a filter is
@@ -103,13 +106,12 @@ def backbone_maps(backbone: Any, images: Tensor) -> list[Tensor]:
     return maps
 
 
-def _branch(branch: Any, maps: list[Tensor]) -> list[Tensor]:
+def _branch(branch: Any, maps: Maps) -> Maps:
     # a small picture has fewer maps than the head has levels
     return [block(m) for block, m in zip(branch.module_list, maps, strict=False)]
 
 
-def head_columns(outputs: list[Tensor], columns: int) -> Tensor:
+def head_columns(outputs: Maps, columns: int) -> Tensor:
     """Per-level head outputs (n, A * columns, h, w) as one tensor (n, sum of h * w * A, columns), torchvision's order."""
-    return torch.cat(
-        [o.unflatten(1, (-1, columns)).permute(0, 3, 4, 1, 2).flatten(1, 3) for o in outputs], dim=1
-    )
+    parts = [o.unflatten(1, (-1, columns)).permute(0, 3, 4, 1, 2).flatten(1, 3) for o in outputs]
+    return torch.cat(parts, dim=1)

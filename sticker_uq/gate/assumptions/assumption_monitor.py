@@ -29,32 +29,16 @@ MISSED_STICKER = "missed_sticker"
 class AssumptionSettings(Finite):
     """Settings of the monitoring of the policy's assumption."""
 
-    watch_assumption: bool = Field(
-        True,
-        description="Whether the scenes are compared with the policy's reference; nothing happens without one",
-    )
-    false_alarm: float = Field(
-        0.01,
-        ge=1e-6,
-        le=0.5,
-        description="Highest probability that the watch ever raises an alarm while nothing has changed",
-    )
-    spot_check_rate: Share = Field(
-        0.0,
-        description="Share of the workpieces, drawn at random, that a person checks before the first removal and before CLEAN",
-    )
-    spot_check_factor: float = Field(
-        3.0,
-        ge=1.0,
-        le=1000.0,
-        description="So many times more are checked after a start and while signals have drifted half the way to an alarm",
-    )
-    spot_check_start: int = Field(
-        50,
-        ge=0,
-        le=1_000_000,
-        description="Workpieces after a start, as with another bundle, of which more are checked",
-    )
+    watch_assumption: bool = True
+    """Whether the scenes are compared with the policy's reference; nothing happens without one"""
+    false_alarm: float = Field(0.01, ge=1e-6, le=0.5)
+    """Highest probability that the watch ever raises an alarm while nothing has changed"""
+    spot_check_rate: Share = 0.0
+    """Share of the workpieces, drawn at random, that a person checks before the first removal and before CLEAN"""
+    spot_check_factor: float = Field(3.0, ge=1.0, le=1000.0)
+    """So many times more are checked after a start and while signals have drifted half the way to an alarm"""
+    spot_check_start: int = Field(50, ge=0, le=1_000_000)
+    """Workpieces after a start, as with another bundle, of which more are checked"""
 
 
 @dataclass(frozen=True)
@@ -137,9 +121,8 @@ class AssumptionMonitor:
             return None
         self._drift.observe(scene)
         name, log = self._drift.strongest
-        return self._alarm(
-            Reason.of("drift", name, count=self.workpieces, rate=self.settings.false_alarm), log
-        )
+        reason = Reason.of("drift", name, count=self.workpieces, rate=self.settings.false_alarm)
+        return self._alarm(reason, log)
 
     def spot_checked(self, decision: SceneDecision, memory: OperatorAnswers) -> SceneDecision:
         """``decision``, turned into a question where monitoring drew a workpiece for a spot check that would go by unasked.
@@ -174,9 +157,8 @@ class AssumptionMonitor:
             return None
         test.observe(float(loss))
         reason = Reason.of(risk, count=test.total, checks=test.observed, rate=self.settings.false_alarm)
-        return self._alarm(
-            replace(reason, value=test.total / test.observed, limit=test.limit), test.log_evidence
-        )
+        reason = replace(reason, value=test.total / test.observed, limit=test.limit)
+        return self._alarm(reason, test.log_evidence)
 
     def _alarm(self, reason: Reason, log: float) -> Alarm | None:
         return Alarm(reason, log / self._alarm_at) if log >= self._alarm_at else None
@@ -194,13 +176,8 @@ def _wrong_removal(own: SceneDecision, event: AnswerGiven) -> bool:
 
 
 def assumption_monitor_of(policy: Policy, settings: AssumptionSettings) -> AssumptionMonitor:
-    promised = (
-        {}
-        if policy.guarantee is None
-        else {
-            WRONG_REMOVAL: policy.guarantee.wrongful_removal,
-            MISSED_STICKER: policy.guarantee.missed_sticker,
-        }
-    )
-    levels = {risk: proof.level for risk, proof in promised.items() if proof is not None}
+    given = policy.guarantee
+    proofs = (given.wrongful_removal, given.missed_sticker) if given is not None else (None, None)
+    promised = zip((WRONG_REMOVAL, MISSED_STICKER), proofs, strict=True)
+    levels = {risk: proof.level for risk, proof in promised if proof is not None}
     return AssumptionMonitor(policy.reference, levels, settings)

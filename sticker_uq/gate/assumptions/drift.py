@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from sticker_uq.gate.assumptions.familiarity import MEASURES
+from sticker_uq.gate.assumptions.familiarity import MEASURES, SceneSignal
 from sticker_uq.gate.assumptions.martingale import EProcess
 from sticker_uq.io.setting_fields import Finite
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
@@ -29,18 +29,14 @@ _DIGITS = 6
 _MIN_SCENES = 20
 
 
+def _measured(*names: SceneSignal) -> dict[str, Callable[[SceneAssessment], float]]:
+    return {name: MEASURES[name] for name in names}
+
+
 SIGNALS: Mapping[str, Callable[[SceneAssessment], float]] = {
-    "score": MEASURES["score"],
-    "shannon_entropy": MEASURES["shannon_entropy"],
-    "relative_total_variance": MEASURES["relative_total_variance"],
-    "background_saliency": MEASURES["background_saliency"],
+    **_measured("score", "shannon_entropy", "relative_total_variance", "background_saliency"),
     "objects": lambda scene: float(len(scene.objects)),
-    "unstable": MEASURES["unstable"],
-    "mean_level": MEASURES["mean_level"],
-    "saturated_share": MEASURES["saturated_share"],
-    "noise": MEASURES["noise"],
-    "sharpness": MEASURES["sharpness"],
-    "novelty": MEASURES["novelty"],
+    **_measured("unstable", "mean_level", "saturated_share", "noise", "sharpness", "novelty"),
 }
 """One number per scene each. None of them was fitted to the scenes of the reference, which would make those special."""
 
@@ -54,9 +50,8 @@ def signal_value(name: str, scene: SceneAssessment) -> float:
 class Reference(Finite):
     """The signals of the scenes that a policy was made from, one value per scene each; a section of the policy file."""
 
-    signals: dict[str, tuple[float, ...]] = Field(
-        description="Values by signal, one per calibration scene; -1: it could not be measured"
-    )
+    signals: dict[str, tuple[float, ...]]
+    """Values by signal, one per calibration scene; -1: it could not be measured"""
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
@@ -88,7 +83,7 @@ class Reference(Finite):
         return len(next(iter(self.signals.values())))
 
 
-class RankTest:
+class RankTest(EProcess):
     """Drift test whether a stream of numbers is exchangeable with ``reference``; ``log_evidence`` against it."""
 
     # p^(k-1) k is the density of a bet on small ranks (values above the reference), mirrored on large ones; the last
@@ -97,16 +92,7 @@ class RankTest:
 
     def __init__(self, reference: Iterable[float]) -> None:
         self._seen = sorted(reference)
-        self._capital = EProcess(2 * len(self._POWERS) + 1)
-
-    @property
-    def observed(self) -> int:
-        return self._capital.rounds
-
-    @property
-    def log_evidence(self) -> float:
-        """Natural logarithm of the evidence for drift: capital won against exchangeability."""
-        return self._capital.log
+        super().__init__(2 * len(self._POWERS) + 1)
 
     def observe(self, value: float, tie_break: float) -> float:
         """Test ``value`` for drift; its conformal p-value: small when it is large. ``tie_break``: uniform on [0, 1)."""
@@ -120,7 +106,7 @@ class RankTest:
         insort(seen, value)
         powers = self._POWERS
         both = 1 / (math.pi * math.sqrt(low * high))
-        self._capital.bet(np.array([*powers * low ** (powers - 1), *powers * high ** (powers - 1), both]))
+        self.bet(np.array([*powers * low ** (powers - 1), *powers * high ** (powers - 1), both]))
         return p
 
 

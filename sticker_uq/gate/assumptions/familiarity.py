@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -46,8 +46,13 @@ _DIGITS = 6
 MIN_SCENES = 20
 
 
-def _exposure(name: str) -> Callable[[SceneAssessment], float]:
-    return lambda scene: math.nan if scene.exposure is None else float(getattr(scene.exposure, name))
+def _of(part: str, *names: SceneSignal) -> dict[SceneSignal, Callable[[SceneAssessment], float]]:
+    """What the ``part`` of a scene says by the same names, NaN where the scene has no such part."""
+
+    def of(name: SceneSignal) -> Callable[[SceneAssessment], float]:
+        return lambda scene: float(getattr(getattr(scene, part), name, math.nan))
+
+    return {name: of(name) for name in names}
 
 
 def _score(scene: SceneAssessment) -> float:
@@ -66,25 +71,18 @@ def _saliency(scene: SceneAssessment) -> float:
 
 
 MEASURES: Mapping[SceneSignal, Callable[[SceneAssessment], float]] = {
-    "mean_level": _exposure("mean_level"),
-    "dark_share": _exposure("dark_share"),
-    "saturated_share": _exposure("saturated_share"),
-    "noise": _exposure("noise"),
-    "sharpness": _exposure("sharpness"),
+    **_of("exposure", "mean_level", "dark_share", "saturated_share", "noise", "sharpness"),
     "score": _score,
-    "shannon_entropy": lambda scene: scene.uncertainty.shannon_entropy,
-    "mutual_information": lambda scene: scene.uncertainty.mutual_information,
-    "relative_total_variance": lambda scene: scene.uncertainty.relative_total_variance,
-    "relative_predictive_surface": lambda scene: scene.uncertainty.relative_predictive_surface,
+    **_of("uncertainty", "shannon_entropy", "mutual_information"),
+    **_of("uncertainty", "relative_total_variance", "relative_predictive_surface"),
     "unstable": lambda scene: float(len(scene.unstable)),
     "unstable_share": _unstable_share,
     "background_saliency": lambda scene: scene_saliency(scene, "background_saliency"),
     "saliency": _saliency,
     "unexplained_objectness": lambda scene: scene_saliency(scene, "unexplained_objectness"),
-    "novelty": lambda scene: math.nan if scene.localization is None else scene.localization.novelty,
+    **_of("localization", "novelty"),
 }
 """How each is measured, NaN where it was not. None was fitted to the scenes that a policy was made from."""
-SCENE_SIGNALS: tuple[SceneSignal, ...] = get_args(SceneSignal)
 
 
 class Usual(Section):
@@ -129,12 +127,10 @@ def tail_limit(values: FloatArray, beyond: float) -> float:
     tail = max(_TAIL, _LEAST_IN_TAIL / len(values))
     threshold = float(np.quantile(values, 1.0 - tail))
     above = values[values > threshold]
-    excess = float(np.mean(above)) - threshold if len(above) else 0.0
-    return (
-        threshold + excess * max(math.log(len(above) / len(values) / beyond), 0.0)
-        if len(above)
-        else threshold
-    )
+    if not len(above):
+        return threshold
+    excess = float(np.mean(above)) - threshold
+    return threshold + excess * max(math.log(len(above) / len(values) / beyond), 0.0)
 
 
 class Familiarity(Section):
@@ -142,9 +138,8 @@ class Familiarity(Section):
 
     usual: dict[SceneSignal, Usual] = Field(min_length=1, description="What each signal was like")
     max_distance: float = Field(gt=0.0, description="Highest unfamiliarity of a scene that is judged")
-    percentile: float = Field(
-        ge=0.0, le=100.0, description="Percentile of the scenes it was made of that max_distance lies at"
-    )
+    percentile: float = Field(ge=0.0, le=100.0)
+    """Percentile of the scenes it was made of that max_distance lies at"""
 
     @classmethod
     def of(cls, scenes: Sequence[SceneAssessment], percentile: float) -> Familiarity:
@@ -156,9 +151,7 @@ class Familiarity(Section):
         """
         if len(scenes) < MIN_SCENES:
             raise InvalidInput(f"{len(scenes)} scenes, expected at least {MIN_SCENES} to tell what is usual")
-        measured = {
-            name: np.array([measure(scene) for scene in scenes], float) for name, measure in MEASURES.items()
-        }
+        measured = {n: np.array([of(scene) for scene in scenes], float) for n, of in MEASURES.items()}
         known = {name: values[np.isfinite(values)] for name, values in measured.items()}
         known = {name: values for name, values in known.items() if len(values) >= MIN_SCENES}
         if not known:
@@ -169,9 +162,7 @@ class Familiarity(Section):
 
     def distance(self, scene: SceneAssessment) -> tuple[float, SceneSignal]:
         """How far ``scene`` is from the familiar ones, and the signal in which it is the most unusual."""
-        far = {
-            name: usual.distance(MEASURES[name](scene), name in _RATIOS) for name, usual in self.usual.items()
-        }
+        far = {n: usual.distance(MEASURES[n](scene), n in _RATIOS) for n, usual in self.usual.items()}
         name = max(far, key=far.__getitem__)
         return far[name], name
 

@@ -25,10 +25,11 @@ class EProcess:
     def __init__(self, strategies: int) -> None:
         self._idle = 0.0  # logarithms: the capital outgrows a float
         self._active = np.full(strategies, -np.inf)
-        self.rounds = 0
+        self.observed = 0
 
     @property
-    def log(self) -> float:
+    def log_evidence(self) -> float:
+        """Natural logarithm of the evidence against the claim: capital won by betting against it."""
         return float(np.logaddexp(self._idle, np.logaddexp.reduce(self._active)))
 
     def bet(self, factors: FloatArray) -> None:
@@ -37,15 +38,15 @@ class EProcess:
         """
         if factors.shape != self._active.shape or not bool((factors >= 0).all()):
             raise InvalidInput(f"factors {factors}: expected {len(self._active)} numbers of at least 0")
-        share = 0.5 / (self.rounds + 1)
+        share = 0.5 / (self.observed + 1)
         funded = np.logaddexp(self._active, self._idle + math.log(share / len(self._active)))
         with np.errstate(divide="ignore"):  # a strategy may lose everything
             self._active = funded + np.log(factors)
         self._idle += math.log1p(-share)
-        self.rounds += 1
+        self.observed += 1
 
 
-class RiskTest:
+class RiskTest(EProcess):
     """Test martingale of whether losses in [0, 1] have a mean above ``limit``: the claim is that they have not, given the past.
 
     Strategy c multiplies its capital by 1 + (c / limit) (loss - limit) (Waudby-Smith and Ramdas, "Estimating means of bounded
@@ -59,19 +60,11 @@ class RiskTest:
             raise InvalidInput(f"limit of a risk {limit}: expected above 0 and below 1")
         self.limit = limit
         self.total = 0.0
-        self._capital = EProcess(len(self._STRATEGIES))
-
-    @property
-    def observed(self) -> int:
-        return self._capital.rounds
-
-    @property
-    def log_evidence(self) -> float:
-        return self._capital.log
+        super().__init__(len(self._STRATEGIES))
 
     def observe(self, loss: float) -> None:
         """Take one loss into the test martingale. Raises :class:`InvalidInput` unless it lies in [0, 1]."""
         if not 0 <= loss <= 1:
             raise InvalidInput(f"loss {loss}: expected 0 to 1")
         self.total += loss
-        self._capital.bet(1 + self._STRATEGIES / self.limit * (loss - self.limit))
+        self.bet(1 + self._STRATEGIES / self.limit * (loss - self.limit))

@@ -45,13 +45,8 @@ class Entry:
     @classmethod
     def following(cls, number: int, previous: str, kind: str, data: Mapping[str, Any], time_ns: int) -> Entry:
         """The entry with this content that comes after the one whose hash is ``previous``."""
-        content = {
-            "number": number,
-            "time": utc(time_ns),
-            "kind": kind,
-            "data": finite(data),
-            "previous": previous,
-        }
+        content: dict[str, Any] = {"number": number, "time": utc(time_ns), "kind": kind}
+        content |= {"data": finite(data), "previous": previous}
         return cls(**content, hash=_digest(content))
 
     @property

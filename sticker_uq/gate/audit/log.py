@@ -95,15 +95,9 @@ class AuditLog:
             problem = Reason.of("audit_write_failed", detail=self._error) if self._error else None
             if problem is None and waited > BEHIND_S:
                 problem = Reason.of("audit_behind", seconds=round(waited, 1))
-            return AuditStatus(
-                self._head,
-                self._number,
-                len(self._queue),
-                self._lost,
-                max(self._slowest_s, waited),
-                self._path.name,
-                problem,
-            )
+            slowest_s = max(self._slowest_s, waited)
+            counts = self._number, len(self._queue), self._lost
+            return AuditStatus(self._head, *counts, slowest_s, self._path.name, problem)
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Write the waiting entries and end. A disk that refuses after ``timeout_s`` keeps what is there already."""
@@ -202,9 +196,8 @@ class AuditLog:
         if not torn:
             self._write_all(b"\n")
             return
-        seal = chain.Entry.following(
-            self._number + 1, self._head, chain.SEAL, chain.seal_of(torn), time.time_ns()
-        )
+        data, now = chain.seal_of(torn), time.time_ns()
+        seal = chain.Entry.following(self._number + 1, self._head, chain.SEAL, data, now)
         self._write_all(b"\n" + seal.line())
         self._number, self._head = seal.number, seal.hash
 

@@ -63,15 +63,13 @@ class Narrator:
             yield kind, _fields(effect, names) | ({} if target is None else _fields(target, TARGET))
 
 
+_SHOWN = "decision_id workpiece_id image_stamp_ns=stamp_ns"
 DECISION = "decision_id outcome workpiece_id image_stamp_ns=stamp_ns verdicts reasons model_hash policy_hash"
 TARGET = "decision_id object_id label box image_stamp_ns by_operator model_hash policy_hash"
 EFFECTS = {
     ev.SendGoal: ("permit", "goal_id"),
     ev.CancelGoal: ("cancel", "goal_id"),
-    ev.OpenIntervention: (
-        "request",
-        "request_id decision_id workpiece_id image_stamp_ns=stamp_ns objects reasons",
-    ),
+    ev.OpenIntervention: ("request", f"request_id {_SHOWN} objects reasons"),
     ev.CloseIntervention: ("request_closed", "request_id"),
     ev.DeclareDone: ("done", "workpiece_id clean reasons=reason decision_id"),
     ev.RemovalVerified: ("verified", ""),
@@ -121,12 +119,9 @@ def _plain(value: Any, name: str = "") -> Any:
     if isinstance(value, OperatorAnswer):
         return _fields(value, "answer box")
     if isinstance(value, ObjectVerdict):
-        seen = {
-            "object_id": value.object.id,
-            "label": value.object.label.name,
-            "box": as_box(value.object.box),
-        }
-        return _fields(value, "verdict by_operator reasons") | seen
+        seen = value.object
+        place = {"object_id": seen.id, "label": seen.label.name, "box": as_box(seen.box)}
+        return _fields(value, "verdict by_operator reasons") | place
     return value.name if isinstance(value, Enum) else value
 
 
@@ -137,25 +132,15 @@ def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[Aud
     if after is not None and after.goal_id == before.goal_id and after.open:
         return
     revoked = after is not None and after.goal_id == before.goal_id
-    yield (
-        "permit_end",
-        {
-            "goal_id": before.goal_id,
-            "revoked": revoked,
-            "reasons": _plain(after.revoked_for if revoked and after is not None else ()),
-            "valid_until_ns": before.valid_until_ns,
-        },
-    )
+    reasons = _plain(after.revoked_for if revoked and after is not None else ())
+    data = {"goal_id": before.goal_id, "revoked": revoked, "reasons": reasons}
+    yield "permit_end", data | {"valid_until_ns": before.valid_until_ns}
 
 
 def _gate(before: GateState, after: GateState) -> dict[str, Any]:
-    return {
-        "from": before.phase.name,
-        "to": after.phase.name,
-        "open": after.open,
-        "closed_by": [reason.name for reason in after.reasons],
-        "reasons": _plain(after.details),
-    }
+    data = {"from": before.phase.name, "to": after.phase.name, "open": after.open}
+    closed_by = [reason.name for reason in after.reasons]
+    return data | {"closed_by": closed_by, "reasons": _plain(after.details)}
 
 
 def _essence(decision: SceneDecision) -> object:

@@ -81,9 +81,7 @@ class OperatorAnswers:
 
     def consume(self, box: Box) -> OperatorAnswers:
         """The answers once the removal at ``box`` was verified: the approval for that place is used up."""
-        kept = tuple(
-            answer for answer in self.answers if not (answer.removes and same_place(answer.box, box))
-        )
+        kept = tuple(a for a in self.answers if not (a.removes and same_place(a.box, box)))
         return replace(self, answers=kept)
 
     def without_approvals(self) -> OperatorAnswers:

@@ -31,14 +31,10 @@ def answer_given(context: StepContext, event: ev.AnswerGiven) -> None:
         memory = memory.checked()
     context.close_request()
     stickers = [given.box for given in event.answers if given.removes]
-    removed = tuple(
-        place for place in context.state.removed if not any(same_place(place, box) for box in stickers)
-    )
+    removed = tuple(r for r in context.state.removed if not any(same_place(r, box) for box in stickers))
     context.set(memory=memory, attempts=(), removed=removed, streak=NO_STREAK, undecided_ns=0)
-    answered = Reason.of(
-        "request_answered", person=event.person, request=request.request_id, detail=_said(event)
-    )
-    context.log(ev.Severity.INFO, answered)
+    told = Reason.of("request_answered", person=event.person, request=request.request_id, detail=_said(event))
+    context.log(ev.Severity.INFO, told)
     if event.scene_answer is SceneAnswer.SKIP_LAPTOP:
         context.set(skipped=True)
         context.declare_done(False, Reason.of("operator_left_workpiece", person=event.person))

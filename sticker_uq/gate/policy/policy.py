@@ -38,112 +38,66 @@ class Policy(Finite):
     probabilities mean calibrated ones, except for objects seen in too few passes to cluster.
     """
 
-    min_probability: float = Field(
-        0.8, ge=0.34, le=1.0, description="Lowest mean probability of sticker at which a sticker is removed"
-    )
-    min_detection_rate: Share = Field(
-        0.0,
-        description="Lowest share of the passes that must see a sticker (K of T) to remove it; 0 switches the limit off",
-    )
-    max_variation_ratio: Share = Field(
-        0.2, description="Highest variation ratio (VR, 0..2/3) of a sticker that is removed"
-    )
-    max_shannon_entropy: float = Field(
-        0.9, ge=0.0, le=1.6, description="Highest Shannon entropy (SE, bits) of a sticker that is removed"
-    )
-    max_mutual_information: float = Field(
-        0.3, ge=0.0, le=1.6, description="Highest mutual information (MI, bits) of a sticker that is removed"
-    )
-    max_relative_total_variance: float = Field(
-        NO_LIMIT,
-        ge=0.0,
-        le=NO_LIMIT,
-        description="Highest total variance over box area (TV/area) of a sticker that is removed; 100 switches the limit off",
-    )
-    max_relative_predictive_surface: float = Field(
-        NO_LIMIT,
-        ge=0.0,
-        le=NO_LIMIT,
-        description="Highest predictive surface over box area (PS/area) of a sticker that is removed; 100 switches the limit off",
-    )
-    max_logo_overlap: Share = Field(
-        0.1, description="Highest share of the smaller box that a sticker and a possible logo may share"
-    )
-    ask_duplicated: bool = Field(
-        False, description="Whether a sticker that one pass saw twice is asked about: it may be two things"
-    )
-    min_logo_probability: float = Field(
-        0.7, ge=0.34, le=1.0, description="Mean probability of logo from which a logo is kept without asking"
-    )
-    notable_probability: Share = Field(
-        0.2, description="Mean probability from which an object counts as a possible sticker or logo"
-    )
-    max_dil: Share = Field(
-        0.6, description="Highest DiL of a scene in which anything is removed; 1 switches the limit off"
-    )
-    max_dil_clean: Share = Field(
-        0.5, description="Highest DiL of a scene that counts as clean; 1 switches the limit off"
-    )
-    max_unexplained_objectness: Share = Field(
-        1.0,
-        description="Highest objectness that no box explains in a scene that counts as clean; 1 switches the limit off",
-    )
-    max_novelty: Share = Field(
-        1.0, description="Highest novelty of a scene that counts as clean; 1 switches the limit off"
-    )
-    max_missed_sticker_probability: Share = Field(
-        1.0,
-        description="Highest probability of a sticker that no box shows in a scene called clean; 1 switches the limit off",
-    )
-    max_background_saliency: float = Field(
-        0.0,
-        ge=0.0,
-        le=1e6,
-        description="Mean saliency per pixel outside the boxes up to which a scene is clean whatever its DiL; 0: never",
-    )
-    max_left_probability: Share = Field(
-        1.0,
-        description="Highest probability of sticker of anything that is left alone in a scene that counts as clean",
-    )
-    clean_without_operator: bool = Field(
-        True,
-        description="Whether a laptop may be called clean without the operator; `calibrate` without --beta says no",
-    )
-    max_scene_distance: float = Field(
-        0.78,
-        gt=0.0,
-        le=1e6,
-        description="Highest distance of a scene from the training pictures, 1: as far as an unusual one of them; above it "
-        "nothing is removed or called clean",
-    )
-    max_object_novelty: Share = Field(
-        0.7, description="Highest novelty of a sticker that is removed; 1: no limit"
-    )
-    unmeasured_novelty: Literal["ask", "release"] = Field(
-        "ask",
-        description="Without a novelty network: ask, nothing is released without the operator; release, the two limits above do "
-        "not count and a scene that the detector was not made for is peeled",
-    )
-    calibration: Calibration | None = Field(
-        None, description="From class probabilities to shares that are right"
-    )
-    risk: RiskScore | None = Field(
-        None, description="Risk of a wrongful removal from all signals, and its limit"
-    )
-    panel: PanelRule | None = Field(
-        None, description="How a panel of monitors is heard; none: one objection is enough to ask a person"
-    )
+    min_probability: float = Field(0.8, ge=0.34, le=1.0)
+    """Lowest mean probability of sticker at which a sticker is removed"""
+    min_detection_rate: Share = 0.0
+    """Lowest share of the passes that must see a sticker (K of T) to remove it; 0 switches the limit off"""
+    max_variation_ratio: Share = 0.2
+    """Highest variation ratio (VR, 0..2/3) of a sticker that is removed"""
+    max_shannon_entropy: float = Field(0.9, ge=0.0, le=1.6)
+    """Highest Shannon entropy (SE, bits) of a sticker that is removed"""
+    max_mutual_information: float = Field(0.3, ge=0.0, le=1.6)
+    """Highest mutual information (MI, bits) of a sticker that is removed"""
+    max_relative_total_variance: float = Field(NO_LIMIT, ge=0.0, le=NO_LIMIT)
+    """Highest total variance over box area (TV/area) of a sticker that is removed; 100 switches the limit off"""
+    max_relative_predictive_surface: float = Field(NO_LIMIT, ge=0.0, le=NO_LIMIT)
+    """Highest predictive surface over box area (PS/area) of a sticker that is removed; 100 switches the limit off"""
+    max_logo_overlap: Share = 0.1
+    """Highest share of the smaller box that a sticker and a possible logo may share"""
+    ask_duplicated: bool = False
+    """Whether a sticker that one pass saw twice is asked about: it may be two things"""
+    min_logo_probability: float = Field(0.7, ge=0.34, le=1.0)
+    """Mean probability of logo from which a logo is kept without asking"""
+    notable_probability: Share = 0.2
+    """Mean probability from which an object counts as a possible sticker or logo"""
+    max_dil: Share = 0.6
+    """Highest DiL of a scene in which anything is removed; 1 switches the limit off"""
+    max_dil_clean: Share = 0.5
+    """Highest DiL of a scene that counts as clean; 1 switches the limit off"""
+    max_unexplained_objectness: Share = 1.0
+    """Highest objectness that no box explains in a scene that counts as clean; 1 switches the limit off"""
+    max_novelty: Share = 1.0
+    """Highest novelty of a scene that counts as clean; 1 switches the limit off"""
+    max_missed_sticker_probability: Share = 1.0
+    """Highest probability of a sticker that no box shows in a scene called clean; 1 switches the limit off"""
+    max_background_saliency: float = Field(0.0, ge=0.0, le=1e6)
+    """Mean saliency per pixel outside the boxes up to which a scene is clean whatever its DiL; 0: never"""
+    max_left_probability: Share = 1.0
+    """Highest probability of sticker of anything that is left alone in a scene that counts as clean"""
+    clean_without_operator: bool = True
+    """Whether a laptop may be called clean without the operator; `calibrate` without --beta says no"""
+    max_scene_distance: float = Field(0.78, gt=0.0, le=1e6)
+    """Highest distance of a scene from the training pictures, 1: as far as an unusual one of them; above it nothing is removed or
+    called clean"""
+    max_object_novelty: Share = 0.7
+    """Highest novelty of a sticker that is removed; 1: no limit"""
+    unmeasured_novelty: Literal["ask", "release"] = "ask"
+    """Without a novelty network: ask, nothing is released without the operator; release, the two limits above do not count and a
+    scene that the detector was not made for is peeled"""
+    calibration: Calibration | None = None
+    """From class probabilities to shares that are right"""
+    risk: RiskScore | None = None
+    """Risk of a wrongful removal from all signals, and its limit"""
+    panel: PanelRule | None = None
+    """How a panel of monitors is heard; none: one objection is enough to ask a person"""
     saliency: SaliencyLimit | None = Field(None, description="Replaces max_dil and max_dil_clean")
-    familiarity: Familiarity | None = Field(
-        None, description="What scenes look like that are judged without a person; none: all are"
-    )
+    familiarity: Familiarity | None = None
+    """What scenes look like that are judged without a person; none: all are"""
     guarantee: Guarantee | None = Field(None, description="What was proved, with which images")
     validity: Validity | None = Field(None, description="What the policy was made for; refused elsewhere")
     provenance: Provenance | None = Field(None, description="Command, data and versions that made it")
-    reference: Reference | None = Field(
-        None,
-        description="What the scenes looked like that the policy was made from; none: nothing is watched",
-    )
+    reference: Reference | None = None
+    """What the scenes looked like that the policy was made from; none: nothing is watched"""
 
     @model_validator(mode="after")
     def _clean_is_stricter(self) -> Self:

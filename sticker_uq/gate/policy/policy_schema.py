@@ -16,17 +16,8 @@ from sticker_uq.scene import CLASS_COUNT, MONITOR_SIGNAL, FloatArray, ObjectClas
 _NS = 1_000_000_000
 _DAY_S = 86_400
 
-POLICY_REFUSALS = frozenset(
-    {
-        "policy_other_device",
-        "policy_other_weights",
-        "policy_other_settings",
-        "policy_other_panel",
-        "policy_other_camera",
-        "policy_other_image_size",
-        "policy_expired",
-    }
-)
+_PARTS = ("device", "weights", "settings", "panel", "camera", "image_size")
+POLICY_REFUSALS = frozenset({"policy_expired", *(f"policy_other_{part}" for part in _PARTS)})
 """Codes of the reason of a scene that its policy was not made for."""
 
 
@@ -91,9 +82,8 @@ class Calibration(Section):
 class RiskTerm(Section):
     """What one signal of a policy adds to the log odds of a wrongful removal: lines between knots, level outside them."""
 
-    signal: SignalName = Field(
-        description="Which signal, monitor.NAME for one of the panel; each grows with doubt"
-    )
+    signal: SignalName
+    """Which signal, monitor.NAME for one of the panel; each grows with doubt"""
     knots: tuple[float, ...] = Field(min_length=1, description="Values of the signal, ascending")
     log_odds: tuple[float, ...] = Field(min_length=1, description="What each adds, non-decreasing")
 
@@ -129,10 +119,8 @@ class RiskScore(Section):
 class PanelRule(Section):
     """How a policy uses the panel of monitors. The most restrictive wins, or the calibrated combination."""
 
-    combination: Literal["any", "risk"] = Field(
-        "any",
-        description="any: one objection is enough to ask a person; risk: the scores are signals of the risk score alone",
-    )
+    combination: Literal["any", "risk"] = "any"
+    """any: one objection is enough to ask a person; risk: the scores are signals of the risk score alone"""
 
 
 class SaliencyLimit(Section):
@@ -141,9 +129,8 @@ class SaliencyLimit(Section):
     signal: SaliencyName = Field("dil", description="What is limited")
     max_removal: float | None = Field(None, ge=0.0, description="Nothing is removed above; empty: no limit")
     max_clean: float | None = Field(None, ge=0.0, description="Not clean above; empty: no limit")
-    percentile: float | None = Field(
-        None, ge=0.0, le=100.0, description="Percentile of the clean scenes that max_clean lies at"
-    )
+    percentile: float | None = Field(None, ge=0.0, le=100.0)
+    """Percentile of the clean scenes that max_clean lies at"""
 
 
 class Proof(Section):
@@ -170,12 +157,10 @@ class Guarantee(Section):
     """The two promises of a policy; see :class:`Proof`."""
 
     match_iou: Share = Field(description="Overlap from which an object counts as a labelled one")
-    wrongful_removal: Proof | None = Field(
-        None, description="Of all images: one in which something but a sticker may be removed"
-    )
-    missed_sticker: Proof | None = Field(
-        None, description="Of the images called clean: one that shows a sticker"
-    )
+    wrongful_removal: Proof | None = None
+    """Of all images: one in which something but a sticker may be removed"""
+    missed_sticker: Proof | None = None
+    """Of the images called clean: one that shows a sticker"""
 
     def __str__(self) -> str:
         """Both promises in one line; empty when there are none."""
@@ -192,17 +177,13 @@ class Validity(Section):
 
     model: str = Field("", description="Name of the detector, for people")
     model_hash: str = Field("", description="SHA-256 of the weights")
-    settings_hash: str = Field(
-        "", description="SHA-256 of the settings of perception and of the kind of device"
-    )
-    device: str = Field(
-        "", description="Kind of the device that computed, cpu or cuda, which round differently"
-    )
+    settings_hash: str = ""
+    """SHA-256 of the settings of perception and of the kind of device"""
+    device: str = ""
+    """Kind of the device that computed, cpu or cuda, which round differently"""
     precision: str = Field("", description="Numbers of the network: float32, tf32, bfloat16 or float16")
-    panel_hash: str | None = Field(
-        None,
-        description="The panel of monitors, as the scenes name it; none: any, for objections only make it stricter",
-    )
+    panel_hash: str | None = None
+    """The panel of monitors, as the scenes name it; none: any, for objections only make it stricter"""
     camera: str = Field("", description="Frame of the camera")
     image_size: tuple[int, int] | None = Field(None, description="Width and height of the images, px")
     until: dt.date | None = Field(None, description="Last day, UTC")
@@ -226,16 +207,13 @@ class Validity(Section):
         if self.settings_hash and assessment.settings_hash != self.settings_hash:
             return _other("policy_other_settings", self.settings_hash[:12], assessment.settings_hash[:12])
         if self.panel_hash is not None and assessment.panel_hash != self.panel_hash:
-            return _other(
-                "policy_other_panel", *(h[:12] or "none" for h in (self.panel_hash, assessment.panel_hash))
-            )
+            hashes = (h[:12] or "none" for h in (self.panel_hash, assessment.panel_hash))
+            return _other("policy_other_panel", *hashes)
         if self.camera and assessment.frame_id != self.camera:
             return _other("policy_other_camera", repr(self.camera), repr(assessment.frame_id))
         if self.image_size is not None and assessment.image_size != self.image_size:
-            return _other(
-                "policy_other_image_size",
-                *(f"{width} x {height}" for width, height in (self.image_size, assessment.image_size)),
-            )
+            sizes = (f"{width} x {height}" for width, height in (self.image_size, assessment.image_size))
+            return _other("policy_other_image_size", *sizes)
         return self.expired(assessment.stamp_ns)
 
 

@@ -12,24 +12,20 @@ from sticker_uq.gate.policy.signals import OBJECT_NOVELTY, Signals
 from sticker_uq.scene import ObjectClass, ObservedObject, Reason, Verdict
 
 Finding = tuple[Verdict, tuple[Reason, ...]]
+_Objects = Sequence[ObservedObject]
 
 
 def judge_object(
-    observed: ObservedObject,
-    unstable: bool,
-    others: Sequence[ObservedObject],
-    policy: Policy,
-    signals: Signals | None = None,
+    observed: ObservedObject, others: _Objects, policy: Policy, signals: Signals | None = None
 ) -> Finding:
-    """The policy's verdict about ``observed`` and at least one reason.
+    """The policy's verdict about ``observed`` and at least one reason; an unstable object is never removable.
 
-    ``unstable``: it was seen in too few passes to cluster, so that it is never removable. ``others``: everything else that
-    the scene shows; a possible logo among them protects its neighbourhood. ``signals``: what the policy's risk
-    score is made of. Whatever is not a number never passes a limit.
+    ``others``: everything else that the scene shows; a possible logo among them protects its neighbourhood. ``signals``: what the
+    policy's risk score is made of. Whatever is not a number never passes a limit.
     """
     if not is_sound(observed):
         return Verdict.ASK, (Reason("measurement_invalid"),)
-    if unstable:
+    if observed.unstable:
         verdict, reasons = _background(observed, policy)
         return verdict, (Reason.of("few_passes", count=observed.passes), *reasons)
     if observed.label is ObjectClass.STICKER:
@@ -44,10 +40,10 @@ def is_sound(observed: ObservedObject) -> bool:
     return is_proper(as_box(observed.box)) and bool(np.isfinite(observed.over_all_passes).all())
 
 
-def is_possible_logo(observed: ObservedObject, unstable: bool, policy: Policy) -> bool:
+def is_possible_logo(observed: ObservedObject, policy: Policy) -> bool:
     """Whether ``observed`` might be a logo to the policy. Of an object seen in few passes only its label is believed."""
     likely = not _probability(observed, ObjectClass.LOGO, policy) < policy.notable_probability
-    return observed.label is ObjectClass.LOGO or (likely and not unstable)
+    return observed.label is ObjectClass.LOGO or (likely and not observed.unstable)
 
 
 def within(subject: str, value: float, limit: float) -> tuple[bool, Reason]:
@@ -66,17 +62,14 @@ def _against(code: str, subject: str, value: float, limit: float) -> Reason:
     return Reason("not_measured" if math.isnan(value) else code, subject, value, limit)
 
 
-def _sticker(
-    observed: ObservedObject, others: Sequence[ObservedObject], policy: Policy, signals: Signals
-) -> Finding:
+def _sticker(observed: ObservedObject, others: _Objects, policy: Policy, signals: Signals) -> Finding:
     probability = _probability(observed, ObjectClass.STICKER, policy)
     checks = [at_least("sticker_probability", probability, policy.min_probability)]
     if policy.min_detection_rate > 0.0:
         checks.append(at_least("detection_rate", observed.detection_rate, policy.min_detection_rate))
+    limits = {metric: getattr(policy, f"max_{metric}") for metric in LIMITED_METRICS}
     checks += [
-        within(metric, getattr(observed, metric), limit)
-        for metric in LIMITED_METRICS
-        if (limit := getattr(policy, f"max_{metric}")) < NO_LIMIT
+        within(name, getattr(observed, name), most) for name, most in limits.items() if most < NO_LIMIT
     ]
     asked = policy.unmeasured_novelty == "ask" or not math.isnan(observed.novelty)
     if asked and policy.max_object_novelty < 1.0:
@@ -85,15 +78,9 @@ def _sticker(
         risk = policy.risk(signals)
         checks.append(within("risk", risk, policy.risk.max_removal))
     if policy.panel is None or policy.panel.combination == "any":
-        checks += [
-            (
-                not one.objection,
-                Reason(
-                    "monitor_objects" if one.objection else "monitor_agrees", one.name, one.score, one.limit
-                ),
-            )
-            for one in observed.monitors
-        ]
+        for one in observed.monitors:
+            code = "monitor_objects" if one.objection else "monitor_agrees"
+            checks.append((not one.objection, Reason(code, one.name, one.score, one.limit)))
     box = as_box(observed.box)
     overlap = max((cover(box, as_box(other.box)) for other in others), default=0.0)
     checks.append(within("logo_overlap", overlap, policy.max_logo_overlap))

@@ -4,15 +4,15 @@
 Every signal grows with uncertainty; what was not measured is NaN.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
 from sticker_uq.gate.box_overlap import as_box, cover, covered
-from sticker_uq.scene import MONITOR_SIGNAL, Localization, ObjectClass, ObservedObject, SceneAssessment
+from sticker_uq.scene import MONITOR_SIGNAL, ObjectClass, ObservedObject, SceneAssessment
 
-BuiltInSignal = Literal[
+SIGNALS = (
     "improbability",
     "single_pass_improbability",
     "logo_probability",
@@ -28,13 +28,11 @@ BuiltInSignal = Literal[
     "duplicated",
     "dil",
     "novelty",
-]
+)
 """What every scene says about an object."""
 
 SignalName = str
 """What the risk score of an object may be made of: a built-in signal, or "monitor.NAME" for the score of one of the panel."""
-
-SIGNALS: tuple[BuiltInSignal, ...] = get_args(BuiltInSignal)
 
 SaliencyName = Literal["dil", "background_saliency", "unexplained_objectness"]
 """What a scene may be limited by: DiL, the saliency outside the boxes per pixel of the image, or the largest objectness that no
@@ -58,11 +56,6 @@ OBJECT_NOVELTY = "object_novelty"
 MISSED: NoveltySignal = "missed_sticker_probability"
 """The subject of a reason that says that a sticker may be visible which no box shows."""
 
-_SALIENCY: dict[SaliencyName, Callable[[Localization, int], float]] = {
-    "dil": lambda localization, pixels: localization.dil,
-    "background_saliency": lambda localization, pixels: localization.background_localization / pixels,
-    "unexplained_objectness": lambda localization, pixels: localization.unexplained_objectness,
-}
 Signals = Mapping[SignalName, float]
 
 
@@ -104,9 +97,10 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
 
 def scene_saliency(assessment: SceneAssessment, name: SaliencyName = "dil") -> float:
     """The policy's saliency signal ``name`` of a scene; NaN where there is no distinctive localization, or no image."""
-    pixels = assessment.image_size[0] * assessment.image_size[1]
-    if assessment.localization is None or pixels <= 0:
-        return float("nan")
-    value = _SALIENCY[name](assessment.localization, pixels)
+    pixels, found = assessment.image_size[0] * assessment.image_size[1], assessment.localization
     # without any saliency BL is 0 too, but nothing was looked at
-    return value if np.isfinite(assessment.localization.dil) else float("nan")
+    if found is None or pixels <= 0 or not np.isfinite(found.dil):
+        return float("nan")
+    if name == "background_saliency":
+        return found.background_localization / pixels
+    return found.dil if name == "dil" else found.unexplained_objectness

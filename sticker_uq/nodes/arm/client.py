@@ -17,17 +17,19 @@ from typing import Protocol
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.time import Time
 
 from sticker_uq.gate.permit import Lease, PermitWatch
+from sticker_uq.nodes.common.diagnostics import steady_timer
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
 from sticker_uq.nodes.common.qos import ARM_STATUS, GATE_SUBSCRIPTION
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
 
 Result = RemoveSticker.Result
+_End = tuple[int, str]
+"""Code and text of a result."""
 CHECK_PERIOD_S = 0.05
 """Longest interval between two checks of the permit while the arm moves (20 Hz)."""
 HANDOVER_S = 0.2
@@ -96,33 +98,21 @@ class ArmClient:
         self._watch = PermitWatch(lambda: node.get_clock().now().nanoseconds)
         # goals, cancellations and the gate must be served while a motion is under way
         self._group = ReentrantCallbackGroup()
+        heard = self._on_gate, GATE_SUBSCRIPTION, self._watch.lose
         self._subscription = subscribe_with_liveliness(
-            node,
-            GateState,
-            "gate",
-            self._on_gate,
-            GATE_SUBSCRIPTION,
-            self._watch.lose,
-            callback_group=self._group,
+            node, GateState, "gate", *heard, callback_group=self._group
         )
-        self._server = ActionServer(
-            node,
-            RemoveSticker,
-            "remove_sticker",
-            execute_callback=self._execute,
-            goal_callback=self._on_goal,
-            cancel_callback=self._on_cancel,
-            callback_group=self._group,
-        )
+        on = {
+            "goal_callback": self._on_goal,
+            "cancel_callback": self._on_cancel,
+            "callback_group": self._group,
+        }
+        self._server = ActionServer(node, RemoveSticker, "remove_sticker", self._execute, **on)
         self._feedback = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedback")
         self._identity = uuid.uuid4().hex
         self._status = node.create_publisher(ArmStatus, "arm/status", ARM_STATUS)
-        self._status_timer = node.create_timer(
-            STATUS_PERIOD_S,
-            self._publish_status,
-            callback_group=MutuallyExclusiveCallbackGroup(),
-            clock=Clock(clock_type=ClockType.STEADY_TIME),
-        )
+        own = MutuallyExclusiveCallbackGroup()
+        self._status_timer = steady_timer(node, STATUS_PERIOD_S, self._publish_status, callback_group=own)
 
     def destroy(self) -> None:
         self._feedback.shutdown(cancel_futures=True)
@@ -240,9 +230,7 @@ class ArmClient:
                 f"feedback could not be published: {type(error).__name__}: {error}"
             )
 
-    def _during(
-        self, step: MotionStep, reason: Callable[[], tuple[int, str] | None]
-    ) -> tuple[int, str] | None:
+    def _during(self, step: MotionStep, reason: Callable[[], _End | None]) -> _End | None:
         """Wait for the end of one step: code and text of what ended it early, None when it is done."""
         end = time.monotonic() + step.duration_s
         while True:

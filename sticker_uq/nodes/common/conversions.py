@@ -47,7 +47,7 @@ def box_to_msg(box: sc.FloatArray) -> m.Box:
 
 
 def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessment:
-    return _filled(
+    return filled(
         m.SceneAssessment,
         scene,
         header=header_of(scene.stamp_ns, scene.frame_id),
@@ -66,7 +66,7 @@ def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessm
 
 def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
     """``check`` as a ROS message; raises :class:`InvalidInput` for a stamp that does not fit into one."""
-    return _filled(
+    return filled(
         m.ImageCheck,
         check,
         header=header_of(check.stamp_ns, check.frame_id),
@@ -79,35 +79,34 @@ def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
 
 
 def _exposure_to_msg(exposure: sc.Exposure | None) -> m.Exposure:
-    return _filled(
-        m.Exposure, exposure or sc.Exposure(math.nan, math.nan, math.nan), valid=exposure is not None
-    )
+    known = exposure or sc.Exposure(math.nan, math.nan, math.nan)
+    return filled(m.Exposure, known, valid=exposure is not None)
 
 
 def detections_to_msg(scene: sc.SceneAssessment) -> m.StickerDetectionArray:
-    detections = [_filled(m.StickerDetection, o, box=box_to_msg(o.box)) for o in scene.objects]
+    detections = [filled(m.StickerDetection, o, box=box_to_msg(o.box)) for o in scene.objects]
     return m.StickerDetectionArray(header=header_of(scene.stamp_ns, scene.frame_id), detections=detections)
 
 
 def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
-    return _filled(
+    return filled(
         m.ImageUncertainty,
         scene.uncertainty,
         header=header_of(scene.stamp_ns, scene.frame_id),
-        metrics=_filled(m.MetricValues, scene.uncertainty),
+        metrics=filled(m.MetricValues, scene.uncertainty),
     )
 
 
 def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
     """The distinctive localization of ``scene`` as a ROS message; all numbers are NaN when it was not computed."""
     localization = scene.localization or sc.Localization(math.nan, math.nan, math.nan, math.nan)
-    return _filled(
+    return filled(
         m.DistinctiveLocalization,
         localization,
         header=header_of(scene.stamp_ns, scene.frame_id),
         valid=scene.localization is not None,
         unexplained=[
-            _filled(m.UnexplainedRegion, region, box=box_to_msg(region.box))
+            filled(m.UnexplainedRegion, region, box=box_to_msg(region.box))
             for region in localization.unexplained
         ],
     )
@@ -115,7 +114,7 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
 
 def reason_to_msg(reason: sc.Reason) -> m.Reason:
     values = [_value_to_msg(name, value) for name, value in reason.values]
-    message = _filled(m.Reason, reason, values=values, text=text_of(reason))
+    message = filled(m.Reason, reason, values=values, text=text_of(reason))
     if reason.box is not None:
         message.box = box_to_msg(np.asarray(reason.box))
     return message
@@ -129,7 +128,7 @@ def _value_to_msg(name: str, value: str | float) -> m.ReasonValue:
 
 def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:
     """The decision about one object as a ROS message, with its pose if that is known."""
-    return _filled(
+    return filled(
         m.Verdict,
         verdict,
         object_id=verdict.object.id,
@@ -156,7 +155,7 @@ def pose_to_msg(pose: ObjectPose | None) -> PoseWithCovariance:
 
 def decision_to_msg(decision: sc.SceneDecision, poses: Mapping[int, ObjectPose] = NOWHERE) -> m.SceneDecision:
     """``decision`` as a ROS message; objects are carried by id, label, box and, where ``poses`` has it by id, pose."""
-    return _filled(
+    return filled(
         m.SceneDecision,
         decision,
         header=header_of(decision.stamp_ns, decision.frame_id),
@@ -167,7 +166,7 @@ def decision_to_msg(decision: sc.SceneDecision, poses: Mapping[int, ObjectPose] 
 
 
 def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
-    return _filled(
+    return filled(
         m.ObservedObject,
         observed,
         box=box_to_msg(observed.box),
@@ -177,8 +176,8 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
             m.CornerHull(x=_array("f", hull[:, 0], np.float32), y=_array("f", hull[:, 1], np.float32))
             for hull in observed.corner_hulls
         ],
-        monitors=[_filled(m.MonitorScore, one) for one in observed.monitors],
-        metrics=_filled(m.MetricValues, observed),
+        monitors=[filled(m.MonitorScore, one) for one in observed.monitors],
+        metrics=filled(m.MetricValues, observed),
     )
 
 
@@ -188,7 +187,7 @@ _PLAIN = {"boolean": bool, "string": str, "float": float, "double": float} | {
 """What a plain field of a message is made of, by its type."""
 
 
-def _filled(kind: type[M], source: object, **others: Any) -> M:
+def filled(kind: type[M], source: object, **others: Any) -> M:
     """A message with the fields ``others``, and of its plain ones those that ``source`` has by the same name."""
     for name, type_ in kind.get_fields_and_field_types().items():  # type: ignore[attr-defined]
         if name not in others and type_ in _PLAIN and hasattr(source, name):

@@ -8,10 +8,12 @@ keys in every state.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
+from rclpy.timer import Timer
 
 from sticker_uq.nodes.common import qos
 
@@ -37,6 +39,11 @@ class PartReport:
     values: Mapping[str, object] = field(default_factory=dict)
 
 
+def steady_timer(node: Node, period_s: float, callback: Callable[[], None], **more: Any) -> Timer:
+    """A timer of ``node`` in wall time, which neither a simulated clock nor a jump of the clock stops."""
+    return node.create_timer(period_s, callback, clock=Clock(clock_type=ClockType.STEADY_TIME), **more)
+
+
 class Diagnostics:
     """Publishes a node's /diagnostics: all registered reports once per second, in every state of the node."""
 
@@ -44,7 +51,7 @@ class Diagnostics:
         self._node = node
         self._parts: dict[str, Callable[[], PartReport]] = {}
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
-        node.create_timer(PERIOD_S, self.publish, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        steady_timer(node, PERIOD_S, self.publish)
 
     def add(self, part: str, report: Callable[[], PartReport]) -> None:
         self._parts[part] = report

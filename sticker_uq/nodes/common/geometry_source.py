@@ -29,13 +29,11 @@ class GeometrySource:
         self._node = node
         self._info: CameraInfo | None = None
         self._lid: PoseStamped | None = None
-        self._subscriptions = [
-            node.create_subscription(CameraInfo, "camera_info", self._on_info, NEWEST_IMAGE_BEST_EFFORT)
-        ]
+        info = node.create_subscription(CameraInfo, "camera_info", self._on_info, NEWEST_IMAGE_BEST_EFFORT)
+        self._subscriptions = [info]
         if not settings.lid_plane:
-            self._subscriptions.append(
-                node.create_subscription(PoseStamped, "lid_pose", self._on_lid, LATCHED)
-            )
+            lid = node.create_subscription(PoseStamped, "lid_pose", self._on_lid, LATCHED)
+            self._subscriptions.append(lid)
         self._tf = None if settings.camera_pose and settings.lid_plane else _TransformTree.if_installed(node)
 
     def destroy(self) -> None:
@@ -134,11 +132,8 @@ def camera_from_msg(message: CameraInfo, rectified: bool = False) -> Camera:
 
     Raises :class:`InvalidInput` for an invalid calibration.
     """
-    matrix = (
-        np.array(message.p, float).reshape(3, 4)[:, :3] if rectified else np.array(message.k).reshape(3, 3)
-    )
+    matrix = np.array(message.p if rectified else message.k, float).reshape(3, -1)[:, :3]
     roi, binning = message.roi, (max(message.binning_x, 1), max(message.binning_y, 1))
-    matrix = matrix.copy()
     matrix[0, 2] -= roi.x_offset
     matrix[1, 2] -= roi.y_offset
     matrix[0] /= binning[0]

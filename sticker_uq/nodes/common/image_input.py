@@ -263,21 +263,15 @@ class ImageInput:
 
     def _mismatch(self, publishers: Sequence[TopicEndpointInfo]) -> str:
         reasons = [self._obstacle(publisher) for publisher in publishers]
-        return (
-            f"incompatible publishers of {self.topic}: {'; '.join(reasons)}"
-            if reasons and all(reasons)
-            else ""
-        )
+        none_fits = bool(reasons) and all(reasons)
+        return f"incompatible publishers of {self.topic}: {'; '.join(reasons)}" if none_fits else ""
 
     def _obstacle(self, publisher: TopicEndpointInfo) -> str:
         """Why images of ``publisher`` cannot reach this subscription; empty when they can."""
         name = publisher_name(publisher)
         if publisher.topic_type != self._type_name:
-            remedy = (
-                "set image_transport"
-                if publisher.topic_type in IMAGE_TYPES.values()
-                else "no images, set camera_topic"
-            )
+            of_images = publisher.topic_type in IMAGE_TYPES.values()
+            remedy = "set image_transport" if of_images else "no images, set camera_topic"
             return f"{name} publishes {publisher.topic_type}, expected {self._type_name}: {remedy}"
         compatibility, _ = qos_check_compatible(publisher.qos_profile, self.profile)
         if compatibility == QoSCompatibility.ERROR:

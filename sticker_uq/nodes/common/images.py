@@ -22,7 +22,7 @@ from sticker_uq.io.images import (
     Picture,
     check_layout,
     decode_compressed,
-    decode_image,
+    decode_message,
     encode_jpeg,
 )
 from sticker_uq.io.messages import stamp_to_ns
@@ -41,13 +41,7 @@ def bgr_from_msg(message: Image | CompressedImage) -> Picture:
     if isinstance(message, CompressedImage):
         return decode_compressed(message.data, message.format)
     bridge, _ = cv_bridge()
-    return bgr_with_numpy(message) if bridge is None else bgr_with_cv_bridge(message, bridge)
-
-
-def bgr_with_numpy(message: Image) -> Picture:
-    """The picture in a ROS message of an image, by NumPy: through :func:`sticker_uq.io.images.decode_image`."""
-    big = bool(message.is_bigendian)
-    return decode_image(message.encoding, message.width, message.height, message.step, big, message.data)
+    return decode_message(message) if bridge is None else bgr_with_cv_bridge(message, bridge)
 
 
 def bgr_with_cv_bridge(message: Image, bridge: Any) -> Picture:
@@ -59,7 +53,7 @@ def bgr_with_cv_bridge(message: Image, bridge: Any) -> Picture:
     encoding, step = message.encoding, message.step
     pixel_bytes = check_layout(encoding, message.width, message.height, step, len(message.data))
     if message.is_bigendian or step % pixel_bytes or encoding not in _BRIDGED:
-        return bgr_with_numpy(message)
+        return decode_message(message)
     try:
         picture = bridge.imgmsg_to_cv2(message, desired_encoding="bgr8")
     except Exception as error:  # noqa: BLE001 - CvBridgeError, TypeError and ValueError have no common base

@@ -295,12 +295,15 @@ def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
     rclpy.init(args=args, **arguments)
 
 
-def run_node(
-    factory: Callable[[], Node],
-    *,
-    executor: Callable[[], Executor] = SingleThreadedExecutor,
-) -> int:
-    """Run the node that ``factory`` makes until SIGINT, SIGTERM or :func:`request_exit`; returns the exit status.
+def run_process(
+    factory: Callable[[], Node], *, executor: Callable[[], Executor] = SingleThreadedExecutor
+) -> NoReturn:
+    """Run the node that ``factory`` makes as :func:`run_node` does, and end the process with its exit status."""
+    exit_process(run_node(factory, executor=executor))
+
+
+def run_node(make: Callable[[], Node], *, executor: Callable[[], Executor] = SingleThreadedExecutor) -> int:
+    """Run the node that ``make`` makes until SIGINT, SIGTERM or :func:`request_exit`; returns the exit status.
 
     0 after a signal, 1 when the node could not be created, when its autostart failed or when one of its callbacks raised, 2 for
     invalid ROS arguments. Each failure is one line on stderr; tracebacks are at log level debug.
@@ -315,7 +318,7 @@ def run_node(
             print(f"invalid ROS arguments: {error}", file=sys.stderr)
             return 2
         try:
-            return _run(factory, on_signal, executor)
+            return _run(make, on_signal, executor)
         finally:
             rclpy.try_shutdown()
 

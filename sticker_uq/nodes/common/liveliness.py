@@ -6,6 +6,7 @@ interpreter for a dead one. It does not detect a process that hangs.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventTypeError
@@ -31,11 +32,8 @@ def publisher_name(endpoint: TopicEndpointInfo, expected_type: str = "") -> str:
         name = UNNAMED
     else:
         name = f"{endpoint.node_namespace.rstrip('/')}/{endpoint.node_name}"
-    return (
-        name
-        if endpoint.topic_type == expected_type or not expected_type
-        else f"{name} ({endpoint.topic_type})"
-    )
+    expected = endpoint.topic_type == expected_type or not expected_type
+    return name if expected else f"{name} ({endpoint.topic_type})"
 
 
 def subscribe_with_liveliness(
@@ -44,7 +42,7 @@ def subscribe_with_liveliness(
     topic: str,
     callback: Callable[[Any], None],
     profile: QoSProfile,
-    gone: Callable[[], None],
+    gone: Callable[[], object],
     **arguments: Any,
 ) -> Subscription:
     """A subscription of ``node`` that calls ``gone`` when one of its publishers has died or was destroyed.
@@ -63,18 +61,14 @@ def subscribe_with_liveliness(
         if destroyed or (fell_silent and not _published_here(node, name)):
             gone()
 
-    def make(events: SubscriptionEventCallbacks | None) -> Subscription:
-        return node.create_subscription(
-            message_type, topic, callback, profile, event_callbacks=events, **arguments
-        )
-
+    make = partial(node.create_subscription, message_type, topic, callback, profile, **arguments)
     try:
-        return make(SubscriptionEventCallbacks(liveliness=changed))
+        return make(event_callbacks=SubscriptionEventCallbacks(liveliness=changed))
     except UnsupportedEventTypeError:
         node.get_logger().warning(
             f"this middleware has no liveliness events: the death of a publisher of {name} is detected by a timeout only"
         )
-        return make(None)
+        return make()
 
 
 def _published_here(node: Node, topic: str) -> bool:

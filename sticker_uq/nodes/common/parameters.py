@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -30,9 +29,6 @@ from sticker_uq.scene import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
 
-_DECLARED: weakref.WeakKeyDictionary[Node, dict[type[BaseModel], SettingsParameters[Any]]]
-_DECLARED = weakref.WeakKeyDictionary()
-
 _INTEGER_LIMIT = 2**63 - 1
 _FILES: list[Path] = []
 # set by launch files and the runner for every node, with or without lifecycle
@@ -46,22 +42,12 @@ def declare_settings(
     locked: Callable[[str], str | None] = lambda name: None,
     changed: Callable[[M, M], None] = lambda old, new: None,
 ) -> SettingsParameters[M]:
-    """Declare one parameter of ``node`` per field of ``model``; invalid overrides are reported by :func:`read_settings`.
+    """Declare one parameter of ``node`` per field of ``model``; invalid overrides are reported when they are read.
 
     ``locked(name)`` may return a reason why a parameter cannot be changed now; ``changed(old, new)`` is called after a valid
     change at run time.
     """
-    parameters = SettingsParameters(node, model, locked, changed)
-    _DECLARED.setdefault(node, {})[model] = parameters
-    return parameters
-
-
-def read_settings(node: Node, model: type[M]) -> M:
-    """The settings in the declared parameters of ``node``.
-
-    Raises :class:`InvalidInput` naming every parameter that is unknown or has an invalid value, and what was expected.
-    """
-    return _DECLARED[node][model].read()
+    return SettingsParameters(node, model, locked, changed)
 
 
 class _UnknownParameter(ParameterNotDeclaredException):
@@ -90,6 +76,10 @@ class SettingsParameters(Generic[M]):
         node.add_post_set_parameters_callback(self._apply)
 
     def read(self) -> M:
+        """The settings in the declared parameters of the node.
+
+        Raises :class:`InvalidInput` naming every parameter that is unknown or has an invalid value, and what was expected.
+        """
         problems = [*self._bad_overrides.values(), *unknown_overrides(self._node), *_misplaced(self._node)]
         if problems:
             raise InvalidInput("; ".join(problems))
@@ -125,9 +115,7 @@ class SettingsParameters(Generic[M]):
 
     def _validate(self, parameters: Sequence[Parameter]) -> SetParametersResult:
         own = {p.name: p.value for p in parameters if p.name in self._model.model_fields}
-        changes = {
-            name: value for name, value in own.items() if self._node.get_parameter(name).value != value
-        }
+        changes = [name for name, value in own.items() if self._node.get_parameter(name).value != value]
         reasons = [reason for name in changes if (reason := self._locked(name))]
         if not reasons:
             try:

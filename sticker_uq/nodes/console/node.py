@@ -6,30 +6,31 @@ import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.client import Client
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import Image
 
 from sticker_uq.cell.processes import LIFECYCLE_NODES
-from sticker_uq.console.album import Album, heat, jpeg
+from sticker_uq.console.album import Album, heat
 from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsCommand
 from sticker_uq.console.metrics import CellMetrics
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.gate.state import BlockReason
+from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
 from sticker_uq.messages import ANSWERS, OUTCOMES, SCENE_ANSWERS, VERDICTS, gate_state, text_of
-from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport, steady_timer
 from sticker_uq.nodes.common.image_input import ImageInput
 from sticker_uq.nodes.common.images import bgr_from_msg
-from sticker_uq.nodes.common.lifecycle import exit_process, run_node
-from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.nodes.common.lifecycle import run_process
+from sticker_uq.nodes.common.parameters import declare_settings
 from sticker_uq.nodes.common.qos import DIAGNOSTICS, LATCHED, RELIABLE
 from sticker_uq.scene import Reason
 from sticker_uq_msgs import msg as m
@@ -50,8 +51,7 @@ def shown_scene(scene: m.SceneAssessment, decision: m.SceneDecision | None) -> d
         "status_text": scene.status_text,
         "dil": _number(scene.dil.dil) if scene.dil.valid else None,
         "unexplained": [
-            {"box": _box(region.box), "objectness": _number(region.objectness)}
-            for region in scene.dil.unexplained
+            {"box": _box(r.box), "objectness": _number(r.objectness)} for r in scene.dil.unexplained
         ],
         "outcome": None if decision is None else _name(OUTCOMES, decision.outcome),
         "reasons": [] if decision is None else shown_reasons(decision.reasons),
@@ -63,44 +63,30 @@ def shown_request(message: m.InterventionRequest) -> dict[str, Any] | None:
     """The message of an open question as the operator's page shows it; None when the message says that none is open."""
     if not message.request_id:
         return None
-    return {
-        "request_id": message.request_id,
-        "stamp": str(stamp_to_ns(message.header.stamp)),
-        "reasons": shown_reasons(message.reasons),
-        "objects": [
-            {
-                "id": verdict.object_id,
-                "label": verdict.label,
-                "box": _box(verdict.box),
-                "reasons": shown_reasons(verdict.reasons),
-            }
-            for verdict in message.objects
-        ],
-    }
+    objects = [
+        {"id": v.object_id, "label": v.label, "box": _box(v.box), "reasons": shown_reasons(v.reasons)}
+        for v in message.objects
+    ]
+    question = {"request_id": message.request_id, "stamp": str(stamp_to_ns(message.header.stamp))}
+    return question | {"reasons": shown_reasons(message.reasons), "objects": objects}
 
 
 def shown_gate(message: m.GateState) -> dict[str, Any]:
     """The gate as the page shows it: ``closed`` are the reasons of its bits, ``details`` more about them."""
     codes = BlockReason(message.reasons).codes
-    closed = [shown_reason(Reason(code)) for code in codes]
-    return {
-        "state": gate_state(message.state),
-        "closed": closed,
-        "details": shown_reasons(message.details),
-        "held": "held" in codes,
-    }
+    closed, details = [shown_reason(Reason(code)) for code in codes], shown_reasons(message.details)
+    return {"state": gate_state(message.state), "closed": closed, "details": details, "held": "held" in codes}
 
 
 def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
     """A reason as the page shows it, with values, for it has words of its own; ``text``: for an unknown code."""
+    values = {name: value if isinstance(value, str) else _number(value) for name, value in reason.values}
     return {
         "code": reason.code,
         "subject": reason.subject,
         "value": _number(reason.value),
         "limit": _number(reason.limit),
-        "values": {
-            name: value if isinstance(value, str) else _number(value) for name, value in reason.values
-        },
+        "values": values,
         "box": None if reason.box is None else dict(zip(("x1", "y1", "x2", "y2"), reason.box, strict=True)),
         "text": text or text_of(reason),
     }
@@ -157,6 +143,7 @@ _COMMANDS = {
 }
 
 
+_JPEG_QUALITY = 85
 _MOST_PENDING = 6
 """Calls of a service that wait for its response. A service of ROS 2 drops what is more than ten; a hold is always sent."""
 
@@ -238,11 +225,12 @@ class Console(Node):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__("console", **arguments)
-        declare_settings(self, ConsoleSettings)
-        self._settings: ConsoleSettings = read_settings(self, ConsoleSettings)
+        self._settings = declare_settings(self, ConsoleSettings).read()
         self.state = ConsoleState(LIFECYCLE_NODES)
         self._metrics = CellMetrics()
-        self._album = Album(lambda image: jpeg(bgr_from_msg(image)), self._settings.kept_images)
+        self._album = Album(
+            lambda image: encode_jpeg(bgr_from_msg(image), _JPEG_QUALITY), self._settings.kept_images
+        )
         self._maps = Album(_heat_of, _KEPT_MAPS)
         self._shown: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._question: dict[str, Any] | None = None
@@ -281,8 +269,7 @@ class Console(Node):
         self.create_subscription(m.WorkpieceDone, "workpiece/done", self._on_done, LATCHED)
         self.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, DIAGNOSTICS)
         self._images = ImageInput(self, self._settings.image_transport, "auto", self._on_image)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(_IMAGE_CHECK_S, self._images.check, clock=steady)
+        steady_timer(self, _IMAGE_CHECK_S, self._images.check)
 
     def _report(self) -> PartReport:
         level, message = self._images.state()
@@ -337,12 +324,8 @@ class Console(Node):
 
     def _on_done(self, message: m.WorkpieceDone) -> None:
         kind = "done_clean" if message.result == m.WorkpieceDone.RESULT_CLEAN else "done_left"
-        self.state.happened(
-            stamp_to_ns(message.header.stamp),
-            kind,
-            shown_reasons([message.reason]),
-            name=message.workpiece_id,
-        )
+        stamp_ns, why = stamp_to_ns(message.header.stamp), shown_reasons([message.reason])
+        self.state.happened(stamp_ns, kind, why, name=message.workpiece_id)
 
     def _on_request(self, message: m.InterventionRequest) -> None:
         self._question = shown_request(message)
@@ -381,9 +364,8 @@ class Console(Node):
             node, _, part = status.name.partition(": ")
             if part and status.hardware_id == here + node:
                 self.state.report(node, part, status.level[0], status.message)
-                self._metrics.status(
-                    status.name, status.level[0], {pair.key: pair.value for pair in status.values}
-                )
+                values = {pair.key: pair.value for pair in status.values}
+                self._metrics.status(status.name, status.level[0], values)
 
     def _on_heat(self, message: Image) -> None:
         stamp_ns = stamp_to_ns(message.header.stamp)
@@ -428,9 +410,4 @@ def _heat_of(message: Image) -> bytes:
     return heat(np.frombuffer(message.data, np.float32).reshape(message.height, message.width))
 
 
-def main() -> None:
-    exit_process(run_node(Console))
-
-
-if __name__ == "__main__":
-    main()
+main = partial(run_process, Console)

@@ -12,7 +12,6 @@ from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CompressedImage, Image
@@ -23,7 +22,7 @@ from sticker_uq.io.images import Picture, lost_colours
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.io.topics import folder_of
 from sticker_uq.nodes.common import conversions, qos
-from sticker_uq.nodes.common.diagnostics import Level, PartReport
+from sticker_uq.nodes.common.diagnostics import Level, PartReport, steady_timer
 from sticker_uq.nodes.common.image_input import ImageInput
 from sticker_uq.nodes.common.images import bgr_from_msg, bgr_to_compressed, bgr_to_image, map_to_image
 from sticker_uq.nodes.detector import vision_mirror as vision
@@ -59,9 +58,7 @@ class SceneOutputs:
             to_msg = partial(vision.detections_2d_to_msg, vision=vision.VISION_MSGS)
             parts.append((array, "detections_2d", to_msg))
             self._label_info = create(vision.VISION_MSGS.LabelInfo, f"{folder}label_info", qos.LATCHED)
-        self._parts = [
-            (create(kind, folder + topic, qos.RELIABLE), made_of) for kind, topic, made_of in parts
-        ]
+        self._parts = [(create(kind, folder + name, qos.RELIABLE), made_of) for kind, name, made_of in parts]
 
     def publish_labels(self, score_floor: float) -> None:
         if self._label_info is not None and vision.VISION_MSGS is not None:
@@ -255,8 +252,7 @@ class CameraFeed:
             self.topic,
             lambda: receiver.repeat_check(source.publishers),
         )
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        timer = self._node.create_timer(CHECK_PERIOD_S, source.check, clock=steady)
+        timer = steady_timer(self._node, CHECK_PERIOD_S, source.check)
         self.outputs.publish_labels(settings.score_floor)
         receiver.start()
 

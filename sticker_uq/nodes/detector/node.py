@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -21,7 +22,7 @@ from sticker_uq.cell.mailbox import Mailbox
 from sticker_uq.cell.node_settings import LOCKED, LOCKED_SINCE_CONFIGURE, DetectorNodeSettings
 from sticker_uq.io.topics import folder_of, more_topics
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
-from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, request_exit, run_node
+from sticker_uq.nodes.common.lifecycle import ManagedNode, request_exit, run_process
 from sticker_uq.nodes.detector.camera_feed import NOT_CONFIGURED, Arrival, CameraFeed, Counters
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
@@ -261,9 +262,4 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         return PartReport(Level.OK, f"{total:.0f} ms per image" if total is not None else "working", values)
 
 
-def main() -> None:
-    exit_process(run_node(DetectorNode))
-
-
-if __name__ == "__main__":
-    main()
+main = partial(run_process, DetectorNode)

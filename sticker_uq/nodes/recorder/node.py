@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.clock import Clock, ClockType
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
@@ -22,15 +21,15 @@ from rclpy.subscription import Subscription
 from sensor_msgs.msg import CameraInfo
 
 from sticker_uq.cell.node_settings import RecorderSettings
-from sticker_uq.io.bag_writer import SplitBag
+from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.images import Transport
 from sticker_uq.io.topics import folder_of, more_topics
 from sticker_uq.nodes.common import qos
-from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport, steady_timer
 from sticker_uq.nodes.common.image_input import TRANSPORTS
 from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq.nodes.common.liveliness import type_of
-from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.nodes.common.parameters import declare_settings
 from sticker_uq.nodes.detector.vision_mirror import VISION_MSGS
 from sticker_uq.nodes.supervisor.outputs import VISUALIZATION_MSGS
 from sticker_uq.scene import InvalidInput
@@ -110,15 +109,14 @@ class Recorder(Node):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__("recorder", **arguments)
-        declare_settings(self, RecorderSettings)
-        settings: RecorderSettings = read_settings(self, RecorderSettings)
+        settings = declare_settings(self, RecorderSettings).read()
         if not settings.bag:
             raise InvalidInput("parameter bag = '': expected the folder of a new recording")
         self.recorded: Counter[str] = Counter()
         self.lost = 0
         self.problem = ""
         self._retry_at_s = 0.0
-        self._bag = SplitBag(
+        self._bag = BagWriter(
             Path(settings.bag), settings.number_if_exists, int(settings.split_mb * 1e6), settings.keep
         )
         for topic, (message_class, profile) in TOPICS.items():
@@ -137,8 +135,7 @@ class Recorder(Node):
             self._unseen[self.resolve_topic_name(scene)] = images
         listed = ", ".join(images.name for images in self._unseen.values())
         topics = len(TOPICS) + 2 * len(self._unseen) - 1
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._image_check = self.create_timer(NO_IMAGE_S, self._check_images, clock=steady)
+        self._image_check = steady_timer(self, NO_IMAGE_S, self._check_images)
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("recording", self._report)
         self.get_logger().info(f"recording {topics} topics to {self._bag.folder}, images from {listed}")
@@ -223,7 +220,3 @@ def main() -> None:
 
     status = run_node(make)
     exit_process(status or int(any(node.lost or node.problem for node in nodes)))
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ from sticker_uq.nodes.common.conversions import box_to_msg
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image, map_to_image
-from sticker_uq.nodes.common.lifecycle import exit_process, request_exit, run_node
-from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.nodes.common.lifecycle import request_exit, run_process
+from sticker_uq.nodes.common.parameters import declare_settings
 from sticker_uq.nodes.common.qos import IMAGES, LATCHED, RELIABLE
 from sticker_uq.scene import FloatArray
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings, Touch
@@ -39,7 +40,8 @@ from sticker_uq_msgs.srv import ResolveIntervention
 REMEMBERED_DECISIONS = 200
 NAME = "simulated person (ground truth)"
 _ANSWERS = {Touch.STICKER: ObjectAnswer.ANSWER_REMOVE, Touch.LID: ObjectAnswer.ANSWER_NOT_THERE}
-"""Anything else is there, and to be kept."""
+KEEP = ObjectAnswer.ANSWER_KEEP
+"""Of anything else, which is there."""
 
 
 class SimulatedOperator:
@@ -69,9 +71,8 @@ class SimulatedOperator:
         self._request_id = message.request_id
         if message.request_id:
             delay = max(self._cell.settings.person_delay_s, 1e-3)
-            self._thinking = self._node.create_timer(
-                delay, lambda: self._answer(message), callback_group=self._group
-            )
+            answer = partial(self._answer, message)
+            self._thinking = self._node.create_timer(delay, answer, callback_group=self._group)
 
     def _stop_thinking(self) -> None:
         if self._thinking is not None:
@@ -94,21 +95,17 @@ class SimulatedOperator:
             left = self._cell.record.left
             self._cell.record.answers += 1
         request = ResolveIntervention.Request(request_id=message.request_id, person=NAME)
-        for box, kind in zip(asked, answers, strict=True):
-            answer = _ANSWERS.get(kind, ObjectAnswer.ANSWER_KEEP)
-            request.answers.append(ObjectAnswer(answer=answer, box=box_to_msg(box)))
-        for box in missed:
-            request.answers.append(
-                ObjectAnswer(answer=ObjectAnswer.ANSWER_MISSED, box=box_to_msg(np.asarray(box)))
-            )
+        said = [(box, _ANSWERS.get(kind, KEEP)) for box, kind in zip(asked, answers, strict=True)]
+        said += [(box, ObjectAnswer.ANSWER_MISSED) for box in missed]
+        request.answers = [ObjectAnswer(answer=answer, box=box_to_msg(box)) for box, answer in said]
         if left == 0:
             request.scene_answer = ResolveIntervention.Request.SCENE_CLEAN
             request.not_stickers = [box_to_msg(box) for box in known + newest]
         elif not request.answers:
             request.scene_answer = ResolveIntervention.Request.SCENE_RESCAN
-        said = ", ".join(kind.value for kind in answers) or "nothing was asked about an object"
+        told = ", ".join(kind.value for kind in answers) or "nothing was asked about an object"
         self._node.get_logger().info(
-            f"answering {message.request_id} from the simulation's ground truth: {said}; {len(missed)} missed, {left} left"
+            f"answering {message.request_id} from the simulation's ground truth: {told}; {len(missed)} missed, {left} left"
         )
         self._client.call_async(request).add_done_callback(lambda future: self._on_answered(future, message))
 
@@ -194,8 +191,7 @@ class SimulatedMotion:
 class CellSim(Node):
     def __init__(self, **arguments: Any) -> None:
         super().__init__("cell_sim", **arguments)
-        declare_settings(self, SimulationSettings)
-        self._settings: SimulationSettings = read_settings(self, SimulationSettings)
+        self._settings = declare_settings(self, SimulationSettings).read()
         self._lock = threading.Lock()
         self._cell = SimulatedCell(self._settings)
         self._cell.write_record()  # reports an unwritable path before the first laptop
@@ -205,21 +201,14 @@ class CellSim(Node):
         self._relief = self.create_publisher(Image, "relief", IMAGES) if self._settings.relief else None
         self._lens = sim_camera(self._settings.width_px, self._settings.height_px)
         self._workpiece = self.create_publisher(Workpiece, "workpiece", LATCHED)
-        self._done_subscription = self.create_subscription(
-            WorkpieceDone, "workpiece/done", self._on_done, LATCHED
-        )
+        self.create_subscription(WorkpieceDone, "workpiece/done", self._on_done, LATCHED)
         self._motion = SimulatedMotion(self, self._cell, self._lock)
         self._arm = ArmClient(self, self._motion)
-        self._person = (
-            SimulatedOperator(self, self._cell, self._lock)
-            if self._settings.person == "ground_truth"
-            else None
-        )
+        by_truth = self._settings.person == "ground_truth"
+        self._person = SimulatedOperator(self, self._cell, self._lock) if by_truth else None
         # rendering is slow and must not block the gate, the arm or the operator
         camera_group = MutuallyExclusiveCallbackGroup()
-        self._camera = self.create_timer(
-            1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group
-        )
+        self.create_timer(1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group)
         self._publish_workpiece()
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("cell", self._report)
@@ -227,12 +216,8 @@ class CellSim(Node):
     def _report(self) -> PartReport:
         with self._lock:
             record, laptops = self._cell.record, len(self._cell.records)
-            values = {
-                "laptop": record.workpiece_id,
-                "laptops": laptops,
-                "removed": record.removed,
-                "left": record.left,
-            }
+            values = {"laptop": record.workpiece_id, "laptops": laptops}
+            values |= {"removed": record.removed, "left": record.left}
             wrong = record.wrong
         values["wrongly_touched"] = wrong
         return PartReport(Level.ERROR if wrong else Level.OK, "a laptop lies in the cell", values)
@@ -284,9 +269,4 @@ class CellSim(Node):
             request_exit(self)
 
 
-def main() -> None:
-    exit_process(run_node(CellSim, executor=ArmExecutor))
-
-
-if __name__ == "__main__":
-    main()
+main = partial(run_process, CellSim, executor=ArmExecutor)

@@ -9,6 +9,7 @@ recording lie in the past. Playback starts with the first subscriber, so that no
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
@@ -16,9 +17,10 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
 from sticker_uq.cell.node_settings import ImageSourceSettings
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.conversions import filled
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
-from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
+from sticker_uq.nodes.common.lifecycle import ManagedNode, run_process
 from sticker_uq.scene import InvalidInput
 
 #: Longest wait for a blocking read of a camera at the end, s.
@@ -76,7 +78,8 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
     def _play(self, stop: threading.Event) -> None:
         try:
             self._progress = "waiting for a subscriber"
-            while not self._has_subscriber():
+            publishers = [p for p in (self._raw, self._compressed) if p is not None]
+            while not any(p.get_subscription_count() for p in publishers):
                 if stop.wait(_POLL_S):
                     return
             while self._play_once(stop) and self.settings.loop:
@@ -123,14 +126,9 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
             self._compressed.publish(message)
         self._published += 1
 
-    def _has_subscriber(self) -> bool:
-        publishers = (self._raw, self._compressed)
-        return any(p is not None and p.get_subscription_count() for p in publishers)
-
     def _report_source(self) -> PartReport:
-        level = (
-            Level.ERROR if self._progress.startswith("failed") else Level.OK if self.is_active else Level.WARN
-        )
+        failed = self._progress.startswith("failed")
+        level = Level.ERROR if failed else Level.OK if self.is_active else Level.WARN
         values = {
             "source": self.settings.source,
             "published": self._published,
@@ -143,28 +141,10 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
 def _camera_info(recorded: Any) -> CameraInfo:
     """The message of a recording as ROS message, without header; raises :class:`InvalidInput` when it is none."""
     try:
-        return CameraInfo(
-            height=int(recorded.height),
-            width=int(recorded.width),
-            distortion_model=recorded.distortion_model,
-            **{name: [float(value) for value in getattr(recorded, name)] for name in "dkrp"},
-            binning_x=int(recorded.binning_x),
-            binning_y=int(recorded.binning_y),
-            roi=RegionOfInterest(
-                **{
-                    name: int(getattr(recorded.roi, name))
-                    for name in ("x_offset", "y_offset", "height", "width")
-                },
-                do_rectify=bool(recorded.roi.do_rectify),
-            ),
-        )
+        numbers = {name: [float(value) for value in getattr(recorded, name)] for name in "dkrp"}
+        return filled(CameraInfo, recorded, roi=filled(RegionOfInterest, recorded.roi), **numbers)
     except (AssertionError, AttributeError, TypeError, ValueError) as error:
         raise InvalidInput(f"camera_info of the recording: {error}") from None
 
 
-def main() -> None:
-    exit_process(run_node(ImageSourceNode))
-
-
-if __name__ == "__main__":
-    main()
+main = partial(run_process, ImageSourceNode)

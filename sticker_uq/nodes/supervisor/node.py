@@ -9,9 +9,9 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import Image
@@ -33,28 +33,14 @@ from sticker_uq.io.files import whereabouts
 from sticker_uq.io.messages import image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.messages import log_line, text_of
 from sticker_uq.nodes.arm.cell_stop import CellStop
-from sticker_uq.nodes.common.diagnostics import PartReport
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.diagnostics import PartReport, steady_timer
 from sticker_uq.nodes.common.geometry_source import GeometrySource
 from sticker_uq.nodes.common.images import relief_from_msg
-from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
+from sticker_uq.nodes.common.lifecycle import ManagedNode, run_process
 from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name, subscribe_with_liveliness, type_of
-from sticker_uq.nodes.common.qos import (
-    GATE_WATCH,
-    IMAGE_CHECKS_WATCH,
-    LATCHED,
-    NEWEST_IMAGE_BEST_EFFORT,
-    NEWEST_SCENE,
-)
+from sticker_uq.nodes.supervisor import outputs
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
-from sticker_uq.nodes.supervisor.outputs import (
-    COUNTS,
-    AuditTrail,
-    SupervisorOutputs,
-    gate_report,
-    policy_line,
-    policy_report,
-    unconfigured_report,
-)
 from sticker_uq.nodes.supervisor.removal_client import RemovalClient
 from sticker_uq.scene import InvalidInput, Reason
 from sticker_uq_msgs.msg import GateState, ImageCheck, SceneAssessment, Workpiece
@@ -77,7 +63,7 @@ class GateWatch:
         self._impede = impede
         self._publishers = GatePublishers()
         self._listened_s = time.monotonic() + listen_s
-        self._subscription = node.create_subscription(GateState, "gate", self._on_gate, GATE_WATCH)
+        self._subscription = node.create_subscription(GateState, "gate", self._on_gate, qos.GATE_WATCH)
 
     def destroy(self) -> None:
         self._node.destroy_subscription(self._subscription)
@@ -158,15 +144,15 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             settings.load_policy(), settings.part(GateSettings), settings.part(AssumptionSettings)
         )
         self.while_configured.callback(setattr, self, "_core", None)
-        self._counts = dict.fromkeys(COUNTS, 0)
+        self._counts = dict.fromkeys(outputs.COUNTS, 0)
         self._from_detector: tuple[Subscription, ...] = ()
-        self._audit = AuditTrail(self, settings.audit_folder, settings.audit_file_mb)
+        self._audit = outputs.AuditTrail(self, settings.audit_folder, settings.audit_file_mb)
         self.while_configured.callback(self._audit.close)
         self.diagnostics.add("audit", self._audit.report)
         self.while_configured.callback(self.diagnostics.remove, "audit")
-        self.diagnostics.add("policy", lambda: policy_report(core.policy))
+        self.diagnostics.add("policy", lambda: outputs.policy_report(core.policy))
         self.while_configured.callback(self.diagnostics.remove, "policy")
-        self._out = SupervisorOutputs(self, self._identity, lambda: self._audit.head)
+        self._out = outputs.SupervisorOutputs(self, self._identity, lambda: self._audit.head)
         self.while_configured.callback(self._out.destroy)
         self._arm = RemovalClient(self, self._happen, settings.arm_heartbeat_timeout_s)
         self.while_configured.callback(self._arm.destroy)
@@ -178,41 +164,38 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_configured.callback(self._gate_watch.destroy)
         operator = OperatorServices(self, self._happen, lambda: core.state, self._answered)
         self.while_configured.callback(operator.destroy)
-        workpiece = self.create_subscription(Workpiece, "workpiece", self._on_workpiece, LATCHED)
+        workpiece = self.create_subscription(Workpiece, "workpiece", self._on_workpiece, qos.LATCHED)
         self.while_configured.callback(self.destroy_subscription, workpiece)
         self._out.no_request(self._now())
         # wall time: a simulated clock that stands still must not keep a permit alive; inactive too, because an arm that does
         # not stop when the node is deactivated must be stopped by other means
-        self._timer = self.create_timer(
-            settings.tick_period_s, self._tick, clock=Clock(clock_type=ClockType.STEADY_TIME)
-        )
+        self._timer = steady_timer(self, settings.tick_period_s, self._tick)
         self.while_configured.callback(self.destroy_timer, self._timer)
         self._happen(ev.Tick())
         self._stop.tick(demanded=False)
         if self._audit.unfinished:  # a fault or a question outlives the process that had it
             self._happen(ev.Fault(self._audit.unfinished))
-        self.get_logger().info(f"policy {policy_line(core.policy)}, K={settings.consecutive_scenes}")
+        self.get_logger().info(f"policy {outputs.policy_line(core.policy)}, K={settings.consecutive_scenes}")
         self.get_logger().info(f"audit log in {self._audit.folder}")
 
     def activate(self) -> None:
         self._apply(self.settings)
         self._out.restart_sequence()
-        self._audit.note(
-            "start", {"format": FORMAT} | self._about() | {"settings": self.settings.model_dump()}
-        )
+        settings = {"settings": self.settings.model_dump()}
+        self._audit.note("start", {"format": FORMAT} | self._about() | settings)
         self.while_active.callback(lambda: self._audit.note("stop", self._about()))
         self._happen(ev.Activated())
         self.while_active.callback(self._happen, ev.Deactivated())
         self._timer.timer_period_ns = nanoseconds(self.settings.tick_period_s)
-        scenes = self.create_subscription(SceneAssessment, "scene", self._on_scene, NEWEST_SCENE)
+        scenes = self.create_subscription(SceneAssessment, "scene", self._on_scene, qos.NEWEST_SCENE)
         self.while_active.callback(self.destroy_subscription, scenes)
-        images = subscribe_with_liveliness(
-            self, ImageCheck, "image_check", self._on_image, IMAGE_CHECKS_WATCH, self._on_death_of_detector
-        )
+        lost = partial(self._happen, ev.SceneUnreadable(Reason("detector_lost")))
+        heard = self._on_image, qos.IMAGE_CHECKS_WATCH, lost
+        images = subscribe_with_liveliness(self, ImageCheck, "image_check", *heard)
         self.while_active.callback(self.destroy_subscription, images)
         if self.settings.min_relief_mm > 0.0:
             self._relief = self.create_subscription(
-                Image, "relief", self._on_relief, NEWEST_IMAGE_BEST_EFFORT
+                Image, "relief", self._on_relief, qos.NEWEST_IMAGE_BEST_EFFORT
             )
             self.while_active.callback(self.destroy_subscription, self._relief)
         self._from_detector = (scenes, images)
@@ -235,14 +218,11 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         wanted = policy, settings.part(GateSettings), settings.part(AssumptionSettings)
         if wanted != (self.core.policy, self.core.settings, self.core.watch.settings):
             self.core.configure(*wanted)
-            self.get_logger().info(f"policy {policy_line(policy)}")
+            self.get_logger().info(f"policy {outputs.policy_line(policy)}")
         self._impede(BlockReason.UNCALIBRATED, settings.uncalibrated(policy))
         if settings.allow_uncalibrated and unproved(policy) is not None:
-            lack = (
-                "without a guarantee"
-                if policy.guarantee is None
-                else "that releases in unfamiliar scenes, too"
-            )
+            proved = policy.guarantee is not None
+            lack = "that releases in unfamiliar scenes, too" if proved else "without a guarantee"
             self.get_logger().warning(f"allow_uncalibrated: the gate may open on a policy {lack}")
 
     def _about(self) -> dict[str, Any]:
@@ -311,9 +291,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self.get_logger().warning(str(error), throttle_duration_sec=10.0)
         self._happen(ev.ReliefReceived(relief))
 
-    def _on_death_of_detector(self) -> None:
-        self._happen(ev.SceneUnreadable(Reason("detector_lost")))
-
     def _on_workpiece(self, message: Workpiece) -> None:
         if not message.id:
             self.get_logger().warning("a workpiece without an id was announced; it is ignored")
@@ -360,7 +337,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         for effect in effects:
             match effect:
                 case ev.PublishGate():
-                    self._out.gate(effect, self.core.policy.hash, self._now())
+                    self._out.gate(effect.state, self.core.policy.hash, self._now())
                 case ev.PublishDecision():
                     self._out.decision(effect.decision, effect.poses.poses)
                 case ev.SendGoal():
@@ -401,13 +378,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
 
     def _report_gate(self) -> PartReport:
         if self._core is None:
-            return unconfigured_report()
-        return gate_report(self._core, self._stop.state, self._counts)
+            return outputs.unconfigured_report()
+        return outputs.gate_report(self._core, self._stop.state, self._counts)
 
 
-def main() -> None:
-    exit_process(run_node(SupervisorNode))
-
-
-if __name__ == "__main__":
-    main()
+main = partial(run_process, SupervisorNode)

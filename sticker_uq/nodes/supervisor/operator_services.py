@@ -59,9 +59,8 @@ class OperatorServices:
         if max(len(request.answers), len(request.not_stickers)) > MOST_ANSWERS or longest > LONGEST_NAME:
             return _filled(response, ev.Reply(False, (_TOO_LONG,)))
         if request.scene_answer not in set(SceneAnswer):
-            return _filled(
-                response, ev.Reply(False, (Reason.of("scene_answer_unknown", number=request.scene_answer),))
-            )
+            unknown = Reason.of("scene_answer_unknown", number=request.scene_answer)
+            return _filled(response, ev.Reply(False, (unknown,)))
         answers = tuple(
             OperatorAnswer(
                 Answer(a.answer) if a.answer in set(Answer) else Answer.UNKNOWN, as_box(box_from_msg(a.box))
@@ -92,10 +91,8 @@ class OperatorServices:
         self._happen(event)
         state = self._state()
         stands = Reason("gate_stands", state.phase.name.lower())
-        return ev.Reply(
-            state.held == isinstance(event, ev.Hold),
-            (stands, *map(Reason, state.reasons.codes), *state.details),
-        )
+        why = (stands, *map(Reason, state.reasons.codes), *state.details)
+        return ev.Reply(state.held == isinstance(event, ev.Hold), why)
 
     def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         reply = self._happen(ev.Reset())
@@ -106,9 +103,8 @@ class OperatorServices:
         self, request: OperateGate.Request, response: OperateGate.Response
     ) -> OperateGate.Response:
         person = request.person.strip()
-        return _filled(
-            response, self._operate(request.command, person, bool(person and request.person_checked))
-        )
+        checked = bool(person and request.person_checked)
+        return _filled(response, self._operate(request.command, person, checked))
 
     def _operate(self, command: int, person: str, checked: bool) -> ev.Reply:
         if command == OperateGate.Request.COMMAND_HOLD:  # by anybody: nothing may delay it

@@ -17,11 +17,11 @@ from rclpy.logging import get_logging_directory
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
-from std_msgs.msg import Bool, Float64, Header, String
+from std_msgs.msg import Bool, Float64, String
 
 from sticker_uq.gate import GateController, Policy
 from sticker_uq.gate.audit import AuditLog, Entry, Narrator, entries
-from sticker_uq.gate.events import DeclareDone, Effect, Event, OpenIntervention, PublishGate
+from sticker_uq.gate.events import DeclareDone, Effect, Event, OpenIntervention
 from sticker_uq.gate.state import GateState, Phase
 from sticker_uq.geometry import ObjectPose
 from sticker_uq.geometry.transforms import quaternion
@@ -30,6 +30,7 @@ from sticker_uq.nodes.arm.cell_stop import StopState
 from sticker_uq.nodes.common.conversions import (
     box_to_msg,
     decision_to_msg,
+    filled,
     header_of,
     ns_to_stamp,
     pose_to_msg,
@@ -49,6 +50,7 @@ except ImportError:
 
 #: ``visualization_msgs.msg``, or None where it is not installed.
 VISUALIZATION_MSGS: ModuleType | None = _visualization
+Effects = Sequence[Effect]
 DEVIATIONS = 2.0
 """Half axes of the ellipsoid about a centre, in standard deviations."""
 _THICKNESS_M = 0.001
@@ -131,13 +133,13 @@ class SupervisorOutputs:
     def restart_sequence(self) -> None:
         self._sequence = 0
 
-    def gate(self, gate: PublishGate, policy_hash: str, now_ns: int) -> None:
+    def gate(self, gate: GateState, policy_hash: str, now_ns: int) -> None:
         self._sequence += 1
-        message = m.GateState(
-            header=header_of(now_ns, gate.frame_id),
+        message = filled(
+            m.GateState,
+            gate,
+            header=header_of(now_ns, gate.scene.frame_id if gate.scene is not None else ""),
             state=int(gate.phase),
-            open=gate.open,
-            reasons=int(gate.reasons),
             details=[reason_to_msg(reason) for reason in gate.details],
             text=gate_text(gate.reasons.codes, gate.details),
             sequence=self._sequence,
@@ -145,14 +147,15 @@ class SupervisorOutputs:
             supervisor=self._identity,
             audit_head=self._audit_head(),
         )
-        if gate.target is not None:
-            message.valid_until = ns_to_stamp(gate.valid_until_ns)
-            message.decision_id = gate.target.decision_id
-            message.object_id = gate.target.object_id
-            message.box = box_to_msg(np.asarray(gate.target.box))
-            message.image_stamp = ns_to_stamp(gate.target.image_stamp_ns)
-            message.model_hash = gate.target.model_hash
-            message.policy_hash = gate.target.policy_hash
+        if gate.open and gate.permit is not None:
+            target = gate.permit.target
+            message.valid_until = ns_to_stamp(gate.permit.valid_until_ns)
+            message.decision_id = target.decision_id
+            message.object_id = target.object_id
+            message.box = box_to_msg(np.asarray(target.box))
+            message.image_stamp = ns_to_stamp(target.image_stamp_ns)
+            message.model_hash = target.model_hash
+            message.policy_hash = target.policy_hash
         self._gate.publish(message)
         self._monitor_open.publish(Bool(data=gate.open))
         self._monitor_state.publish(String(data=gate.phase.name))
@@ -172,48 +175,28 @@ class SupervisorOutputs:
         self._monitor_drift.publish(Float64(data=evidence))
 
     def request(self, request: OpenIntervention) -> None:
-        self._request.publish(
-            m.InterventionRequest(
-                header=header_of(request.stamp_ns, request.frame_id),
-                request_id=request.request_id,
-                decision_id=request.decision_id,
-                workpiece_id=request.workpiece_id,
-                objects=[verdict_to_msg(verdict) for verdict in request.objects],
-                reasons=[reason_to_msg(reason) for reason in request.reasons],
-                text=texts_of(request.reasons),
-            )
+        message = filled(
+            m.InterventionRequest,
+            request,
+            header=header_of(request.stamp_ns, request.frame_id),
+            objects=[verdict_to_msg(verdict) for verdict in request.objects],
+            reasons=[reason_to_msg(reason) for reason in request.reasons],
+            text=texts_of(request.reasons),
         )
+        self._request.publish(message)
 
     def no_request(self, now_ns: int) -> None:
         self._request.publish(m.InterventionRequest(header=header_of(now_ns, "")))
 
-    def answer(
-        self, given: ResolveIntervention.Request, workpiece_id: str, frame_id: str, now_ns: int
-    ) -> None:
-        self._answer.publish(
-            m.InterventionAnswer(
-                header=Header(stamp=ns_to_stamp(now_ns), frame_id=frame_id),
-                request_id=given.request_id,
-                workpiece_id=workpiece_id,
-                person=given.person,
-                person_checked=given.person_checked,
-                scene_answer=given.scene_answer,
-                answers=given.answers,
-                not_stickers=given.not_stickers,
-            )
-        )
+    def answer(self, given: ResolveIntervention.Request, workpiece: str, frame_id: str, now_ns: int) -> None:
+        about = {"header": header_of(now_ns, frame_id), "workpiece_id": workpiece}
+        places = {"answers": given.answers, "not_stickers": given.not_stickers}
+        self._answer.publish(filled(m.InterventionAnswer, given, **about, **places))
 
     def done(self, done: DeclareDone) -> None:
         result = m.WorkpieceDone.RESULT_CLEAN if done.clean else m.WorkpieceDone.RESULT_LEFT_TO_OPERATOR
-        self._done.publish(
-            m.WorkpieceDone(
-                header=header_of(done.stamp_ns, done.frame_id),
-                workpiece_id=done.workpiece_id,
-                result=result,
-                reason=reason_to_msg(done.reason),
-                decision_id=done.decision_id,
-            )
-        )
+        header, reason = header_of(done.stamp_ns, done.frame_id), reason_to_msg(done.reason)
+        self._done.publish(filled(m.WorkpieceDone, done, header=header, result=result, reason=reason))
 
 
 COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests")
@@ -225,6 +208,7 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
     """Diagnostics of a configured supervisor: phase, policy, its monitoring and ``counts``."""
     state, policy, watch = core.state, core.policy, core.watch
     age_ms = (state.now_ns - state.scene.stamp_ns) / 1e6 if state.scene is not None else None
+    holds = "holds so far" if watch.active else "not watched"
     values = {
         "phase": state.phase.name,
         "reasons": int(state.reasons),
@@ -233,11 +217,7 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
         "arm_ready": state.arm_ready,
         "stop": stop.value,
         "policy_hash": policy.hash[:12],
-        "assumption": text_of(state.assumption)
-        if state.assumption
-        else "holds so far"
-        if watch.active
-        else "not watched",
+        "assumption": text_of(state.assumption) if state.assumption else holds,
         "drift": None if math.isnan(watch.evidence) else watch.evidence,
         "watched_workpieces": watch.workpieces,
         "spot_checks": watch.spot_checks,
@@ -259,11 +239,8 @@ def policy_report(policy: Policy) -> PartReport:
     if policy.guarantee is None:
         return PartReport(Level.WARN, "the policy has no guarantee: `sticker-uq calibrate` makes one", values)
     if policy.unmeasured_novelty == "release":
-        return PartReport(
-            Level.WARN,
-            f"{policy.guarantee}; also releases in unfamiliar scenes: novelty is not measured",
-            values,
-        )
+        unmeasured = f"{policy.guarantee}; also releases in unfamiliar scenes: novelty is not measured"
+        return PartReport(Level.WARN, unmeasured, values)
     return PartReport(Level.OK, str(policy.guarantee), values)
 
 
@@ -310,9 +287,7 @@ class AuditTrail:
         self.unfinished = unfinished(path)
         """What an operator was needed for when the last run died; empty when it ended in order or nobody was needed."""
 
-    def step(
-        self, event: Event | None, before: GateState, after: GateState, effects: Sequence[Effect]
-    ) -> None:
+    def step(self, event: Event | None, before: GateState, after: GateState, effects: Effects) -> None:
         for kind, data in self._narrator.entries_of_step(event, before, after, effects):
             self._log.add(kind, data)
 
@@ -342,10 +317,9 @@ class AuditTrail:
             "slowest_ms": status.slowest_s * 1e3,
             "file": str(self.folder / status.file),
         }
-        level = Level.ERROR if status.problem else Level.OK
-        return PartReport(
-            level, text_of(status.problem) if status.problem else "every entry reaches the disk", values
-        )
+        if status.problem:
+            return PartReport(Level.ERROR, text_of(status.problem), values)
+        return PartReport(Level.OK, "every entry reaches the disk", values)
 
 
 def unfinished(folder: Path) -> tuple[Reason, ...]:

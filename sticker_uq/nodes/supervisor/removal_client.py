@@ -8,7 +8,6 @@ import numpy as np
 from action_msgs.msg import GoalStatus
 from rclpy.action import ActionClient
 from rclpy.action.client import ClientGoalHandle
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
 
@@ -16,6 +15,7 @@ from sticker_uq.gate import events as ev
 from sticker_uq.gate.presence import Heartbeat
 from sticker_uq.gate.state import Target
 from sticker_uq.nodes.common.conversions import box_to_msg, ns_to_stamp, pose_to_msg
+from sticker_uq.nodes.common.diagnostics import steady_timer
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
 from sticker_uq.nodes.common.qos import ARM_STATUS_WATCH
 from sticker_uq_msgs.action import RemoveSticker
@@ -47,9 +47,7 @@ class RemovalClient:
         self._subscription = subscribe_with_liveliness(
             node, ArmStatus, "arm/status", self._on_status, ARM_STATUS_WATCH, self._on_death
         )
-        self._timer = node.create_timer(
-            LOOK_PERIOD_S, self._look, clock=Clock(clock_type=ClockType.STEADY_TIME)
-        )
+        self._timer = steady_timer(node, LOOK_PERIOD_S, self._look)
 
     def destroy(self) -> None:
         self._happened = lambda event: None
@@ -100,9 +98,8 @@ class RemovalClient:
             pose=pose_to_msg(target.pose),
             frame_id=target.pose.frame_id if target.pose is not None else "",
         )
-        self._client.send_goal_async(goal).add_done_callback(
-            lambda future: self._on_response(goal_id, future)
-        )
+        sent = self._client.send_goal_async(goal)
+        sent.add_done_callback(lambda future: self._on_response(goal_id, future))
 
     def cancel(self, goal_id: int) -> None:
         """Ask the arm to stop for the supervisor; a goal that it has not accepted yet is cancelled when it does."""

@@ -213,7 +213,7 @@ def test_without_names_a_workpiece_begins_where_the_last_one_was_done():
         line.see(2)  # the arm gets its permit
         assert line.core.state.permit is not None
         # as after the last removal
-        line.core._state = line.core.state.__class__(active=True, arm_ready=True, done=True, now_ns=line.now)
+        line.core.state = line.core.state.__class__(active=True, arm_ready=True, done=True, now_ns=line.now)
         line.see(2)
     assert line.core.watch.workpieces == 4
 

@@ -51,7 +51,7 @@ def test_a_strategy_that_lost_everything_does_not_stop_the_others():
     capital = EProcess(2)
     capital.bet(np.array([0.0, 2.0]))
     capital.bet(np.array([1.0, 2.0]))
-    assert capital.log > 0
+    assert capital.log_evidence > 0
 
 
 @pytest.mark.parametrize("factors", [[1.0], [1.0, -0.1], [1.0, math.nan]])

@@ -19,7 +19,7 @@ from rclpy.parameter import Parameter
 from sticker_uq.cell import processes
 from sticker_uq.io.parameter_files import matches, read_sections
 from sticker_uq.nodes.common import parameters
-from sticker_uq.nodes.common.parameters import declare_settings, note_parameter_files, read_settings
+from sticker_uq.nodes.common.parameters import declare_settings, note_parameter_files
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.bench import Bench, overrides
 
@@ -50,8 +50,7 @@ def node_with(bench: Bench, **values: object) -> Node:
 
 def settings_of(bench: Bench, **values: object) -> Settings:
     node = node_with(bench, **values)
-    declare_settings(node, Settings)
-    return read_settings(node, Settings)
+    return declare_settings(node, Settings).read()
 
 
 def set_parameter(bench: Bench, name: str, value: object) -> tuple[bool, str]:
@@ -119,8 +118,8 @@ def test_bad_overrides_are_all_named_when_read(bench, values, complaints):
 def test_changes_at_run_time_are_validated_as_a_whole(bench):
     changes: list[tuple[Settings, Settings]] = []
     node = node_with(bench)
-    declare_settings(node, Settings, changed=lambda old, new: changes.append((old, new)))
-    read_settings(node, Settings)
+    parameters = declare_settings(node, Settings, changed=lambda old, new: changes.append((old, new)))
+    parameters.read()
     assert set_parameter(bench, "low", 5.0) == (False, "low = 5.0 must be below high = 1.0")
     assert (
         set_parameter(bench, "device", "tpu")[1] == "parameter device = 'tpu': expected one of 'cpu', 'cuda'"
@@ -130,13 +129,12 @@ def test_changes_at_run_time_are_validated_as_a_whole(bench):
     assert not changes
     assert set_parameter(bench, "low", 0.5)[0]
     assert [(old.low, new.low) for old, new in changes] == [(0.0, 0.5)]
-    assert read_settings(node, Settings).low == 0.5
+    assert parameters.read().low == 0.5
 
 
 def test_a_locked_parameter_says_why(bench):
     node = node_with(bench)
-    declare_settings(node, Settings, locked=lambda name: "not now" if name == "device" else None)
-    read_settings(node, Settings)
+    declare_settings(node, Settings, locked=lambda name: "not now" if name == "device" else None).read()
     assert set_parameter(bench, "device", "cuda") == (False, "not now")
     assert set_parameter(bench, "device", "cpu")[0], "setting the same value changes nothing"
     assert set_parameter(bench, "passes", 3)[0]
@@ -186,9 +184,9 @@ def test_a_parameter_file_that_reaches_no_node_fails_with_what_would_match(
     monkeypatch.setattr(parameters, "_FILES", [])
     note_parameter_files(arguments)
     node = bench.add(Node("subject", namespace="/cell_1", cli_args=arguments))
-    declare_settings(node, Settings)
+    declared = declare_settings(node, Settings)
     if message:
         with pytest.raises(InvalidInput, match=re.escape(message)):
-            read_settings(node, Settings)
+            declared.read()
     else:
-        read_settings(node, Settings)
+        declared.read()

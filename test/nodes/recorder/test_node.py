@@ -135,7 +135,7 @@ def test_an_unusable_folder_is_refused(bench, tmp_path, monkeypatch, bag, reason
 
 def test_a_disk_that_gets_space_again_is_recorded_to_in_a_new_folder(bench, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(recorder, "RETRY_S", 0.0)
-    reserve, write = os.posix_fallocate, BagWriter.write
+    reserve, write = os.posix_fallocate, BagWriter._append
     space = False
 
     def limited(*arguments: int) -> None:
@@ -153,12 +153,12 @@ def test_a_disk_that_gets_space_again_is_recorded_to_in_a_new_folder(bench, tmp_
     bench.publisher(GateState, "gate", qos.LATCHED).publish(GateState(supervisor="one"))
     with _recording(bench, tmp_path / "bag") as node:
         bench.until(lambda: node.recorded["/gate"], "the gate's state recorded")
-        monkeypatch.setattr(BagWriter, "write", full)
+        monkeypatch.setattr(BagWriter, "_append", full)
         publisher = bench.publisher_matched(Image, "image")
         for lost in (1, 2):
             publisher.publish(RAW_BYTES)
             bench.until(lambda lost=lost: node.lost == lost, "a message lost")
-        monkeypatch.setattr(BagWriter, "write", write)
+        monkeypatch.setattr(BagWriter, "_append", write)
         space = True
         publisher.publish(RAW_BYTES)
         bench.until(lambda: node.recorded["/image"], "an image recorded again")

@@ -34,7 +34,7 @@ def test_the_rates_of_a_model_share_its_weights_and_their_fast_copies():
     first, *others = found.values()
     for other in others:
         assert other.model is first.model
-        assert other._frozen is first._frozen
+        assert other._copies is first._copies
         assert other._exact is not first._exact
 
 
