@@ -12,7 +12,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
-from sticker_uq.calibration.fitting import fit_policy, with_limits
+from sticker_uq.calibration.fitting import fit_policy
+from sticker_uq.calibration.outcomes import with_limits
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import Policy

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks.photographs import sparse_clone
 from sticker_uq.calibration.control import learn_then_test
-from sticker_uq.calibration.fitting import Levels, certify, fit_policy, limits_to_try, removal_tests
+from sticker_uq.calibration.fitting import Levels, Trials, fit_policy, limits_to_try, removal_tests
 from sticker_uq.calibration.making import FIT_SHARE, assess_sources, split
 from sticker_uq.calibration.measuring import PLAIN, measure, scores
 from sticker_uq.calibration.outcomes import MATCH_IOU, met, outcomes_of
@@ -207,7 +207,7 @@ def promise(
         draft = fit_policy(fit, base, choose_kind(fit, "isotonic", MATCH_IOU).kind, level=alpha)
         if (limited := score_limit(fit, proof, test, draft, levels)) is not None:
             row["score"] = limited
-        found = measure(test, certify(draft, fit, proof, levels))
+        found = measure(test, Trials(draft, fit, proof).policy(levels))
     except InvalidInput as error:
         return row | {"refused": str(error)}
     return row | {

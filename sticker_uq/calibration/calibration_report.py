@@ -131,12 +131,8 @@ def part_table(sources: Mapping[str, Sequence[Record]], policy: Policy) -> Table
         counts = (found.wrongful, found.asked, found.removed, found.missed)
         rows.append((source, str(found.images), *(_count(count)[0] for count in counts)))
     head = (
-        "",
-        "images",
-        "with a wrongful removal",
-        "end with a question",
-        "stickers removed",
-        "called clean with a sticker",
+        *("", "images", "with a wrongful removal", "end with a question"),
+        *("stickers removed", "called clean with a sticker"),
     )
     return Table(head, tuple(rows))
 

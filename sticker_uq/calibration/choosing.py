@@ -43,10 +43,12 @@ def fit_risk(
     for name, values in signals.items():
         if not np.isfinite(values).all():
             raise InvalidInput(f"signal {name}: {int((~np.isfinite(values)).sum())} values are not finite")
-    knots = {name: _knots(values) for name, values in signals.items()}
-    ramps = {name: _ramps(signals[name], knots[name]) for name in signals}
-    design = np.hstack(list(ramps.values())) if ramps else np.zeros((len(badness), 0))
-    intercept, weights = _non_negative_logistic(design, np.asarray(badness, float), penalty)
+    knots, ramps = {}, [np.zeros((len(badness), 0))]
+    for name, values in signals.items():
+        at = knots[name] = np.unique(_rounded(np.quantile(values, _KNOT_QUANTILES)))
+        ramps.append(np.clip((np.asarray(values, float)[:, None] - at[:-1]) / np.diff(at), 0.0, 1.0))
+    design = np.hstack(ramps)
+    intercept, weights = _logistic(design, np.asarray(badness, float), penalty)
     terms, used = [], 0
     for name in signals:
         count = len(knots[name]) - 1
@@ -58,19 +60,7 @@ def fit_risk(
     return RiskScore(intercept=round(float(intercept), _DIGITS), terms=tuple(terms), max_removal=1.0)
 
 
-def _knots(values: FloatArray) -> FloatArray:
-    rounded = np.array(_rounded(np.quantile(values, _KNOT_QUANTILES)))
-    return np.unique(rounded)
-
-
-def _ramps(values: FloatArray, knots: FloatArray) -> FloatArray:
-    lower, upper = knots[:-1], knots[1:]
-    return np.clip((np.asarray(values, float)[:, None] - lower) / (upper - lower), 0.0, 1.0)
-
-
-def _non_negative_logistic(
-    design: FloatArray, badness: FloatArray, penalty: float
-) -> tuple[float, FloatArray]:
+def _logistic(design: FloatArray, badness: FloatArray, penalty: float) -> tuple[float, FloatArray]:
     """Intercept and weights >= 0 of the penalised logistic regression of ``badness`` on the columns of ``design``."""
     # one right and one wrong object are added, so that data without any wrong one still give a finite intercept
     prior = (badness.sum() + 0.5) / (len(badness) + 1.0)
@@ -81,10 +71,8 @@ def _non_negative_logistic(
         slack = 1.0 / (1.0 + np.exp(-odds)) - badness
         anchor = parameters[0] - np.log(prior / (1.0 - prior))
         value = likelihood.sum() + 0.5 * penalty * (parameters[1:] @ parameters[1:]) + 0.005 * anchor**2
-        gradient = np.concatenate(
-            ([slack.sum() + 0.01 * anchor], design.T @ slack + penalty * parameters[1:])
-        )
-        return float(value), gradient
+        slopes = design.T @ slack + penalty * parameters[1:]
+        return float(value), np.concatenate(([slack.sum() + 0.01 * anchor], slopes))
 
     start = np.concatenate(([np.log(prior / (1.0 - prior))], np.zeros(design.shape[1])))
     bounds = [(-20.0, 20.0)] + [(0.0, None)] * design.shape[1]

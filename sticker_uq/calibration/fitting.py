@@ -8,17 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sticker_uq.calibration import control
+from sticker_uq.calibration import control, outcomes
 from sticker_uq.calibration.choosing import choose_risk
 from sticker_uq.calibration.control import Trial
-from sticker_uq.calibration.outcomes import (
-    MATCH_IOU,
-    Cleans,
-    Objects,
-    clean_saliency,
-    outcomes_of,
-    with_limits,
-)
 from sticker_uq.calibration.probability import Kind, fit_calibration
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.evaluation.metrics.decisions import Count
@@ -76,7 +68,7 @@ def fit_policy(
     kind: Kind = "isotonic",
     saliency: SaliencyName = "background_saliency",
     percentile: float = 95.0,
-    match_iou: float = MATCH_IOU,
+    match_iou: float = outcomes.MATCH_IOU,
     familiar: float = FAMILIAR,
     signals: Sequence[SignalName] | None = None,
     level: float = 0.01,
@@ -98,7 +90,7 @@ def fit_policy(
             "without: make a novelty network beside the weights with `sticker-uq dil learn`, or give --base a policy "
             "with unmeasured_novelty: release"
         )
-    amounts = clean_saliency(records, saliency)
+    amounts = outcomes.clean_saliency(records, saliency)
     if clean and not len(amounts):
         raise InvalidInput(
             f"none of the {len(records)} images to fit on shows a laptop without stickers and has its {saliency}: "
@@ -127,7 +119,7 @@ def fit_policy(
         }
     )
     draft = draft.model_copy(update={"notable_probability": _notable(records, draft, match_iou)})
-    objects = outcomes_of(records, draft, match_iou).detected
+    objects = outcomes.outcomes_of(records, draft, match_iou).detected
     combined = base.panel is not None and base.panel.combination == "risk"
     chosen = signals if signals is not None else [n for n in objects.signals if combined or n in SIGNALS]
     measured = [n for n in chosen if np.isfinite(objects.signals[n]).all()]
@@ -172,11 +164,15 @@ class Trials:
     """
 
     def __init__(
-        self, draft: Policy, fit: Sequence[Record], records: Sequence[Record], match_iou: float = MATCH_IOU
+        self,
+        draft: Policy,
+        fit: Sequence[Record],
+        records: Sequence[Record],
+        match_iou: float = outcomes.MATCH_IOU,
     ) -> None:
         self._draft, self._records, self._match_iou = draft, records, match_iou
-        tried = outcomes_of(fit, draft, match_iou)
-        self._seen = outcomes_of(records, draft, match_iou)
+        tried = outcomes.outcomes_of(fit, draft, match_iou)
+        self._seen = outcomes.outcomes_of(records, draft, match_iou)
         self._objects, self._risk = self._seen.removed()
         self._removals = removal_tests(
             self._objects, self._risk, self._seen.images, limits_to_try(tried.removed()[1])
@@ -195,7 +191,7 @@ class Trials:
         if levels.beta:
             missed = _prove_clean(self._ordered(levels.beta), levels, clean_units(self._records))
         guarantee = Guarantee(match_iou=self._match_iou, wrongful_removal=removal, missed_sticker=missed)
-        return with_limits(self._draft, removal.limit, missed.limit if missed else 1.0).model_copy(
+        return outcomes.with_limits(self._draft, removal.limit, missed.limit if missed else 1.0).model_copy(
             update={
                 "guarantee": guarantee,
                 "reference": Reference.of(r.assessment for r in _first_of_each(self._records)),
@@ -243,16 +239,6 @@ class Trials:
         return [self._cleans[number] for number in order]
 
 
-def certify(
-    draft: Policy,
-    fit: Sequence[Record],
-    records: Sequence[Record],
-    levels: Levels,
-    match_iou: float = MATCH_IOU,
-) -> Policy:
-    return Trials(draft, fit, records, match_iou).policy(levels)
-
-
 def clean_units(records: Sequence[Record]) -> int:
     """How many laptops of the labelled ``records`` a policy could rightly call clean: an image of them shows no sticker."""
     clean = [not len(record.stickers) for record in records]
@@ -278,7 +264,7 @@ def limits_to_try(doubt: FloatArray) -> FloatArray:
 
 
 def removal_tests(
-    objects: Objects, doubt: FloatArray, images: int, limits: FloatArray | Sequence[float]
+    objects: outcomes.Objects, doubt: FloatArray, images: int, limits: FloatArray | Sequence[float]
 ) -> list[Trial]:
     """For each policy limit on ``doubt`` (N,), how many of ``images`` images would see something but a sticker removed."""
     wrong = ~objects.right
@@ -289,7 +275,7 @@ def removal_tests(
     return [Trial(float(limit), images, int(count)) for limit, count in zip(limits, events, strict=True)]
 
 
-def clean_tests(cleans: Cleans, limits: Sequence[float]) -> list[Trial]:
+def clean_tests(cleans: outcomes.Cleans, limits: Sequence[float]) -> list[Trial]:
     """For each policy limit on what is left alone, how many images are called clean, and how many of those show a sticker.
 
     Images of one laptop count once, and as missed when one of those called clean shows a sticker.

@@ -68,21 +68,16 @@ def evidence(
 ) -> Evidence:
     """What the labels of ``sources`` can prove with confidence 1 - ``delta``; InvalidInput for too few to split."""
     images = [(source, item) for source in sources for item in source.items.values()]
-    laptops = numbered(
-        [source.workpiece_of(item, 0) if not source.workpieces else "" for source, item in images]
-    )
+    names = ["" if source.workpieces else source.workpiece_of(item, 0) for source, item in images]
+    laptops = numbered(names)
     stickers = np.array([(item.labels == ObjectClass.STICKER).any() for _, item in images])
     fit, proof = split(laptops, share, seed)
     units = count_units(laptops[proof], stickers[proof])
     at_most = any(source.workpieces for source in sources)
     if at_most:  # the images may be of fewer laptops, and split in another way
         units = replace(units, clean=min(units.laptops, int((~stickers).sum())))
-    return Evidence(
-        len(images),
-        bool(stickers.all()),
-        at_most,
-        Prospect(units, delta, len(np.unique(laptops[fit])), share),
-    )
+    prospect = Prospect(units, delta, len(np.unique(laptops[fit])), share)
+    return Evidence(len(images), bool(stickers.all()), at_most, prospect)
 
 
 def assess_sources(
@@ -111,9 +106,8 @@ def assess_sources(
     task = partial(assess_apart, settings=settings.rooted(), identity=identity_of(perception))
     with ExitStack() as stack:
         known = stack.enter_context(JsonStore(cache))
-        execute = (
-            stack.enter_context(executor(processes, ray_address)) if processes > 1 or ray_address else None
-        )
+        spread = processes > 1 or ray_address
+        execute = stack.enter_context(executor(processes, ray_address)) if spread else None
 
         def run(images: ImageSource) -> Iterator[tuple[SourceImage, SceneAssessment]]:
             return one_by_one(images, perception) if execute is None else execute(task, images)
@@ -160,19 +154,13 @@ class Divided:
         """The images divided by laptop, to fit and to prove with; :class:`InvalidInput` when there are too few."""
         everything = [record for part in assessed for record in part.records]
         fit, proof = split(units_of(everything), share, seed)
-        return cls(
-            tuple(assessed),
-            frozenset(fit),
-            tuple(everything[i] for i in fit),
-            tuple(everything[i] for i in proof),
-        )
+        parts = (tuple(everything[i] for i in part) for part in (fit, proof))
+        return cls(tuple(assessed), frozenset(fit), *parts)
 
     def proof_by_source(self) -> dict[str, list[Record]]:
         found: dict[str, list[Record]] = {}
-        numbered_records = enumerate(
-            (part.source, record) for part in self.assessed for record in part.records
-        )
-        for number, (source, record) in numbered_records:
+        records = ((part.source, record) for part in self.assessed for record in part.records)
+        for number, (source, record) in enumerate(records):
             if number not in self.fit_numbers:
                 found.setdefault(source, []).append(record)
         return found

@@ -107,10 +107,8 @@ COMBINED = "combined risk"
 
 def scores(outcomes: Outcomes) -> list[Score]:
     """The policy's risk on what its other rules let through, and the mean probability of every object called sticker."""
-    ways = [
-        (COMBINED, *outcomes.removed()),
-        (PLAIN, outcomes.detected, outcomes.detected.signals["improbability"]),
-    ]
+    every = outcomes.detected
+    ways = [(COMBINED, *outcomes.removed()), (PLAIN, every, every.signals["improbability"])]
     return [
         Score(name, kept.chosen(finite), doubt[finite], outcomes.images, outcomes.stickers)
         for name, kept, doubt in ways

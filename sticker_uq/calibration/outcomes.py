@@ -44,13 +44,8 @@ class Objects:
         return len(self.image)
 
     def chosen(self, rows: NDArray[np.bool_]) -> Objects:
-        return Objects(
-            self.image[rows],
-            self.right[rows],
-            self.badness[rows],
-            self.truth[rows],
-            {name: values[rows] for name, values in self.signals.items()},
-        )
+        signals = {name: values[rows] for name, values in self.signals.items()}
+        return Objects(self.image[rows], self.right[rows], self.badness[rows], self.truth[rows], signals)
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,9 @@ def fit_panel(
     probe = Probe.fit(fitted.objects.features, fitted.objects.labels)
     tell(f"{len(calibrating)} pictures to set limits on")
     seen = examine(perception, calibrating, policy, seed)
-    own, others = (with_logits(one.objects, probe) for one in (fitted, seen))
+    own, others = (
+        replace(one.objects, logits=probe.logits(np.asarray(one.objects.features))) for one in (fitted, seen)
+    )
     usable = seen.removable & seen.right
     if usable.sum() < LEAST:
         raise InvalidInput(
@@ -159,11 +161,6 @@ def fit_panel(
         ),
         about or {},
     )
-
-
-def with_logits(objects: Objects, probe: Probe) -> Objects:
-    assert objects.features is not None
-    return replace(objects, logits=probe.logits(objects.features))
 
 
 def joint_limits(scores: dict[str, FloatArray], alarms: float) -> dict[str, float]:

@@ -7,11 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.replay.assessing import (
-    assessment_from_plain,
-    assessment_to_plain,
-    code_fingerprint,
-)
+from sticker_uq.evaluation.replay import assessing
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
@@ -74,13 +70,13 @@ def assess(
     same pixels were assessed under the same identity by the same code. Raises :class:`InvalidInput` for an image that cannot
     be read or assessed.
     """
-    prefix = f"{identity}:{code_fingerprint()}"
+    prefix = f"{identity}:{assessing.code_fingerprint()}"
     assessments: dict[str, SceneAssessment] = {}
     missing = _Missing(source, cache, prefix, assessments, progress)
     for item, assessment in run(missing):
         if assessment.status is Status.FAILED:
             raise InvalidInput(f"{source.path}: image {item.name}: {assessment.status_text}")
-        cache.put({f"{prefix}:{assessment.image_digest}": assessment_to_plain(assessment)})
+        cache.put({f"{prefix}:{assessment.image_digest}": assessing.assessment_to_plain(assessment)})
         assessments[item.name] = assessment
         progress()
     records = tuple(
@@ -124,6 +120,6 @@ class _Missing(ImageSource):
                 continue
             # the same pixels may have been seen at another time
             self._known[item.name] = replace(
-                assessment_from_plain(kept), stamp_ns=item.stamp_ns, frame_id=item.frame_id
+                assessing.assessment_from_plain(kept), stamp_ns=item.stamp_ns, frame_id=item.frame_id
             )
             self._progress()

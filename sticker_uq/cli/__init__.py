@@ -14,7 +14,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -65,6 +65,11 @@ _ALL = "--help-all"
 _SCREEN = 39
 """Lines of the help of a command, unless all of it is wanted; the next prompt needs one, too."""
 COMMANDS = {name: panel for panel, commands in PANELS.items() for name in commands}
+
+
+def option(default: Any, help_text: str, *names: str, **more: Any) -> Any:
+    """A command line option, required with the default ``...``; ``more``: as of :func:`typer.Option`."""
+    return typer.Option(default, *names, help=help_text, **more)
 
 
 @contextlib.contextmanager
@@ -205,10 +210,8 @@ def explain(error: BaseException) -> tuple[str, int]:
         return "error: out of memory", 1
     if isinstance(error, RecursionError):
         return "error: something in the input is nested too deeply", 2
-    return (
-        f"internal error: {type(error).__name__}: {printable(str(error))} (STICKER_UQ_DEBUG=1 shows where)",
-        1,
-    )
+    found = f"{type(error).__name__}: {printable(str(error))}"
+    return f"internal error: {found} (STICKER_UQ_DEBUG=1 shows where)", 1
 
 
 def _print_version(wanted: bool) -> None:
@@ -222,9 +225,7 @@ app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=
 
 @app.callback()
 def _about(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: bool = option(False, "Print the version.", "--version", callback=_print_version, is_eager=True),
 ) -> None:
     """Sticker detection with uncertainty estimation, for a robot cell that refurbishes laptops.
 

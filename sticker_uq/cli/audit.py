@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from sticker_uq.cli import option
 from sticker_uq.gate.audit import GENESIS, Entry, entries, verify
 from sticker_uq.messages import printable, text_of
 from sticker_uq.scene import InvalidInput, Reason
@@ -28,15 +29,10 @@ def _about() -> None:
 @app.command("verify")
 def check(
     folder: Folder,
-    head: Annotated[
-        str,
-        typer.Option(
-            help="Hash that was published last (gate, /diagnostics, a recording): it must be there."
-        ),
-    ] = "",
-    since: Annotated[
-        str, typer.Option(help="Hash of the last entry of older files that were taken away.")
-    ] = GENESIS,
+    head: str = option(
+        "", "Hash that was published last (gate, /diagnostics, a recording): it must be there."
+    ),
+    since: str = option(GENESIS, "Hash of the last entry of older files that were taken away."),
 ) -> None:
     """Check every entry; exits with 1 when something was changed, removed, added or exchanged."""
     found = verify(folder, _hash("--head", head), _hash("--since", since))
@@ -59,10 +55,8 @@ def check(
 @app.command()
 def show(
     folder: Folder,
-    kind: Annotated[
-        list[str] | None, typer.Option(help="Only entries of this kind, e.g. permit; may be repeated.")
-    ] = None,
-    last: Annotated[int, typer.Option(min=0, help="Only so many of the newest; 0: all.")] = 0,
+    kind: list[str] | None = option(None, "Only entries of this kind, e.g. permit; may be repeated."),
+    last: int = option(0, "Only so many of the newest; 0: all.", min=0),
 ) -> None:
     """Print the entries, one per line: number, time (UTC), kind, what happened."""
     chosen: Iterable[Entry] = (e for e in entries(folder) if not kind or e.kind in kind)

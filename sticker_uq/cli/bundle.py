@@ -9,6 +9,7 @@ import typer
 from sticker_uq.cell import releases
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
+from sticker_uq.cli import option
 from sticker_uq.cli.options import field_options, output_folder, settings_options, supervisor_parameters
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.messages import printable
@@ -39,8 +40,8 @@ def _about() -> None:
 def create(
     settings: PerceptionSettings,
     params: Path | None,
-    policy: Annotated[Path, typer.Option(help="Policy file, as `sticker-uq calibrate` writes it.")],
-    out: Annotated[Path, output_folder("Folder of the bundle, new or empty.", empty=True)],
+    policy: Path = option(..., "Policy file, as `sticker-uq calibrate` writes it."),
+    out: Path = output_folder(..., "Folder of the bundle, new or empty.", empty=True),
 ) -> None:
     """Make a bundle of weights, policy, panel and the parameters in --params; refuses what does not fit together.
 
@@ -68,11 +69,9 @@ def verify(folder: Folder, machine: dict[str, Any]) -> None:
 @app.command()
 @field_options("machine", PerceptionSettings, "device", "threads")
 def promote(
-    candidate: Annotated[
-        Path, typer.Argument(metavar="CANDIDATE", help="Folder of `sticker-uq bundle create`.")
-    ],
     machine: dict[str, Any],
     cell: Cell,
+    candidate: Path = typer.Argument(..., metavar="CANDIDATE", help="Folder of `sticker-uq bundle create`."),
     reason: Reason = "",
     person: Person = "",
 ) -> None:

@@ -4,18 +4,19 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import typer
 from rich.table import Table
 
 from sticker_uq.calibration.calibration_report import calibration_report
-from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
+from sticker_uq.calibration.fitting import FAMILIAR, Levels, Trials, fit_policy
 from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources, evidence, write_policy
 from sticker_uq.calibration.probability import choose_kind
-from sticker_uq.calibration.records import Assessed, Record, units_of
+from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.cell.node_settings import NODE_ONLY
+from sticker_uq.cli import option
 from sticker_uq.cli.options import Alpha, Beta, Delta, Jobs, RayAddress, Topic, output_file, settings_options
 from sticker_uq.cli.terminal import command_line, counting, output, tell_of_source
 from sticker_uq.gate import Policy
@@ -34,62 +35,42 @@ _CACHE = Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite"
 @settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
 def command(
     settings: PerceptionSettings,
-    data: Annotated[
-        list[Path],
-        typer.Option(help="COCO folder, or rosbag2 folder with an annotations.json in it; may be repeated."),
-    ],
-    out: Annotated[Path, output_file("Policy file to write.")] = Path("policy.yaml"),
-    report: Annotated[Path | None, output_file("Report to write: FILE.html or FILE.md.")] = None,
+    data: list[Path] = option(
+        ..., "COCO folder, or rosbag2 folder with an annotations.json in it; may be repeated."
+    ),
+    out: Path = output_file(Path("policy.yaml"), "Policy file to write."),
+    report: Path | None = output_file(None, "Report to write: FILE.html or FILE.md."),
     alpha: Alpha = 0.01,
     beta: Beta = 0.05,
     delta: Delta = 0.1,
-    fit_share: Annotated[
-        float, typer.Option(help="Share of the images to fit on; the others test the guarantees.")
-    ] = FIT_SHARE,
-    split_seed: Annotated[int, typer.Option(min=0, help="Seed of that split.")] = 0,
-    base: Annotated[
-        Path | None, typer.Option(help="Policy whose other limits are kept; default: the packaged one.")
-    ] = None,
-    calibration: Annotated[
-        Literal["isotonic", "temperature", "none"],
-        typer.Option(
-            help="Calibration of the class probabilities; one that makes them worse on other images is not used."
-        ),
-    ] = "isotonic",
-    saliency: Annotated[
-        SaliencyName, typer.Option(help="Signal of a scene whose percentile on clean laptops is a limit.")
-    ] = "background_saliency",
-    percentile: Annotated[
-        float, typer.Option(min=0, max=100, help="Share of the clean laptops that stay below it, %.")
-    ] = 95.0,
-    familiar: Annotated[
-        float,
-        typer.Option(
-            min=50,
-            max=100,
-            help="Share of the laptops that count as familiar, %; others are not judged; 100: no limit.",
-        ),
-    ] = FAMILIAR,
-    match_iou: Annotated[
-        float,
-        typer.Option(
-            min=0.01,
-            max=0.99,
-            help="Lowest overlap (IoU) with a labelled object at which the blade touches it.",
-        ),
-    ] = 0.3,
-    panel_combination: Annotated[
-        Literal["any", "risk"],
-        typer.Option(
-            help="With --panel: ask an operator on any objection, or use the scores as signals of the risk score."
-        ),
-    ] = "risk",
-    camera: Annotated[str, typer.Option(help="Frame of the camera that the policy is for; empty: any.")] = "",
-    valid_days: Annotated[
-        int, typer.Option(min=0, help="Days until the policy expires; 0: it does not.")
-    ] = 0,
+    fit_share: float = option(FIT_SHARE, "Share of the images to fit on; the others test the guarantees."),
+    split_seed: int = option(0, "Seed of that split.", min=0),
+    base: Path | None = option(None, "Policy whose other limits are kept; default: the packaged one."),
+    calibration: Literal["isotonic", "temperature", "none"] = option(
+        "isotonic",
+        "Calibration of the class probabilities; one that makes them worse on other images is not used.",
+    ),
+    saliency: SaliencyName = option(
+        "background_saliency", "Signal of a scene whose percentile on clean laptops is a limit."
+    ),
+    percentile: float = option(95.0, "Share of the clean laptops that stay below it, %.", min=0, max=100),
+    familiar: float = option(
+        FAMILIAR,
+        "Share of the laptops that count as familiar, %; others are not judged; 100: no limit.",
+        min=50,
+        max=100,
+    ),
+    match_iou: float = option(
+        0.3, "Lowest overlap (IoU) with a labelled object at which the blade touches it.", min=0.01, max=0.99
+    ),
+    panel_combination: Literal["any", "risk"] = option(
+        "risk",
+        "With --panel: ask an operator on any objection, or use the scores as signals of the risk score.",
+    ),
+    camera: str = option("", "Frame of the camera that the policy is for; empty: any."),
+    valid_days: int = option(0, "Days until the policy expires; 0: it does not.", min=0),
     topic: Topic = None,
-    cache: Annotated[Path, typer.Option(help="File that caches assessments between runs.")] = _CACHE,
+    cache: Path = option(_CACHE, "File that caches assessments between runs."),
     jobs: Jobs = 0,
     ray_address: RayAddress = "",
 ) -> None:
@@ -117,7 +98,10 @@ def command(
     known = evidence(sources, delta, fit_share, split_seed)
     typer.echo(known.text(), err=True)
     known.check(alpha, beta)
-    assessed = _assess(sources, settings, cache, jobs, ray_address, kept.unmeasured_novelty == "ask")
+    with counting() as bar:
+        advance = partial(bar.advance, bar.add_task("assessing", total=sum(map(len, sources))))
+        needed = kept.unmeasured_novelty == "ask"
+        assessed = assess_sources(sources, settings, cache, advance, jobs, ray_address, needed)
     _tell_of_workpieces(sources, [record for part in assessed for record in part.records])
     divided = Divided.of(assessed, fit_share, split_seed)
     chosen = choose_kind(divided.fit, calibration, match_iou)
@@ -127,28 +111,13 @@ def command(
     draft = fit_policy(
         divided.fit, kept, chosen.kind, saliency, percentile, match_iou, familiar, None, alpha, beta > 0, say
     )
-    policy = certify(draft, divided.fit, divided.proof, levels, match_iou)
+    policy = Trials(draft, divided.fit, divided.proof, match_iou).policy(levels)
     policy = divided.signed(policy, command_line(), camera, valid_days)
     if report is not None:
         text = calibration_report(policy, draft, divided, levels, html=report.suffix == ".html")
         write_file(report, text)
     write_policy(policy, out)
     _print(policy, out)
-
-
-def _assess(
-    sources: Sequence[LabelledSource],
-    settings: PerceptionSettings,
-    cache: Path,
-    jobs: int,
-    ray_address: str,
-    need_novelty: bool,
-) -> list[Assessed]:
-    with counting() as bar:
-        task = bar.add_task("assessing", total=sum(map(len, sources)))
-        return assess_sources(
-            sources, settings, cache, lambda: bar.advance(task), jobs, ray_address, need_novelty
-        )
 
 
 def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:

@@ -8,12 +8,12 @@ from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sticker_uq.cli import dataset_check, dataset_import, dataset_prelabel
+from sticker_uq.cli import dataset_check, dataset_import, dataset_prelabel, option
 from sticker_uq.cli.options import Topic, checked, field_options, output_file, output_folder
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
@@ -33,6 +33,10 @@ from sticker_uq.lab.rendering.scene_sampling import MOST_OF_PROFILE, Profile, sa
 from sticker_uq.scene import InvalidInput
 
 ImageFormat = Literal["jpg", "png"]
+_CASES = (
+    f"One of {', '.join((CLEAN, *CASES))} (default: all of these), or, for `train --exposure`, of "
+    f"{', '.join(EXPOSURE)}; may be repeated."
+)
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command("import")(dataset_import.command)
 app.command("prelabel")(dataset_prelabel.command)
@@ -46,22 +50,18 @@ def _about() -> None:
 
 @app.command()
 def render(
-    out: Annotated[Path, output_folder("Folder to write images/ and annotations.json to.")],
-    count: Annotated[int, typer.Option(min=1, help="How many scenes.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first scene; scene i has seed + i.")] = 0,
-    size: Annotated[str, typer.Option(help="Picture size in pixels, WIDTHxHEIGHT.")] = "960x720",
-    stickers: Annotated[
-        str, typer.Option(help="Stickers per scene, MIN-MAX; as many as the profile has when not given.")
-    ] = "",
-    profile: Annotated[
-        Profile,
-        typer.Option(
-            help="Scenes: large stickers on a laptop that fills the picture, or those of a study's cell: small ones, closed lids "
-            "and laptops opened flat, with what must not be peeled."
-        ),
-    ] = "study",
-    image_format: Annotated[ImageFormat, typer.Option("--format", help="Picture files.")] = "jpg",
-    jobs: Annotated[int, typer.Option(min=1, help="Processes that render.")] = 1,
+    out: Path = output_folder(..., "Folder to write images/ and annotations.json to."),
+    count: int = option(100, "How many scenes.", min=1),
+    seed: int = option(0, "Seed of the first scene; scene i has seed + i.", min=0),
+    size: str = option("960x720", "Picture size in pixels, WIDTHxHEIGHT."),
+    stickers: str = option("", "Stickers per scene, MIN-MAX; as many as the profile has when not given."),
+    profile: Profile = option(
+        "study",
+        "Scenes: large stickers on a laptop that fills the picture, or those of a study's cell: small ones, closed lids "
+        "and laptops opened flat, with what must not be peeled.",
+    ),
+    image_format: ImageFormat = option("jpg", "Picture files.", "--format"),
+    jobs: int = option(1, "Processes that render.", min=1),
 ) -> None:
     """Render scenes and write them as a COCO folder (logo=1, sticker=2)."""
     width, height = _pair("--size", size, r"(\d+)x(\d+)", "WIDTHxHEIGHT, for example 960x720")
@@ -79,22 +79,15 @@ def render(
 
 @app.command()
 def abnormal(
-    data: Annotated[Path, typer.Option(help="COCO folder of the source pictures.")],
-    out: Annotated[Path, output_folder("Folder to write one COCO folder per case to.")],
-    case: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"One of {', '.join((CLEAN, *CASES))} (default: all of these), or, for `train --exposure`, of "
-            f"{', '.join(EXPOSURE)}; may be repeated."
-        ),
-    ] = None,
-    patch: Annotated[
-        list[Path] | None,
-        typer.Option(help="Adversarial patch NAME.png of `dataset patch`; makes the case patch-NAME."),
-    ] = None,
-    count: Annotated[int, typer.Option(min=0, help="How many pictures of --data; 0: all.")] = 0,
-    seed: Annotated[int, typer.Option(help="Seed of the occlusions and added objects.")] = 0,
-    image_format: Annotated[ImageFormat, typer.Option("--format", help="Picture files.")] = "jpg",
+    data: Path = option(..., "COCO folder of the source pictures."),
+    out: Path = output_folder(..., "Folder to write one COCO folder per case to."),
+    case: list[str] | None = option(None, _CASES),
+    patch: list[Path] | None = option(
+        None, "Adversarial patch NAME.png of `dataset patch`; makes the case patch-NAME."
+    ),
+    count: int = option(0, "How many pictures of --data; 0: all.", min=0),
+    seed: int = option(0, "Seed of the occlusions and added objects."),
+    image_format: ImageFormat = option("jpg", "Picture files.", "--format"),
 ) -> None:
     """Hide stickers of labelled pictures, lay foreign objects on them or degrade them; the annotations record the changes."""
     items = read_coco(data)
@@ -111,17 +104,15 @@ def abnormal(
 @app.command()
 @field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device")
 def patch(
-    data: Annotated[Path, typer.Option(help="COCO folder with stickers to train the patch on.")],
-    out: Annotated[Path, output_file("PNG file to write the patch to.")],
     detector_values: dict[str, Any],
-    mode: Annotated[
-        Literal["swap", "vanish", "forge"],
-        typer.Option(
-            help="Target of the patch: swap (sticker becomes logo), vanish (background) or forge (logo becomes sticker)."
-        ),
-    ] = "swap",
-    steps: Annotated[int, typer.Option(help="Steps of gradient descent.")] = 600,
-    seed: Annotated[int, typer.Option(help="Seed of the first patch and of the scenes.")] = 0,
+    data: Path = option(..., "COCO folder with stickers to train the patch on."),
+    out: Path = output_file(..., "PNG file to write the patch to."),
+    mode: Literal["swap", "vanish", "forge"] = option(
+        "swap",
+        "Target of the patch: swap (sticker becomes logo), vanish (background) or forge (logo becomes sticker).",
+    ),
+    steps: int = option(600, "Steps of gradient descent."),
+    seed: int = option(0, "Seed of the first patch and of the scenes."),
 ) -> None:
     """Train an adversarial patch (DPatch) against the detection of stickers."""
     # only this command needs torch
@@ -132,22 +123,14 @@ def patch(
         raise InvalidInput(f"--out {out}: expected a file that ends in .png")
     settings = checked(DetectorSettings, detector_values)
     items, detector = read_coco(data), load_detector(settings)
-    columns = (
-        TextColumn("attacking"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[loss]:.3f}"),
-    )
-    with Progress(*columns) as bar:
+    loss_column = TextColumn("{task.fields[loss]:.3f}")
+    with Progress(TextColumn("attacking"), BarColumn(), MofNCompleteColumn(), loss_column) as bar:
         task = bar.add_task("", total=steps, loss=float("nan"))
-        pixels = craft_patch(
-            detector,
-            items,
-            steps=steps,
-            seed=seed,
-            mode=mode,
-            on_step=lambda done, loss: bar.update(task, completed=done, loss=loss),
-        )
+
+        def on_step(done: int, loss: float) -> None:
+            bar.update(task, completed=done, loss=loss)
+
+        pixels = craft_patch(detector, items, steps=steps, seed=seed, mode=mode, on_step=on_step)
     write_file(out, encode_picture(pixels, "png"))
     typer.echo(f"patch in {out}")
 
@@ -170,20 +153,18 @@ def _make(
 
 @app.command()
 def frames(
-    recording: Annotated[Path, typer.Argument(help="rosbag2 recording or video.")],
-    out: Annotated[Path, output_folder("New folder to write the frames to.", empty=True)],
-    every: Annotated[float, typer.Option(min=0, help="Shortest time between two frames, s.")] = 2.0,
-    min_motion: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=255,
-            help="Smallest difference from the last chosen frame, mean over the picture, grey levels.",
-        ),
-    ] = 2.0,
-    count: Annotated[int, typer.Option(min=0, help="Most frames; 0: no limit.")] = 0,
+    recording: Path = typer.Argument(..., help="rosbag2 recording or video."),
+    out: Path = output_folder(..., "New folder to write the frames to.", empty=True),
+    every: float = option(2.0, "Shortest time between two frames, s.", min=0),
+    min_motion: float = option(
+        2.0,
+        "Smallest difference from the last chosen frame, mean over the picture, grey levels.",
+        min=0,
+        max=255,
+    ),
+    count: int = option(0, "Most frames; 0: no limit.", min=0),
     topic: Topic = None,
-    image_format: Annotated[ImageFormat, typer.Option("--format", help="Picture files.")] = "png",
+    image_format: ImageFormat = option("png", "Picture files.", "--format"),
 ) -> None:
     """Choose frames of a recording by time and by their difference from the last chosen one.
 
@@ -221,9 +202,9 @@ _ANSWERED = "Answered interventions of the cell: boxes by an operator, or by the
 
 @app.command("from-audit")
 def from_audit(
-    audit: Annotated[Path, typer.Option(help="Folder of the supervisor's audit log.")],
-    recording: Annotated[list[Path], typer.Option(help="Recording of the same time; may be repeated.")],
-    out: Annotated[Path, output_folder("Folder to write images/ and annotations.json to.")],
+    audit: Path = option(..., "Folder of the supervisor's audit log."),
+    recording: list[Path] = option(..., "Recording of the same time; may be repeated."),
+    out: Path = output_folder(..., "Folder to write images/ and annotations.json to."),
     topic: Topic = None,
 ) -> None:
     """Write every answered intervention as a labelled picture of a COCO folder, for train and calibrate.
@@ -279,12 +260,12 @@ def _answered(number: int, case: AnsweredCase) -> EncodedScene:
 
 @app.command()
 def prompts(
-    out: Annotated[Path, output_file("File to write the prompts to, one JSON object a line.")],
-    count: Annotated[int, typer.Option(min=1, help="How many prompts.")] = 150,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first prompt; prompt i has seed + i.")] = 0,
-    template: Annotated[
-        Path, typer.Option(help="YAML file with the phrases.", show_default="the packaged one")
-    ] = PACKAGED_TEMPLATE,
+    out: Path = output_file(..., "File to write the prompts to, one JSON object a line."),
+    count: int = option(150, "How many prompts.", min=1),
+    seed: int = option(0, "Seed of the first prompt; prompt i has seed + i.", min=0),
+    template: Path = option(
+        PACKAGED_TEMPLATE, "YAML file with the phrases.", show_default="the packaged one"
+    ),
 ) -> None:
     """Sample prompts for pictures of laptops with stickers (Lu et al., Table 1), for an image generator."""
     phrases = PromptTemplate.load(template)

@@ -3,29 +3,20 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.table import Table
 
+from sticker_uq.cli import option
 from sticker_uq.cli.options import checked, field_options, output_file
 from sticker_uq.cli.terminal import counting, list_lines, output
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import LabelledImage, label_counts, load_annotations, read_coco
 from sticker_uq.io.files import write_file
-from sticker_uq.lab.datasets.checking import (
-    NEAR,
-    Drift,
-    LabelFinding,
-    PictureStatistics,
-    class_balance,
-    drift,
-    duplicates,
-    label_findings,
-    picture_statistics,
-    properties,
-)
+from sticker_uq.lab.datasets import checking
 from sticker_uq.lab.datasets.frames import CLOSE, close_frames, close_frames_text, video_name
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
@@ -35,26 +26,21 @@ _SHOWN = 20
 
 @field_options("detector_values", DetectorSettings, "model", "min_size")
 def command(
-    data: Annotated[Path, typer.Argument(help="COCO folder to check.")],
     detector_values: dict[str, Any],
-    against: Annotated[
-        Path | None,
-        typer.Option(help="COCO folder that must not share pictures with it, e.g. the training set."),
-    ] = None,
-    near: Annotated[
-        int, typer.Option(help="Highest Hamming distance of the 64-bit hashes of near duplicates.")
-    ] = NEAR,
-    consecutive: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="With --against: pictures whose names differ only in a number, by at most this, may be frames of one video; "
-            "0: do not look.",
-        ),
-    ] = CLOSE,
-    json_file: Annotated[
-        Path | None, output_file("Also write what is declared and what was read to this JSON file.", "--json")
-    ] = None,
+    data: Path = typer.Argument(..., help="COCO folder to check."),
+    against: Path | None = option(
+        None, "COCO folder that must not share pictures with it, e.g. the training set."
+    ),
+    near: int = option(checking.NEAR, "Highest Hamming distance of the 64-bit hashes of near duplicates."),
+    consecutive: int = option(
+        CLOSE,
+        "With --against: pictures whose names differ only in a number, by at most this, may be frames of one video; "
+        "0: do not look.",
+        min=0,
+    ),
+    json_file: Path | None = output_file(
+        None, "Also write what is declared and what was read to this JSON file.", "--json"
+    ),
 ) -> None:
     """Find duplicates, implausible labels, imbalance, and drift against another set. Exit status 1 for shared pictures.
 
@@ -66,11 +52,11 @@ def command(
     items = read_coco(data, crowd=True)
     others = read_coco(against, crowd=True) if against is not None else []
     with counting(transient=True) as bar:
-        task = bar.add_task("reading", total=len(items) + len(others))
-        seen, known = (picture_statistics(part, lambda: bar.advance(task)) for part in (items, others))
+        advance = partial(bar.advance, bar.add_task("reading", total=len(items) + len(others)))
+        seen, known = (checking.picture_statistics(part, advance) for part in (items, others))
     console = output()
     counts = label_counts(items, load_annotations(data), data)
-    balance = class_balance(items)
+    balance = checking.class_balance(items)
     console.print(
         f"{len(items)} pictures of {data}: {balance['logo']} logos, {balance['sticker']} stickers, {balance['empty']} "
         "pictures without an object"
@@ -87,7 +73,7 @@ def command(
     from sticker_uq.lab.datasets.default_boxes import default_box_advice, sides_in_view
 
     for name, values in {
-        **properties(seen),
+        **checking.properties(seen),
         "object, shorter side in the model's view, px": sides_in_view(
             items, settings.model, settings.min_size
         ),
@@ -97,16 +83,16 @@ def command(
             table.add_row(name, f"{values.min():.3g}", f"{middle:.3g}", f"{values.max():.3g}")
     console.print(table)
     names = {item.path: _name(item) for item in (*items, *others)}
-    _tell_duplicates(duplicates(seen, near=near), seen, names)
-    _list("Labels to review", label_findings(items), names)
+    _tell_duplicates(checking.duplicates(seen, near=near), seen, names)
+    _list("Labels to review", checking.label_findings(items), names)
     if advice := default_box_advice(items, settings.model, settings.min_size):
         typer.echo(f"Small objects: {advice}")
     if against is None:
         return
-    shared = duplicates(seen, known, near)
+    shared = checking.duplicates(seen, known, near)
     _list(f"Shared with {against}", shared, names)
     _tell_frames(items, others, against, consecutive)
-    console.print(_drift(drift(seen, known)))
+    console.print(_drift(checking.drift(seen, known)))
     if shared:
         raise typer.Exit(1)
 
@@ -122,7 +108,9 @@ def _given_name(item: LabelledImage) -> str:
 
 
 def _tell_duplicates(
-    found: Sequence[LabelFinding], seen: Sequence[PictureStatistics], names: Mapping[Path, str]
+    found: Sequence[checking.LabelFinding],
+    seen: Sequence[checking.PictureStatistics],
+    names: Mapping[Path, str],
 ) -> None:
     laptop_of = {one.item.path: one.item.workpiece_id for one in seen}
     listed = [
@@ -143,9 +131,8 @@ def _tell_frames(
     items: Sequence[LabelledImage], others: Sequence[LabelledImage], against: Path, within: int
 ) -> None:
     """Pictures that may be frames of a video of which ``against`` has a frame close to them."""
-    ours, theirs = (
-        [video_name(_given_name(one), one.workpiece_id) for one in part] for part in (items, others)
-    )
+    parts = (items, others)
+    ours, theirs = ([video_name(_given_name(one), one.workpiece_id) for one in part] for part in parts)
     close = close_frames(ours, theirs, within) if within else []
     if close:
         here, there, _ = min(close, key=lambda one: one[2])
@@ -158,12 +145,12 @@ def _tell_frames(
         )
 
 
-def _list(title: str, findings: Sequence[LabelFinding], names: Mapping[Path, str]) -> None:
+def _list(title: str, findings: Sequence[checking.LabelFinding], names: Mapping[Path, str]) -> None:
     lines = [f"{one.kind}: {', '.join(names[path] for path in one.pictures)}: {one.text}" for one in findings]
     list_lines(title, lines, _SHOWN)
 
 
-def _drift(rows: Sequence[Drift]) -> Table:
+def _drift(rows: Sequence[checking.Drift]) -> Table:
     table = Table("property", "here", "there", "KS distance", "p (Holm)", "", title="Drift, medians")
     for row in rows:
         words = "differs" if row.drifted else ""

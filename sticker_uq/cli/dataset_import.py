@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 from rich.table import Table
 
+from sticker_uq.cli import option
 from sticker_uq.cli.options import output_file, output_folder
 from sticker_uq.cli.terminal import counting, list_lines, output
 from sticker_uq.io.coco import IGNORE
@@ -20,19 +21,9 @@ from sticker_uq.io.files import write_file
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.datasets.checking import NEAR, class_balance
 from sticker_uq.lab.datasets.frames import CLOSE, close_frames, close_frames_text, video_name
+from sticker_uq.lab.datasets.importing import importing
 from sticker_uq.lab.datasets.importing.formats import Format, read_source
 from sticker_uq.lab.datasets.importing.grouping import CALIBRATE, shares_of
-from sticker_uq.lab.datasets.importing.importing import (
-    RECORD,
-    REST,
-    Grouped,
-    Reader,
-    UprightPicture,
-    class_mapping,
-    complete_mapping,
-    grouped,
-    write_import,
-)
 from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
@@ -47,109 +38,85 @@ _MOST_JOINED = 0.2
 
 
 def command(
-    source: Annotated[Path, typer.Argument(help="Folder or file with annotations of another tool.")],
-    out: Annotated[
-        Path,
-        output_folder("New folder to write to: a COCO folder, or with --split three of them.", empty=True),
-    ],
-    format_: Annotated[
-        Literal["auto", Format],
-        typer.Option("--format", help="Format of the annotations; auto: of what is there."),
-    ] = "auto",
-    class_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--class",
-            help='What a class means, "NAME=sticker", "NAME=logo" or "NAME=ignore"; may be repeated.',
-        ),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Class to leave out; rest: all without a meaning. May be repeated."),
-    ] = None,
-    images: Annotated[
-        Path | None, typer.Option(help="Folder of the pictures, where they are not beside the annotations.")
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            help="Regular expression that finds the laptop in a file name; its first group, if any."
-        ),
-    ] = None,
-    near: Annotated[
-        int,
-        typer.Option(
-            min=-1,
-            max=32,
-            help="Highest Hamming distance of the 64-bit hashes of near duplicates; -1: do not join them.",
-        ),
-    ] = NEAR,
-    consecutive: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Frames of a video whose names differ only in their number count as one laptop where the numbers are at most so "
-            "far apart; 0: do not join them.",
-        ),
-    ] = 0,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="Shares of OUT/learn, OUT/calibrate and OUT/test, such as 0.7,0.15,0.15. Default: no parts."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
-    orientation: Annotated[
-        Literal["auto", "shown", "stored"],
-        typer.Option(
-            help="Pixels that boxes of pictures with an EXIF orientation count, where the labelled size does not tell: as shown "
-            "upright, or as stored; auto: as shown."
-        ),
-    ] = "auto",
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="Clip boxes to their picture, and leave out those outside of it, pictures that cannot be read, and those with "
-            "the same pixels and other objects.",
-        ),
-    ] = False,
-    crowd: Annotated[
-        Literal["keep", "object"],
-        typer.Option(
-            help="Regions of several objects (COCO's iscrowd 1); keep: as such, they are not learned; object: each is one, "
-            "as in CVAT's masks."
-        ),
-    ] = "keep",
-    json_file: Annotated[
-        Path | None,
-        output_file("Also write what was declared and what was read to this JSON file.", "--json"),
-    ] = None,
+    source: Path = typer.Argument(..., help="Folder or file with annotations of another tool."),
+    out: Path = output_folder(
+        ..., "New folder to write to: a COCO folder, or with --split three of them.", empty=True
+    ),
+    format_: Literal["auto", Format] = option(
+        "auto", "Format of the annotations; auto: of what is there.", "--format"
+    ),
+    class_: list[str] | None = option(
+        None, 'What a class means, "NAME=sticker", "NAME=logo" or "NAME=ignore"; may be repeated.', "--class"
+    ),
+    ignore: list[str] | None = option(
+        None, "Class to leave out; rest: all without a meaning. May be repeated."
+    ),
+    images: Path | None = option(None, "Folder of the pictures, where they are not beside the annotations."),
+    group: str | None = option(
+        None, "Regular expression that finds the laptop in a file name; its first group, if any."
+    ),
+    near: int = option(
+        NEAR,
+        "Highest Hamming distance of the 64-bit hashes of near duplicates; -1: do not join them.",
+        min=-1,
+        max=32,
+    ),
+    consecutive: int = option(
+        0,
+        "Frames of a video whose names differ only in their number count as one laptop where the numbers are at most so "
+        "far apart; 0: do not join them.",
+        min=0,
+    ),
+    split: str | None = option(
+        None, "Shares of OUT/learn, OUT/calibrate and OUT/test, such as 0.7,0.15,0.15. Default: no parts."
+    ),
+    seed: int = option(0, "Seed of the split.", min=0),
+    orientation: Literal["auto", "shown", "stored"] = option(
+        "auto",
+        "Pixels that boxes of pictures with an EXIF orientation count, where the labelled size does not tell: as shown "
+        "upright, or as stored; auto: as shown.",
+    ),
+    repair: bool = option(
+        False,
+        "Clip boxes to their picture, and leave out those outside of it, pictures that cannot be read, and those with "
+        "the same pixels and other objects.",
+        "--repair",
+    ),
+    crowd: Literal["keep", "object"] = option(
+        "keep",
+        "Regions of several objects (COCO's iscrowd 1); keep: as such, they are not learned; object: each is one, "
+        "as in CVAT's masks.",
+    ),
+    json_file: Path | None = output_file(
+        None, "Also write what was declared and what was read to this JSON file.", "--json"
+    ),
 ) -> None:
     """Import labelled photographs: Pascal VOC, YOLO, CVAT for images, Label Studio (JSON), COCO.
 
     The meaning of every class must be given. Pictures are written upright, copies once. Pictures of one laptop, by --group, as
     near duplicates or as --consecutive frames, get the same workpiece_id and are in the same part of a split.
     """
-    mapping = class_mapping(class_ or (), ignore or ())
+    mapping = importing.class_mapping(class_ or (), ignore or ())
     shares = None if split is None else shares_of(split)
     faults, counts = Faults(str(source)), LabelCounts()
     kind, pictures = read_source(source, format_, images, faults, counts)
     try:
-        named = complete_mapping(pictures, mapping)
+        named = importing.complete_mapping(pictures, mapping)
     except InvalidInput:
         for one in (one for picture in pictures for one in picture.objects if one.fault):
-            if mapping.get(one.name.lower(), mapping.get(REST)) != IGNORE:
+            if mapping.get(one.name.lower(), mapping.get(importing.REST)) != IGNORE:
                 faults.add(one.fault)
         faults.refuse()  # they may be why a class is not there
         raise
     root = source if source.is_dir() else source.parent
-    reader = Reader(root, named, faults, counts, orientation, repair, crowd == "object")
+    reader = importing.Reader(root, named, faults, counts, orientation, repair, crowd == "object")
     with _progress("reading", len(pictures)) as advance:
         found = reader.read(pictures, advance)
     changes = reader.changes
-    data = grouped(found, near, group, consecutive, changes if repair else None)
-    _count(found, data, counts)
+    data = importing.grouped(found, near, group, consecutive, changes if repair else None)
+    counts.read, all_ = (sum(len(one.labelled.labels) for one in part) for part in (data.pictures, found))
+    counts.crowd, crowds = (sum(len(one.labelled.crowd) for one in part) for part in (data.pictures, found))
+    counts.left_out["on copies that are left out"] = all_ - counts.read + crowds - counts.crowd
     counts.check(str(source))
     if not counts.read:
         regions = f"; {counts.crowd} regions are crowds, see --crowd" if counts.crowd else ""
@@ -162,14 +129,14 @@ def command(
         "repair": repair,
     }  # fmt: skip
     with _progress("writing", len(data.pictures)) as advance:
-        parts = write_import(out, data, record, shares, seed, advance)
+        parts = importing.write_import(out, data, record, shares, seed, advance)
     _tell(kind, pictures, named, changes, data)
     for line in counts.lines():
         typer.echo(printable(line))
     output().print(_table(out, data, parts))
     for line in (*_frames(data, parts), *_unbalanced(data, parts), *_provable(out, parts)):
         typer.echo(line, err=True)
-    typer.echo(f"classes, copies and changes are in {out / RECORD}")
+    typer.echo(f"classes, copies and changes are in {out / importing.RECORD}")
     if json_file is not None:
         write_file(
             json_file,
@@ -177,16 +144,8 @@ def command(
         )
 
 
-def _count(found: Sequence[UprightPicture], data: Grouped, counts: LabelCounts) -> None:
-    counts.read, all_ = (sum(len(one.labelled.labels) for one in part) for part in (data.pictures, found))
-    counts.crowd, all_crowd = (
-        sum(len(one.labelled.crowd) for one in part) for part in (data.pictures, found)
-    )
-    counts.left_out["on copies that are left out"] = all_ - counts.read + all_crowd - counts.crowd
-
-
 def _record(
-    source: Path, kind: str, named: Mapping[str, str], data: Grouped, changes: Sequence[str]
+    source: Path, kind: str, named: Mapping[str, str], data: importing.Grouped, changes: Sequence[str]
 ) -> dict[str, Any]:
     return {
         "source": source.name,
@@ -210,7 +169,7 @@ def _tell(
     pictures: Sequence[NamedPicture],
     named: Mapping[str, str],
     changes: Sequence[str],
-    data: Grouped,
+    data: importing.Grouped,
 ) -> None:
     counts = Counter(one.name for picture in pictures for one in picture.objects)
     listed = ", ".join(f"{printable(name)} = {meaning} ({counts[name]})" for name, meaning in named.items())
@@ -232,7 +191,7 @@ def _tell(
         )
 
 
-def _table(out: Path, data: Grouped, parts: Mapping[str, Sequence[int]]) -> Table:
+def _table(out: Path, data: importing.Grouped, parts: Mapping[str, Sequence[int]]) -> Table:
     table = Table("folder", "pictures", "laptops", "logos", "stickers", "pictures without a sticker")
     for name, numbers in parts.items():
         items = [data.pictures[index].labelled for index in numbers]
@@ -244,7 +203,7 @@ def _table(out: Path, data: Grouped, parts: Mapping[str, Sequence[int]]) -> Tabl
     return table
 
 
-def _frames(data: Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
+def _frames(data: importing.Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
     """One line for each part with frames that are close to one of another part."""
     names = [video_name(one.name, laptop) for one, laptop in zip(data.pictures, data.laptops, strict=True)]
     found = []
@@ -263,7 +222,7 @@ def _frames(data: Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
     return [printable(line) for line in found]
 
 
-def _unbalanced(data: Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
+def _unbalanced(data: importing.Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
     """One line for each part in which pictures without a sticker are half or twice as frequent as in all."""
     clean = [not one.labelled.shows_sticker for one in data.pictures]
     share = sum(clean) / len(clean)

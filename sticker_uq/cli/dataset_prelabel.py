@@ -3,13 +3,14 @@
 
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import typer
 
+from sticker_uq.cli import option
 from sticker_uq.cli.options import Topic, checked, field_options, loaded_bundle, output_folder
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
@@ -33,30 +34,22 @@ _DESCRIPTION = "Boxes of a detector, to be corrected by a person: not labels yet
 
 @field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device")
 def command(
-    pool: Annotated[Path, typer.Argument(help="Pictures without labels: a folder, a recording or a video.")],
-    out: Annotated[Path, output_folder("New folder for images/ and annotations.json.", empty=True)],
     detector_values: dict[str, Any],
-    min_score: Annotated[
-        float, typer.Option(min=0.01, max=1, help="Lowest probability of logo or sticker for a box.")
-    ] = 0.3,
-    bundle: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Bundle of `sticker-uq bundle create`: its weights and settings."
-        ),
-    ] = None,
-    labelled: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="COCO folder that is labelled already: pictures of the pool with the name or the pixels of one of it are left "
-            "out. May be repeated."
-        ),
-    ] = None,
+    pool: Path = typer.Argument(..., help="Pictures without labels: a folder, a recording or a video."),
+    out: Path = output_folder(..., "New folder for images/ and annotations.json.", empty=True),
+    min_score: float = option(0.3, "Lowest probability of logo or sticker for a box.", min=0.01, max=1),
+    bundle: Path | None = option(
+        None, "Bundle of `sticker-uq bundle create`: its weights and settings.", metavar="FOLDER"
+    ),
+    labelled: list[Path] | None = option(
+        None,
+        "COCO folder that is labelled already: pictures of the pool with the name or the pixels of one of it are left "
+        "out. May be repeated.",
+    ),
     topic: Topic = None,
-    image_format: Annotated[
-        Literal["same", "jpg", "png"],
-        typer.Option("--format", help="Picture files; same: pictures of a folder as they are, others png."),
-    ] = "same",
+    image_format: Literal["same", "jpg", "png"] = option(
+        "same", "Picture files; same: pictures of a folder as they are, others png.", "--format"
+    ),
 ) -> None:
     """Write the detector's boxes as a COCO folder, to be corrected in a labelling tool such as CVAT or Label Studio.
 
@@ -73,7 +66,8 @@ def command(
         settings = chosen.settings(PerceptionSettings(device=settings.device))
     elif not settings.weights:
         typer.echo(_PACKAGED, err=True)
-    already = _labelled(labelled or ())
+    known = (one for folder in labelled or () for one in read_coco(folder, crowd=True))
+    already = {m for one in known for m in _marks(one.source_name or one.path.name, read_picture(one))}
     detector: StochasticDetector = load_detector(
         settings.model_copy(update={"score_floor": min(settings.score_floor, min_score)})
     )
@@ -137,11 +131,6 @@ def command(
     )
     if tell_of_source(pool, source.remarks, source.lost):
         raise typer.Exit(1)
-
-
-def _labelled(folders: Sequence[Path]) -> set[str | bytes]:
-    items = (item for folder in folders for item in read_coco(folder, crowd=True))
-    return {mark for item in items for mark in _marks(item.source_name or item.path.name, read_picture(item))}
 
 
 def _marks(name: str, image: Picture | None) -> set[str | bytes]:

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -23,6 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes, check_parameter_file
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cell.transport import free_domain, taken
+from sticker_uq.cli import option
 from sticker_uq.cli.options import Overwrite, output_folder
 from sticker_uq.cli.terminal import figures, output
 from sticker_uq.evaluation.replay.recording import RecordedLaptop, read_recording
@@ -31,13 +32,8 @@ from sticker_uq.evaluation.reporting.cell_report import cell_report
 from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.evaluation.reporting.report_model import Headline, Section, Tone
 from sticker_uq.gate import Policy
+from sticker_uq.io import files
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.files import (
-    check_result_folder,
-    remove_earlier_result,
-    undone_unless_finished,
-    write_file,
-)
 from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
@@ -131,25 +127,20 @@ def _headline(label: str, score: int, gate: int, *, fewer: bool = True) -> Headl
 
 
 def _row(record: LaptopRecord, laptop: RecordedLaptop | None) -> Row:
-    removals = laptop.removals() if laptop is not None else []
+    seen = laptop or RecordedLaptop(record.workpiece_id, 0)
+    result = "clean" if seen.clean else seen.result or "never left"
     return (
         record.workpiece_id,
         record.condition,
         record.stickers,
         record.removed,
-        sum(laptop.by_operator(r) for r in removals) if laptop is not None else 0,
+        sum(map(seen.by_operator, seen.removals())),
         record.left,
         record.wrong,
-        len(laptop.questions) if laptop is not None else 0,
-        len(laptop.scenes) if laptop is not None else 0,
-        _result(laptop),
+        len(seen.questions),
+        len(seen.scenes),
+        "not recorded" if laptop is None else result,
     )
-
-
-def _result(laptop: RecordedLaptop | None) -> str:
-    if laptop is None:
-        return "not recorded"
-    return "clean" if laptop.clean else laptop.result or "never left"
 
 
 def _failures(records: list[LaptopRecord], recorded: Mapping[str, RecordedLaptop], laptops: int) -> list[str]:
@@ -195,61 +186,40 @@ def _packaged_policy(params: Path | None) -> Path:
 
 
 def command(
-    laptops: Annotated[int, typer.Option(min=1, max=1000, help="Number of laptops.")] = 6,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the laptops.")] = 7,
-    out: Annotated[
-        Path, output_folder("Folder for the recording, the pictures and the report, new or empty.")
-    ] = Path("out/demo"),
+    laptops: int = option(6, "Number of laptops.", min=1, max=1000),
+    seed: int = option(7, "Seed of the laptops.", min=0),
+    out: Path = output_folder(
+        Path("out/demo"), "Folder for the recording, the pictures and the report, new or empty."
+    ),
     overwrite: Overwrite = False,
-    person: Annotated[
-        Literal["ground_truth", "console", "none"],
-        typer.Option(
-            help="Who answers interventions: ground_truth (the simulation), console (you, on the live page) or none."
-        ),
-    ] = "ground_truth",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, help=f"Port of the live page; default: {_PORT}, or a free one if it is taken."
-        ),
-    ] = None,
-    score_threshold: Annotated[
-        float,
-        typer.Option(
-            min=0.0, max=1.0, help="Lowest score at which the arm without the gate peels, for comparison."
-        ),
-    ] = 0.5,
-    minutes_per_question: Annotated[
-        float,
-        typer.Option(
-            min=0.0, help="Minutes that a question takes a person: an assumption, in the report only."
-        ),
-    ] = 0.5,
-    relief: Annotated[
-        bool,
-        typer.Option("--relief", help="Require a second measurement, the height above the lid (simulated)."),
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show the log lines of the nodes.")
-    ] = False,
-    params: Annotated[
-        Path | None, typer.Option(help="ROS parameter file instead of the packaged one.")
-    ] = None,
-    policy: Annotated[
-        Path | None, typer.Option(help="Policy file; default: one that is calibrated on rendered laptops.")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(min=1.0, help="Timeout of the demo, s; default: 600, or none with --person console."),
-    ] = None,
-    domain: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=232,
-            help="ROS domain of the demo, refused while anybody on this machine is in it; default: a free one.",
-        ),
-    ] = None,
+    person: Literal["ground_truth", "console", "none"] = option(
+        "ground_truth",
+        "Who answers interventions: ground_truth (the simulation), console (you, on the live page) or none.",
+    ),
+    port: int | None = option(
+        None, f"Port of the live page; default: {_PORT}, or a free one if it is taken.", min=0, max=65535
+    ),
+    score_threshold: float = option(
+        0.5, "Lowest score at which the arm without the gate peels, for comparison.", min=0.0, max=1.0
+    ),
+    minutes_per_question: float = option(
+        0.5, "Minutes that a question takes a person: an assumption, in the report only.", min=0.0
+    ),
+    relief: bool = option(
+        False, "Require a second measurement, the height above the lid (simulated).", "--relief"
+    ),
+    verbose: bool = option(False, "Show the log lines of the nodes.", "--verbose", "-v"),
+    params: Path | None = option(None, "ROS parameter file instead of the packaged one."),
+    policy: Path | None = option(None, "Policy file; default: one that is calibrated on rendered laptops."),
+    timeout: float | None = option(
+        None, "Timeout of the demo, s; default: 600, or none with --person console.", min=1.0
+    ),
+    domain: int | None = option(
+        None,
+        "ROS domain of the demo, refused while anybody on this machine is in it; default: a free one.",
+        min=0,
+        max=232,
+    ),
 ) -> None:
     """Run hard laptops through the whole cell, and again without its gate: what the uncertainty saves, and what it costs.
 
@@ -289,11 +259,11 @@ def command(
     for spec in processes if relief else ():
         spec.parameters.update(_RELIEF.get(spec.name, {}))
     settings = _simulation(params, seed, laptops)
-    check_result_folder(out, _FILES, f"--out {out}", overwrite)
+    files.check_result_folder(out, _FILES, f"--out {out}", overwrite)
     out.mkdir(parents=True, exist_ok=True)
-    remove_earlier_result(out, _FILES)
-    write_file(out / _MADE_BY_DEMO, "[]")
-    begun = undone_unless_finished(partial(remove_earlier_result, out, _FILES))
+    files.remove_earlier_result(out, _FILES)
+    files.write_file(out / _MADE_BY_DEMO, "[]")
+    begun = files.undone_unless_finished(partial(files.remove_earlier_result, out, _FILES))
     with begun, nullcontext(domain) if domain is not None else free_domain() as own:
         _isolate(own)
         trouble = _run(processes, laptops, out, limit, console, verbose)
@@ -303,7 +273,7 @@ def command(
     with console.status("the same laptops without the gate, then the report"):
         by_score = _peel_by_score(params, settings, score_threshold)
         outcome = read_outcome(out, limits, settings, by_score, score_threshold, minutes_per_question)
-    write_file(out / "summary.json", json.dumps(outcome.summary(), indent=1))
+    files.write_file(out / "summary.json", json.dumps(outcome.summary(), indent=1))
     comparison = outcome.comparison
     console.print(figures(comparison.columns, comparison.rows, box=SIMPLE_HEAD, padding=0))
     console.print(comparison.headline)

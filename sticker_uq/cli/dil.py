@@ -2,11 +2,12 @@
 """``sticker-uq dil``: studies of distinctive localization (DiL) and training of novelty detection."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 import typer
 
+from sticker_uq.cli import option
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
 from sticker_uq.cli.terminal import counting, stage_bars
 from sticker_uq.detection.detector import load_detector
@@ -17,18 +18,7 @@ from sticker_uq.dil import LocalizationSettings
 from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import check_objects, read_coco
 from sticker_uq.lab.datasets.abnormal import CLEAN, AbnormalImage, read_abnormal
-from sticker_uq.lab.studies.dil.dil_report import (
-    PAPER_DIL,
-    SCORE,
-    Tables,
-    blocks,
-    case_effects,
-    case_separation,
-    detection_rates,
-    missed_sticker_separation,
-    threshold_table,
-    write_study,
-)
+from sticker_uq.lab.studies.dil import dil_report
 from sticker_uq.lab.studies.dil.scene_records import NOVELTY, record_case
 from sticker_uq.lab.training.novelty_training import learn_novelty_network
 from sticker_uq.novelty.network import (
@@ -52,26 +42,19 @@ def _about() -> None:
 @app.command()
 @field_options("detector_values", DetectorSettings, "min_size", "passes", "device", "seed")
 def study(
-    data: Annotated[
-        Path, typer.Option(help="Folder that `dataset abnormal` wrote: one COCO folder per case.")
-    ],
-    out: Annotated[Path, output_folder("Folder for the tables, and for what was measured.")],
     detector_values: dict[str, Any],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help="Model; may be repeated. Default: every model with packaged weights."),
-    ] = None,
-    weights: Annotated[
-        list[str] | None,
-        typer.Option(help="Weights file of each --model, in the same order; '' for the packaged ones."),
-    ] = None,
-    network: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Novelty network of each --model, in the same order; '' for the packaged one, if there is one."
-        ),
-    ] = None,
-    count: Annotated[int, typer.Option(min=0, help="Scenes of each case; 0: all.")] = 0,
+    data: Path = option(..., "Folder that `dataset abnormal` wrote: one COCO folder per case."),
+    out: Path = output_folder(..., "Folder for the tables, and for what was measured."),
+    model: list[str] | None = option(
+        None, "Model; may be repeated. Default: every model with packaged weights."
+    ),
+    weights: list[str] | None = option(
+        None, "Weights file of each --model, in the same order; '' for the packaged ones."
+    ),
+    network: list[str] | None = option(
+        None, "Novelty network of each --model, in the same order; '' for the packaged one, if there is one."
+    ),
+    count: int = option(0, "Scenes of each case; 0: all.", min=0),
 ) -> None:
     """Print and write the DiL paper's tables 2 and 3 and figures 4 and 5 for every model, with intervals.
 
@@ -80,58 +63,46 @@ def study(
     cases = _cases(data, count)
     models = model or [name for name in MODEL_NAMES if packaged_weights(name) is not None]
     files, networks = weights or [""] * len(models), network or [""] * len(models)
-    for option, given in (("--weights", files), ("--network", networks)):
+    for name, given in (("--weights", files), ("--network", networks)):
         if len(given) != len(models):
-            raise InvalidInput(f"{len(given)} {option} for {len(models)} --model: expected one for each")
+            raise InvalidInput(f"{len(given)} {name} for {len(models)} --model: expected one for each")
     chosen = [
-        checked(
-            DetectorSettings,
-            {"model": name, "weights": file, **detector_values},
-        )
+        checked(DetectorSettings, {"model": name, "weights": file, **detector_values})
         for name, file in zip(models, files, strict=True)
     ]
     out.mkdir(parents=True, exist_ok=True)
-    tables: Tables = {
+    tables: dil_report.Tables = {
         settings.model: _tables(settings, cases, out, file)
         for settings, file in zip(chosen, networks, strict=True)
     }
-    written = write_study(tables, out)
-    typer.echo(as_markdown(blocks(tables)))
+    written = dil_report.write_study(tables, out)
+    typer.echo(as_markdown(dil_report.blocks(tables)))
     typer.echo(f"{len(written)} files in {out}")
 
 
 @app.command()
 @field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device", "seed")
 def learn(
-    data: Annotated[
-        list[Path],
-        typer.Option(
-            help="COCO folder of clean pictures: thousands, or hundreds with --start; may be repeated."
-        ),
-    ],
-    out: Annotated[Path, output_file("Safetensors file for the network.")],
     detector_values: dict[str, Any],
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            help="Epochs, each with other shapes; 0 with --start: only measure it anew. Default: 3, more with few "
-            "pictures, 400 steps at least."
-        ),
-    ] = None,
-    start: Annotated[
-        Path | None,
-        typer.Option(
-            help="Trained network to continue from: a file, or packaged for the packaged one; default: the backbone of --model."
-        ),
-    ] = None,
-    width: Annotated[
-        int | None,
-        typer.Option(
-            help="Width of the input for a picture of 4:3, px: small stickers need more. Default: that of --start, else 384.",
-            min=64,
-            max=2048,
-        ),
-    ] = None,
+    data: list[Path] = option(
+        ..., "COCO folder of clean pictures: thousands, or hundreds with --start; may be repeated."
+    ),
+    out: Path = output_file(..., "Safetensors file for the network."),
+    epochs: int | None = option(
+        None,
+        "Epochs, each with other shapes; 0 with --start: only measure it anew. Default: 3, more with few "
+        "pictures, 400 steps at least.",
+    ),
+    start: Path | None = option(
+        None,
+        "Trained network to continue from: a file, or packaged for the packaged one; default: the backbone of --model.",
+    ),
+    width: int | None = option(
+        None,
+        "Width of the input for a picture of 4:3, px: small stickers need more. Default: that of --start, else 384.",
+        min=64,
+        max=2048,
+    ),
 ) -> None:
     """Train a novelty network on clean pictures with random shapes pasted on them (outlier exposure).
 
@@ -205,11 +176,11 @@ def _tables(
             )
     threshold, alpha = localization.decision_threshold, localization.alpha
     return {
-        "Effect of each case": case_effects(records, cases, threshold),
-        "Clean against abnormal": case_separation(records),
-        "Missed stickers": missed_sticker_separation(records),
-        "Rates of DiL": detection_rates(records, PAPER_DIL),
-        "Rates of unexplained objectness": detection_rates(records, SCORE),
-        **({} if network is None else {"Rates of novelty": detection_rates(records, NOVELTY)}),
-        "Thresholds": threshold_table(records, cases, threshold, alpha),
+        "Effect of each case": dil_report.case_effects(records, cases, threshold),
+        "Clean against abnormal": dil_report.case_separation(records),
+        "Missed stickers": dil_report.missed_sticker_separation(records),
+        "Rates of DiL": dil_report.detection_rates(records, dil_report.PAPER_DIL),
+        "Rates of unexplained objectness": dil_report.detection_rates(records, dil_report.SCORE),
+        **({} if network is None else {"Rates of novelty": dil_report.detection_rates(records, NOVELTY)}),
+        "Thresholds": dil_report.threshold_table(records, cases, threshold, alpha),
     }

@@ -11,11 +11,11 @@ from enum import StrEnum
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from sticker_uq.cell.transport import PROFILE_VARIABLES
+from sticker_uq.cli import option
 
 MIB = 2**20
 _SETUP = "run scripts/setup"
@@ -161,11 +161,8 @@ def _weights() -> _Found:
 
     paths = {name: weights.packaged_weights(name) for name in settings.MODEL_NAMES}
     if paths[default := settings.DetectorSettings().model] is None:
-        return (
-            FAIL,
-            f"none for {default}",
-            "create them with sticker-uq train, or install the package completely",
-        )
+        advice = "create them with sticker-uq train, or install the package completely"
+        return FAIL, f"none for {default}", advice
     found = (f"{n} {weights.load_weights(path)[1]['checksum'][:12]}" for n, path in paths.items() if path)
     return OK, f"checksums right: {', '.join(found)}"
 
@@ -208,9 +205,7 @@ CHECKS: dict[str, Callable[[], _Found]] = {
 }
 
 
-def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-) -> None:
+def command(as_json: bool = option(False, "Print the findings as JSON.", "--json")) -> None:
     """Check this machine, with advice on each finding. Exit status 1 when something does not work."""
     checks = list(run_checks())
     if as_json:

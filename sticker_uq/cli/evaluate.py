@@ -4,11 +4,11 @@
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
+from sticker_uq.cli import option
 from sticker_uq.cli.options import checked, field_options, output_file
 from sticker_uq.cli.terminal import counting, figures, output
 from sticker_uq.detection.detector import load_detector
@@ -26,28 +26,15 @@ from sticker_uq.io.files import write_file
 _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
 
 Columns = dict[str, Accuracy]
+_FIELDS = ("model", "weights", "dropout_rate", "score_floor", "min_size", "device", "seed")
 
 
-@field_options(
-    "detector_values",
-    DetectorSettings,
-    "model",
-    "weights",
-    "dropout_rate",
-    "score_floor",
-    "min_size",
-    "device",
-    "seed",
-)
+@field_options("detector_values", DetectorSettings, *_FIELDS)
 def command(
-    data: Annotated[Path, typer.Option(help="COCO folder: annotations.json and images/.")],
     detector_values: dict[str, Any],
-    passes: Annotated[
-        int, typer.Option(help="Also measure the clusters of this many stochastic passes; 0: do not.")
-    ] = 0,
-    json_file: Annotated[
-        Path | None, output_file("Also write the results to this JSON file.", "--json")
-    ] = None,
+    data: Path = option(..., "COCO folder: annotations.json and images/."),
+    passes: int = option(0, "Also measure the clusters of this many stochastic passes; 0: do not."),
+    json_file: Path | None = output_file(None, "Also write the results to this JSON file.", "--json"),
 ) -> None:
     """Print mAP@0.5, average precision, precision and recall by class on a labelled data set.
 
@@ -83,9 +70,8 @@ def command(
 def _table(accuracy: Accuracy, measured: StochasticAccuracy | None) -> Table:
     columns: Columns = {"one pass, no dropout": accuracy}
     if measured is not None:
-        columns[f"clusters of {measured.passes} passes, dropout {measured.dropout_rate:g}"] = (
-            measured.accuracy
-        )
+        name = f"clusters of {measured.passes} passes, dropout {measured.dropout_rate:g}"
+        columns[name] = measured.accuracy
     table = figures(("", *columns), ())
     table.add_row("mAP@0.5", *(_figure(a.map50) for a in columns.values()), end_section=True)
     for label, row in accuracy.classes.items():

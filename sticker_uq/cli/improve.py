@@ -2,12 +2,13 @@
 """``sticker-uq improve``: from operators' answers to a candidate bundle and a verdict about it."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import BUNDLE_FILES, Bundle, create_bundle
+from sticker_uq.cli import option
 from sticker_uq.cli.bundle import promise_of
 from sticker_uq.cli.options import Delta, Jobs, Overwrite, Topic, checked, field_options, output_folder
 from sticker_uq.cli.terminal import command_line, step_line
@@ -34,55 +35,43 @@ def command(
     machine: dict[str, Any],
     training: dict[str, Any],
     asked: dict[str, Any],
-    bundle: Annotated[Path, typer.Option(help="The bundle that is active in the cell.")],
-    audit: Annotated[list[Path], typer.Option(help="Folder of the supervisor's audit log; may be repeated.")],
-    recordings: Annotated[list[Path], typer.Option(help="Recording of the same time; may be repeated.")],
-    out: Annotated[Path, output_folder("Folder of the candidate, a bundle, new or empty.")],
+    bundle: Path = option(..., "The bundle that is active in the cell."),
+    audit: list[Path] = option(..., "Folder of the supervisor's audit log; may be repeated."),
+    recordings: list[Path] = option(..., "Recording of the same time; may be repeated."),
+    out: Path = output_folder(..., "Folder of the candidate, a bundle, new or empty."),
     overwrite: Overwrite = False,
-    work: Annotated[
-        Path | None, output_folder("Folder of intermediate results and of the report; default: OUT.work.")
-    ] = None,
-    data: Annotated[
-        list[Path] | None,
-        typer.Option(help="COCO folder of earlier labels to train on beside; may be repeated."),
-    ] = None,
-    exposure: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="COCO folder to train on beside, so that nothing is forgotten; may be repeated. Default: packaged, for rendered "
-            "laptops in WORK/exposure."
-        ),
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            help="Highest rate of laptops with a wrongful removal; default: that of the bundle, or 0.01."
-        ),
-    ] = None,
-    beta: Annotated[
-        float | None,
-        typer.Option(
-            help="Highest rate of missed stickers among laptops called clean; default: that of the bundle, or 0.05; 0: none."
-        ),
-    ] = None,
+    work: Path | None = output_folder(
+        None, "Folder of intermediate results and of the report; default: OUT.work."
+    ),
+    data: list[Path] | None = option(
+        None, "COCO folder of earlier labels to train on beside; may be repeated."
+    ),
+    exposure: list[Path] | None = option(
+        None,
+        "COCO folder to train on beside, so that nothing is forgotten; may be repeated. Default: packaged, for rendered "
+        "laptops in WORK/exposure.",
+    ),
+    alpha: float | None = option(
+        None, "Highest rate of laptops with a wrongful removal; default: that of the bundle, or 0.01."
+    ),
+    beta: float | None = option(
+        None,
+        "Highest rate of missed stickers among laptops called clean; default: that of the bundle, or 0.05; 0: none.",
+    ),
     delta: Delta = _DELTA,
-    glance: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            help="Time that a person needs to look at a picture, s; a faster answer is not used; 0: any is.",
-        ),
-    ] = GLANCE_S,
-    names: Annotated[bool, typer.Option("--names", help="Name the operators in the report.")] = False,
+    glance: float = option(
+        GLANCE_S,
+        "Time that a person needs to look at a picture, s; a faster answer is not used; 0: any is.",
+        min=0,
+    ),
+    names: bool = option(False, "Name the operators in the report.", "--names"),
     topic: Topic = None,
     jobs: Jobs = 0,
-    allow_uncalibrated: Annotated[
-        bool,
-        typer.Option(
-            "--allow-uncalibrated",
-            help="Make a candidate even without a guarantee, with the limits of the bundle.",
-        ),
-    ] = False,
+    allow_uncalibrated: bool = option(
+        False,
+        "Make a candidate even without a guarantee, with the limits of the bundle.",
+        "--allow-uncalibrated",
+    ),
 ) -> None:
     """Train and calibrate a candidate on what operators answered, and compare it with the active bundle.
 
@@ -103,9 +92,7 @@ def command(
     )
     steps = Steps(work, step_line, f"--work {work}")
     resumable("the same call resumes", steps.work)
-    rendered = [
-        work / EXPOSURE if str(folder) == PACKAGED else folder for folder in exposure or [Path(PACKAGED)]
-    ]
+    rendered = [work / EXPOSURE if str(one) == PACKAGED else one for one in exposure or [Path(PACKAGED)]]
     settings = checked(
         ImproveSettings,
         {

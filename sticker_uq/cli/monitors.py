@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
 from sticker_uq.cell.node_settings import NODE_ONLY
+from sticker_uq.cli import option
 from sticker_uq.cli.options import checked, field_options, output_folder, settings_options
 from sticker_uq.cli.terminal import command_line, output
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
@@ -24,19 +25,8 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import TEST_DELTA, generate, train_raaes
-from sticker_uq.lab.studies.monitors.classifier_study import (
-    MonitorStudySettings,
-    classifier_report,
-    run_study,
-)
-from sticker_uq.lab.studies.monitors.material import (
-    Material,
-    cell_material,
-    coco_material,
-    digits,
-    mnist,
-    study_material,
-)
+from sticker_uq.lab.studies.monitors import classifier_study
+from sticker_uq.lab.studies.monitors import material as materials
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL
 from sticker_uq.lab.studies.monitors.task_networks import rate_table, run_tasks, sticker_class, task_report
 from sticker_uq.monitors.folder import PanelFile
@@ -47,7 +37,11 @@ from sticker_uq.scene import InvalidInput
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _FITTING = 2 / 3  # share of the pictures to set limits on, unless --calibration is given
 _FIELDS = ("seeds", "members", "passes", "ambiguous", "delta_max", "alarms")
-_MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_material}
+_ARCHITECTURES = "|".join(ARCHITECTURES)
+_MATERIALS: dict[str, Callable[[], materials.Material]] = {
+    "digits": materials.digits,
+    "cell": materials.cell_material,
+}
 
 
 @app.callback()
@@ -59,25 +53,17 @@ def _about() -> None:
 @settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
 def fit(
     settings: PerceptionSettings,
-    data: Annotated[Path, typer.Option(help="COCO folder with pictures to fit on.")],
-    out: Annotated[Path, output_folder("Folder for the panel.")],
-    calibration: Annotated[
-        Path | None,
-        typer.Option(help="COCO folder to set the limits on. Default: a third of the pictures of --data."),
-    ] = None,
-    task: Annotated[
-        float | None,
-        typer.Option(
-            help="Add a network for the decision whether the share of annotators who call an object a removable sticker is "
-            "above this."
-        ),
-    ] = None,
-    alarms: Annotated[
-        float, typer.Option(help="Share of the policy's correct removals that the whole panel may reject.")
-    ] = 0.05,
-    policy: Annotated[
-        Path | None, typer.Option(help="Policy that the panel is combined with; default: the packaged one.")
-    ] = None,
+    data: Path = option(..., "COCO folder with pictures to fit on."),
+    out: Path = output_folder(..., "Folder for the panel."),
+    calibration: Path | None = option(
+        None, "COCO folder to set the limits on. Default: a third of the pictures of --data."
+    ),
+    task: float | None = option(
+        None,
+        "Add a network for the decision whether the share of annotators who call an object a removable sticker is above this.",
+    ),
+    alarms: float = option(0.05, "Share of the policy's correct removals that the whole panel may reject."),
+    policy: Path | None = option(None, "Policy that the panel is combined with; default: the packaged one."),
 ) -> None:
     """Fit monitors on the objects of a detector, and set the limits above which each objects to a removal.
 
@@ -112,39 +98,36 @@ def fit(
 
 
 @app.command()
-@field_options("values", MonitorStudySettings, *_FIELDS)
+@field_options("values", classifier_study.MonitorStudySettings, *_FIELDS)
 def study(
     values: dict[str, Any],
-    out: Annotated[Path, output_folder("Folder for the tables, and for what was measured.")],
-    data: Annotated[
-        str,
-        typer.Option(
-            help="digits: the handwritten digits that scikit-learn ships; cell: rendered crops; a COCO folder; mnist=FOLDER or "
-            "fmnist=FOLDER: the four IDX files of MNIST or Fashion-MNIST.",
-        ),
-    ] = "digits",
-    invalid: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the other of both data sets, whose pictures are of no class (paper)."),
-    ] = None,
-    architecture: Annotated[
-        list[str],
-        typer.Option(
-            metavar="|".join(ARCHITECTURES),
-            help="Kind of classifier, can be repeated: the paper averages over all four.",
-        ),
-    ] = [CONVOLUTIONAL],  # noqa: B006
+    out: Path = output_folder(..., "Folder for the tables, and for what was measured."),
+    data: str = option(
+        "digits",
+        "digits: the handwritten digits that scikit-learn ships; cell: rendered crops; a COCO folder; mnist=FOLDER or "
+        "fmnist=FOLDER: the four IDX files of MNIST or Fashion-MNIST.",
+    ),
+    invalid: Path | None = option(
+        None, "Folder of the other of both data sets, whose pictures are of no class (paper)."
+    ),
+    architecture: list[str] = option(
+        [CONVOLUTIONAL],
+        "Kind of classifier, can be repeated: the paper averages over all four.",
+        metavar=_ARCHITECTURES,
+    ),
 ) -> None:
     """Print and write Tables I and II of Weiss et al. 2022: detection of ambiguous, adversarial, corrupted, invalid crops.
 
     Measurements are kept in --out, from which the same study resumes.
     """
-    settings = checked(MonitorStudySettings, {**values, "architectures": tuple(dict.fromkeys(architecture))})
-    material = study_material() if data == "cell" else _material(data, invalid)
+    settings = checked(
+        classifier_study.MonitorStudySettings, {**values, "architectures": tuple(dict.fromkeys(architecture))}
+    )
+    material = materials.study_material() if data == "cell" else _material(data, invalid)
     out.mkdir(parents=True, exist_ok=True)
     resumable("the same call resumes", out)
-    result = run_study(material, settings, out, lambda stage: typer.echo(stage, err=True))
-    text = classifier_report(result)
+    result = classifier_study.run_study(material, settings, out, lambda stage: typer.echo(stage, err=True))
+    text = classifier_study.classifier_report(result)
     write_file(out / "monitors.md", text)
     output().print(Markdown(text))
     typer.echo(f"tables: {out / 'monitors.md'}")
@@ -152,15 +135,13 @@ def study(
 
 @app.command()
 def ambiguous(
-    data: Annotated[Path, typer.Option(help="COCO folder with logos and stickers.")],
-    out: Annotated[Path, output_folder("COCO folder to write: its pictures with ambiguous objects on them.")],
-    each: Annotated[
-        int, typer.Option(min=1, help="Ambiguous objects per picture, where there is space.")
-    ] = 2,
-    delta_max: Annotated[
-        float, typer.Option(help="Highest difference of the probabilities of an object's two classes.")
-    ] = TEST_DELTA,
-    seed: Annotated[int, typer.Option(help="Seed of autoencoders, objects and positions.")] = 0,
+    data: Path = option(..., "COCO folder with logos and stickers."),
+    out: Path = output_folder(..., "COCO folder to write: its pictures with ambiguous objects on them."),
+    each: int = option(2, "Ambiguous objects per picture, where there is space.", min=1),
+    delta_max: float = option(
+        TEST_DELTA, "Highest difference of the probabilities of an object's two classes."
+    ),
+    seed: int = option(0, "Seed of autoencoders, objects and positions."),
 ) -> None:
     """Paste objects between logo and sticker, and between sticker and lid, into scenes, with probabilistic labels.
 
@@ -168,7 +149,7 @@ def ambiguous(
     sticker.
     """
     check_new_dataset(out)
-    material, items = coco_material(data, seed), read_coco(data)
+    material, items = materials.coco_material(data, seed), read_coco(data)
     crops = np.concatenate([material.train, material.test])
     labels = np.concatenate([material.train_labels, material.test_labels])
     typer.echo("autoencoders", err=True)
@@ -184,9 +165,9 @@ def ambiguous(
 
 @app.command()
 def tasks(
-    out: Annotated[Path, output_folder("Folder for the tables and results.")],
-    data: Annotated[str, typer.Option(help="cell, or a COCO folder with logos and stickers.")] = "cell",
-    seeds: Annotated[int, typer.Option(help="Number of seeds that every network is trained with.")] = 3,
+    out: Path = output_folder(..., "Folder for the tables and results."),
+    data: str = option("cell", "cell, or a COCO folder with logos and stickers."),
+    seeds: int = option(3, "Number of seeds that every network is trained with."),
 ) -> None:
     """Print and write FNR and FPR of networks trained on "probability of removable sticker > t" against one that estimates it.
 
@@ -206,10 +187,10 @@ def tasks(
     typer.echo(f"tables: {out / 'tasks.md'}, {out / 'tasks.csv'}")
 
 
-def _material(data: str, invalid: Path | None = None) -> Material:
+def _material(data: str, invalid: Path | None = None) -> materials.Material:
     name, equals, folder = data.partition("=")
     if equals and name in ("mnist", "fmnist"):
-        return mnist(Path(folder), name, invalid)
+        return materials.mnist(Path(folder), name, invalid)
     if invalid is not None:
         raise InvalidInput(f"--invalid {invalid}: only with --data mnist=FOLDER or fmnist=FOLDER")
     if data in _MATERIALS:
@@ -218,7 +199,7 @@ def _material(data: str, invalid: Path | None = None) -> Material:
         raise InvalidInput(
             f"--data {data}: expected {', '.join(_MATERIALS)}, mnist=FOLDER, fmnist=FOLDER or a COCO folder"
         )
-    return coco_material(Path(data))
+    return materials.coco_material(Path(data))
 
 
 def _labelled(folder: Path) -> Sequence[Labelled]:

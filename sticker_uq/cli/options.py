@@ -18,6 +18,7 @@ from rich.markup import escape
 from sticker_uq.cell.bundle import OF_THE_MACHINE, Bundle
 from sticker_uq.cell.processes import check_parameter_file
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
+from sticker_uq.cli import option
 from sticker_uq.io.files import check_output_file, check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.reading import shown
@@ -56,14 +57,14 @@ Overwrite = Annotated[
 _PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes take it. Options win over it."
 
 
-def output_file(help_text: str, *names: str) -> Any:
+def output_file(default: Any, help_text: str, *names: str) -> Any:
     """A command line option for a file to write. The command does not start when nothing can be written there."""
-    return typer.Option(*names, help=help_text, callback=check_file)
+    return option(default, help_text, *names, callback=check_file)
 
 
-def output_folder(help_text: str, *names: str, empty: bool = False) -> Any:
+def output_folder(default: Any, help_text: str, empty: bool = False) -> Any:
     """An option for a folder to write to, checked before the command starts; with ``empty`` it must be new or empty."""
-    return typer.Option(*names, help=help_text, callback=_empty_folder if empty else check_folder)
+    return option(default, help_text, callback=_empty_folder if empty else check_folder)
 
 
 def _checked_by(check: Callable[..., None]) -> Callable[[typer.CallbackParam, Path | None], Path | None]:
@@ -270,3 +271,10 @@ def _explain(
         what = f"--{name.replace('_', '-')}" if name in options or file is None else f"{file}: {name} ="
         lines.append(f"{what} {problem['input']!r}: {refusal(model.model_fields[name], problem)}")
     return "; ".join(lines)
+
+
+def numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InvalidInput(f"{option} {text!r}: expected numbers with commas between them") from None

@@ -2,27 +2,15 @@
 """``sticker-uq qualify``: from labelled images to a bundle that is ready, or to what is missing for one."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import BUNDLE_FILES, create_bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
+from sticker_uq.cli import option, options
 from sticker_uq.cli.bundle import promise_of
-from sticker_uq.cli.options import (
-    Alpha,
-    Beta,
-    Delta,
-    Jobs,
-    Overwrite,
-    RayAddress,
-    checked,
-    field_options,
-    output_folder,
-    settings_options,
-    supervisor_parameters,
-)
 from sticker_uq.cli.terminal import command_line, step_line
 from sticker_uq.cli.train import stage_bars_until_stopped
 from sticker_uq.gate import Policy
@@ -43,46 +31,41 @@ _ASKED = ("min_removed", "near", "base", "novelty_epochs", "robustness_images")
 _DRAFT = "uncalibrated.yaml"
 
 
-@settings_options(
+@options.settings_options(
     "perception",
     PerceptionSettings,
     "detector",
     also_known=NODE_ONLY,
     other_help={name: f"refused, also in --params: {why}" for name, why in REFUSED.items()},
 )
-@field_options("training", TrainSettings, *_TRAINING)
-@field_options("asked", QualifySettings, *_ASKED)
+@options.field_options("training", TrainSettings, *_TRAINING)
+@options.field_options("asked", QualifySettings, *_ASKED)
 def command(
     perception: PerceptionSettings,
     params: Path | None,
     training: dict[str, Any],
     asked: dict[str, Any],
-    data: Annotated[
-        Path,
-        typer.Option(
-            help="COCO folder, or a folder with the parts learn, calibrate and test, as `dataset import --split` writes them."
-        ),
-    ],
-    out: Annotated[Path, output_folder("Folder of the bundle, new or empty.")],
-    overwrite: Overwrite = False,
-    work: Annotated[
-        Path | None, output_folder("Folder of intermediate results and of the report; default: OUT.work.")
-    ] = None,
-    alpha: Alpha = 0.01,
-    beta: Beta = 0.05,
-    delta: Delta = 0.1,
-    split: Annotated[
-        str, typer.Option(help="Shares of learn, calibrate and test, where --data is one COCO folder.")
-    ] = ",".join(map(str, SHARES)),
-    no_robustness: Annotated[bool, typer.Option("--no-robustness", help="Do not assess robustness.")] = False,
-    jobs: Jobs = 0,
-    ray_address: RayAddress = "",
-    allow_uncalibrated: Annotated[
-        bool,
-        typer.Option(
-            "--allow-uncalibrated", help="Make a bundle even if not ready, with limits without a guarantee."
-        ),
-    ] = False,
+    data: Path = option(
+        ...,
+        "COCO folder, or a folder with the parts learn, calibrate and test, as `dataset import --split` writes them.",
+    ),
+    out: Path = options.output_folder(..., "Folder of the bundle, new or empty."),
+    overwrite: options.Overwrite = False,
+    work: Path | None = options.output_folder(
+        None, "Folder of intermediate results and of the report; default: OUT.work."
+    ),
+    alpha: options.Alpha = 0.01,
+    beta: options.Beta = 0.05,
+    delta: options.Delta = 0.1,
+    split: str = option(
+        ",".join(map(str, SHARES)), "Shares of learn, calibrate and test, where --data is one COCO folder."
+    ),
+    no_robustness: bool = option(False, "Do not assess robustness.", "--no-robustness"),
+    jobs: options.Jobs = 0,
+    ray_address: options.RayAddress = "",
+    allow_uncalibrated: bool = option(
+        False, "Make a bundle even if not ready, with limits without a guarantee.", "--allow-uncalibrated"
+    ),
 ) -> None:
     """Check, train, evaluate, learn novelty, calibrate, test, assess robustness: a bundle, and a report that says ready or not.
 
@@ -93,9 +76,9 @@ def command(
     """
     check_result_folder(out, BUNDLE_FILES, f"--out {out}", overwrite)
     work = work_folder(work, out, "bundle")
-    checked(TrainSettings, {**training, "data": (data,), "out": work})
-    supervisor = supervisor_parameters(params)
-    settings = checked(
+    options.checked(TrainSettings, {**training, "data": (data,), "out": work})
+    supervisor = options.supervisor_parameters(params)
+    settings = options.checked(
         QualifySettings,
         asked
         | ({"robustness_images": 0} if no_robustness else {})

@@ -3,11 +3,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 from rich.markdown import Markdown
 
+from sticker_uq.cli import option
 from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.cli.terminal import counting, output
 from sticker_uq.detection.names import MODEL_NAMES
@@ -18,30 +19,25 @@ from sticker_uq.evaluation.reporting.quality_report import write_quality
 from sticker_uq.io.coco import check_objects, read_coco
 from sticker_uq.scene import InvalidInput
 
+_MODELS = ", ".join(MODEL_NAMES)
 _PRESETS = {"paper": PAPER, "code": CODE}
 
 
 @field_options("detector_values", DetectorSettings, "passes", "dropout_rate", "score_floor", "device", "seed")
 def command(
     detector_values: dict[str, Any],
-    out: Annotated[Path, output_folder("Folder for the results, new or empty.", empty=True)],
-    data: Annotated[Path, typer.Option(help="COCO folder of the pictures.")],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Detector; may be repeated to compare several. One of " + ", ".join(MODEL_NAMES) + "."
-        ),
-    ] = None,
-    weights: Annotated[
-        list[str] | None,
-        typer.Option(help="Weights file of each --model, in the same order; default: the packaged weights."),
-    ] = None,
-    preset: Annotated[
-        Literal["paper", "code"], typer.Option(help="Sampling for ACE: as in the paper, or as in its code.")
-    ] = "paper",
-    bootstrap: Annotated[
-        int, typer.Option(min=0, help="Resamples of images for the intervals; 0: none.")
-    ] = 200,
+    out: Path = output_folder(..., "Folder for the results, new or empty.", empty=True),
+    data: Path = option(..., "COCO folder of the pictures."),
+    model: list[str] | None = option(
+        None, f"Detector; may be repeated to compare several. One of {_MODELS}."
+    ),
+    weights: list[str] | None = option(
+        None, "Weights file of each --model, in the same order; default: the packaged weights."
+    ),
+    preset: Literal["paper", "code"] = option(
+        "paper", "Sampling for ACE: as in the paper, or as in its code."
+    ),
+    bootstrap: int = option(200, "Resamples of images for the intervals; 0: none.", min=0),
 ) -> None:
     """Measure ACE, EACE, VACE, Brier score, NLL and ECE of detections without dropout and of the clusters of T passes, by class.
 

@@ -6,27 +6,19 @@ from __future__ import annotations
 import json
 import math
 import operator
-import platform
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
-from sticker_uq.cli.options import (
-    Overwrite,
-    RayAddress,
-    Topic,
-    output_folder,
-    settings_options,
-    supervisor_parameters,
-)
+from sticker_uq.cli import option, options
 from sticker_uq.cli.terminal import counting, figures, output, tell_of_source
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import Assessed, one_by_one, process_count, side_by_side
@@ -38,7 +30,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import LabelledImage, read_annotations
 from sticker_uq.io.files import check_result_folder, remove_earlier_result, undone_unless_finished
-from sticker_uq.io.share import share_folder, versions
+from sticker_uq.io.share import environment, share_folder
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
@@ -157,7 +149,7 @@ class ReplayJob:
             cell=cell_of(self.source),
             laptop_at=laptops_of(self.source) if images.topic else lambda _: "",
             processes=processes,
-            environment=_environment(self.settings),
+            environment=environment(self.settings.model_dump(), *_PACKAGES),
             labels=self.labelled(),
             on_image=seen,
             differences=differences,
@@ -191,78 +183,54 @@ def _compared(summary: ReplaySummary, live: Comparison) -> ReplayOutcome:
     return ReplayOutcome(summary, live.agrees, compared, tuple(lines))
 
 
-def _environment(settings: PerceptionSettings) -> dict[str, str]:
-    return {
-        "Python": platform.python_version(),
-        "machine": platform.platform(),
-        **versions("torch", "torchvision", "numpy", "opencv-python-headless", "hdbscan"),
-        **{f"setting {name}": str(value) for name, value in settings.model_dump().items()},
-    }
-
-
+_PACKAGES = ("torch", "torchvision", "numpy", "opencv-python-headless", "hdbscan")
 MANY = 1_000_000
 """Number of images of a replay, where it is unknown."""
 
 
-@settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
+@options.settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
 def command(
-    sources: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="SOURCE...",
-            help="rosbag2 recordings (folder, .mcap, .db3), folders of pictures, pictures, or videos.",
-        ),
-    ],
     settings: PerceptionSettings,
     params: Path | None,
     bundle: Bundle | None,
-    out: Annotated[
-        Path,
-        output_folder("Folder for the results, new or empty; with one folder for each of several sources."),
-    ] = Path("out/replay"),
-    overwrite: Overwrite = False,
-    topic: Topic = None,
-    table_format: Annotated[
-        TableFormat, typer.Option("--format", help="Format of the two tables.")
-    ] = "parquet",
-    pictures: Annotated[
-        str, typer.Option(metavar="all|none|N", help="Annotated pictures to keep: all, none, or a number.")
-    ] = "all",
-    policy: Annotated[
-        Path | None, typer.Option(help="Policy file instead of the packaged one or the bundle's.")
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            help="COCO folder with labels of the same images: what is decided is counted against them."
-        ),
-    ] = None,
-    compare: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="BUNDLE|POLICY",
-            help="Bundle, or policy file, that judges the same images too: what it decides differently is counted, in the report "
-            "and in the table candidate.",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=256,
-            help="Parallel processes, one per source, or sharing the images of one source; 0: automatic.",
-        ),
-    ] = 0,
-    ray_address: RayAddress = "",
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify", help="Compare with the recorded scenes of the cell; exit status 1 if one differs."
-        ),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print summary.json of each source in one line instead of tables.")
-    ] = False,
+    sources: list[Path] = typer.Argument(
+        ...,
+        metavar="SOURCE...",
+        help="rosbag2 recordings (folder, .mcap, .db3), folders of pictures, pictures, or videos.",
+    ),
+    out: Path = options.output_folder(
+        Path("out/replay"),
+        "Folder for the results, new or empty; with one folder for each of several sources.",
+    ),
+    overwrite: options.Overwrite = False,
+    topic: options.Topic = None,
+    table_format: TableFormat = option("parquet", "Format of the two tables.", "--format"),
+    pictures: str = option(
+        "all", "Annotated pictures to keep: all, none, or a number.", metavar="all|none|N"
+    ),
+    policy: Path | None = option(None, "Policy file instead of the packaged one or the bundle's."),
+    labels: Path | None = option(
+        None, "COCO folder with labels of the same images: what is decided is counted against them."
+    ),
+    compare: Path | None = option(
+        None,
+        "Bundle, or policy file, that judges the same images too: what it decides differently is counted, in the report "
+        "and in the table candidate.",
+        metavar="BUNDLE|POLICY",
+    ),
+    jobs: int = option(
+        0,
+        "Parallel processes, one per source, or sharing the images of one source; 0: automatic.",
+        min=0,
+        max=256,
+    ),
+    ray_address: options.RayAddress = "",
+    verify: bool = option(
+        False, "Compare with the recorded scenes of the cell; exit status 1 if one differs.", "--verify"
+    ),
+    as_json: bool = option(
+        False, "Print summary.json of each source in one line instead of tables.", "--json"
+    ),
 ) -> None:
     """Assess and judge every image of SOURCE with the same code as the cell.
 
@@ -372,7 +340,7 @@ def policy_of(file: Path | None, params: Path | None) -> Policy:
 
     Raises InvalidInput for a file that cannot be used.
     """
-    given = supervisor_parameters(params)
+    given = options.supervisor_parameters(params)
     return Policy.load(file or given.get("policy") or share_folder() / "config" / "policy.yaml")
 
 

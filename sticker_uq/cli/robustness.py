@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq robustness``: the robustness assessment method of Wozniak et al. as commands."""
 
-import platform
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
+from sticker_uq.cli import option
 from sticker_uq.cli.options import check_file, output_folder, settings_options
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.evaluation.reporting.document import REPORT, SUMMARY
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import write_file
-from sticker_uq.io.share import share_folder, versions
+from sticker_uq.io.share import environment, share_folder
 from sticker_uq.io.stopping import resumable
 from sticker_uq.lab.robustness.assessment import RESULT, Assessment, assess, prepare
 from sticker_uq.lab.robustness.frequencies import SourceSet, describe_source
@@ -26,19 +26,17 @@ from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
+_PACKAGES = ("sticker_uq", "torch", "torchvision", "numpy", "scikit-image", "scipy")
+
 
 def init(
-    out: Annotated[Path, typer.Argument(help="YAML file to write.", callback=check_file)] = Path(
-        "robustness.yaml"
+    out: Path = typer.Argument(Path("robustness.yaml"), help="YAML file to write.", callback=check_file),
+    start: str = option(
+        PRESETS[0],
+        f"Specification to start from: one of the package ({', '.join(PRESETS)}) or a file.",
+        metavar="NAME|FILE",
     ),
-    start: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|FILE",
-            help=f"Specification to start from: one of the package ({', '.join(PRESETS)}) or a file.",
-        ),
-    ] = PRESETS[0],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: bool = option(False, "Replace the file if it exists.", "--force"),
 ) -> None:
     """Write the specification of a cell.
 
@@ -62,29 +60,20 @@ SPECIFICATION = "specification.yaml"
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
 def run(
-    specification: Annotated[Path, typer.Argument(help="YAML file, as `robustness init` writes it.")],
     settings: PerceptionSettings,
     bundle: Bundle | None,
-    data: Annotated[Path, typer.Option(help="Source images: COCO folder.")],
-    out: Annotated[
-        Path, output_folder("Folder of the assessment; follow-up images in it are not made again.")
-    ] = Path("out/robustness"),
-    system: Annotated[
-        Literal["cell", "detector"],
-        typer.Option(
-            help="System under assessment: detector with gate, or detector alone.",
-        ),
-    ] = "cell",
-    images: Annotated[
-        int, typer.Option(min=1, help="Number of source images, each transformed into every circumstance.")
-    ] = 100,
-    target: Annotated[
-        int, typer.Option(min=1, help="Number of images with circumstances at their expected frequencies.")
-    ] = 200,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-    policy: Annotated[
-        Path | None, typer.Option(help="Policy of the gate; default: the packaged one.")
-    ] = None,
+    specification: Path = typer.Argument(..., help="YAML file, as `robustness init` writes it."),
+    data: Path = option(..., "Source images: COCO folder."),
+    out: Path = output_folder(
+        Path("out/robustness"), "Folder of the assessment; follow-up images in it are not made again."
+    ),
+    system: Literal["cell", "detector"] = option(
+        "cell", "System under assessment: detector with gate, or detector alone."
+    ),
+    images: int = option(100, "Number of source images, each transformed into every circumstance.", min=1),
+    target: int = option(200, "Number of images with circumstances at their expected frequencies.", min=1),
+    jobs: int = option(1, "Processes.", min=1),
+    policy: Path | None = option(None, "Policy of the gate; default: the packaged one."),
 ) -> None:
     """Assess how robust a system is: follow-up images, performance, distances, verdicts, report.
 
@@ -106,20 +95,11 @@ def run(
             load,
             jobs=jobs,
             coverage=describe_source(spec, prepared.chosen),
-            environment=_environment(settings),
+            environment=environment(settings.model_dump(), *_PACKAGES),
             progress=advance,
         )
     write_report(assessment, out)
     _print(assessment, out)
-
-
-def _environment(settings: PerceptionSettings) -> dict[str, str]:
-    return {
-        "Python": platform.python_version(),
-        "machine": platform.platform(),
-        **versions("sticker_uq", "torch", "torchvision", "numpy", "scikit-image", "scipy"),
-        **{f"setting {name}": str(value) for name, value in settings.model_dump().items()},
-    }
 
 
 def _print(assessment: Assessment, out: Path) -> None:

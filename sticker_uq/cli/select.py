@@ -3,12 +3,12 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
 
 import typer
 import yaml
 from rich.table import Table
 
+from sticker_uq.cli import option
 from sticker_uq.cli.options import output_file
 from sticker_uq.cli.terminal import output
 from sticker_uq.io.files import atomic_write
@@ -17,26 +17,20 @@ from sticker_uq.scene import InvalidInput
 
 
 def command(
-    study: Annotated[Path, typer.Argument(help="Folder of a finished study.")],
-    require: Annotated[
-        list[str],
-        typer.Option(
-            metavar="WHAT[=WEIGHT]",
-            help="accuracy, label-uncertainty, box-uncertainty, robustness or latency, optionally =WEIGHT; may be repeated.",
-        ),
-    ],
-    rate: Annotated[
-        float, typer.Option(help="Dropout rate; default: the one of the study nearest to 0.2.")
-    ] = -1.0,
-    min_map: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            help="Models with a lower mean mAP on clean images are not ranked: what sees nothing is sure and robust.",
-        ),
-    ] = ACCURACY_FLOOR,
-    out: Annotated[Path | None, output_file("Write the detector's parameters to this YAML file.")] = None,
+    study: Path = typer.Argument(..., help="Folder of a finished study."),
+    require: list[str] = option(
+        ...,
+        "accuracy, label-uncertainty, box-uncertainty, robustness or latency, optionally =WEIGHT; may be repeated.",
+        metavar="WHAT[=WEIGHT]",
+    ),
+    rate: float = option(-1.0, "Dropout rate; default: the one of the study nearest to 0.2."),
+    min_map: float = option(
+        ACCURACY_FLOOR,
+        "Models with a lower mean mAP on clean images are not ranked: what sees nothing is sure and robust.",
+        min=0.0,
+        max=1.0,
+    ),
+    out: Path | None = output_file(None, "Write the detector's parameters to this YAML file."),
 ) -> None:
     """Rank the models of a study by the given criteria, with statistical ties, and write the detector's parameters."""
     from sticker_uq.lab.studies.detectors.model_selection import advice, parameters, rank
@@ -47,15 +41,8 @@ def command(
     chosen = reference_rate(found) if rate < 0 else rate
     ranking = rank(found, dict(map(_weight, require)), chosen, min_map)
     table = Table(title=f"dropout rate {chosen:g}; tiers, 1 = best")
-    for name in (
-        "model",
-        "score",
-        *ranking.candidates[0].tiers,
-        "mAP clean",
-        "mAP attacked",
-        "ms per image",
-        "as good",
-    ):
+    tiers_of = ranking.candidates[0].tiers
+    for name in ("model", "score", *tiers_of, "mAP clean", "mAP attacked", "ms per image", "as good"):
         table.add_column(name, justify="left" if name in ("model", "as good") else "right", overflow="fold")
     for one in ranking.candidates:
         tiers = (f"{value:.2f}" for value in one.tiers.values())

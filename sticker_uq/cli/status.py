@@ -2,17 +2,18 @@
 """``sticker-uq status``: what a running cell says of itself, where there is no ``ros2 topic echo``."""
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from sticker_uq.cli import option
 from sticker_uq.messages import PHASES, printable
 
 
 def command(
-    namespace: Annotated[str, typer.Option(help="ROS namespace of the cell.")] = "",
-    wait: Annotated[float, typer.Option(min=0.1, max=600.0, help="Longest time to listen, s.")] = 3.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was heard as JSON.")] = False,
+    namespace: str = option("", "ROS namespace of the cell."),
+    wait: float = option(3.0, "Longest time to listen, s.", min=0.1, max=600.0),
+    as_json: bool = option(False, "Print what was heard as JSON.", "--json"),
 ) -> None:
     """Print the gate of a running cell, why it is closed, its policy, and every entry of /diagnostics.
 

@@ -2,41 +2,32 @@
 """``sticker-uq study``: detectors compared for accuracy, uncertainty and adversarial robustness."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 import typer
 from rich.markdown import Markdown
 
-from sticker_uq.cli.options import RayAddress, checked, field_options, output_folder
+from sticker_uq.cli import option
+from sticker_uq.cli.options import RayAddress, checked, field_options, numbers, output_folder
 from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.reporting.document import Block, as_markdown, write_tables
 from sticker_uq.io.stopping import resumable
+from sticker_uq.lab.studies.detectors import study_plan
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.lab.studies.detectors.measures import Profile, figures_table, label, read_results
-from sticker_uq.lab.studies.detectors.study_plan import (
-    RATES,
-    DagSettings,
-    ModelChoice,
-    StudyData,
-    StudySettings,
-)
 from sticker_uq.scene import InvalidInput
 
 
 def statistics(
-    results: Annotated[
-        Path, typer.Option(help="Per-image results, .csv or .parquet: image, model, measures.")
-    ],
-    profile: Annotated[
-        Profile, typer.Option(help="Definitions of the measures: correct, or those of the published code.")
-    ] = "paper",
-    out: Annotated[Path | None, output_folder("Folder to write every table to as CSV.")] = None,
-    resamples: Annotated[
-        int, typer.Option(min=0, help="Resamples of the bootstrap intervals; 0: no intervals.")
-    ] = RESAMPLES,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    results: Path = option(..., "Per-image results, .csv or .parquet: image, model, measures."),
+    profile: Profile = option(
+        "paper", "Definitions of the measures: correct, or those of the published code."
+    ),
+    out: Path | None = output_folder(None, "Folder to write every table to as CSV."),
+    resamples: int = option(RESAMPLES, "Resamples of the bootstrap intervals; 0: no intervals.", min=0),
+    seed: int = option(0, "Seed of the bootstrap.", min=0),
 ) -> None:
     """Friedman and Wilcoxon tests, effect sizes, tiers, best models and correlations of per-image results."""
     analysis = analyse(read_results(results), profile, resamples, seed)
@@ -54,10 +45,8 @@ def statistics(
 def _shown(analysis: Analysis) -> dict[str, pd.DataFrame]:
     friedman, pairs, pooled = analysis.friedman, analysis.pairs, analysis.pooled
     if not pairs.empty:
-        pairs = pairs.loc[pairs["opened"] & (pairs["better"] != "")]
-        pairs = pairs[
-            ["dataset", "dropout_rate", "measure", "first", "second", "p_holm", "rbc", "band", "better"]
-        ]
+        columns = ["dataset", "dropout_rate", "measure", "first", "second", "p_holm", "rbc", "band", "better"]
+        pairs = pairs.loc[pairs["opened"] & (pairs["better"] != ""), columns]
         pairs = pairs.assign(**{name: pairs[name].map(label) for name in ("first", "second", "better")})
     if not pooled.empty:
         pooled = pooled.assign(model=pooled["model"].map(label))
@@ -76,38 +65,22 @@ _QUICK_MODELS = (DetectorSettings().model, f"dropout-out:{DetectorSettings().mod
 
 
 @app.callback(invoke_without_command=True)
-@field_options("given", StudySettings, *_FIELDS)
-@field_options("attack", DagSettings, "iterations", "gamma", "mode")
+@field_options("given", study_plan.StudySettings, *_FIELDS)
+@field_options("attack", study_plan.DagSettings, "iterations", "gamma", "mode")
 def run(
     context: typer.Context,
     given: dict[str, Any],
     attack: dict[str, Any],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar=_MODELS,
-            help="A model of the study; may be repeated. Default: the packaged one.",
-        ),
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[NAME=]FOLDER",
-            help="COCO folder; may be repeated.",
-        ),
-    ] = None,
-    out: Annotated[Path, output_folder("Folder of the study; an interrupted run resumes in it.")] = Path(
-        "out/study"
+    model: list[str] | None = option(
+        None, "A model of the study; may be repeated. Default: the packaged one.", metavar=_MODELS
     ),
-    rates: Annotated[
-        str, typer.Option(help="Dropout rates, separated by commas. Default: 0 and 0.1 to 0.5 by 0.05.")
-    ] = "",
-    jobs: Annotated[int, typer.Option(min=1, help="Number of processes, also of a local Ray cluster.")] = 1,
+    data: list[str] | None = option(None, "COCO folder; may be repeated.", metavar="[NAME=]FOLDER"),
+    out: Path = output_folder(Path("out/study"), "Folder of the study; an interrupted run resumes in it."),
+    rates: str = option("", "Dropout rates, separated by commas. Default: 0 and 0.1 to 0.5 by 0.05."),
+    jobs: int = option(1, "Number of processes, also of a local Ray cluster.", min=1),
     ray_address: RayAddress = "",
-    resamples: Annotated[int, typer.Option(min=0, help="Of the bootstrap intervals.")] = 1000,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A small study on 12 rendered scenes, to see how it looks.")
-    ] = False,
+    resamples: int = option(1000, "Of the bootstrap intervals.", min=0),
+    quick: bool = option(False, "A small study on 12 rendered scenes, to see how it looks.", "--quick"),
 ) -> None:
     """Compare detectors: accuracy, uncertainty and adversarial robustness (Lu et al.)."""
     if context.invoked_subcommand is not None:
@@ -116,7 +89,7 @@ def run(
     from sticker_uq.lab.studies.detectors.study_report import write_report
     from sticker_uq.lab.studies.detectors.study_run import run_study
 
-    values: dict[str, Any] = {"rates": _rates(rates) or RATES, **given}
+    values: dict[str, Any] = {"rates": numbers("--rates", rates) or study_plan.RATES, **given}
     if quick:
         values |= {"rates": (0.1, 0.3), "passes": 5, "adversarial": 2, "images": 12}
         attack |= {"iterations": 3, "gamma": 4.0}
@@ -125,11 +98,11 @@ def run(
     if not data:
         raise InvalidInput("--data is missing: expected a COCO folder, or --quick")
     values |= {
-        "models": tuple(map(ModelChoice.parse, model or _QUICK_MODELS[:1])),
-        "datasets": tuple(map(StudyData.parse, data)),
-        "attack": checked(DagSettings, attack),
+        "models": tuple(map(study_plan.ModelChoice.parse, model or _QUICK_MODELS[:1])),
+        "datasets": tuple(map(study_plan.StudyData.parse, data)),
+        "attack": checked(study_plan.DagSettings, attack),
     }
-    settings = checked(StudySettings, values)
+    settings = checked(study_plan.StudySettings, values)
     resumable("the same call resumes", out)
     with stage_bars() as advance, executor(jobs, ray_address) as execute:
         study = run_study(settings, out, execute, advance)
@@ -140,15 +113,6 @@ def run(
 
 
 app.command()(statistics)
-
-
-def _rates(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise InvalidInput(
-            f"--rates {text!r}: expected numbers separated by commas, for example 0,0.1,0.3"
-        ) from None
 
 
 def _quick_scenes(out: Path) -> Path:

@@ -11,18 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from sticker_uq.messages import printable
@@ -72,17 +62,18 @@ def list_lines(title: str, lines: Sequence[str], most: int) -> None:
         typer.echo(f"  and {len(lines) - most} more")
 
 
-def counting(transient: bool = False, console: Console | None = None) -> Progress:
+def counting(transient: bool = False, console: Console | None = None) -> progress.Progress:
     """A bar for each task, by default on standard error: description, how many of how many and per second, time and time left."""
-    what = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
-    columns = (*what, TimeElapsedColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console or Console(stderr=True), transient=transient)
+    done = progress.BarColumn(), progress.MofNCompleteColumn(), _Rate()
+    times = progress.TimeElapsedColumn(), progress.TimeRemainingColumn()
+    columns = progress.TextColumn("{task.description}"), *done, *times
+    return progress.Progress(*columns, console=console or Console(stderr=True), transient=transient)
 
 
-class _Rate(ProgressColumn):
+class _Rate(progress.ProgressColumn):
     """How many per second."""
 
-    def render(self, task: Task) -> str:
+    def render(self, task: progress.Task) -> str:
         speed = task.finished_speed or task.speed
         return f"{speed:.3g}/s" if speed else ""
 
@@ -101,7 +92,7 @@ def stage_bars(
     """
     console = console or Console(stderr=True)
     with counting(transient, console) as bar, _lines(console) as log:
-        tasks: dict[str, TaskID] = {}
+        tasks: dict[str, progress.TaskID] = {}
 
         def advance(stage: str, done: int, total: int) -> None:
             if stage not in tasks:

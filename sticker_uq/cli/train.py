@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sticker_uq.cli.options import checked, field_options, output_folder
+from sticker_uq.cli import option
+from sticker_uq.cli.options import checked, field_options, numbers, output_folder
 from sticker_uq.cli.terminal import LOG_EVERY, command_line, output, stage_bars
 from sticker_uq.io.coco import ANNOTATIONS, write_coco
 from sticker_uq.io.files import check_output_folder
@@ -35,34 +35,24 @@ _FIELDS = (
 
 @field_options("values", TrainSettings, *_FIELDS)
 def command(
-    data: Annotated[
-        list[Path],
-        typer.Option(help="COCO folder to train on: annotations.json and images/; may be repeated."),
-    ],
     values: dict[str, Any],
-    out: Annotated[
-        Path | None,
-        output_folder("Folder for best.safetensors, metrics.csv and the state. Default: out/train/MODEL."),
-    ] = None,
-    val_data: Annotated[
-        Path | None, typer.Option(help="COCO folder to validate on; default: a tenth of --data.")
-    ] = None,
-    exposure: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="COCO folder of pictures of what must not be peeled, to train on beside --data, or packaged for rendered ones "
-            "in OUT/exposure; may be repeated."
-        ),
-    ] = None,
-    anchor_scales: Annotated[
-        str,
-        typer.Option(
-            metavar="S1,S2,...",
-            help="SSD models only: sides of the default boxes of each map and one more, as shares of the picture. Default: those "
-            "of --start or the model where they fit the labels, else smaller ones.",
-        ),
-    ] = "",
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the training in --out.")] = False,
+    data: list[Path] = option(..., "COCO folder to train on: annotations.json and images/; may be repeated."),
+    out: Path | None = output_folder(
+        None, "Folder for best.safetensors, metrics.csv and the state. Default: out/train/MODEL."
+    ),
+    val_data: Path | None = option(None, "COCO folder to validate on; default: a tenth of --data."),
+    exposure: list[Path] | None = option(
+        None,
+        "COCO folder of pictures of what must not be peeled, to train on beside --data, or packaged for rendered ones "
+        "in OUT/exposure; may be repeated.",
+    ),
+    anchor_scales: str = option(
+        "",
+        "SSD models only: sides of the default boxes of each map and one more, as shares of the picture. Default: those "
+        "of --start or the model where they fit the labels, else smaller ones.",
+        metavar="S1,S2,...",
+    ),
+    resume: bool = option(False, "Resume the training in --out.", "--resume"),
 ) -> None:
     """Train a detector on a COCO folder with the classes logo and sticker. Ctrl-C keeps the state for --resume."""
     out = out or Path("out") / "train" / str(values["model"])
@@ -71,10 +61,8 @@ def command(
         {
             **values,
             "data": tuple(data),
-            "exposure": tuple(
-                out / EXPOSURE if str(folder) == PACKAGED else folder for folder in exposure or ()
-            ),
-            "anchor_scales": _numbers("--anchor-scales", anchor_scales),
+            "exposure": tuple(out / EXPOSURE if str(one) == PACKAGED else one for one in exposure or ()),
+            "anchor_scales": numbers("--anchor-scales", anchor_scales),
             "val_data": val_data,
             "out": out,
         },
@@ -110,17 +98,8 @@ def render_exposure(
     if not (folder / ANNOTATIONS).exists():
         say(f"rendering {_PICTURES} pictures of what must not be peeled to {folder}")
         seeds = range(_FIRST_SEED, _FIRST_SEED + _PICTURES)
-        drawn = (
-            encode_scene(seed, render(sample_scene(seed, profile="study"), (960, 804))) for seed in seeds
-        )
-        write_coco(folder, drawn, lambda done: progress("rendering", done, _PICTURES))
-
-
-def _numbers(option: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(",")) if text else ()
-    except ValueError:
-        raise InvalidInput(f"{option} {text!r}: expected numbers with commas between them") from None
+        made = (encode_scene(seed, render(sample_scene(seed, profile="study"), (960, 804))) for seed in seeds)
+        write_coco(folder, made, lambda done: progress("rendering", done, _PICTURES))
 
 
 @contextmanager

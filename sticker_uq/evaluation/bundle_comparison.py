@@ -106,9 +106,8 @@ class Compared:
     def verdict(self) -> tuple[Verdict, tuple[str, ...]]:
         asked = self.questions.difference()
         risks = {f"{name}, newest laptops": pairs.difference() for name, pairs in self.risks.items()}
-        risks |= {
-            f"{name}, old test set": pairs.difference() for name, pairs in self.old.items() if name in RISKS
-        }
+        old = {name: pairs for name, pairs in self.old.items() if name in RISKS}
+        risks |= {f"{name}, old test set": pairs.difference() for name, pairs in old.items()}
         worse = [f"more {name}" for name, one in risks.items() if one.low > 0]
         worse += ["more questions"] if asked.low > 0 else []
         if worse:

@@ -2,10 +2,13 @@
 """This package as it is installed: its share folder, and the versions of what it needs."""
 
 import os
+import platform
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from sticker_uq.scene import InvalidInput
 
@@ -40,3 +43,13 @@ def versions(*distributions: str) -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
+
+
+def environment(settings: Mapping[str, Any], *distributions: str) -> dict[str, str]:
+    """What a report says of Python, this machine, the versions of ``distributions`` and ``settings``."""
+    return {
+        "Python": platform.python_version(),
+        "machine": platform.platform(),
+        **versions(*distributions),
+        **{f"setting {name}": str(value) for name, value in settings.items()},
+    }

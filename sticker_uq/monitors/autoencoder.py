@@ -93,9 +93,8 @@ class Autoencoder(Monitor):
     def drawer(self) -> Vae:
         shape = tuple(self._learned["shape"].tolist())
         vae = Vae(shape, self._options["hidden"], self._options["latent"])
-        vae.load_state_dict(
-            {name: torch.from_numpy(np.array(self._learned[name])) for name in vae.state_dict()}
-        )
+        learned = {name: np.array(self._learned[name]) for name in vae.state_dict()}
+        vae.load_state_dict({name: torch.from_numpy(value) for name, value in learned.items()})
         return vae.eval().requires_grad_(False)
 
 

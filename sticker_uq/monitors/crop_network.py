@@ -2,9 +2,11 @@
 """A small convolutional classifier of crops: what the studies of monitors supervise, and what a task network is made of."""
 
 import math
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +16,6 @@ from torch.nn import functional as F
 from sticker_uq.detection.kernels.devices import single_thread
 from sticker_uq.scene import FloatArray
 
-N = TypeVar("N", bound="CropNetwork")
 FEATURES = 64
 _GRID = 4  # cells per side of the last map, whatever the size of the crops
 _CHUNK = 512
@@ -34,38 +35,34 @@ class Training:
     augment: bool = False
 
 
-class CropNetwork(Protocol):
-    """What the studies supervise: logits, and the activations that monitors read."""
+class CropNetwork(nn.Module, ABC):
+    """What the studies supervise, from crops (N, C, h, w) 0..1 to logits (N, K), with dropout before each linear layer."""
 
     last: nn.Linear
 
+    @abstractmethod
     def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
         """The crop classifier's outputs (N, C, h, w) of the layers, and (N, D) of the last hidden one."""
 
-    def __call__(self, crops: Tensor, dropout: bool = False) -> Tensor:
-        """Logits (N, K) of crops (N, C, h, w)."""
-
-    def train(self, mode: bool = True) -> Any:
-        """The crop classifier's training mode, as of a torch module."""
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """The crop classifier's parameters, as of a torch module."""
+    def forward(self, crops: Tensor, dropout: bool = False) -> Tensor:
+        logits: Tensor = self.last(F.dropout(self.activations(crops, dropout)[-1], 0.5, dropout))
+        return logits
 
 
-class CropClassifier(nn.Module):
-    """The monitors' classifier, from crops (N, C, h, w) 0..1 to logits (N, K).
+class CropClassifier(CropNetwork):
+    """Two convolutions and one hidden layer: the plain network of Weiss et al. 2022, made small.
 
-    Two convolutions, one hidden layer and dropout before both linear layers: the plain network of Weiss et al. 2022, made small.
     ``deep``: three convolutions with batch normalisation and pooling between them, which textures and print in colour need.
     """
 
-    def __init__(self, channels: int, classes: int, deep: bool = False) -> None:
+    def __init__(self, shape: Sequence[int], classes: int, deep: bool = False) -> None:
+        """``shape``: (C, h, w) of the crops."""
         super().__init__()
         self.deep = deep
         widths = (16, 32, 64) if deep else (16, 32)
         self.convolutions = nn.ModuleList(
             nn.Conv2d(before, width, 3, padding=1, stride=1 if deep or number == 0 else 2)
-            for number, (before, width) in enumerate(zip((channels, *widths), widths, strict=False))
+            for number, (before, width) in enumerate(zip((shape[0], *widths), widths, strict=False))
         )
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) if deep else nn.Identity() for width in widths)
         self.third = nn.Linear(widths[-1] * _GRID * _GRID, FEATURES)
@@ -82,22 +79,15 @@ class CropClassifier(nn.Module):
         hidden = F.relu(self.third(F.dropout(pooled.flatten(1), 0.25, dropout)))
         return (*maps, hidden)
 
-    def forward(self, crops: Tensor, dropout: bool = False) -> Tensor:
-        hidden = self.activations(crops, dropout)[-1]
-        return self.last(F.dropout(hidden, 0.5, dropout))
+
+N = TypeVar("N", bound=CropNetwork)
 
 
 def train_classifier(
     crops: FloatArray, vectors: FloatArray, seed: int, training: Training | None = None
 ) -> CropClassifier:
     training = Training() if training is None else training
-    return train_network(
-        lambda shape, classes: CropClassifier(shape[0], classes, training.deep),
-        crops,
-        vectors,
-        seed,
-        training,
-    )
+    return train_network(partial(CropClassifier, deep=training.deep), crops, vectors, seed, training)
 
 
 @single_thread()
@@ -114,7 +104,7 @@ def train_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         channels, height, width = pictures.shape[1:]
-        model: Any = build((channels, height, width), targets.shape[1]).train()
+        model = build((channels, height, width), targets.shape[1]).train()
         optimizer = torch.optim.Adam(model.parameters(), training.learning_rate)
         for epoch in range(training.epochs):
             if training.deep:
@@ -128,8 +118,7 @@ def train_network(
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-    found: N = model.eval().requires_grad_(False)
-    return found
+    return model.eval().requires_grad_(False)
 
 
 def _varied(crops: Tensor) -> Tensor:

@@ -69,9 +69,8 @@ class RelativeMahalanobis(Monitor):
     def _score(self, objects: Objects) -> FloatArray:
         vectors, known = np.asarray(objects.features, np.float64), self._learned
         lower = known["lower"]
-        white = whiten(
-            np.concatenate([vectors, known["means"]]), lower
-        )  # one way through a large matrix, not two
+        # one way through a large matrix, not two
+        white = whiten(np.concatenate([vectors, known["means"]]), lower)
         squared = cdist(white[: len(vectors)], white[len(vectors) :], "sqeuclidean")
         background = squared_norm(whiten(vectors - known["all_mean"], known["all_lower"]))
         return squared.min(axis=1) - background

@@ -35,15 +35,14 @@ def save_monitor(monitor: Monitor, folder: str | os.PathLike[str]) -> Path:
     The JSON file comes last and names the checksum of the other one, so a reader never takes half of it. OSError when the disk
     fails.
     """
-    arrays = {name: np.ascontiguousarray(value) for name, value in monitor.arrays().items()}
-    data = save(arrays)
+    data = save({name: np.ascontiguousarray(value) for name, value in monitor.arrays().items()})
     document = {
         "format": FORMAT,
         "name": monitor.name,
         "needs": list(monitor.needs),
         "cost_ms": None if math.isnan(monitor.cost_ms) else monitor.cost_ms,
         "settings": monitor.settings(),
-        "sha256": hashlib.sha256(data).hexdigest(),
+        "sha256": _sha256(data),
     }
     path = Path(folder) / f"{monitor.name}.json"
     with atomic_write(path.with_suffix(".safetensors")) as stream:
@@ -59,18 +58,20 @@ def load_monitor(folder: str | os.PathLike[str], name: str) -> Monitor:
     Raises InvalidInput, naming the file, when one is missing, broken, of another format or does not belong to the other.
     """
     path = Path(folder) / f"{name}.json"
-    document = read_description(path)
-    data = read_bytes(path.with_suffix(".safetensors"), MOST_LEARNED)
-    found = hashlib.sha256(data).hexdigest()
+    if not path.is_file():
+        fitted = ", ".join(sorted(p.stem for p in path.parent.glob("*.json"))) or "none"
+        raise InvalidInput(f"{path}: no such file; fitted there: {fitted}")
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InvalidInput(f"{path}: expected the description of a monitor in format {FORMAT}")
+    learned = path.with_suffix(".safetensors")
+    data = read_bytes(learned, MOST_LEARNED)
+    found = _sha256(data)
     if found != document.get("sha256"):
-        raise InvalidInput(
-            f"{path.with_suffix('.safetensors')}: checksum {found[:12]} is not the one in {path.name}"
-        )
+        raise InvalidInput(f"{learned}: checksum {found[:12]} is not the one in {path.name}")
     try:
         monitor = monitor_named(name, **document["settings"])
-        arrays = load(data)
-        if arrays:
-            monitor.restore(arrays)
+        monitor.restore(load(data))
         cost = document.get("cost_ms")
         monitor.cost_ms = math.nan if cost is None else float(cost)
     except (KeyError, TypeError, ValueError, OverflowError, SafetensorError, RuntimeError) as error:
@@ -78,19 +79,8 @@ def load_monitor(folder: str | os.PathLike[str], name: str) -> Monitor:
     return monitor
 
 
-def read_description(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        fitted = ", ".join(sorted(p.stem for p in path.parent.glob("*.json"))) or "none"
-        raise InvalidInput(f"{path}: no such file; fitted there: {fitted}")
-    document = read_json(path)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InvalidInput(f"{path}: expected the description of a monitor in format {FORMAT}")
-    return document
-
-
 PANEL_FILE = "panel.json"
 _PROBE = "probe.safetensors"
-_FORMAT = 1
 
 
 class _Section(Frozen):
@@ -165,7 +155,7 @@ def save_panel(
     with atomic_write(folder / _PROBE) as stream:
         stream.write(data)
     document = PanelFile(
-        format=_FORMAT,
+        format=FORMAT,
         model=detector.name,
         model_hash=detector.weights_hash,
         settings={name: getattr(detector.settings, name) for name in OF_PASSES},
@@ -221,8 +211,8 @@ def _read(path: Path) -> tuple[bytes, PanelFile]:
         raise InvalidInput(
             f"{path}: no description of a panel: {where + ': ' if where else ''}{words(problem, PanelFile)}"
         ) from None
-    if document.format != _FORMAT:
-        raise InvalidInput(f"{path}: format {document.format}, expected {_FORMAT}")
+    if document.format != FORMAT:
+        raise InvalidInput(f"{path}: format {document.format}, expected {FORMAT}")
     return text, document
 
 

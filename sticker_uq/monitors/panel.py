@@ -14,13 +14,8 @@ from sticker_uq.monitors.interface import Monitor, Objects
 from sticker_uq.scene import InvalidInput, MonitorScore, ObservedObject, StochasticSamples
 
 OF_PASSES = (
-    "dropout_rate",
-    "dropout_site",
-    "passes",
-    "score_floor",
-    "nms_threshold",
-    "max_detections",
-    "min_size",
+    *("dropout_rate", "dropout_site", "passes"),
+    *("score_floor", "nms_threshold", "max_detections", "min_size"),
 )
 """Settings of a detector that scores and limits depend on."""
 

@@ -52,7 +52,7 @@ class TaskNetwork(Monitor):
         return 1 - class_vectors(self._network(), objects.crops)[:, 1]
 
     def _network(self) -> CropClassifier:
-        model = CropClassifier(int(self._learned["shape"][0]), 2, deep=True)
+        model = CropClassifier(self._learned["shape"].tolist(), 2, deep=True)
         state: dict[str, Any] = {
             name: torch.from_numpy(np.array(self._learned[name])) for name in model.state_dict()
         }

@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 
 from sticker_uq.calibration.calibration_report import calibration_report, guarantee_text
 from sticker_uq.calibration.choosing import fit_risk
-from sticker_uq.calibration.fitting import Levels, Trials, certify, fit_policy
+from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
 from sticker_uq.calibration.making import Divided, policy_text
 from sticker_uq.calibration.measuring import measure, scores
 from sticker_uq.calibration.outcomes import matching, outcomes_of
@@ -29,7 +29,7 @@ LEVELS = Levels(alpha=0.05, beta=0.2, delta=0.1)
 def made(drawn: Drawn) -> tuple[Policy, Policy, list[Record], list[Record]]:
     fit, proof = drawn(0, 300), drawn(1000, 300)
     draft = fit_policy(fit, Policy(), level=LEVELS.alpha)
-    return draft, certify(draft, fit, proof, LEVELS), fit, proof
+    return draft, Trials(draft, fit, proof).policy(LEVELS), fit, proof
 
 
 def test_what_is_promised_is_kept_on_other_images(made, drawn):
@@ -129,7 +129,7 @@ def test_the_report_says_it_in_words_and_numbers(made):
 def test_alpha_alone_may_be_promised_and_then_a_person_checks_what_looks_clean(drawn):
     fit, proof = ([r for r in drawn(first, 300) if len(r.stickers)] for first in (0, 1000))
     levels = Levels(0.05, 0.0, 0.1)
-    policy = certify(fit_policy(fit, Policy(), level=0.05, clean=False), fit, proof, levels)
+    policy = Trials(fit_policy(fit, Policy(), level=0.05, clean=False), fit, proof).policy(levels)
     assert policy.guarantee.missed_sticker is None
     assert "checks every laptop before it is called clean" in guarantee_text(policy.guarantee)
     assert judge(assessment(), policy.model_copy(update={"familiarity": None})).outcome is Outcome.ASK

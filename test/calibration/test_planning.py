@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import sticker_uq.cli.calibrate as command
 from sticker_uq.calibration.control import Trial, p_values, smallest_level
-from sticker_uq.calibration.fitting import Levels, certify, fit_policy
+from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
 from sticker_uq.calibration.planning import Prospect, Units, count_units
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Record, numbered
@@ -43,7 +43,7 @@ def test_the_proposed_levels_can_be_proved_and_lower_ones_cannot(laptops, clean)
         assert p_values([Trial(0.0, images, 1)], level)[0] <= 0.1
 
 
-def test_only_what_certify_would_refuse_is_refused(drawn):
+def test_only_what_trials_would_refuse_is_refused(drawn):
     proof = drawn(1000, 60)
     laptops = np.arange(60)
     units = count_units(laptops, np.array([len(record.stickers) > 0 for record in proof]))
@@ -54,7 +54,7 @@ def test_only_what_certify_would_refuse_is_refused(drawn):
     with pytest.raises(InvalidInput, match=r"takes 61 or more laptops in the proof, there are 60"):
         prospect.check(prospect.levels[0] * 0.99, 0.9)
     with pytest.raises(InvalidInput, match="60 laptops prove"):
-        certify(draft, fit, proof, Levels(prospect.levels[0] * 0.99, 0.9, 0.1))
+        Trials(draft, fit, proof).policy(Levels(prospect.levels[0] * 0.99, 0.9, 0.1))
     with pytest.raises(InvalidInput, match=f"there are {units.clean}"):
         prospect.check(0.5, prospect.levels[1] * 0.99)
 
@@ -94,7 +94,7 @@ def test_levels_that_cannot_be_proved_are_refused_before_the_detector_runs(label
     def assess(*_: Any) -> None:
         raise DetectorStarted
 
-    monkeypatch.setattr(command, "_assess", assess)
+    monkeypatch.setattr(command, "assess_sources", assess)
     options = ["calibrate", "--data", str(labelled), "--out", str(tmp_path / "policy.yaml")]
     refused = CliRunner().invoke(app, options)
     assert refused.exit_code == 2

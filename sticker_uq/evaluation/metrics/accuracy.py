@@ -13,13 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.evaluation.metrics.matching import (
-    DECISION_SCORE,
-    MATCH_IOU,
-    assign,
-    match_classes,
-    shares_inside,
-)
+from sticker_uq.evaluation.metrics import matching
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.scene import CLASS_COUNT, METRICS, Detections, InvalidInput, ObjectClass, ObservedObject
 from sticker_uq.uncertainty import ClusterSettings, iou_matrix, observe
@@ -152,7 +146,7 @@ def _class_table(
         wanted = truth.boxes[truth.labels == label]
         overlaps = iou_matrix(found.boxes[order], wanted)
         # COCO's rule takes an object from an overlap a little below the threshold on
-        columns = [assign(overlaps, found.scores[order], least - 1e-10)[0] >= 0 for least in IOUS]
+        columns = [matching.assign(overlaps, found.scores[order], least - 1e-10)[0] >= 0 for least in IOUS]
         objects[index] = len(wanted)
         scores.append(found.scores[order])
         images.append(np.full(len(order), index))
@@ -199,7 +193,7 @@ class StochasticAccuracy:
 def mean_average_precision(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> Accuracy:
     """Detection accuracy (mAP, AP) of ``detections``, one for every picture of ``truths``."""
     _check_pairs(detections, truths)
-    precisions = average_precisions(detections, truths, MATCH_IOU)
+    precisions = average_precisions(detections, truths, matching.MATCH_IOU)
     classes = {c: _class_accuracy(c, precisions[c], detections, truths) for c in FOREGROUND}
     known = [p for p in precisions.values() if not math.isnan(p)]
     return Accuracy(len(truths), sum(known) / len(known) if known else math.nan, classes)
@@ -221,7 +215,10 @@ def coco_summary(detections: Sequence[Detections], truths: Sequence[LabelledImag
 
 
 def count_matches(
-    detected: Detections, truth: LabelledImage, iou: float = MATCH_IOU, score: float = DECISION_SCORE
+    detected: Detections,
+    truth: LabelledImage,
+    iou: float = matching.MATCH_IOU,
+    score: float = matching.DECISION_SCORE,
 ) -> tuple[int, int, int]:
     """True positives, false positives and false negatives of one image.
 
@@ -229,7 +226,7 @@ def count_matches(
     """
     kept = detected.scores >= score
     chosen = Detections(detected.boxes[kept], detected.probabilities[kept])
-    hits = int((match_classes(chosen, truth, iou)[0] >= 0).sum())
+    hits = int((matching.match_classes(chosen, truth, iou)[0] >= 0).sum())
     return hits, len(chosen) - hits, len(truth.boxes) - hits
 
 
@@ -303,9 +300,8 @@ def _check_pairs(detections: Sequence[Detections], truths: Sequence[LabelledImag
 def as_detections(objects: Sequence[ObservedObject]) -> Detections:
     """Clustered objects as detections, to measure their accuracy: mean boxes and mean probabilities."""
     boxes = np.array([o.box for o in objects], np.float32).reshape(-1, 4)
-    return Detections(
-        boxes, np.array([o.probabilities for o in objects], np.float32).reshape(-1, CLASS_COUNT)
-    )
+    vectors = np.array([o.probabilities for o in objects], np.float32).reshape(-1, CLASS_COUNT)
+    return Detections(boxes, vectors)
 
 
 def _class_accuracy(
@@ -317,16 +313,12 @@ def _class_accuracy(
     hits = found = objects = 0
     for detected, truth in zip(detections, truths, strict=True):
         own = truth.labels == label
-        chosen = (detected.foreground_labels == label) & (detected.scores >= DECISION_SCORE)
+        chosen = (detected.foreground_labels == label) & (detected.scores >= matching.DECISION_SCORE)
         overlaps = iou_matrix(detected.boxes[chosen], truth.boxes[own])
-        hit = assign(overlaps, detected.scores[chosen])[0] >= 0
-        crowd = shares_inside(detected.boxes[chosen], truth.crowd[truth.crowd_labels == label])
+        hit = matching.assign(overlaps, detected.scores[chosen])[0] >= 0
+        crowd = matching.shares_inside(detected.boxes[chosen], truth.crowd[truth.crowd_labels == label])
         hits += int(hit.sum())
-        found += int((hit | ~(crowd >= MATCH_IOU).any(axis=1)).sum())
+        found += int((hit | ~(crowd >= matching.MATCH_IOU).any(axis=1)).sum())
         objects += int(own.sum())
-    return ClassAccuracy(
-        objects,
-        average_precision,
-        hits / found if found else math.nan,
-        hits / objects if objects else math.nan,
-    )
+    precision, recall = (hits / count if count else math.nan for count in (found, objects))
+    return ClassAccuracy(objects, average_precision, precision, recall)

@@ -153,9 +153,8 @@ def wrongful_share(found: Sequence[Detections], truths: Sequence[LabelledImage])
     release inside a crowd of stickers is not wrong.
     """
     scores = [d.scores[d.foreground_labels == ObjectClass.STICKER] for d in found]
-    limits = np.append(
-        np.unique(np.quantile(np.concatenate([*scores, [1.0]]), np.linspace(0, 1, _LIMITS))), np.inf
-    )
+    levels = np.quantile(np.concatenate([*scores, [1.0]]), np.linspace(0, 1, _LIMITS))
+    limits = np.append(np.unique(levels), np.inf)
     outcomes = [_outcomes(detected, truth, limits) for detected, truth in zip(found, truths, strict=True)]
     wrongful, asked = np.mean(outcomes, axis=0).T
     return float(np.mean([wrongful[asked <= share].min(initial=1.0) for share in ASKED]))

@@ -44,10 +44,7 @@ def clopper_pearson(events: int, count: int, confidence: float = CONFIDENCE) -> 
 
 
 def bootstrap(
-    statistic: Callable[..., ArrayLike],
-    sizes: Sequence[int],
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    statistic: Callable[..., ArrayLike], sizes: Sequence[int], resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[FloatArray, FloatArray]:
     """Percentile interval of ``statistic``, called with the rows drawn of each of the samples of these ``sizes``.
 
@@ -62,10 +59,7 @@ def bootstrap(
 
 
 def cluster_bootstrap(
-    statistic: Callable[[IntArray], FloatArray],
-    units: IntArray,
-    resamples: int,
-    seed: int = 0,
+    statistic: Callable[[IntArray], FloatArray], units: IntArray, resamples: int, seed: int = 0
 ) -> tuple[FloatArray, FloatArray]:
     """Percentile interval of ``statistic``, an array computed from the numbers of the objects that take part.
 

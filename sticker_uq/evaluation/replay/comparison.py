@@ -195,9 +195,8 @@ class Comparison:
 
     def differing(self) -> list[str]:
         wanted = {replayed.stamp_ns for replayed in self._examples}
-        live = (
-            {scene.stamp_ns: scene for scene in self._scenes() if scene.stamp_ns in wanted} if wanted else {}
-        )
+        scenes = self._scenes() if wanted else ()
+        live = {scene.stamp_ns: scene for scene in scenes if scene.stamp_ns in wanted}
         return [
             f"image at {replayed.stamp_ns} ns: {_difference(live[replayed.stamp_ns], replayed)}"
             for replayed in self._examples

@@ -19,7 +19,7 @@ from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.reporting.annotated_images import annotate, saliency_overlay
 from sticker_uq.evaluation.reporting.report_model import ReportEntry
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.images import Picture, encode_jpeg
+from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.sources import SourceImage
 from sticker_uq.messages import MEASURES, text_of
 from sticker_uq.perception.settings import MODEL_STAGES
@@ -78,18 +78,13 @@ class Tally:
         return min(self._busy_ms * 1e-3 / seconds, 1.0) if self.images > 1 and seconds > 0 else float("nan")
 
 
+_PERCENTILES = {"value_p10": 10, "value_median": 50, "value_p90": 90}
 LIMIT_SCHEMA = pa.schema(
     [
-        ("about", pa.string()),
-        ("reason", pa.string()),
-        ("subject", pa.string()),
-        ("name", pa.string()),
+        *((name, pa.string()) for name in ("about", "reason", "subject", "name")),
         ("limit", pa.float64()),
-        ("blocked", pa.int64()),
-        ("alone", pa.int64()),
-        ("value_p10", pa.float64()),
-        ("value_median", pa.float64()),
-        ("value_p90", pa.float64()),
+        *((name, pa.int64()) for name in ("blocked", "alone")),
+        *((name, pa.float64()) for name in _PERCENTILES),
     ]
 )
 """One row per reason why an "object" or a "scene" was not released: code and subject of the reason; ``name`` in words; the limit
@@ -156,9 +151,7 @@ class BlockedBy:
                 "limit": found.limit,
                 "blocked": found.blocked,
                 "alone": found.alone,
-                **dict(
-                    zip(("value_p10", "value_median", "value_p90"), _percentiles(found.values), strict=True)
-                ),
+                **dict(zip(_PERCENTILES, _percentiles(found.values), strict=True)),
             }
             for (about, code, subject), found in ordered
         ]
@@ -199,7 +192,7 @@ def _name(reason: Reason) -> str:
 
 def _percentiles(values: Sequence[float]) -> Sequence[float]:
     known = np.asarray(values)[~np.isnan(values)]
-    return np.percentile(known, [10, 50, 90]).tolist() if len(known) else [float("nan")] * 3
+    return np.percentile(known, list(_PERCENTILES.values())).tolist() if len(known) else [float("nan")] * 3
 
 
 T = TypeVar("T")
@@ -295,16 +288,11 @@ class Gallery:
             else:
                 self._spread.add(kept, (item.name, encode_jpeg(picture)))
         if shown is not None:
-            self._shown.add(
-                shown,
-                ReportEntry(
-                    f"Image {item.name}",
-                    assessment,
-                    decision,
-                    picture,
-                    attention=_attention(item.image, assessment),
-                ),
-            )
+            attention, seen = None, assessment.localization
+            if item.image is not None and seen is not None and seen.saliency is not None:
+                attention = saliency_overlay(item.image, assessment)
+            entry = ReportEntry(f"Image {item.name}", assessment, decision, picture, attention=attention)
+            self._shown.add(shown, entry)
 
     def _differs(self, assessment: SceneAssessment, decision: SceneDecision) -> bool:
         verdicts = sorted((verdict.object.label, verdict.verdict) for verdict in decision.verdicts)
@@ -318,10 +306,3 @@ class Gallery:
         with atomic_write(self._folder / file) as stream:
             stream.write(jpeg)
         self._written.append(file)
-
-
-def _attention(image: Picture | None, assessment: SceneAssessment) -> Picture | None:
-    localization = assessment.localization
-    if image is None or localization is None or localization.saliency is None:
-        return None
-    return saliency_overlay(image, assessment)

@@ -2,17 +2,11 @@
 """What a recording of the cell says, laptop by laptop: what was seen, decided, asked and done. ROS is not needed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sticker_uq.io import messages
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.messages import (
-    decision_from_msg,
-    expected_fields,
-    reason_from_msg,
-    scene_from_msg,
-    stamp_to_ns,
-)
 from sticker_uq.io.topics import folder_of
 from sticker_uq.messages import ANSWERS, SCENE_ANSWERS, gate_state, text_of
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
@@ -98,7 +92,7 @@ def read_recording(bag: Bag) -> RecordedCell:
 
     Raises :class:`InvalidInput` when the recording lacks the cell's topics or when their messages have other fields.
     """
-    with expected_fields(f"{bag.path}: a message of the cell"):
+    with messages.expected_fields(f"{bag.path}: a message of the cell"):
         cell = RecordedCell(_laptops(bag))
         _read_scenes(bag, cell)
         _read_gate(bag, cell)
@@ -107,18 +101,19 @@ def read_recording(bag: Bag) -> RecordedCell:
 
 
 def _laptops(bag: Bag) -> list[RecordedLaptop]:
-    laptops: list[RecordedLaptop] = []
-    for message in _messages(bag, "Workpiece"):
-        laptops.append(RecordedLaptop(message.id, stamp_to_ns(message.header.stamp)))
+    laptops = [
+        RecordedLaptop(message.id, messages.stamp_to_ns(message.header.stamp))
+        for message in _messages(bag, "Workpiece")
+    ]
     if not laptops:
         raise InvalidInput(f"{bag.path}: no laptop was announced in this recording")
     laptops.sort(key=lambda laptop: laptop.arrived_ns)
     for message in _messages(bag, "WorkpieceDone"):
-        left_ns = stamp_to_ns(message.header.stamp)
+        left_ns = messages.stamp_to_ns(message.header.stamp)
         for laptop in reversed(laptops):
             if laptop.workpiece_id == message.workpiece_id and laptop.arrived_ns <= left_ns:
                 laptop.left_ns = left_ns
-                laptop.result = text_of(reason_from_msg(message.reason))
+                laptop.result = text_of(messages.reason_from_msg(message.reason))
                 laptop.clean = message.result == 1
                 break
     return laptops
@@ -127,13 +122,13 @@ def _laptops(bag: Bag) -> list[RecordedLaptop]:
 def _read_scenes(bag: Bag, cell: RecordedCell) -> None:
     scenes: dict[int, SceneAssessment] = {}
     for message in _messages(bag, "SceneAssessment"):
-        scene = scene_from_msg(message)
+        scene = messages.scene_from_msg(message)
         scenes[scene.stamp_ns] = scene
         cell.at(scene.stamp_ns).scenes.append(scene)
     for message in _messages(bag, "SceneDecision"):
-        about = scenes.get(stamp_to_ns(message.header.stamp))
+        about = scenes.get(messages.stamp_to_ns(message.header.stamp))
         if about is not None:
-            decision = decision_from_msg(message, about)
+            decision = messages.decision_from_msg(message, about)
             cell.at(decision.stamp_ns).decisions[decision.decision_id] = decision
 
 
@@ -145,7 +140,7 @@ def _read_gate(bag: Bag, cell: RecordedCell) -> None:
         if now == last:
             continue
         last = now
-        stamp_ns = stamp_to_ns(message.header.stamp)
+        stamp_ns = messages.stamp_to_ns(message.header.stamp)
         change = GateChange(stamp_ns, state, message.text, message.decision_id, message.object_id)
         cell.at(stamp_ns).gate.append(change)
 
@@ -157,15 +152,12 @@ def _read_questions(bag: Bag, cell: RecordedCell) -> None:
         if not message.request_id or message.request_id in seen:
             continue
         seen.add(message.request_id)
-        stamp_ns = stamp_to_ns(message.header.stamp)
+        stamp_ns = messages.stamp_to_ns(message.header.stamp)
         question = AskedPerson(stamp_ns, message.text, message.decision_id)
-        answer = answers.get(message.request_id)
-        if answer is not None:
-            question = AskedPerson(
-                stamp_ns,
-                message.text,
-                message.decision_id,
-                answered_ns=stamp_to_ns(answer.header.stamp),
+        if answer := answers.get(message.request_id):
+            question = replace(
+                question,
+                answered_ns=messages.stamp_to_ns(answer.header.stamp),
                 person=answer.person,
                 answer=_words(answer),
                 removals=sum(a.answer in (1, 4) for a in answer.answers),
@@ -181,15 +173,11 @@ def _words(answer: Any) -> str:
     return ", ".join(words) or "nothing"
 
 
-def _topics(bag: Bag, kind: str) -> list[str]:
-    return bag.topics_of(_MESSAGES + kind)
-
-
 def _messages(bag: Bag, kind: str) -> Iterator[Any]:
-    topics = _topics(bag, kind)
+    topics = bag.topics_of(_MESSAGES + kind)
     if len(topics) > 1 and kind == "SceneAssessment":
         # of several cameras the supervised one, whose scenes have the namespace of the cell
-        cell = [folder_of(topic) for topic in _topics(bag, "Workpiece")]
+        cell = [folder_of(topic) for topic in bag.topics_of(_MESSAGES + "Workpiece")]
         topics = [topic for topic in topics if folder_of(topic) in cell]
     if len(topics) != 1:
         raise InvalidInput(

@@ -14,13 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from sticker_uq.evaluation.reporting.report_model import (
-    ReportLaptop,
-    deciding_words,
-    number,
-    outcome_words,
-    short_reason,
-)
+from sticker_uq.evaluation.reporting import report_model
 from sticker_uq.io.files import write_file
 from sticker_uq.messages import LABELS, VERDICTS
 from sticker_uq.scene import (
@@ -74,16 +68,20 @@ def annotate(image: Picture, assessment: SceneAssessment, decision: SceneDecisio
     if not failed and assessment.image_size != (width, height):
         raise InvalidInput(f"image of {width} x {height} px for an assessment of {assessment.image_size} px")
     scale = max(height / 720, 0.5)
-    marks = list(_marks(assessment, decision))
+    verdicts = {} if decision is None else {v.object.id: v for v in decision.verdicts}
+    seen = (*assessment.objects, *assessment.unstable)
+    marks = [_mark(one, verdicts.pop(one.id, None), assessment.passes) for one in seen]
+    marks += [_mark(drawn.object, drawn, assessment.passes) for drawn in verdicts.values()]
     canvas = np.ascontiguousarray(image)[..., ::-1].copy()
     for mark in marks:
         _draw_hulls(canvas, mark)
     for mark in marks:
         _draw_box(canvas, mark, scale)
-    missed = list(_missed(assessment))
-    for mark in missed:
-        _draw_brackets(canvas, _rect(mark.box), mark.colour, scale)
-    marks += missed
+    for region in assessment.localization.unexplained if assessment.localization is not None else ():
+        _draw_brackets(canvas, _rect(region.box), RED, scale)
+        title = f"missed? {report_model.number(round(region.objectness, 2))}"
+        what = f"possibly a missed object, {region.share:.0%} of BL"
+        marks.append(_Mark(region.box, (), RED, True, title, what))
     picture = Image.fromarray(canvas)
     pen = ImageDraw.Draw(picture, "RGBA")
     taken = [_draw_banner(pen, assessment, decision, width, scale)]
@@ -93,32 +91,18 @@ def annotate(image: Picture, assessment: SceneAssessment, decision: SceneDecisio
     return np.ascontiguousarray(np.asarray(picture)[..., ::-1])
 
 
-def _marks(assessment: SceneAssessment, decision: SceneDecision | None) -> Iterator[_Mark]:
-    verdicts = {} if decision is None else {v.object.id: v for v in decision.verdicts}
-    for observed in (*assessment.objects, *assessment.unstable):
-        yield _mark(observed, verdicts.pop(observed.id, None), assessment.passes)
-    for drawn_by_person in verdicts.values():
-        yield _mark(drawn_by_person.object, drawn_by_person, assessment.passes)
-
-
 def _mark(observed: ObservedObject, verdict: ObjectVerdict | None, passes: int) -> _Mark:
     colour = CLASS_COLOURS[observed.label] if verdict is None else VERDICT_COLOURS[verdict.verdict]
     word = "" if verdict is None else f"{VERDICTS[verdict.verdict.name.lower()].upper()}  "
     seen = f"{observed.passes}/{passes}"
-    title = f"#{observed.id} {word}{LABELS[observed.label.name.lower()]} {number(round(observed.score, 2))}  {seen}"
+    title = f"#{observed.id} {word}{LABELS[observed.label.name.lower()]} {report_model.number(round(observed.score, 2))}  {seen}"
     if verdict is not None:
-        detail = deciding_words(verdict)
+        detail = report_model.deciding_words(verdict)
     elif observed.unstable:
         detail = "seen too seldom"
     else:
-        detail = f"SE {number(observed.shannon_entropy)}  MI {number(observed.mutual_information)}"
+        detail = f"SE {report_model.number(observed.shannon_entropy)}  MI {report_model.number(observed.mutual_information)}"
     return _Mark(observed.box, observed.corner_hulls, colour, observed.unstable, title, detail)
-
-
-def _missed(assessment: SceneAssessment) -> Iterator[_Mark]:
-    for region in assessment.localization.unexplained if assessment.localization is not None else ():
-        title = f"missed? {number(round(region.objectness, 2))}"
-        yield _Mark(region.box, (), RED, True, title, f"possibly a missed object, {region.share:.0%} of BL")
 
 
 def _draw_brackets(canvas: Picture, rect: Rect, colour: Colour, scale: float) -> None:
@@ -223,15 +207,15 @@ def _draw_banner(
     else:
         head = "" if decision is None else decision.outcome.name
         colour = SKY if decision is None else OUTCOME_COLOURS[decision.outcome]
-        parts = [] if decision is None else [outcome_words(decision)]
-        parts += [] if decision is None else [short_reason(r) for r in decision.reasons]
+        parts = [] if decision is None else [report_model.outcome_words(decision)]
+        parts += [] if decision is None else [report_model.short_reason(r) for r in decision.reasons]
         stickers = sum(o.label is ObjectClass.STICKER for o in assessment.objects)
         parts.append(f"{stickers} sticker{'s' * (stickers != 1)}, {len(assessment.objects) - stickers} other")
         if assessment.unstable:
             parts.append(f"{len(assessment.unstable)} seen too seldom")
         said = any(r.subject == "dil" for r in (decision.reasons if decision else ()))
         if assessment.localization is not None and not said:
-            parts.append(f"DiL {number(assessment.localization.dil)}")
+            parts.append(f"DiL {report_model.number(assessment.localization.dil)}")
     font = _font(16 * scale)
     high, pad = round(28 * scale), round(10 * scale)
     pen.rectangle((0, 0, width, high), fill=_PAPER)
@@ -315,7 +299,7 @@ LARGEST_BYTES = 2_000_000
 _WIDTH_PX, _BANNER_PX = 640, 40
 
 
-def write_animation(laptops: Sequence[ReportLaptop], path: Path) -> None:
+def write_animation(laptops: Sequence[report_model.ReportLaptop], path: Path) -> None:
     """Write the animated WebP of the report's ``laptops`` that have pictures; raises OSError when the disk refuses.
 
     At most LONGEST_S seconds and, by lower quality, LARGEST_BYTES.
@@ -336,7 +320,7 @@ def write_animation(laptops: Sequence[ReportLaptop], path: Path) -> None:
     write_file(path, encoded.getvalue())
 
 
-def _frames(laptop: ReportLaptop, most: int) -> list[Image.Image]:
+def _frames(laptop: report_model.ReportLaptop, most: int) -> list[Image.Image]:
     pictured = [(e.title, e.picture) for e in laptop.entries if e.picture is not None]
     chosen = np.unique(np.linspace(0, len(pictured) - 1, most).round().astype(int))
     return [_frame(f"{laptop.title}: {pictured[i][0]}", pictured[i][1]) for i in chosen]

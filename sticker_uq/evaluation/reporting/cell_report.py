@@ -5,21 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sticker_uq.evaluation.replay.recording import RecordedLaptop
+from sticker_uq.evaluation.reporting import report_model
 from sticker_uq.evaluation.reporting.annotated_images import annotate
-from sticker_uq.evaluation.reporting.report_model import (
-    Course,
-    Headline,
-    Report,
-    ReportEntry,
-    ReportLaptop,
-    Section,
-    TimelineEvent,
-    Tone,
-)
+from sticker_uq.evaluation.reporting.report_model import Course, ReportEntry, TimelineEvent, Tone
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy import LIMITED_METRICS
 from sticker_uq.io.files import write_file
@@ -71,14 +60,6 @@ def key_scenes(laptop: RecordedLaptop) -> list[tuple[str, SceneAssessment]]:
     return chosen if len(chosen) <= MOST_PICTURES else [*chosen[: MOST_PICTURES - 1], chosen[-1]]
 
 
-def pictures_at(bag_path: Path, stamps_ns: set[int]) -> dict[int, NDArray[np.uint8]]:
-    pictures = {}
-    for item in open_source(bag_path):
-        if item.image is not None and item.stamp_ns in stamps_ns:
-            pictures[item.stamp_ns] = item.image
-    return pictures
-
-
 def cell_report(
     laptops: Sequence[RecordedLaptop],
     bag_path: Path,
@@ -87,29 +68,31 @@ def cell_report(
     *,
     title: str,
     lead: str,
-    headlines: Sequence[Headline],
+    headlines: Sequence[report_model.Headline],
     columns: Sequence[str],
     rows: Sequence[tuple[str | int | float | None, ...]],
     environment: Mapping[str, str],
-    sections: Sequence[Section] = (),
-) -> Report:
+    sections: Sequence[report_model.Section] = (),
+) -> report_model.Report:
     """The report of the recorded ``laptops``; writes its annotated pictures to ``pictures_folder`` as well.
 
     Raises :class:`OSError` when the disk refuses a picture.
     """
     scenes = {id(laptop): key_scenes(laptop) for laptop in laptops}
-    images = pictures_at(bag_path, {s.stamp_ns for chosen in scenes.values() for _, s in chosen})
+    shown = {scene.stamp_ns for chosen in scenes.values() for _, scene in chosen}
+    items = (item for item in open_source(bag_path) if item.image is not None and item.stamp_ns in shown)
+    images = {item.stamp_ns: item.image for item in items}
     pictures_folder.mkdir(parents=True, exist_ok=True)
     entries: dict[int, list[ReportEntry]] = {id(laptop): [] for laptop in laptops}
     for laptop in laptops:
         for number, (name, scene) in enumerate(scenes[id(laptop)], 1):
             decision = laptop.decision_of(scene)
             image = images.get(scene.stamp_ns)
-            picture = annotate(image, scene, decision) if image is not None else None
+            picture = None if image is None else annotate(image, scene, decision)
             if picture is not None:
                 write_file(pictures_folder / f"{laptop.workpiece_id}-{number:02d}.jpg", encode_jpeg(picture))
             entries[id(laptop)].append(ReportEntry(name, scene, decision, picture))
-    return Report(
+    return report_model.Report(
         title=title,
         lead=lead,
         laptops=tuple(_laptop(laptop, entries[id(laptop)], policy) for laptop in laptops),
@@ -123,7 +106,9 @@ def cell_report(
     )
 
 
-def _laptop(laptop: RecordedLaptop, entries: Sequence[ReportEntry], policy: Policy) -> ReportLaptop:
+def _laptop(
+    laptop: RecordedLaptop, entries: Sequence[ReportEntry], policy: Policy
+) -> report_model.ReportLaptop:
     removals = laptop.removals()
     facts = (
         ("images assessed", str(len(laptop.scenes))),
@@ -137,7 +122,7 @@ def _laptop(laptop: RecordedLaptop, entries: Sequence[ReportEntry], policy: Poli
     )
     dil = [s.localization.dil if s.localization is not None else float("nan") for s in laptop.scenes]
     entropy = [max((o.shannon_entropy for o in s.objects), default=float("nan")) for s in laptop.scenes]
-    return ReportLaptop(
+    return report_model.ReportLaptop(
         title=laptop.workpiece_id,
         entries=tuple(entries),
         timeline=tuple(_timeline(laptop)),

@@ -202,9 +202,8 @@ def error_scatter(classes: Sequence[str], series: Sequence[tuple[str, FloatArray
         axes.plot(x, shown, ".", ms=2.5, mew=0, alpha=0.45, color=_colour(number))
         axes.hlines(values.mean(), left, left + width, color=_colour(number), lw=2.5)
 
-    return _by_class(
-        classes, series, column, f"Absolute class error of random subsets, {unit}; the line is EACE"
-    )
+    title = f"Absolute class error of random subsets, {unit}; the line is EACE"
+    return _by_class(classes, series, column, title)
 
 
 def variance_bars(classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], unit: str) -> Markup:

@@ -9,14 +9,7 @@ import pandas as pd
 
 from sticker_uq.evaluation.metrics.probability_quality import Sampling
 from sticker_uq.evaluation.metrics.quality import BY_CLASS, CLASSES, OVERALL, WHOLE, Quality
-from sticker_uq.evaluation.reporting.document import (
-    Block,
-    Table,
-    as_html,
-    as_markdown,
-    error_scatter,
-    variance_bars,
-)
+from sticker_uq.evaluation.reporting import document
 from sticker_uq.io.files import write_file
 
 TITLE = "# Quality of the probabilities"
@@ -38,10 +31,10 @@ def write_quality(measured: Sequence[Quality], sampling: Sampling, notes: Sequen
     """
     unit = "shares of the mean class count" if sampling.relative else "objects"
     charts = {
-        "error_scatter": error_scatter(CLASSES, [(q.name, q.errors.errors) for q in measured], unit),
-        "error_variance": variance_bars(CLASSES, [(q.name, q.errors.vace) for q in measured], unit),
+        "error_scatter": document.error_scatter(CLASSES, [(q.name, q.errors.errors) for q in measured], unit),
+        "error_variance": document.variance_bars(CLASSES, [(q.name, q.errors.vace) for q in measured], unit),
     }
-    blocks: list[Block] = [
+    blocks: list[document.Block] = [
         TITLE,
         *notes,
         *(q.note for q in measured),
@@ -50,22 +43,22 @@ def write_quality(measured: Sequence[Quality], sampling: Sampling, notes: Sequen
         _table(measured, WHOLE, (OVERALL,)),
         _table(measured, BY_CLASS, CLASSES),
     ]
-    text = as_markdown(blocks)
+    text = document.as_markdown(blocks)
     files = {f"{name}.svg": str(chart) for name, chart in charts.items()}
     files["quality.csv"] = pd.concat([q.rows for q in measured]).to_csv(index=False, lineterminator="\n")
-    files |= {"quality.md": text, "quality.html": as_html(TITLE[2:], [*blocks, *charts.values()])}
+    files |= {"quality.md": text, "quality.html": document.as_html(TITLE[2:], [*blocks, *charts.values()])}
     for name, content in files.items():
         write_file(out / name, content)
     return text
 
 
-def _table(measured: Sequence[Quality], measures: Sequence[str], subjects: Sequence[str]) -> Table:
+def _table(measured: Sequence[Quality], measures: Sequence[str], subjects: Sequence[str]) -> document.Table:
     rows = [
         (subject, q.name, *(_cell(q.rows, measure, subject) for measure in measures))
         for subject in subjects
         for q in measured
     ]
-    return Table(("class", "detector", *(_SHOWN[measure] for measure in measures)), rows)
+    return document.Table(("class", "detector", *(_SHOWN[measure] for measure in measures)), rows)
 
 
 def _cell(rows: pd.DataFrame, measure: str, subject: str) -> str:

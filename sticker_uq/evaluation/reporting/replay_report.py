@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sticker_uq.evaluation.metrics.decisions import Measured
 from sticker_uq.evaluation.replay.comparison import KINDS, SIDES, Differences
-from sticker_uq.evaluation.replay.findings import Tally, remedy
+from sticker_uq.evaluation.replay.findings import remedy
 from sticker_uq.evaluation.replay.replay import ReplayResult, ReplaySummary
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.reporting.cell_report import policy_limits
@@ -21,6 +21,9 @@ from sticker_uq.io.files import write_file
 from sticker_uq.messages import OUTCOMES
 
 _TONES = {"WORK": Tone.GOOD, "CLEAN": Tone.GOOD, "ASK": Tone.WARN, "BLOCKED": Tone.BAD}
+
+
+_SHOWN = ("about", "name", "blocked", "alone", "limit", "value_p10", "value_median", "value_p90")
 
 
 def write_replay(result: ReplayResult, policy: Policy, out: Path) -> ReplaySummary:
@@ -37,12 +40,10 @@ def write_replay(result: ReplayResult, policy: Policy, out: Path) -> ReplaySumma
 def replay_report(result: ReplayResult, policy: Policy) -> Report:
     summary, tally, entries = result.summary, result.tally, result.entries
     per_second = summary.images / summary.seconds if summary.seconds > 0 else float("nan")
-    unusable = (
-        f"{summary.failed} of them could not be used" if summary.failed else "All of them could be used"
-    )
+    unusable = f"{summary.failed} of them could not" if summary.failed else "All of them could"
     lead = (
         f"{summary.images} images of {summary.source} were assessed and judged one by one, without a robot and without "
-        f"anybody's answers. {unusable}."
+        f"anybody's answers. {unusable} be used."
     )
     headlines = [Headline("images", str(summary.images)), Headline("objects", str(summary.objects))]
     headlines += [
@@ -51,6 +52,12 @@ def replay_report(result: ReplayResult, policy: Policy) -> Report:
         if name in summary.outcomes
     ]
     headlines.append(Headline("images per second", f"{per_second:.3g}"))
+    courses = (
+        Course("DiL", tuple(tally.courses["dil"]), policy.max_dil),
+        Course("mean Shannon entropy, bit", tuple(tally.courses["shannon_entropy"])),
+        Course("mean mutual information, bit", tuple(tally.courses["mutual_information"])),
+        Course("objects", tuple(tally.courses["objects"])),
+    )
     laptop = ReportLaptop(
         title="Images",
         entries=tuple(entries),
@@ -60,7 +67,7 @@ def replay_report(result: ReplayResult, policy: Policy) -> Report:
             ("stickers that may be removed", str(summary.removable)),
             *((f"objections of {name}", str(count)) for name, count in summary.objections.items()),
         ),
-        courses=_courses(tally, policy) if tally.images > 1 else (),
+        courses=courses if tally.images > 1 else (),
     )
     return Report(
         title="Replay",
@@ -135,16 +142,7 @@ def _limits(rows: Sequence[Row]) -> Section:
         f"what was blocked: 10th percentile, median, 90th percentile.{told} More is in docs/howto/policy.md (see what it does).",
         chart=chart,
         columns=("about", "reason", "blocked", "alone", "limit", "10 %", "median", "90 %"),
-        rows=tuple(
-            (
-                row["about"],
-                row["name"],
-                row["blocked"],
-                row["alone"],
-                *(row[name] for name in ("limit", "value_p10", "value_median", "value_p90")),
-            )
-            for row in rows
-        ),
+        rows=tuple(tuple(row[name] for name in _SHOWN) for row in rows),
     )
 
 
@@ -159,13 +157,4 @@ def _against_labels(found: Measured) -> Section:
             (name, str(count), f"{count.interval[0]:.1%} to {count.interval[1]:.1%}" if count.of else "–")
             for name, count in found.rows().items()
         ),
-    )
-
-
-def _courses(tally: Tally, policy: Policy) -> tuple[Course, ...]:
-    return (
-        Course("DiL", tuple(tally.courses["dil"]), policy.max_dil),
-        Course("mean Shannon entropy, bit", tuple(tally.courses["shannon_entropy"])),
-        Course("mean mutual information, bit", tuple(tally.courses["mutual_information"])),
-        Course("objects", tuple(tally.courses["objects"])),
     )

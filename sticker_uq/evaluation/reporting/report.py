@@ -14,16 +14,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from sticker_uq.evaluation.reporting import report_model
 from sticker_uq.evaluation.reporting.document import course_chart, templates
-from sticker_uq.evaluation.reporting.report_model import (
-    SHOWN_METRICS,
-    Report,
-    ReportEntry,
-    Tone,
-    deciding_words,
-    number,
-    outcome_words,
-)
+from sticker_uq.evaluation.reporting.report_model import SHOWN_METRICS, ReportEntry, Tone, number
 from sticker_uq.io.files import write_file
 from sticker_uq.messages import LABELS, VERDICTS, texts_of
 from sticker_uq.scene import (
@@ -40,6 +33,7 @@ from sticker_uq.scene import (
 PICTURE_BUDGET = 6_000_000
 """Bytes that all pictures of a report may take as JPEG; with base64 and the text the file stays below 10 MB."""
 _WIDEST = 960
+_SIGNS = {Tone.GOOD: "✓", Tone.WARN: "?", Tone.BAD: "✕", Tone.PLAIN: "•"}
 _TONE_OF_VERDICT = {Verdict.REMOVE: Tone.GOOD, Verdict.KEEP: Tone.PLAIN, Verdict.ASK: Tone.WARN}
 _TONE_OF_OUTCOME = {
     Outcome.WORK: Tone.GOOD,
@@ -74,25 +68,24 @@ class _Row:
         return tuple(bar.short for bar in self.bars[len(SHOWN_METRICS) :])
 
 
-def write_report(report: Report, path: Path) -> None:
+def write_report(report: report_model.Report, path: Path) -> None:
     """Write the `report` of a replay or a cell to `path` as one HTML file that refers to nothing else.
 
     The pictures are made as small as it takes to keep the file below 10 MB. Raises OSError when the disk refuses.
     """
-    html = render_report(report)
-    write_file(path, html)
+    write_file(path, render_report(report))
 
 
-def render_report(report: Report) -> str:
+def render_report(report: report_model.Report) -> str:
     environment = templates()
-    environment.filters |= {"cell": _cell, "sign": _sign}
+    environment.filters |= {"cell": _cell, "sign": _SIGNS.__getitem__}
     environment.globals |= {
         "course_chart": course_chart,
         "rows_of": lambda entry: _rows(entry, report.limits),
         "dil_bar": lambda entry: _dil_bar(entry, report.limits),
         "scene_tone": _scene_tone,
         "scene_words": _scene_words,
-        "seconds": _seconds,
+        "seconds": lambda stamp_ns, first_ns: f"{(stamp_ns - first_ns) / 1e9:+.1f} s",
     }
     drawn = {
         (id(e), kind): picture
@@ -151,14 +144,9 @@ def _row(name: str, verdict: ObjectVerdict | None, bars: tuple[_Bar, ...]) -> _R
     if verdict is None:
         return _Row(name, Tone.PLAIN, "", "", bars)
     tone = _TONE_OF_VERDICT.get(verdict.verdict, Tone.BAD)
-    return _Row(name, tone, VERDICTS[verdict.verdict.name.lower()], _why(verdict), bars)
-
-
-def _why(verdict: ObjectVerdict) -> str:
-    """Why an object got its verdict: what decided in plain words, all of it where it is doubtful."""
-    if verdict.verdict is Verdict.REMOVE and not verdict.by_operator:
-        return deciding_words(verdict)
-    return texts_of(verdict.reasons)
+    plain = verdict.verdict is Verdict.REMOVE and not verdict.by_operator
+    why = report_model.deciding_words(verdict) if plain else texts_of(verdict.reasons)
+    return _Row(name, tone, VERDICTS[verdict.verdict.name.lower()], why, bars)
 
 
 def _bars(observed: ObservedObject, limits: Mapping[str, float]) -> tuple[_Bar, ...]:
@@ -210,7 +198,7 @@ def _scene_words(entry: ReportEntry) -> str:
         return f"The image could not be assessed: {entry.assessment.status_text}."
     sentences = [f"{_seen(entry.assessment)}."]
     if entry.decision is not None:
-        words = outcome_words(entry.decision)
+        words = report_model.outcome_words(entry.decision)
         reasons = texts_of(entry.decision.reasons)
         sentences.append(f"Decision: {words}{' because ' + reasons if reasons else ''}.")
     return " ".join(sentences)
@@ -237,11 +225,3 @@ def _cell(value: str | int | float | None) -> str:
     if value is None:
         return "–"
     return number(value) if isinstance(value, float) else str(value)
-
-
-def _sign(tone: Tone) -> str:
-    return {Tone.GOOD: "✓", Tone.WARN: "?", Tone.BAD: "✕", Tone.PLAIN: "•"}[tone]
-
-
-def _seconds(stamp_ns: int, first_ns: int) -> str:
-    return f"{(stamp_ns - first_ns) / 1e9:+.1f} s"

@@ -134,35 +134,15 @@ class ShownMetric:
     meaning: str
 
 
-_TOP_OF_UNBOUNDED = 0.1
+_FULL = {math.inf: 0.1}  # the value at which the bar of an unbounded metric is full
+_SCORE = "How strongly the passes together vote for the class that is named. 1 is certain."
+_RATE = "Share of the passes that saw the object at all. What is seen only now and then is doubtful."
 SHOWN_METRICS = (
-    ShownMetric(
-        "score",
-        "P",
-        "probability",
-        "",
-        1.0,
-        False,
-        "How strongly the passes together vote for the class that is named. 1 is certain.",
-    ),
-    ShownMetric(
-        "detection_rate",
-        "K/T",
-        "seen in",
-        "",
-        1.0,
-        False,
-        "Share of the passes that saw the object at all. What is seen only now and then is doubtful.",
-    ),
+    ShownMetric("score", "P", "probability", "", 1.0, False, _SCORE),
+    ShownMetric("detection_rate", "K/T", "seen in", "", 1.0, False, _RATE),
     *(
         ShownMetric(
-            name,
-            one.short,
-            one.words,
-            one.unit,
-            _TOP_OF_UNBOUNDED if math.isinf(one.highest) else one.highest,
-            True,
-            one.meaning,
+            name, one.short, one.words, one.unit, _FULL.get(one.highest, one.highest), True, one.meaning
         )
         for name, one in METRICS.items()
         if not one.relative

@@ -33,8 +33,7 @@ class Targets:
     """N targets of a white-box attack in n pictures of one size.
 
     ``image`` (N,): the picture of each, ascending; ``object`` (N,): the object in it; ``labels`` (N,): that object's class;
-    ``rows`` (N,): the anchor of a one-stage model; ``boxes``: per picture the (K, 4) proposals px of the resized picture of a
-    two-stage model, empty for the others.
+    ``rows`` (N,): the anchor or proposal; ``boxes``: per picture the (K, 4) of them, px of the resized picture.
     """
 
     image: Tensor
@@ -81,10 +80,6 @@ class AnchorView:
         """A detector's outputs for the attacked ``targets``. ``maps``: (n, C, h, w), what enters the heads."""
         return self._read(model.head.classification_head(maps)[targets.image, targets.rows])
 
-    def kept(self, boxes: Tensor) -> Tensor:
-        """The attacked boxes (K, 4) of a picture among ``boxes`` that :meth:`outputs` reads from the targets."""
-        return boxes[:0]
-
 
 class ProposalView:
     """The proposals of a two-stage family before suppression; methods as of :class:`AnchorView`."""
@@ -101,9 +96,6 @@ class ProposalView:
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
         return _proposal_outputs(model, features, maps, list(targets.boxes))
-
-    def kept(self, boxes: Tensor) -> Tensor:
-        return boxes
 
 
 def _softmax_outputs(logits: Tensor) -> TargetOutputs:
@@ -170,7 +162,7 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
         objects.append(owner)
         labels.append(classes[owner])
         rows.append(chosen)
-        boxes.append(view.kept(found[chosen]))
+        boxes.append(found[chosen])
     return Targets(
         torch.cat(image), torch.cat(objects), torch.cat(labels), torch.cat(rows), tuple(boxes), len(items)
     )

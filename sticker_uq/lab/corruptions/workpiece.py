@@ -240,9 +240,7 @@ def sticker_residue(picture: LabelledPicture, strength: float, rng: Rng) -> Labe
     area = picture.size[0] * picture.size[1] * strength / 100
     if picture.scene is None:
         image = picture.image.copy()
-        (left, top), (right, bottom) = (
-            corner.tolist() for corner in lid_region(image.shape, picture.boxes, 0.3)
-        )
+        left, top, right, bottom = np.concatenate(lid_region(image.shape, picture.boxes, 0.3)).tolist()
         for residue in _residues(picture, np.eye(3), (left, top, right, bottom), area, rng):
             colours, opacity = paint_residue(residue, 1.0)
             left, top = (round(residue.centre[n] - opacity.shape[1 - n] / 2) for n in (0, 1))

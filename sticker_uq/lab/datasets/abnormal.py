@@ -13,14 +13,7 @@ from typing import cast
 import cv2
 import numpy as np
 
-from sticker_uq.io.coco import (
-    ANNOTATIONS,
-    EncodedScene,
-    LabelledImage,
-    load_annotations,
-    read_coco,
-    read_picture,
-)
+from sticker_uq.io import coco
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
 from sticker_uq.lab.rendering.painting import Image, TurnedPen, draw_over, lay, lid_region
 from sticker_uq.lab.rendering.things import OBJECTS, OCCLUDERS, UNKNOWN_STICKERS
@@ -273,19 +266,19 @@ _NEEDS_STICKER = ("occlusion", "patch")
 class AbnormalImage:
     """A picture of a folder of abnormal scenes, its case, the picture it was made of, and the ``whole`` boxes (N, 4) before."""
 
-    picture: LabelledImage
+    picture: coco.LabelledImage
     case: str
     source: str
     whole: FloatArray
 
 
 def abnormal_scenes(
-    items: Sequence[LabelledImage],
+    items: Sequence[coco.LabelledImage],
     case: str,
     seed: int,
     patch: Image | None = None,
     image_format: str = "jpg",
-) -> Iterator[EncodedScene]:
+) -> Iterator[coco.EncodedScene]:
     """The pictures ``items`` in an abnormal ``case`` of `CASES` or `EXPOSURE`, untouched ("clean"), or with a ``patch``.
 
     The change depends on ``seed``, the case and the picture's id only. A case that hides stickers skips pictures
@@ -297,18 +290,18 @@ def abnormal_scenes(
 
 
 def _scenes(
-    items: Sequence[LabelledImage], case: str, seed: int, patch: Image | None, image_format: str
-) -> Iterator[EncodedScene]:
+    items: Sequence[coco.LabelledImage], case: str, seed: int, patch: Image | None, image_format: str
+) -> Iterator[coco.EncodedScene]:
     for index, item in enumerate(items):
         if case.startswith(_NEEDS_STICKER) and ObjectClass.STICKER not in item.labels:
             continue
         rng = np.random.default_rng((seed, zlib.crc32(case.encode()), item.image_id))
-        scene = untouched(read_picture(item), item.boxes, item.labels)
+        scene = untouched(coco.read_picture(item), item.boxes, item.labels)
         if patch is not None:
             scene = patched(scene, rng, patch)
         elif case == "occlusion-pasted":
             other = items[(index + 1 + int(rng.integers(max(1, len(items) - 1)))) % len(items)]
-            scene = pasted(scene, rng, read_picture(other))
+            scene = pasted(scene, rng, coco.read_picture(other))
         elif case != CLEAN:
             scene = (CASES | EXPOSURE)[case](scene, rng)
         yield _encoded(item, scene, case, seed, image_format)
@@ -316,9 +309,9 @@ def _scenes(
 
 def read_abnormal(folder: str | os.PathLike[str]) -> list[AbnormalImage]:
     """The pictures of a folder of abnormal scenes; InvalidInput as `read_coco`, and where the further fields are missing."""
-    pictures = read_coco(folder)
-    document = load_annotations(folder)
-    path = Path(folder) / ANNOTATIONS
+    pictures = coco.read_coco(folder)
+    document = coco.load_annotations(folder)
+    path = Path(folder) / coco.ANNOTATIONS
     whole: dict[int, list[list[float]]] = {picture.image_id: [] for picture in pictures}
     entries = {entry["id"]: entry for entry in document["images"]}
     try:
@@ -336,11 +329,11 @@ def read_abnormal(folder: str | os.PathLike[str]) -> list[AbnormalImage]:
 
 
 def _encoded(
-    item: LabelledImage, scene: AbnormalScene, case: str, seed: int, image_format: str
-) -> EncodedScene:
+    item: coco.LabelledImage, scene: AbnormalScene, case: str, seed: int, image_format: str
+) -> coco.EncodedScene:
     added = zip(_sides(scene.added), scene.kinds, strict=True)
     shown = zip(scene.visible.tolist(), _sides(scene.whole), strict=True)
-    return EncodedScene.of(
+    return coco.EncodedScene.of(
         scene.image,
         item.image_id,
         image_format,

@@ -116,18 +116,7 @@ def _photographed(height: int, width: int, image: Image, rng: Rng) -> Floats:
     return np.asarray(part[..., rng.permutation(3)].astype(np.float32) * np.float32(rng.uniform(0.5, 1.2)))
 
 
-_SURFACES: tuple[Any, ...] = (
-    _plain,
-    _plain,
-    _graded,
-    _graded,
-    _striped,
-    _waves,
-    _cloudy,
-    _noisy,
-    _cut,
-    _photographed,
-)
+_SURFACES: Any = (_plain, _plain, _graded, _graded, _striped, _waves, _cloudy, _noisy, _cut, _photographed)
 """The kinds of surface, as often as they are drawn."""
 _PRINTED = (_plain, _plain, _plain, _striped, _waves, _noisy, _cut, _photographed)
 """The same of a shape as flat as a sticker, which is printed and has no shading."""
@@ -139,10 +128,7 @@ def _part(picture: Image, height: int, width: int, rng: Rng) -> Image:
         max(1, min(have, round(want / scale)))
         for have, want in zip(picture.shape[:2], (height, width), strict=True)
     )
-    top, left = (
-        int(rng.integers(picture.shape[0] - rows + 1)),
-        int(rng.integers(picture.shape[1] - columns + 1)),
-    )
+    top, left = rng.integers(picture.shape[0] - rows + 1), rng.integers(picture.shape[1] - columns + 1)
     part = picture[top : top + rows, left : left + columns]
     return np.asarray(cv2.resize(part, (width, height), interpolation=cv2.INTER_LINEAR), np.uint8)
 

@@ -38,7 +38,8 @@ def covered_share(items: Sequence[LabelledImage], name: str, **options: Any) -> 
     overlaps by :data:`OVERLAP`, NaN without any.
     """
     model = _shapes(name, **options)
-    return _share(items, model, _generator(model))
+    generator = getattr(model, "anchor_generator", None) or model.rpn.anchor_generator
+    return _share(items, model, generator)
 
 
 def fitting_scales(items: Sequence[LabelledImage], name: str, input_size: int) -> tuple[float, ...]:
@@ -141,10 +142,6 @@ def default_box_advice(items: Sequence[LabelledImage], model: str, min_size: int
 def _with_own_boxes(items: Sequence[LabelledImage], model: str, size: int) -> float:
     scales = fitting_scales(items, model, size)
     return covered_share(items, model, input_size=size, anchor_scales=scales)
-
-
-def _generator(model: Any) -> Any:
-    return getattr(model, "anchor_generator", None) or model.rpn.anchor_generator
 
 
 def _anchors(model: Any, generator: Any, size: tuple[int, int]) -> Tensor:

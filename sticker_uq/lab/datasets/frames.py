@@ -106,18 +106,14 @@ def chosen_frames(
     for picture in source:
         soon = last is not None and 0 <= picture.stamp_ns - last[0] < every_s * 1e9
         if picture.image is not None and not soon:
-            small = small_grey(picture.image)
+            height = max(1, round(picture.image.shape[0] * _WIDTH / picture.image.shape[1]))
+            small = cv2.resize(picture.image, (_WIDTH, height), interpolation=cv2.INTER_AREA)
+            small = cv2.cvtColor(small, cv2.COLOR_BGR2GRAY).astype(np.int16)
             if last is None or last[1].shape != small.shape or np.abs(small - last[1]).mean() >= min_motion:
                 last = picture.stamp_ns, small
                 yield picture, True
                 continue
         yield picture, False
-
-
-def small_grey(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.int16]:
-    height = max(1, round(image.shape[0] * _WIDTH / image.shape[1]))
-    small = cv2.resize(image, (_WIDTH, height), interpolation=cv2.INTER_AREA)
-    return cv2.cvtColor(small, cv2.COLOR_BGR2GRAY).astype(np.int16)
 
 
 def file_name(picture: SourceImage, workpieces: Sequence[tuple[int, str]], image_format: str) -> str:

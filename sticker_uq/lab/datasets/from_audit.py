@@ -116,9 +116,8 @@ def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
                     question = replace(question, problem=f"contradiction: {text_of(problem)}")
                     contradicted |= {question.workpiece_id} - {""}
                 elif question.workpiece_id in contradicted:
-                    question = replace(
-                        question, problem="an earlier answer about the laptop was a contradiction"
-                    )
+                    problem_before = "an earlier answer about the laptop was a contradiction"
+                    question = replace(question, problem=problem_before)
                 found.append(question)
                 memories[question.workpiece_id] = question.before.remember(question.answers)
     return found

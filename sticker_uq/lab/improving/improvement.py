@@ -18,16 +18,7 @@ from sticker_uq.calibration.making import Divided, write_policy
 from sticker_uq.calibration.probability import choose_kind, class_observations, same_odds
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.detection.weights import network_settings, packaged_weights
-from sticker_uq.evaluation.bundle_comparison import (
-    DIRTY,
-    QUESTIONS,
-    RISKS,
-    WRONGFUL,
-    BundleComparison,
-    Compared,
-    GroupedPairs,
-    Pairs,
-)
+from sticker_uq.evaluation import bundle_comparison
 from sticker_uq.evaluation.metrics.decisions import DecisionCounts, ends_with_question
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.audit import verify
@@ -36,15 +27,8 @@ from sticker_uq.lab.datasets.default_boxes import own_scales
 from sticker_uq.lab.improving.labels import Noted, Part, divided, labelled, write_parts
 from sticker_uq.lab.improving.visits import GLANCE_S, Group, Visit, all_visits, person_rows, screened
 from sticker_uq.lab.kept_pieces import StepResult, file_digest
-from sticker_uq.lab.qualifying.candidate import (
-    NOVELTY,
-    POLICY,
-    Candidate,
-    CandidateSettings,
-    base_without_novelty,
-    packaged_novelty,
-    without_guarantee,
-)
+from sticker_uq.lab.qualifying import candidate as candidates
+from sticker_uq.lab.qualifying.candidate import POLICY, Candidate, CandidateSettings
 from sticker_uq.lab.qualifying.parts import fingerprint
 from sticker_uq.lab.qualifying.results import NoveltyResult
 from sticker_uq.lab.training.settings import TrainSettings
@@ -71,17 +55,12 @@ class ImproveSettings(CandidateSettings):
     topic: str | None = None
     data: tuple[Path, ...] = ()
     exposure: tuple[Path, ...] = ()
-    old_test: Path | None = Field(
-        None, description="COCO folder on which the candidate must not be worse either"
-    )
-    novelty_epochs: int | None = Field(
-        None,
-        ge=0,
-        description="epochs of the novelty network; default: it is trained only if too weak for what the policy limits",
-    )
-    tolerance: float = Field(
-        0.02, ge=0, le=1, description="rise of a risk that a candidate may have and still be better"
-    )
+    old_test: Path | None = None
+    """COCO folder on which the candidate must not be worse either"""
+    novelty_epochs: int | None = Field(None, ge=0)
+    """epochs of the novelty network; default: it is trained only if too weak for what the policy limits"""
+    tolerance: float = Field(0.02, ge=0, le=1)
+    """rise of a risk that a candidate may have and still be better"""
     names: bool = False
     seed: int = Field(0, ge=0, description="seed of the training")
     glance_s: float = GLANCE_S
@@ -148,17 +127,17 @@ class CalibratedResult(StepResult):
 
 
 class ComparedResult(StepResult):
-    compared: Compared
+    compared: bundle_comparison.Compared
     model_hash: str
     settings_hash: str
     policy_hash: str
 
-    def document(self, active: str) -> BundleComparison:
+    def document(self, active: str) -> bundle_comparison.BundleComparison:
         """The comparison with the bundle whose manifest has the SHA-256 ``active``, as the candidate keeps it."""
         compared = self.compared
         verdict, reasons = compared.verdict()
         saved = compared.questions.difference()
-        return BundleComparison(
+        return bundle_comparison.BundleComparison(
             active=active,
             model_hash=self.model_hash,
             settings_hash=self.settings_hash,
@@ -275,8 +254,8 @@ class Improvement(Candidate[ImproveSettings]):
     @cached_property
     def novelty(self) -> NoveltyResult:
         settings, seen = self.settings, self._seen
-        beside = Path(seen.weights).with_name(NOVELTY) if seen.weights else None
-        start = beside if beside is not None and beside.is_file() else packaged_novelty()
+        beside = Path(seen.weights).with_name(candidates.NOVELTY) if seen.weights else None
+        start = beside if beside is not None and beside.is_file() else candidates.packaged_novelty()
 
         def items() -> list[LabelledImage]:
             folders = (self._part(Part.LEARN), *settings.data, *settings.exposure)
@@ -294,7 +273,7 @@ class Improvement(Candidate[ImproveSettings]):
             try:
                 return self._proved(folder / POLICY)
             except InvalidInput as error:
-                without_guarantee(self._limits_now(), folder / POLICY, self.novelty)
+                candidates.without_guarantee(self._limits_now(), folder / POLICY, self.novelty)
                 return CalibratedResult(refused=str(error))
 
         inputs = {
@@ -333,7 +312,7 @@ class Improvement(Candidate[ImproveSettings]):
 
     def _proved(self, file: Path) -> CalibratedResult:
         levels, noted = self.settings.levels, self.labels.pictures
-        base = base_without_novelty(self._policy, self.novelty)
+        base = candidates.base_without_novelty(self._policy, self.novelty)
         groups = {group: [one.group is group for one in noted[Part.PROVE]] for group in Group}
         population = Population(*self.labels.population[Part.PROVE])
         asked, checked = sum(groups[Group.ASKED]), sum(groups[Group.CHECKED])
@@ -372,15 +351,15 @@ class Improvement(Candidate[ImproveSettings]):
             groups = [[one.group is group for one in noted] for group in (Group.ASKED, Group.CHECKED)]
             first = newest[0][1][0].assessment
             risks = {}
-            for name in RISKS:
+            for name in bundle_comparison.RISKS:
                 asked, checked = (
                     _pairs(*(side[0][name][np.array(own, bool)] for side in newest)) for own in groups
                 )
-                risks[name] = GroupedPairs(asked, checked, labels.population[Part.JUDGE])
-            kinds = (QUESTIONS, *RISKS) if old else ()
+                risks[name] = bundle_comparison.GroupedPairs(asked, checked, labels.population[Part.JUDGE])
+            kinds = (bundle_comparison.QUESTIONS, *bundle_comparison.RISKS) if old else ()
             return ComparedResult(
-                compared=Compared(
-                    _pairs(*(side[0][QUESTIONS] for side in newest)),
+                compared=bundle_comparison.Compared(
+                    _pairs(*(side[0][bundle_comparison.QUESTIONS] for side in newest)),
                     risks,
                     {name: _pairs(*(side[0][name] for side in old)) for name in kinds},
                     _kept(policy, self._policy),
@@ -407,22 +386,27 @@ class Improvement(Candidate[ImproveSettings]):
         """What happens with every laptop of the COCO ``folder``: by kind of event (L,) bool, and the records."""
         records = self._assess(folder, stage, perception).records
         units = units_of(records)
-        happened = {name: np.zeros(units.max() + 1, bool) for name in (QUESTIONS, *RISKS)}
+        happened = {
+            name: np.zeros(units.max() + 1, bool)
+            for name in (bundle_comparison.QUESTIONS, *bundle_comparison.RISKS)
+        }
         free = policy.model_copy(update={"validity": None})
         for unit, record in zip(units.tolist(), records, strict=True):
             decision = judge(record.assessment, free)
             counts = DecisionCounts()
             counts.add("", record.boxes, record.labels, decision)
-            happened[QUESTIONS][unit] |= ends_with_question(decision)
-            happened[WRONGFUL][unit] |= counts.measured().wrongful.events > 0
+            happened[bundle_comparison.QUESTIONS][unit] |= ends_with_question(decision)
+            happened[bundle_comparison.WRONGFUL][unit] |= counts.measured().wrongful.events > 0
             clean = decision.outcome is Outcome.CLEAN
-            happened[DIRTY][unit] |= clean and bool((record.labels == ObjectClass.STICKER).any())
+            happened[bundle_comparison.DIRTY][unit] |= clean and bool(
+                (record.labels == ObjectClass.STICKER).any()
+            )
         return happened, records
 
 
-def _pairs(candidate: Happened, active: Happened) -> Pairs:
+def _pairs(candidate: Happened, active: Happened) -> bundle_comparison.Pairs:
     both, one, other = candidate & active, candidate & ~active, active & ~candidate
-    return Pairs(int(both.sum()), int(one.sum()), int(other.sum()), len(candidate))
+    return bundle_comparison.Pairs(int(both.sum()), int(one.sum()), int(other.sum()), len(candidate))
 
 
 def _kept(candidate: Policy, active: Policy) -> bool:

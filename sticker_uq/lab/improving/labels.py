@@ -16,15 +16,7 @@ from sticker_uq.gate.assumptions.drift import uniform
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswers, SceneAnswer
 from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
-from sticker_uq.lab.datasets.from_audit import (
-    NO_PICTURE,
-    AnsweredQuestion,
-    LabelledBox,
-    OnRead,
-    encoded,
-    label_case,
-    recorded_decisions,
-)
+from sticker_uq.lab.datasets import from_audit
 from sticker_uq.lab.improving.visits import Group, Visit
 from sticker_uq.lab.qualifying.parts import write_part
 from sticker_uq.scene import InvalidInput, ObjectClass, SceneDecision, Verdict
@@ -32,7 +24,7 @@ from sticker_uq.scene import InvalidInput, ObjectClass, SceneDecision, Verdict
 LEARN, FIT = 0.6, 0.2
 """Shares of the laptops, without spot checked and newest ones, to train on and to fit limits on; the others prove."""
 _DAY_NS = 86_400 * 10**9
-_WORST = LabelledBox((0.0, 0.0, 1.0, 1.0), ObjectClass.STICKER, "unknown")
+_WORST = from_audit.LabelledBox((0.0, 0.0, 1.0, 1.0), ObjectClass.STICKER, "unknown")
 """What stands for an unknown label: whatever is released is wrong, and a laptop called clean is not."""
 
 
@@ -47,15 +39,14 @@ class Part(StrEnum):
 
 @dataclass(frozen=True)
 class Labelled:
-    """A picture (H, W, 3) BGR with its boxes and their ``origin``; ``known``: they are labels, not an unknown as the worst."""
+    """A picture (H, W, 3) BGR with its boxes and their ``origin``."""
 
     visit: Visit
     part: Part
     decision_id: str
     picture: NDArray[np.uint8]
-    boxes: tuple[LabelledBox, ...]
+    boxes: tuple[from_audit.LabelledBox, ...]
     origin: str
-    known: bool
 
 
 class Noted(BaseModel):
@@ -67,7 +58,6 @@ class Noted(BaseModel):
     visit: str
     group: Group
     origin: str
-    known: bool
 
 
 def divided(visits: Sequence[Visit], policy_hash: str, newest_days: float) -> dict[str, Part]:
@@ -87,9 +77,8 @@ def divided(visits: Sequence[Visit], policy_hash: str, newest_days: float) -> di
         elif visit.group is Group.CHECKED:
             parts[visit.name] = Part.PROVE
         else:
-            parts[visit.name] = (
-                Part.LEARN if drawn < LEARN else Part.FIT if drawn < LEARN + FIT else Part.PROVE
-            )
+            other = Part.FIT if drawn < LEARN + FIT else Part.PROVE
+            parts[visit.name] = Part.LEARN if drawn < LEARN else other
     missing = {Part.LEARN, Part.JUDGE} - set(parts.values())
     if missing:
         days = (max(v.time_ns for v in visits) - min(v.time_ns for v in visits)) / _DAY_NS
@@ -106,12 +95,12 @@ def labelled(
     parts: dict[str, Part],
     recordings: Sequence[Path],
     topic: str | None = None,
-    on_read: OnRead = lambda *_: None,
+    on_read: from_audit.OnRead = lambda *_: None,
     left_out: Counter[str] | None = None,
 ) -> Iterator[Labelled]:
     """The pictures of ``visits`` in the order of the recordings, with labels; ``left_out`` counts what is not used, by reason."""
     left_out = Counter() if left_out is None else left_out
-    wanted: dict[str, list[tuple[Visit, AnsweredQuestion | None]]] = {}
+    wanted: dict[str, list[tuple[Visit, from_audit.AnsweredQuestion | None]]] = {}
     for visit in visits:
         last = {
             question.decision_id: question for question in visit.questions
@@ -120,7 +109,7 @@ def labelled(
             wanted.setdefault(decision_id, []).append((visit, question))
         if visit.decision_id not in last:
             wanted.setdefault(visit.decision_id, []).append((visit, None))
-    for decision, picture in recorded_decisions(recordings, set(wanted), topic, on_read):
+    for decision, picture in from_audit.recorded_decisions(recordings, set(wanted), topic, on_read):
         for visit, answered in wanted.pop(decision.decision_id, ()):
             part = parts[visit.name]
             arrival = decision.decision_id == visit.decision_id
@@ -140,20 +129,20 @@ def labelled(
             ):
                 continue
             origin = "unknown" if problem else _origin(visit, answered)
-            yield Labelled(visit, part, decision.decision_id, picture, boxes, origin, not problem)
-    left_out[NO_PICTURE] += sum(map(len, wanted.values()))
+            yield Labelled(visit, part, decision.decision_id, picture, boxes, origin)
+    left_out[from_audit.NO_PICTURE] += sum(map(len, wanted.values()))
     left_out += Counter()
 
 
-def _origin(visit: Visit, question: AnsweredQuestion | None) -> str:
+def _origin(visit: Visit, question: from_audit.AnsweredQuestion | None) -> str:
     if question is None:
         return "answered" if visit.questions else "released"
     return "spot check" if question.spot_check else "answered"
 
 
 def _labels(
-    visit: Visit, question: AnsweredQuestion | None, decision: SceneDecision
-) -> tuple[tuple[LabelledBox, ...], str]:
+    visit: Visit, question: from_audit.AnsweredQuestion | None, decision: SceneDecision
+) -> tuple[tuple[from_audit.LabelledBox, ...], str]:
     if question is None:
         if visit.group is not Group.RELEASED:
             return (), "the question was not answered"
@@ -169,11 +158,12 @@ def _labels(
             for answer in later.answers
             if not any(same_place(answer.box, box) for box in peeled)
         )
-        boxes, problem = label_case(
-            AnsweredQuestion("", "", "", 0, "", SceneAnswer.NONE, said, OperatorAnswers()), decision
+        boxes, problem = from_audit.label_case(
+            from_audit.AnsweredQuestion("", "", "", 0, "", SceneAnswer.NONE, said, OperatorAnswers()),
+            decision,
         )
         return boxes, "an object was in doubt that nobody was asked about" if problem else ""
-    boxes, problem = label_case(question, decision)
+    boxes, problem = from_audit.label_case(question, decision)
     seen = [as_box(verdict.object.box) for verdict in decision.verdicts]
     about = (one.box for one in question.answers if one.answer is not Answer.MISSED)
     if not problem and any(not any(same_place(box, other) for other in seen) for box in about):
@@ -189,11 +179,9 @@ def write_parts(folder: Path, pictures: Iterable[Labelled]) -> dict[Part, list[N
     def scenes() -> Iterator[EncodedScene]:
         for number, one in enumerate(pictures):
             name = f"{one.visit.name}-{number:06d}"
-            noted = Noted(
-                name=name, visit=one.visit.name, group=one.visit.group, origin=one.origin, known=one.known
-            )
+            noted = Noted(name=name, visit=one.visit.name, group=one.visit.group, origin=one.origin)
             found[one.part].append(noted)
-            yield encoded(one.picture, one.boxes, 0, {"workpiece_id": one.visit.name}, name=name)
+            yield from_audit.encoded(one.picture, one.boxes, 0, {"workpiece_id": one.visit.name}, name=name)
 
     write_coco(everything, scenes(), description="Laptops of the cell with operators' answers")
     items = {item.path.stem: item for item in read_coco(everything)}

@@ -62,13 +62,9 @@ def visits(audit_folder: Path, prefix: str = "0") -> list[Visit]:
     found: list[Visit] = []
     for one in _opened(audit_folder):
         if one.first is not None:
-            group, decision_id, time_ns, policy_hash = one.first
             said = tuple(questions[number] for number in sorted(one.requests & questions.keys()))
             name = f"{prefix}-{len(found):05d}"
-            visit = Visit(
-                name, one.workpiece_id, group, decision_id, time_ns, policy_hash, said, one.complaint
-            )
-            found.append(visit)
+            found.append(Visit(name, one.workpiece_id, *one.first, said, one.complaint))
     return found
 
 

@@ -4,6 +4,7 @@
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +19,7 @@ from sticker_uq.gate import Policy
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.setting_fields import Frozen
+from sticker_uq.lab import Progress
 from sticker_uq.lab.kept_pieces import Steps, file_digest
 from sticker_uq.lab.qualifying.results import NoveltyResult
 from sticker_uq.lab.training.checkpoint import STATE
@@ -30,9 +32,6 @@ from sticker_uq.perception import PerceptionSettings
 
 WEIGHTS, NOVELTY, POLICY = "weights.safetensors", "weights_novelty.safetensors", "policy.yaml"
 _BASE_MODEL = "ssdlite320_mobilenet_v3_large"
-
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, what is done of it, and how much there is."""
 
 
 class CandidateSettings(Frozen):
@@ -81,7 +80,7 @@ class Candidate(Generic[Settings]):
         return self._work / "calibrate" / POLICY
 
     def _counting(self, stage: str, total: int) -> Callable[[], None]:
-        done = iter(range(1, total + 1))
+        done = count(1)
         return lambda: self._progress(stage, next(done), total)
 
     def _identity(self) -> dict[str, Any]:

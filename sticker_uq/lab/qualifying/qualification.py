@@ -24,22 +24,12 @@ from sticker_uq.io.files import write_file
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.reading import read_json
 from sticker_uq.io.share import share_folder
-from sticker_uq.lab.datasets.checking import (
-    NEAR,
-    PictureStatistics,
-    class_balance,
-    label_findings,
-    picture_statistics,
-)
+from sticker_uq.lab.datasets import checking
 from sticker_uq.lab.datasets.importing.grouping import PARTS
 from sticker_uq.lab.kept_pieces import STEPS, file_digest
-from sticker_uq.lab.qualifying.candidate import (
-    POLICY,
-    Candidate,
-    CandidateSettings,
-    base_without_novelty,
-    packaged_novelty,
-)
+from sticker_uq.lab.qualifying import candidate as candidates
+from sticker_uq.lab.qualifying import results
+from sticker_uq.lab.qualifying.candidate import POLICY, Candidate, CandidateSettings
 from sticker_uq.lab.qualifying.parts import (
     divide,
     fingerprint,
@@ -47,19 +37,6 @@ from sticker_uq.lab.qualifying.parts import (
     parts_in,
     parts_of,
     refuse_same_pixels,
-)
-from sticker_uq.lab.qualifying.results import (
-    AccuracyResult,
-    CalibrationResult,
-    CheckResult,
-    DivideResult,
-    NoveltyResult,
-    PartResult,
-    PolicyTestResult,
-    Requirement,
-    RobustnessResult,
-    TrainResult,
-    requirements,
 )
 from sticker_uq.lab.robustness.assessment import assess, prepare
 from sticker_uq.lab.robustness.frequencies import SourceSet
@@ -89,32 +66,16 @@ class QualifySettings(CandidateSettings):
     """
 
     data: Path
-    novelty_epochs: int | None = Field(
-        None,
-        ge=0,
-        description="epochs of the novelty network; 0: only measure the packaged one. Default: 3, more with few pictures, 400 "
-        "steps at least",
-    )
-    base: Path | None = Field(
-        None, description="policy whose other limits are kept; default: the packaged one"
-    )
-    robustness_images: int = Field(
-        20,
-        ge=0,
-        description="test pictures that are put into each circumstance; 0: robustness is not assessed",
-    )
-    min_removed: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        description="least share of the stickers of the test part that is released without a person",
-    )
-    near: int = Field(
-        NEAR,
-        ge=-1,
-        le=32,
-        description="highest Hamming distance of the 64-bit hashes of near duplicates, which count as one laptop; -1: none do",
-    )
+    novelty_epochs: int | None = Field(None, ge=0)
+    """epochs of the novelty network; 0: only measure the packaged one. Default: 3, more with few pictures, 400 steps at least"""
+    base: Path | None = None
+    """policy whose other limits are kept; default: the packaged one"""
+    robustness_images: int = Field(20, ge=0)
+    """test pictures that are put into each circumstance; 0: robustness is not assessed"""
+    min_removed: float = Field(0.5, ge=0, le=1)
+    """least share of the stickers of the test part that is released without a person"""
+    near: int = Field(checking.NEAR, ge=-1, le=32)
+    """highest Hamming distance of the 64-bit hashes of near duplicates, which count as one laptop; -1: none do"""
     shares: tuple[float, ...] = SHARES
 
     @model_validator(mode="after")
@@ -164,8 +125,8 @@ class Qualification(Candidate[QualifySettings]):
         return self.provable.lacking(self.settings.levels.alpha, self.settings.levels.beta)
 
     @cached_property
-    def requirements(self) -> list[Requirement]:
-        return requirements(
+    def requirements(self) -> list[results.Requirement]:
+        return results.requirements(
             self.settings.levels,
             self.settings.min_removed,
             self.novelty,
@@ -209,7 +170,7 @@ class Qualification(Candidate[QualifySettings]):
             return given
         items = read_coco(settings.data)
 
-        def make(folder: Path) -> DivideResult:
+        def make(folder: Path) -> results.DivideResult:
             seen = self._statistics(items)
             refuse_same_pixels({"": seen})
             divide(seen, folder, settings.shares, settings.near, settings.seed)
@@ -218,31 +179,35 @@ class Qualification(Candidate[QualifySettings]):
                 for name in PARTS
                 for number, item in enumerate(read_coco(folder / name))
             )
-            return DivideResult(pictures=len(items), laptops=len(laptops), largest=max(laptops.values()))
+            return results.DivideResult(
+                pictures=len(items), laptops=len(laptops), largest=max(laptops.values())
+            )
 
         inputs = {"data": fingerprint(items), "shares": settings.shares, "near": settings.near}
         files = [f"{name}/annotations.json" for name in PARTS]
-        self._steps.run("divide", inputs | {"seed": settings.seed}, DivideResult, make, files)
+        self._steps.run("divide", inputs | {"seed": settings.seed}, results.DivideResult, make, files)
         return parts_in(self._work / "divide")
 
-    def _statistics(self, items: list[LabelledImage]) -> list[PictureStatistics]:
-        return picture_statistics(items, self._counting("reading", len(items)))
+    def _statistics(self, items: list[LabelledImage]) -> list[checking.PictureStatistics]:
+        return checking.picture_statistics(items, self._counting("reading", len(items)))
 
     @cached_property
-    def check(self) -> CheckResult:
-        def make(folder: Path) -> CheckResult:
+    def check(self) -> results.CheckResult:
+        def make(folder: Path) -> results.CheckResult:
             seen = {name: self._statistics(items) for name, items in self._items.items()}
             refuse_same_pixels(seen)
             labels = [
                 f"{name}/{one.pictures[0].name}: {one.text}"
                 for name, items in self._items.items()
-                for one in label_findings(items)
+                for one in checking.label_findings(items)
             ]
             near = near_in_two_parts(seen, self.settings.near) if self.settings.near >= 0 else []
             parts = {name: _part(items) for name, items in self._items.items()}
-            return CheckResult(parts=parts, labels=tuple(labels), near=tuple(near))
+            return results.CheckResult(parts=parts, labels=tuple(labels), near=tuple(near))
 
-        return self._steps.run("check", self._prints | {"near": self.settings.near}, CheckResult, make)
+        return self._steps.run(
+            "check", self._prints | {"near": self.settings.near}, results.CheckResult, make
+        )
 
     @cached_property
     def provable(self) -> Prospect:
@@ -258,11 +223,11 @@ class Qualification(Candidate[QualifySettings]):
         return TrainSettings(data=(self._parts["learn"],), out=out, **values)
 
     @cached_property
-    def training(self) -> TrainResult:
-        def make(folder: Path) -> TrainResult:
+    def training(self) -> results.TrainResult:
+        def make(folder: Path) -> results.TrainResult:
             settings = self._training(folder)
             best = self._train_on(settings)
-            return TrainResult(
+            return results.TrainResult(
                 model=settings.model,
                 epochs=settings.epochs,
                 pictures=len(self._items["learn"]),
@@ -275,49 +240,50 @@ class Qualification(Candidate[QualifySettings]):
         start = Path(asked["start"])
         asked |= {"start": file_digest(start)} if start.is_file() else {}
         inputs = {"learn": self._prints["learn"], "settings": asked}
-        return self._steps.run("train", inputs, TrainResult, make, (BEST,))
+        return self._steps.run("train", inputs, results.TrainResult, make, (BEST,))
 
     @cached_property
-    def accuracy(self) -> AccuracyResult:
+    def accuracy(self) -> results.AccuracyResult:
         settings = self.settings.perception.model_copy(update={"weights": str(self._trained)})
 
-        def make(folder: Path) -> AccuracyResult:
+        def make(folder: Path) -> results.AccuracyResult:
             items = self._items["test"]
             advance = self._counting("evaluating", 2 * len(items))
             sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))
             one = evaluate_detector(sharp, items, advance)
             clusters = evaluate_passes(load_detector(settings), items, settings.cluster, advance)
-            return AccuracyResult.of(one, clusters.accuracy, clusters.passes)
+            return results.AccuracyResult.of(one, clusters.accuracy, clusters.passes)
 
         inputs = self._identity() | {"test": self._prints["test"], "weights": file_digest(self._trained)}
-        return self._steps.run("evaluate", inputs, AccuracyResult, make)
+        return self._steps.run("evaluate", inputs, results.AccuracyResult, make)
 
     @cached_property
-    def novelty(self) -> NoveltyResult:
+    def novelty(self) -> results.NoveltyResult:
         settings, learn = self.settings, self._prints["learn"]
         inputs = {"learn": learn, "model": settings.perception.model, "seed": settings.seed}
-        return self._learn_novelty(lambda: self._items["learn"], packaged_novelty(), inputs)
+        return self._learn_novelty(lambda: self._items["learn"], candidates.packaged_novelty(), inputs)
 
     @cached_property
-    def calibration(self) -> CalibrationResult:
+    def calibration(self) -> results.CalibrationResult:
         levels, novelty = self.settings.levels, self.novelty
 
-        def make(folder: Path) -> CalibrationResult:
+        def make(folder: Path) -> results.CalibrationResult:
             (folder / POLICY).unlink(missing_ok=True)
             assessed = self._assessed("calibrate")
             try:
-                return self._proved(assessed, folder / POLICY, base_without_novelty(self._base, novelty))
+                base = candidates.base_without_novelty(self._base, novelty)
+                return self._proved(assessed, folder / POLICY, base)
             except InvalidInput as error:
-                return CalibrationResult(refused=str(error))
+                return results.CalibrationResult(refused=str(error))
 
         inputs = {
             "calibrate": self._prints["calibrate"],
             "levels": [levels.alpha, levels.beta, levels.delta],
             "base": file_digest(self._base_file),
         }
-        return self._steps.run("calibrate", inputs | self._identity(), CalibrationResult, make)
+        return self._steps.run("calibrate", inputs | self._identity(), results.CalibrationResult, make)
 
-    def _proved(self, assessed: Assessed, file: Path, base: Policy) -> CalibrationResult:
+    def _proved(self, assessed: Assessed, file: Path, base: Policy) -> results.CalibrationResult:
         """The policy, in ``file``; InvalidInput when nothing can be fitted."""
         levels = self.settings.levels
         divided = Divided.of([assessed])
@@ -326,7 +292,7 @@ class Qualification(Candidate[QualifySettings]):
         trials = Trials(draft, divided.fit, divided.proof)
         alpha, beta = trials.lowest_levels(levels.delta)
         attempts = iter(trials.attempts(levels))
-        found = CalibrationResult(
+        found = results.CalibrationResult(
             refused="", wrongful=next(attempts), missed=next(attempts), alpha=alpha, beta=beta
         )
         try:
@@ -344,44 +310,46 @@ class Qualification(Candidate[QualifySettings]):
         return {"test": self._prints["test"], "policy": self.calibration.policy} | self._identity()
 
     @cached_property
-    def tested(self) -> PolicyTestResult | None:
+    def tested(self) -> results.PolicyTestResult | None:
         if self.policy is None:
             return None
 
-        def make(folder: Path) -> PolicyTestResult:
-            return PolicyTestResult.of(
+        def make(folder: Path) -> results.PolicyTestResult:
+            return results.PolicyTestResult.of(
                 measure(self._assessed("test").records, Policy.load(self._policy_file))
             )
 
-        return self._steps.run("test", self._policy_inputs(), PolicyTestResult, make)
+        return self._steps.run("test", self._policy_inputs(), results.PolicyTestResult, make)
 
     @cached_property
-    def robustness(self) -> RobustnessResult | None:
+    def robustness(self) -> results.RobustnessResult | None:
         count = self.settings.robustness_images
         if not count or self.policy is None:
             return None
         limits = Policy.load(self.policy)
 
-        def make(folder: Path) -> RobustnessResult:
+        def make(folder: Path) -> results.RobustnessResult:
             spec, source = laptop_cell(), SourceSet.load(self._parts["test"])
             prepared = prepare(spec, source, folder, count, 2 * count, 1, self._progress)
             load = partial(CellSystem, self.perception, limits)
             found = assess(spec, prepared, folder, load, progress=self._progress)
             write_report(found, folder)
             named = {c.name for c in spec.circumstances}
-            return RobustnessResult(
+            return results.RobustnessResult(
                 finding=str(found.finding),
                 images=len(prepared.chosen),
                 circumstances={n: str(v) for n, v in found.by_circumstance.items() if n in named},
             )
 
         inputs = self._policy_inputs() | {"images": count}
-        return self._steps.run("robustness", inputs, RobustnessResult, make, ("report.html",))
+        return self._steps.run("robustness", inputs, results.RobustnessResult, make, ("report.html",))
 
 
-def _part(items: list[LabelledImage]) -> PartResult:
-    balance = class_balance(items)
+def _part(items: list[LabelledImage]) -> results.PartResult:
+    balance = checking.class_balance(items)
     names = [item.workpiece_id or f"image {number}" for number, item in enumerate(items)]
     clean = {n for n, item in zip(names, items, strict=True) if ObjectClass.STICKER not in item.labels}
     logos, stickers, laptops = balance["logo"], balance["sticker"], len(set(names))
-    return PartResult(pictures=len(items), laptops=laptops, logos=logos, stickers=stickers, clean=len(clean))
+    return results.PartResult(
+        pictures=len(items), laptops=laptops, logos=logos, stickers=stickers, clean=len(clean)
+    )

@@ -13,12 +13,16 @@ _MET = {True: "met", False: "NOT MET", None: ""}
 def qualification_report(found: Qualification, bundle: str) -> str:
     """The report of a qualification as one HTML page; ``bundle``: what became of the bundle, a sentence."""
     verdict = "Ready" if found.ready else "Not ready"
+    required = [
+        (one.name, one.value, one.limit, _MET[one.met], "" if one.met else one.advice)
+        for one in found.requirements
+    ]
     blocks: list[Block] = [
         f"# {verdict}",
         lead(found),
         bundle,
         "## What is required",
-        _required(found),
+        Table(("requirement", "found", "limit", "", "what to do"), required),
         *_provable(found),
         *_next_labels(found),
         *_accuracy(found),
@@ -58,16 +62,6 @@ def _caution(found: Qualification) -> str:
     )
 
 
-def _required(found: Qualification) -> Table:
-    return Table(
-        ("requirement", "found", "limit", "", "what to do"),
-        [
-            (one.name, one.value, one.limit, _MET[one.met], "" if one.met else one.advice)
-            for one in found.requirements
-        ],
-    )
-
-
 def _provable(found: Qualification) -> list[Block]:
     alpha, beta = found.provable.levels
     units, delta = found.provable.proof, found.provable.delta
@@ -104,7 +98,7 @@ def _next_labels(found: Qualification) -> list[Block]:
     ]
     head = ("labels in the calibrate part", "laptops that prove", "without a sticker", "lowest alpha", "lowest beta",
             "alpha with one bad", "beta with one bad")  # fmt: skip
-    blocks: list[Block] = [
+    return [
         f"## What the next {MORE} labels would buy",
         "In the calibrate part, with as large a share of laptops without a sticker as now. Exact arithmetic, where every laptop "
         "without a sticker is called clean:",
@@ -112,7 +106,6 @@ def _next_labels(found: Qualification) -> list[Block]:
         "Pictures that were chosen because they are hard belong to the learn part only: the calibrate and test parts need "
         "laptops drawn at random.",
     ]
-    return blocks
 
 
 def _accuracy(found: Qualification) -> list[Block]:

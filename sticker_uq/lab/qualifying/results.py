@@ -312,16 +312,12 @@ def _of_test(levels: Levels, min_removed: float, tested: PolicyTestResult | None
     )
     found = [(str(removed), removed.of > 0 and removed.rate >= min_removed, looser)]
     clean = f"called clean, {tested.clean} laptops without a sticker among them"
-    contradicted = (
-        "the test part contradicts the guarantee: its laptops are not like those of the calibrate part"
-    )
-    for count, level, what in (
-        (tested.wrongful, levels.alpha, "laptops"),
-        (tested.missed, levels.beta, clean),
-    ):
+    unlike = "the test part contradicts the guarantee: its laptops are not like those of the calibrate part"
+    kinds = (tested.wrongful, levels.alpha, "laptops"), (tested.missed, levels.beta, clean)
+    for count, level, what in kinds:
         low = count.interval[0] if count.of else 0.0
         value = f"{count} {what}, 95 % interval from {percent(low)}"
-        found.append((value, low <= level, contradicted))
+        found.append((value, low <= level, unlike))
     return [
         Requirement(name, value, limit, met, advice)
         for (name, limit), (value, met, advice) in zip(limits.items(), found, strict=True)

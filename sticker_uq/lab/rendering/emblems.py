@@ -114,23 +114,8 @@ def _unknown(pen: Pen, name: str) -> None:
             pen.line([(x, y), (-y, x)], _VOID if rng.random() < 0.6 else _INK, rng.uniform(0.1, 0.25))
 
 
-_EMBLEMS: dict[str, Callable[[Pen, str], None]] = {
-    draw.__name__[1:]: draw
-    for draw in (
-        _peaks,
-        _orbit,
-        _wing,
-        _spark,
-        _hexagon,
-        _leaf,
-        _arcs,
-        _letter,
-        _bars,
-        _diamonds,
-        _crescent,
-        _loop,
-    )
-}
+_DRAWN = (_peaks, _orbit, _wing, _spark, _hexagon, _leaf, _arcs, _letter, _bars, _diamonds, _crescent, _loop)
+_EMBLEMS: dict[str, Callable[[Pen, str], None]] = {draw.__name__[1:]: draw for draw in _DRAWN}
 
 
 @lru_cache(maxsize=64)

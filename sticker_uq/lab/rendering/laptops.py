@@ -8,16 +8,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from sticker_uq.lab.rendering.painting import (
-    Floats,
-    Image,
-    Pen,
-    clouds,
-    grain,
-    luminance,
-    rounded_mask,
-    shade,
-)
+from sticker_uq.lab.rendering import painting
+from sticker_uq.lab.rendering.painting import Image, Pen, clouds, rounded_mask, shade
 from sticker_uq.lab.rendering.scene_spec import Colour, LaptopSpec
 from sticker_uq.lab.rendering.things import paint_fixture
 from sticker_uq.scene import Rng
@@ -179,7 +171,7 @@ def paint_laptop(laptop: LaptopSpec, scale: float, margin: int) -> Surface:
 def _textured(laptop: LaptopSpec, body: Image, rng: Rng) -> Image:
     height, width = body.shape[:2]
     if laptop.texture == "brushed":
-        texture: Floats = cv2.blur(grain(rng, width, height), (61, 1)) * 18
+        texture: painting.Floats = cv2.blur(painting.grain(rng, width, height), (61, 1)) * 18
     elif laptop.texture == "carbon":
         period = max(4, round(width / 90))
         ys, xs = np.indices((height, width))
@@ -187,7 +179,7 @@ def _textured(laptop: LaptopSpec, body: Image, rng: Rng) -> Image:
         slope = ((xs + ys) % period).astype(np.float32) / period
         texture = (weave - 0.5) * 14 + (slope - 0.5) * 8
     elif laptop.texture == "matte":
-        texture = grain(rng, width, height) * 2.2
+        texture = painting.grain(rng, width, height) * 2.2
     else:
         texture = clouds(rng, width, height, (3, 2)) * 2
     texture += clouds(rng, width, height, (4, 3)) * 4
@@ -217,7 +209,7 @@ def _paint_lid(laptop: LaptopSpec, body: Image, gloss: Image, scale: float) -> N
     pen.box(500, near, 380, 13, shade(base, 0.45))
     pen.line([(125, near), (875, near)], shade(base, 0.75), 5)
     gloss[round((near - 13) * scale) : round((near + 13) * scale)] //= 3
-    line, dark = shade(base, 1.25 if luminance(base) < 110 else 0.82), shade(base, 0.72)
+    line, dark = shade(base, 1.25 if painting.luminance(base) < 110 else 0.82), shade(base, 0.72)
     if laptop.decoration == "antenna":
         for y in (70.0, 82.0):
             pen.line([(0, y), (1000, y)], line, 3)

@@ -9,20 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sticker_uq.io.coco import EncodedScene
+from sticker_uq.lab.rendering import scene_spec
 from sticker_uq.lab.rendering.backgrounds import paint_background
 from sticker_uq.lab.rendering.emblems import paint_logo
 from sticker_uq.lab.rendering.laptops import Surface, paint_laptop
 from sticker_uq.lab.rendering.painting import Floats, Image, grain, turned
-from sticker_uq.lab.rendering.scene_spec import (
-    FRAME_HEIGHT,
-    CameraSpec,
-    LightSpec,
-    LogoSpec,
-    PoseSpec,
-    ResidueSpec,
-    SceneSpec,
-    StickerSpec,
-)
+from sticker_uq.lab.rendering.scene_spec import FRAME_HEIGHT, SceneSpec
 from sticker_uq.lab.rendering.stickers import paint_residue, paint_sticker
 from sticker_uq.lab.rendering.things import lay_thing
 from sticker_uq.scene import InvalidInput, ObjectClass
@@ -45,7 +37,7 @@ def _turned(x: Floats, y: Floats, centre: tuple[float, float], angle: float) -> 
     return dx * c + dy * s, dy * c - dx * s
 
 
-def light_map(light: LightSpec, width: int, height: int) -> Floats:
+def light_map(light: scene_spec.LightSpec, width: int, height: int) -> Floats:
     x, y = _grid(width, height)
     along, _ = _turned(x, y, (0.5, FRAME_HEIGHT / 2), light.direction)
     field = 1.0 + light.gradient * along
@@ -59,7 +51,7 @@ def light_map(light: LightSpec, width: int, height: int) -> Floats:
     )
 
 
-def _shadow(light: LightSpec, x: Floats, y: Floats) -> Floats:
+def _shadow(light: scene_spec.LightSpec, x: Floats, y: Floats) -> Floats:
     along, across = _turned(x, y, (0.5 + light.shadow_offset, FRAME_HEIGHT / 2), light.shadow_angle)
     if light.shadow == "edge":
         dark = _sigmoid(along / 0.025)
@@ -74,7 +66,7 @@ def _shadow(light: LightSpec, x: Floats, y: Floats) -> Floats:
     return dark
 
 
-def specular_map(light: LightSpec, width: int, height: int) -> Floats:
+def specular_map(light: scene_spec.LightSpec, width: int, height: int) -> Floats:
     """Rendered reflections: grey levels (height,width) a perfect mirror would add to every pixel."""
     x, y = _grid(width, height)
     along, across = _turned(x, y, light.specular_centre, light.specular_angle)
@@ -99,7 +91,7 @@ def _soft_box(distance: Floats, half: float) -> Floats:
     return _sigmoid((half - np.abs(distance)) / 0.006)
 
 
-def photograph(image: Image, camera: CameraSpec) -> Image:
+def photograph(image: Image, camera: scene_spec.CameraSpec) -> Image:
     """The rendered picture after lens, sensor and exposure; only the noise depends on the camera's `noise_seed`."""
     height, width = image.shape[:2]
     sigma = camera.blur * width
@@ -191,7 +183,7 @@ def render(spec: SceneSpec, size: tuple[int, int] = (960, 720)) -> RenderedScene
     return _annotate(spec, image, id_map, matrix, full_areas, hidden)
 
 
-def laptop_to_picture(pose: PoseSpec, width: int, height: int) -> npt.NDArray[np.float64]:
+def laptop_to_picture(pose: scene_spec.PoseSpec, width: int, height: int) -> npt.NDArray[np.float64]:
     scale = min(width, height / FRAME_HEIGHT)
     left, top = (width - scale) / 2, (height - scale * FRAME_HEIGHT) / 2
     to_picture = np.array([[scale, 0, left], [0, scale, top], [0, 0, 1]])
@@ -243,7 +235,7 @@ def _blend(surface: Surface, rows: slice, columns: slice, colours: Floats, cover
     coverage[:] = np.rint(coverage * left + 255 * cover).astype(np.uint8)
 
 
-def _apply_logo(surface: Surface, id_map: Image, logo: LogoSpec) -> int:
+def _apply_logo(surface: Surface, id_map: Image, logo: scene_spec.LogoSpec) -> int:
     width, height = max(6, round(logo.width * surface.scale)), max(4, round(logo.height * surface.scale))
     colours, mask, shine = paint_logo(logo, width, height)
     if logo.angle == 180:
@@ -261,7 +253,7 @@ def _apply_logo(surface: Surface, id_map: Image, logo: LogoSpec) -> int:
     return int(np.count_nonzero(mask > 110))
 
 
-def _apply_residue(surface: Surface, residue: ResidueSpec) -> None:
+def _apply_residue(surface: Surface, residue: scene_spec.ResidueSpec) -> None:
     colours, coverage = paint_residue(residue, surface.scale)
     x, y = (surface.margin + part * surface.scale for part in residue.centre)
     left, top = round(x - coverage.shape[1] / 2), round(y - coverage.shape[0] / 2)
@@ -273,7 +265,7 @@ def _apply_residue(surface: Surface, residue: ResidueSpec) -> None:
     gloss[:] = np.rint(gloss * (1 - 0.7 * cover)).astype(np.uint8)
 
 
-def _apply_sticker(surface: Surface, id_map: Image, sticker: StickerSpec) -> int:
+def _apply_sticker(surface: Surface, id_map: Image, sticker: scene_spec.StickerSpec) -> int:
     scale, detail = surface.scale, 1.3
     colours, coverage = paint_sticker(sticker, scale * detail)
     patch_height, patch_width = coverage.shape
@@ -306,10 +298,6 @@ def _apply_sticker(surface: Surface, id_map: Image, sticker: StickerSpec) -> int
     return int(np.count_nonzero(covered))
 
 
-def _areas(ids: Image) -> Floats:
-    return cv2.calcHist([ids], [0], None, [256], [0, 256]).ravel()
-
-
 def _annotate(
     spec: SceneSpec,
     image: Image,
@@ -324,7 +312,9 @@ def _annotate(
     wide = cv2.warpPerspective(id_map, shift, (width + 2 * pad, height + 2 * pad), flags=cv2.INTER_NEAREST)
     seen = np.ascontiguousarray(wide[pad : pad + height, pad : pad + width])
     seen[hidden > 127] = 0
-    on_canvas, in_wide, in_picture = (_areas(ids) for ids in (id_map, wide, seen))
+    on_canvas, in_wide, in_picture = (
+        cv2.calcHist([where], [0], None, [256], [0, 256]).ravel() for where in (id_map, wide, seen)
+    )
     boxes, labels, ids, fractions = [], [], [], []
     classes = [(logo.id, ObjectClass.LOGO) for logo in spec.logos]
     classes += [(sticker.id, ObjectClass.STICKER) for sticker in spec.stickers]

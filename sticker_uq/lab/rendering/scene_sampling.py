@@ -8,41 +8,19 @@ from typing import Literal
 import cv2
 import numpy as np
 
+from sticker_uq.lab.rendering import scene_spec, study_sampling
 from sticker_uq.lab.rendering.backgrounds import TOOLS
 from sticker_uq.lab.rendering.emblems import logo_mask, new_logo
 from sticker_uq.lab.rendering.laptops import BRANDS, FINISHES, deck_layout
 from sticker_uq.lab.rendering.render import RenderedScene, render
-from sticker_uq.lab.rendering.scene_spec import (
-    FRAME_HEIGHT,
-    BackgroundSpec,
-    CameraSpec,
-    Colour,
-    LaptopSpec,
-    LightSpec,
-    LogoSpec,
-    Point,
-    PoseSpec,
-    SceneSpec,
-    StickerSpec,
-)
+from sticker_uq.lab.rendering.scene_spec import Colour, LaptopSpec, PoseSpec, SceneSpec
 from sticker_uq.lab.rendering.sticker_sampling import place_stickers
-from sticker_uq.lab.rendering.study_sampling import (
-    MOST_STICKERS,
-    sticker_count,
-    study_camera,
-    study_laptop,
-    study_light,
-    study_logos,
-    study_pose,
-    study_stickers,
-    study_things,
-)
 from sticker_uq.scene import InvalidInput, Rng
 
 MAX_STICKERS = 8
 Profile = Literal["large", "study"]
 """Large stickers on a lid or deck that fills the picture, or small ones as in the cell of Lu et al."""
-MOST_OF_PROFILE = {"large": MAX_STICKERS, "study": MOST_STICKERS}
+MOST_OF_PROFILE = {"large": MAX_STICKERS, "study": study_sampling.MOST_STICKERS}
 
 _BENCHES: dict[str, tuple[Colour, ...]] = {
     "wood": ((96, 136, 176), (60, 88, 124), (140, 176, 204), (44, 62, 88)),
@@ -86,21 +64,21 @@ def sample_scene(seed: int, *, stickers: int | None = None, profile: Profile = "
 def _sample_study(seed: int, stickers: int | None) -> SceneSpec:
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence((seed, 1)).spawn(8)]
     laptop_rng, pose_rng, logo_rng, sticker_rng, bench_rng, light_rng, camera_rng, thing_rng = streams
-    laptop = study_laptop(laptop_rng, _sample_laptop(laptop_rng))
-    pose, frame = study_pose(pose_rng, laptop)
-    logos = study_logos(logo_rng, laptop, frame)
-    drawn, torn = sticker_count(sticker_rng, laptop), sticker_rng.random() < 0.06
+    laptop = study_sampling.study_laptop(laptop_rng, _sample_laptop(laptop_rng))
+    pose, frame = study_sampling.study_pose(pose_rng, laptop)
+    logos = study_sampling.study_logos(logo_rng, laptop, frame)
+    drawn, torn = study_sampling.sticker_count(sticker_rng, laptop), sticker_rng.random() < 0.06
     count = drawn if stickers is None else stickers
-    things, residues = study_things(thing_rng, laptop, frame)
+    things, residues = study_sampling.study_things(thing_rng, laptop, frame)
     return SceneSpec(
         seed=seed,
         laptop=laptop,
         pose=pose,
         background=_sample_background(bench_rng),
-        light=study_light(light_rng, _sample_light(light_rng)),
-        camera=study_camera(camera_rng, _sample_camera(camera_rng)),
+        light=study_sampling.study_light(light_rng, _sample_light(light_rng)),
+        camera=study_sampling.study_camera(camera_rng, _sample_camera(camera_rng)),
         logos=logos,
-        stickers=study_stickers(sticker_rng, laptop, frame, logos, count, torn),
+        stickers=study_sampling.study_stickers(sticker_rng, laptop, frame, logos, count, torn),
         residues=residues,
         things=things,
     )
@@ -158,16 +136,16 @@ def _sample_pose(rng: Rng, laptop: LaptopSpec) -> PoseSpec:
     corners = np.array([[[0, 0], [1000, 0], [1000, depth], [0, depth]]], np.float64)
     outline = cv2.perspectiveTransform(corners, tilted)[0]
     low, high = outline.min(axis=0), outline.max(axis=0)
-    fit = min(0.97 / (high[0] - low[0]), 0.97 * FRAME_HEIGHT / (high[1] - low[1]))
+    fit = min(0.97 / (high[0] - low[0]), 0.97 * scene_spec.FRAME_HEIGHT / (high[1] - low[1]))
     scale = min(fit, rng.uniform(0.7, 0.95) / 1000)
-    space = np.maximum(0, np.array([1, FRAME_HEIGHT]) - scale * (high - low)) / 2
-    middle = np.array([0.5, FRAME_HEIGHT / 2]) + rng.uniform(-0.8, 0.8, 2) * space
+    space = np.maximum(0, np.array([1, scene_spec.FRAME_HEIGHT]) - scale * (high - low)) / 2
+    middle = np.array([0.5, scene_spec.FRAME_HEIGHT / 2]) + rng.uniform(-0.8, 0.8, 2) * space
     shift = middle - scale * (low + high) / 2
     matrix = np.array([[scale, 0, shift[0]], [0, scale, shift[1]], [0, 0, 1]]) @ tilted
     return PoseSpec(tuple(float(value) for value in matrix.ravel()), float(scale * 1000), angle)
 
 
-def _sample_logos(rng: Rng, laptop: LaptopSpec, pose: PoseSpec) -> tuple[LogoSpec, ...]:
+def _sample_logos(rng: Rng, laptop: LaptopSpec, pose: PoseSpec) -> tuple[scene_spec.LogoSpec, ...]:
     if rng.random() < 0.03:
         return ()
     surface = laptop.colour if laptop.view == "lid" else laptop.deck_colour
@@ -209,11 +187,11 @@ def _logo(
     pose: PoseSpec,
     layout: str,
     size: tuple[float, float],
-    centre: Point,
+    centre: scene_spec.Point,
     surface: Colour,
     upside_down: bool,
     max_height: float = 220.0,
-) -> LogoSpec:
+) -> scene_spec.LogoSpec:
     """A logo whose longer side is `size` (bounds) of the picture's width."""
     height, width = logo_mask(laptop.brand, layout).shape
     longer = rng.uniform(*size) / pose.width * 1000
@@ -227,16 +205,16 @@ def _logo(
     return new_logo(rng, identity, laptop.brand, layout, spot, (width, height), surface, angle)
 
 
-def _sample_background(rng: Rng) -> BackgroundSpec:
+def _sample_background(rng: Rng) -> scene_spec.BackgroundSpec:
     kind = str(rng.choice(tuple(_BENCHES)))
     colours = _BENCHES[kind]
     tools = tuple(str(tool) for tool in rng.choice(TOOLS, int(rng.integers(0, 4)), replace=False))
     colour = _jittered(rng, colours[rng.integers(len(colours))], 10)
-    return BackgroundSpec(kind, colour, rng.uniform(-40, 40), tools, int(rng.integers(2**31)))
+    return scene_spec.BackgroundSpec(kind, colour, rng.uniform(-40, 40), tools, int(rng.integers(2**31)))
 
 
-def _sample_light(rng: Rng) -> LightSpec:
-    return LightSpec(
+def _sample_light(rng: Rng) -> scene_spec.LightSpec:
+    return scene_spec.LightSpec(
         direction=rng.uniform(0, 360),
         gradient=rng.uniform(0, 0.45),
         hot_spot=(rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.65)),
@@ -254,10 +232,10 @@ def _sample_light(rng: Rng) -> LightSpec:
     )
 
 
-def _sample_camera(rng: Rng) -> CameraSpec:
+def _sample_camera(rng: Rng) -> scene_spec.CameraSpec:
     warm = rng.uniform(-0.08, 0.08)
     tint = rng.uniform(-0.02, 0.02)
-    return CameraSpec(
+    return scene_spec.CameraSpec(
         blur=rng.uniform(0, 0.0013) if rng.random() < 0.7 else rng.uniform(0.0013, 0.0022),
         motion=rng.uniform(0.003, 0.007) if rng.random() < 0.12 else 0.0,
         motion_angle=rng.uniform(0, 180),
@@ -278,18 +256,13 @@ def sticker_on_logo(scene: SceneSpec, nearness: float) -> SceneSpec:
     if not scene.stickers or not scene.logos:
         return scene
     sticker, logo = scene.stickers[0], scene.logos[0]
-    moved = replace(sticker, centre=_beside(sticker, logo, nearness))
-    return replace(scene, stickers=(*scene.stickers[1:], moved))
-
-
-def _beside(sticker: StickerSpec, logo: LogoSpec, nearness: float) -> Point:
-    """Where the centre of ``sticker`` lies at that nearness to ``logo``; at 0 their upright rectangles touch."""
     away = np.subtract(sticker.centre, logo.centre)
     direction = away if np.any(away) else np.array([1.0, 0.0])
     reach = np.array([sticker.width + logo.width, sticker.height + logo.height]) / 2
-    touching = direction * np.min(reach / np.maximum(np.abs(direction), 1e-9))
+    touching = direction * np.min(reach / np.maximum(np.abs(direction), 1e-9))  # upright rectangles
     x, y = np.asarray(logo.centre) + (1 - nearness) * touching
-    return float(x), float(y)
+    moved = replace(sticker, centre=(float(x), float(y)))
+    return replace(scene, stickers=(*scene.stickers[1:], moved))
 
 
 def with_prints(

@@ -7,20 +7,10 @@ from collections.abc import Callable, Sequence
 import cv2
 import numpy as np
 
+from sticker_uq.lab.rendering import painting
 from sticker_uq.lab.rendering.emblems import emblem_mask
 from sticker_uq.lab.rendering.figures import FIGURES, heart_points, star_points
-from sticker_uq.lab.rendering.painting import (
-    Floats,
-    Image,
-    Pen,
-    clouds,
-    grain,
-    luminance,
-    rounded_mask,
-    shade,
-    stamp,
-    turned,
-)
+from sticker_uq.lab.rendering.painting import Image, Pen, clouds, shade, turned
 from sticker_uq.lab.rendering.scene_spec import Colour, ResidueSpec, StickerSpec
 from sticker_uq.scene import Rng
 
@@ -31,7 +21,7 @@ PAPER: Colour = (246, 248, 248)
 
 
 def contrast(colour: Sequence[float]) -> Colour:
-    return INK if luminance(colour) > 135 else PAPER
+    return INK if painting.luminance(colour) > 135 else PAPER
 
 
 def _scaled(pen: Pen, factor: float, x: float = 0.0, y: float = 0.0) -> Pen:
@@ -75,7 +65,11 @@ def _words(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     step = 2 * ay * fit / len(lines)
     for index, line in enumerate(lines):
         y = -ay * fit + step * (index + 0.5)
-        accent = spec.colours[1] if abs(luminance(spec.colours[1]) - luminance(ground)) > 70 else ink
+        accent = (
+            spec.colours[1]
+            if abs(painting.luminance(spec.colours[1]) - painting.luminance(ground)) > 70
+            else ink
+        )
         pen.text(line, 0, y, 2 * ax * fit, step * 0.74, ink if index % 2 == 0 else accent, face, weight)
 
 
@@ -122,7 +116,9 @@ def _qr(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     side = max(cells, round(1.56 * pen.unit))
     coverage = cv2.resize(matrix * np.uint8(255), (side, side), interpolation=cv2.INTER_NEAREST)
     lift = 0.14 * pen.unit if ay > ax * 1.1 else 0.0
-    stamp(pen.image, coverage, round(pen.origin[0] - side / 2), round(pen.origin[1] - side / 2 - lift), INK)
+    painting.stamp(
+        pen.image, coverage, round(pen.origin[0] - side / 2), round(pen.origin[1] - side / 2 - lift), INK
+    )
     if lift:
         pen.text(spec.motif, 0, ay - 0.24, ax * 1.6, 0.24, spec.colours[0], "sans", 800)
 
@@ -223,7 +219,7 @@ def _decal(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: Rng) -> None:
     scale = 1.3 * pen.unit / max(mask.shape)
     small: Image = cv2.resize(mask, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     left, top = (round(pen.origin[axis] - small.shape[1 - axis] / 2) for axis in (0, 1))
-    stamp(pen.image, small, left, top, contrast(spec.colours[0]))
+    painting.stamp(pen.image, small, left, top, contrast(spec.colours[0]))
 
 
 PRINTS: dict[str, Painter] = {
@@ -245,7 +241,7 @@ COVERED = 0.6
 """Share of a residue's rectangle that is covered."""
 
 
-def paint_residue(residue: ResidueSpec, scale: float) -> tuple[Floats, Floats]:
+def paint_residue(residue: ResidueSpec, scale: float) -> tuple[painting.Floats, painting.Floats]:
     """Residue turned by its angle: colours (h,w,3), grey levels, and opacity (h,w), 0 to 1, at `scale` pixels per unit."""
     rng = np.random.default_rng(residue.seed)
     width, height = max(8, round(residue.width * scale)), max(8, round(residue.height * scale))
@@ -259,7 +255,7 @@ def paint_residue(residue: ResidueSpec, scale: float) -> tuple[Floats, Floats]:
     opacity = cv2.GaussianBlur(opacity.astype(np.float32), (0, 0), max(0.6, 1.2 * scale))
     dirt, white = rng.uniform(90, 190), rng.uniform(195, 240)
     tone = np.where(
-        paper, white + grain(rng, width, height) * 9, dirt + clouds(rng, width, height, (9, 7)) * 25
+        paper, white + painting.grain(rng, width, height) * 9, dirt + clouds(rng, width, height, (9, 7)) * 25
     )
     warm = np.array([0.92, 0.98, 1.0], np.float32)
     colours = np.clip(tone, 0, 255).astype(np.float32)[:, :, None] * warm
@@ -271,9 +267,9 @@ _PAPER_BACK = (222, 230, 232)
 
 def outline_mask(shape: str, width: int, height: int, inset: float = 0.0) -> Image:
     if shape == "rect":
-        return rounded_mask(width, height, 0.02 * min(width, height), inset)
+        return painting.rounded_mask(width, height, 0.02 * min(width, height), inset)
     if shape == "rounded":
-        return rounded_mask(width, height, 0.22 * min(width, height), inset)
+        return painting.rounded_mask(width, height, 0.22 * min(width, height), inset)
     canvas = np.zeros((height, width, 3), np.uint8)
     half_x, half_y = width / 2 - inset - 0.5, height / 2 - inset - 0.5
     pen = Pen(canvas, 1.0, (width / 2, height / 2))
@@ -336,7 +332,7 @@ def _age(spec: StickerSpec, colours: Image, coverage: Image, rng: Rng) -> tuple[
         tinted += (0.55 * (grey - tinted) + 0.35 * (190 - tinted)) * np.float32(spec.faded)
     if spec.wear > 0.05:
         blotches = clouds(rng, width, height, (7, 7), octaves=2)
-        fibres = cv2.GaussianBlur(grain(rng, width, height), (0, 0), 1.0) * 0.8
+        fibres = cv2.GaussianBlur(painting.grain(rng, width, height), (0, 0), 1.0) * 0.8
         depth = np.minimum(cv2.distanceTransform((coverage > 127).astype(np.uint8), cv2.DIST_L2, 3), 1e3)
         edge = 1.0 - np.minimum(1.0, depth / (0.22 * min(width, height)))
         bare = np.clip((blotches * 0.55 + fibres + 1.1 * edge - 2.25 + 1.35 * spec.wear) * 4, 0, 1)

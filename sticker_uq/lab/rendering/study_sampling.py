@@ -14,29 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sticker_uq.gate.box_overlap import Box, iou
+from sticker_uq.lab.rendering import scene_spec, sticker_sampling
 from sticker_uq.lab.rendering.emblems import logo_mask, new_logo
 from sticker_uq.lab.rendering.laptops import Rect, deck_layout
-from sticker_uq.lab.rendering.scene_spec import (
-    FRAME_HEIGHT,
-    CameraSpec,
-    FixtureSpec,
-    LaptopSpec,
-    LightSpec,
-    LogoSpec,
-    Point,
-    PoseSpec,
-    ResidueSpec,
-    StickerSpec,
-    ThingSpec,
-)
-from sticker_uq.lab.rendering.sticker_sampling import (
-    BADGE_COLOURS,
-    BADGES,
-    STICKER_KINDS,
-    StickerKind,
-    new_sticker,
-    pick_colours,
-)
+from sticker_uq.lab.rendering.scene_spec import FixtureSpec, LaptopSpec, LogoSpec, Point, ThingSpec
 from sticker_uq.lab.rendering.stickers import paint_sticker
 from sticker_uq.lab.rendering.things import SIZES
 from sticker_uq.scene import Rng
@@ -160,7 +141,7 @@ def _fixture(rng: Rng, kind: str, centre: Point, size: Size, angle: float = 0) -
     return FixtureSpec(kind, spot, rng.uniform(*size), angle, int(rng.integers(2**31)))
 
 
-def study_pose(rng: Rng, laptop: LaptopSpec) -> tuple[PoseSpec, StudyFrame]:
+def study_pose(rng: Rng, laptop: LaptopSpec) -> tuple[scene_spec.PoseSpec, StudyFrame]:
     if laptop.view == "lid":
         angle = rng.uniform(0, 360)
         scale = rng.uniform(1.12, 1.5)
@@ -176,17 +157,19 @@ def study_pose(rng: Rng, laptop: LaptopSpec) -> tuple[PoseSpec, StudyFrame]:
     turned = np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
     tilted = np.array([[1, 0, 0], [0, 1, 0], [*tilt, 1]])
     matrix = np.array([[scale, 0, middle[0]], [0, scale, middle[1]], [0, 0, 1]]) @ tilted @ turned @ centred
-    to_frame = np.array([[1 / WIDTH, 0, 0], [0, 1 / WIDTH, FRAME_HEIGHT / 2 - HEIGHT / 2 / WIDTH], [0, 0, 1]])
+    to_frame = np.array(
+        [[1 / WIDTH, 0, 0], [0, 1 / WIDTH, scene_spec.FRAME_HEIGHT / 2 - HEIGHT / 2 / WIDTH], [0, 0, 1]]
+    )
     homography = tuple(float(value) for value in (to_frame @ matrix).ravel())
-    return PoseSpec(homography, scale * 1000 / WIDTH, angle), StudyFrame(matrix, scale, angle)
+    return scene_spec.PoseSpec(homography, scale * 1000 / WIDTH, angle), StudyFrame(matrix, scale, angle)
 
 
 @lru_cache(maxsize=4096)
 def _sticker_outline(shape: str, print_: str, motif: str, aspect: float) -> Points:
     """Corners (N,2) of the convex hull of a sticker whose longer side is 1, around its middle."""
-    kind = StickerKind(print_, (shape,), (motif,), (aspect, aspect), (1.0, 1.0), (0.0, 0.0))
+    kind = sticker_sampling.StickerKind(print_, (shape,), (motif,), (aspect, aspect), (1.0, 1.0), (0.0, 0.0))
     colours = ((0, 0, 0), (90, 90, 90), (255, 255, 255))
-    draft = new_sticker(np.random.default_rng(0), 1, kind, 100.0, aspect, colours, wear=0.0)
+    draft = sticker_sampling.new_sticker(np.random.default_rng(0), 1, kind, 100.0, aspect, colours, wear=0.0)
     draft = replace(draft, wear=0.0, faded=0.0, peel=0.0, border=0.0)
     return _hull(paint_sticker(draft, 1.0)[1] > 127) / 100
 
@@ -221,7 +204,7 @@ def _misfit(width: float, height: float, fill: float, aspect: float, wanted_fill
 
 @dataclass(frozen=True)
 class _Draft:
-    kind: StickerKind
+    kind: sticker_sampling.StickerKind
     motif: str
     shape: str
     aspect: float
@@ -235,17 +218,19 @@ class _Draft:
 
 def _sticker_draft(rng: Rng, on_lid: bool, frame: StudyFrame, strip: bool) -> _Draft:
     if strip:
-        kind = next(kind for kind in STICKER_KINDS if kind.print == "words")
+        kind = next(kind for kind in sticker_sampling.STICKER_KINDS if kind.print == "words")
         aspect = rng.uniform(3.6, 6.4)
         shape = str(rng.choice(("rect", "rounded")))
         return _Draft(
             kind, str(rng.choice(kind.motifs)), shape, aspect, float(rng.choice((0, 90))) + rng.normal(0, 2.5)
         )
     if not on_lid and rng.random() < 0.4:
-        kind = BADGES
+        kind = sticker_sampling.BADGES
     else:
-        weights = np.array([kind.weights[not on_lid] for kind in STICKER_KINDS])
-        kind = STICKER_KINDS[int(rng.choice(len(STICKER_KINDS), p=weights / weights.sum()))]
+        weights = np.array([kind.weights[not on_lid] for kind in sticker_sampling.STICKER_KINDS])
+        kind = sticker_sampling.STICKER_KINDS[
+            int(rng.choice(len(sticker_sampling.STICKER_KINDS), p=weights / weights.sum()))
+        ]
     # Rounded, so that outlines are found again.
     aspect = round(rng.uniform(*kind.aspects) * 8) / 8
     turn = rng.uniform(0, 360) if on_lid else frame.angle + 90 * int(rng.integers(4)) + rng.normal(0, 9)
@@ -367,7 +352,7 @@ def sticker_count(rng: Rng, laptop: LaptopSpec) -> int:
 
 def study_stickers(
     rng: Rng, laptop: LaptopSpec, frame: StudyFrame, logos: tuple[LogoSpec, ...], count: int, torn: bool
-) -> tuple[StickerSpec, ...]:
+) -> tuple[scene_spec.StickerSpec, ...]:
     """`count` stickers with ids that follow the logos'."""
     view = _TOP if laptop.view == "lid" else _OPEN
     boxes = [logo_box(laptop, frame, logo) for logo in logos]
@@ -384,11 +369,15 @@ def study_stickers(
         length = min(shorter / min(width, height), view.longest / max(width, height))
         spot = _spot(rng, view, laptop, frame, boxes, len(logos), (width * length, height * length))
         centre = frame.units(*(np.asarray(spot) - middle * length))
-        badge = draft.kind is BADGES
-        colours = BADGE_COLOURS[rng.integers(len(BADGE_COLOURS))] if badge else pick_colours(rng)
+        badge = draft.kind is sticker_sampling.BADGES
+        colours = (
+            sticker_sampling.BADGE_COLOURS[rng.integers(len(sticker_sampling.BADGE_COLOURS))]
+            if badge
+            else sticker_sampling.pick_colours(rng)
+        )
         fixed = replace(draft.kind, shapes=(draft.shape,), motifs=(draft.motif,))
         number, longer = len(logos) + index + 1, length / frame.scale
-        sticker = new_sticker(rng, number, fixed, longer, draft.aspect, colours, wear=0.6)
+        sticker = sticker_sampling.new_sticker(rng, number, fixed, longer, draft.aspect, colours, wear=0.6)
         if torn:
             sticker = replace(sticker, wear=rng.uniform(0.4, 1), peel=rng.uniform(0, 0.33))
         stickers.append(replace(sticker, centre=centre, angle=draft.angle - frame.angle))
@@ -463,7 +452,7 @@ def _zone(rng: Rng, laptop: LaptopSpec) -> Rect:
 
 def study_things(
     rng: Rng, laptop: LaptopSpec, frame: StudyFrame
-) -> tuple[tuple[ThingSpec, ...], tuple[ResidueSpec, ...]]:
+) -> tuple[tuple[ThingSpec, ...], tuple[scene_spec.ResidueSpec, ...]]:
     """What lies about, hands and grippers, and residue on the laptop of some scenes."""
     things: list[ThingSpec] = []
     kinds = tuple(kind for kind in SIZES if kind not in ("hand", "gripper"))
@@ -473,11 +462,11 @@ def study_things(
         if rng.random() < 0.65:
             along, away = rng.uniform(0, 1), rng.uniform(0.0, 0.12)
             if rng.random() < 0.5:
-                x, y = along, (away if rng.random() < 0.5 else 1 - away) * FRAME_HEIGHT
+                x, y = along, (away if rng.random() < 0.5 else 1 - away) * scene_spec.FRAME_HEIGHT
             else:
-                x, y = away if rng.random() < 0.5 else 1 - away, along * FRAME_HEIGHT
+                x, y = away if rng.random() < 0.5 else 1 - away, along * scene_spec.FRAME_HEIGHT
         else:
-            x, y = rng.uniform(0.2, 0.8), rng.uniform(0.2, 0.8) * FRAME_HEIGHT
+            x, y = rng.uniform(0.2, 0.8), rng.uniform(0.2, 0.8) * scene_spec.FRAME_HEIGHT
         things.append(_thing(rng, kind, (float(x), float(y))))
     for kind in ("hand", "gripper"):
         if rng.random() < 0.07:
@@ -489,7 +478,7 @@ def study_things(
             size = (side * rng.uniform(0.7, 1.8), side * rng.uniform(0.5, 1.2))
             centre = (rng.uniform(zone[0], zone[2]), rng.uniform(zone[1], zone[3]))
             angle = rng.uniform(0, 360)
-            residues.append(ResidueSpec(centre, *size, angle, int(rng.integers(2**31))))
+            residues.append(scene_spec.ResidueSpec(centre, *size, angle, int(rng.integers(2**31))))
     return tuple(things), tuple(residues)
 
 
@@ -497,7 +486,7 @@ def _thing(rng: Rng, kind: str, centre: Point) -> ThingSpec:
     return ThingSpec(kind, centre, rng.uniform(*SIZES[kind]), rng.uniform(0, 360), int(rng.integers(2**31)))
 
 
-def study_light(rng: Rng, light: LightSpec) -> LightSpec:
+def study_light(rng: Rng, light: scene_spec.LightSpec) -> scene_spec.LightSpec:
     """`light`, in one scene of eight with glare."""
     if rng.random() > 0.12:
         return light
@@ -506,7 +495,7 @@ def study_light(rng: Rng, light: LightSpec) -> LightSpec:
     return replace(light, specular=kind, specular_centre=middle, specular_strength=rng.uniform(150, 420))
 
 
-def study_camera(rng: Rng, camera: CameraSpec) -> CameraSpec:
+def study_camera(rng: Rng, camera: scene_spec.CameraSpec) -> scene_spec.CameraSpec:
     """`camera`, sharper than one for large stickers, and in one scene of eight with strong blur or noise."""
     camera = replace(camera, blur=camera.blur * 0.6, motion=camera.motion * 0.5)
     chosen = rng.random()

@@ -8,17 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sticker_uq.lab.rendering.painting import (
-    Draw,
-    Image,
-    Pen,
-    TurnedPen,
-    draw_over,
-    lay,
-    luminance,
-    mix,
-    shade,
-)
+from sticker_uq.lab.rendering import painting
+from sticker_uq.lab.rendering.painting import Draw, Pen, TurnedPen, mix, shade
 from sticker_uq.lab.rendering.scene_spec import FRAME_HEIGHT, Colour, FixtureSpec, ThingSpec
 from sticker_uq.scene import Rng
 
@@ -113,28 +104,30 @@ Fixture = Callable[[Pen, Colour, Rng], None]
 """Draws a part or print of a case of that colour, about one unit to the left and right of the origin."""
 
 
-def paint_fixture(body: Image, fixture: FixtureSpec, scale: float, case: Colour) -> None:
+def paint_fixture(body: painting.Image, fixture: FixtureSpec, scale: float, case: Colour) -> None:
     x, y = (part * scale for part in fixture.centre)
     unit, unused = fixture.size * scale, np.zeros((1, 1), np.uint8)
     pen = TurnedPen(body, unit, (x, y), unused, math.radians(fixture.angle))
     FIXTURES[fixture.kind](pen, case, np.random.default_rng(fixture.seed))
 
 
-def lay_thing(image: Image, thing: ThingSpec, hidden: Image) -> None:
+def lay_thing(image: painting.Image, thing: ThingSpec, hidden: painting.Image) -> None:
     """Lay a thing over the rendered `image` (H,W,3), and mark in `hidden` (H,W) what it covers."""
     height, width = image.shape[:2]
     scale = min(width, height / FRAME_HEIGHT)
     x = thing.centre[0] * scale + (width - scale) / 2
     y = thing.centre[1] * scale + (height - scale * FRAME_HEIGHT) / 2
     unit, rng = thing.size * scale, np.random.default_rng(thing.seed)
-    colours, mask = draw_over(image.shape, THINGS[thing.kind], (x, y), unit, math.radians(thing.angle), rng)
-    lay(image, colours, mask, rng, height=max(1.0, 0.004 * scale), realistic=True)
+    colours, mask = painting.draw_over(
+        image.shape, THINGS[thing.kind], (x, y), unit, math.radians(thing.angle), rng
+    )
+    painting.lay(image, colours, mask, rng, height=max(1.0, 0.004 * scale), realistic=True)
     np.maximum(hidden, mask, out=hidden)
 
 
 def _tone(case: Colour) -> Colour:
     """A print's ink on a case: a little lighter or darker."""
-    return shade(case, 1.35 if luminance(case) < 110 else 0.6)
+    return shade(case, 1.35 if painting.luminance(case) < 110 else 0.6)
 
 
 def _screw(pen: Pen, case: Colour, rng: Rng) -> None:

@@ -16,31 +16,18 @@ from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.files import write_file
 from sticker_uq.io.images import read_image_file
 from sticker_uq.io.setting_fields import Frozen
+from sticker_uq.lab import Progress
+from sticker_uq.lab.robustness import followups, verdicts
 from sticker_uq.lab.robustness.distances import (
     ComparedPicture,
     ImageDistances,
     feature_distances,
     pair_distances,
 )
-from sticker_uq.lab.robustness.followups import (
-    FollowUpCase,
-    check_transformations,
-    circumstance_set,
-    make_cases,
-    target_set,
-    with_transformation,
-)
 from sticker_uq.lab.robustness.frequencies import CoverageRow, SourceSet
 from sticker_uq.lab.robustness.performance import Judged, Performance
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.lab.robustness.systems import System, SystemAnswer
-from sticker_uq.lab.robustness.verdicts import (
-    Finding,
-    Paired,
-    RelationCheck,
-    check_relations,
-    overall_verdict,
-)
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 CASES, RESULT = "cases", "assessment.json"
@@ -49,16 +36,13 @@ PAIR_FEATURE_DISTANCES = ("euclidean", "cosine")
 WHOLE = "all"
 """What checks of the target set call their circumstance."""
 
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, what is done of it, and how much there is."""
-
 
 @dataclass(frozen=True)
 class Prepared:
     """``chosen``: the assessed source images; ``sets`` of their follow-up cases by circumstance, "" for all in proportion."""
 
     chosen: SourceSet
-    sets: Mapping[str, tuple[FollowUpCase, ...]]
+    sets: Mapping[str, tuple[followups.FollowUpCase, ...]]
 
 
 class _Value(Frozen):
@@ -81,11 +65,11 @@ class Assessment(_Value):
     system: str
     identity: str
     sets: tuple[SetResult, ...]
-    checks: tuple[RelationCheck, ...]
+    checks: tuple[verdicts.RelationCheck, ...]
     coverage: tuple[CoverageRow, ...]
-    finding: Finding
-    significance_shares: dict[Finding, float]
-    by_circumstance: dict[str, Finding]
+    finding: verdicts.Finding
+    significance_shares: dict[verdicts.Finding, float]
+    by_circumstance: dict[str, verdicts.Finding]
     environment: dict[str, str]
 
 
@@ -102,15 +86,20 @@ def prepare(
 
     ``images`` drawn by the specification's seed are put into each circumstance; ``target`` cases in target proportions.
     """
-    check_transformations(spec)
+    followups.check_transformations(spec)
     if images < 1 or target < 1:
         raise InvalidInput(f"{images} images and {target} cases: expected at least one of each")
     order = np.random.default_rng(spec.seed).permutation(len(source))[:images]
     chosen = SourceSet(source.folder, tuple(source.images[n] for n in sorted(order)), source.tagged)
-    sets = {"": target_set(spec, len(chosen), target)}
-    sets |= {one.name: circumstance_set(spec, one, range(len(chosen))) for one in with_transformation(spec)}
+    sets = {"": followups.target_set(spec, len(chosen), target)}
+    sets |= {
+        one.name: followups.circumstance_set(spec, one, range(len(chosen)))
+        for one in followups.with_transformation(spec)
+    }
     folder.mkdir(parents=True, exist_ok=True)
-    made = make_cases(chosen, sets, folder / CASES, jobs, lambda done, total: progress("cases", done, total))
+    made = followups.make_cases(
+        chosen, sets, folder / CASES, jobs, lambda done, total: progress("cases", done, total)
+    )
     return Prepared(chosen, made)
 
 
@@ -159,20 +148,20 @@ class AnsweredSet:
     """Follow-up cases and their sources with replies; ``origin`` (cases,): index into ``sources``."""
 
     circumstance: str
-    cases: tuple[FollowUpCase, ...]
+    cases: tuple[followups.FollowUpCase, ...]
     replies: tuple[Reply, ...]
     sources: tuple[LabelledImage, ...]
     source_replies: tuple[Reply, ...]
     origin: NDArray[np.intp]
 
-    def paired(self, spec: Specification) -> Paired:
+    def paired(self, spec: Specification) -> verdicts.Paired:
         source = [Judged(item, r.answer) for item, r in zip(self.sources, self.source_replies, strict=True)]
         target = [
             Judged(case.truth, reply.answer, ObjectClass.STICKER in case.source.labels[case.hidden])
             for case, reply in zip(self.cases, self.replies, strict=True)
         ]
         measured = spec.match_iou, spec.decision_score
-        return Paired(
+        return verdicts.Paired(
             Performance(source, *measured),
             Performance(target, *measured),
             self.origin,
@@ -267,7 +256,7 @@ def assess(
         sets=tuple(results),
         checks=tuple(checks),
         coverage=tuple(coverage),
-        **overall_verdict(checks, {c.name: c.significance for c in spec.circumstances}),
+        **verdicts.overall_verdict(checks, {c.name: c.significance for c in spec.circumstances}),
         environment=dict(environment or {}),
     )
     write_file(folder / RESULT, assessment.model_dump_json(indent=1))
@@ -276,7 +265,7 @@ def assess(
 
 def _answered(
     circumstance: str,
-    cases: tuple[FollowUpCase, ...],
+    cases: tuple[followups.FollowUpCase, ...],
     of_case: Mapping[str, Reply],
     of_source: Mapping[int, Reply],
 ) -> AnsweredSet:
@@ -292,12 +281,12 @@ def _answered(
     )
 
 
-def _evaluated(spec: Specification, one: AnsweredSet) -> tuple[SetResult, list[RelationCheck]]:
+def _evaluated(spec: Specification, one: AnsweredSet) -> tuple[SetResult, list[verdicts.RelationCheck]]:
     paired, name = one.paired(spec), one.circumstance
     significance = spec.circumstance(name).significance if name else mean_significance(spec)
     epsilons = {metric: partial(spec.epsilon, metric, significance=significance) for metric in spec.relations}
     drawing = {"resamples": spec.resamples, "seed": spec.seed}
-    checks = check_relations(paired, epsilons, name or WHOLE, confidence=spec.confidence, **drawing)
+    checks = verdicts.check_relations(paired, epsilons, name or WHOLE, confidence=spec.confidence, **drawing)
     result = SetResult(
         kind="circumstance" if name else "target",
         circumstance=name,

@@ -6,22 +6,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
-from sticker_uq.io.coco import (
-    ANNOTATIONS,
-    LabelledImage,
-    check_objects,
-    load_annotations,
-    read_coco,
-    read_picture,
-)
+from sticker_uq.io import coco
 from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.lab.corruptions import LabelledPicture
 from sticker_uq.lab.rendering.render import RenderedScene, render
@@ -35,13 +27,13 @@ from sticker_uq.scene import InvalidInput, ObjectClass
 class TaggedImage:
     """One image of the source set. ``tags``: circumstances a person found in it; ``seed`` of its scene, where it was rendered."""
 
-    item: LabelledImage
+    item: coco.LabelledImage
     tags: frozenset[str]
     seed: int | None = None
 
     def picture(self) -> LabelledPicture:
         item = self.item
-        image = read_picture(item)
+        image = coco.read_picture(item)
         known = None if self.seed is None else _scene_of(self.seed, item)
         if known is None:
             return LabelledPicture.of(image, item.boxes, item.labels)
@@ -67,25 +59,22 @@ class SourceSet:
     def load(cls, folder: str | Path) -> SourceSet:
         """The labelled images of a COCO folder as source set. Tags are the list ``tags`` of an entry in ``images``."""
         root = Path(folder)
-        items = read_coco(root)
-        check_objects(items, str(root))
-        entries = {entry["id"]: entry for entry in load_annotations(root)["images"]}
+        items = coco.read_coco(root)
+        coco.check_objects(items, str(root))
+        entries = {entry["id"]: entry for entry in coco.load_annotations(root)["images"]}
         images = []
         for item in items:
             entry = entries[item.image_id]
-            own, seed = _own_tags(root / ANNOTATIONS, entry), entry.get("seed")
-            images.append(TaggedImage(item, own, seed if isinstance(seed, int) and seed >= 0 else None))
+            tags, seed = entry.get("tags", []), entry.get("seed")
+            if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+                where = f"{root / coco.ANNOTATIONS}: image {item.image_id}"
+                raise InvalidInput(f"{where}: tags {tags!r}: expected a list of words")
+            known = seed if isinstance(seed, int) and seed >= 0 else None
+            images.append(TaggedImage(item, frozenset(tags), known))
         return cls(root, tuple(images), any("tags" in entry for entry in entries.values()))
 
 
-def _own_tags(path: Path, entry: Mapping[str, Any]) -> frozenset[str]:
-    tags = entry.get("tags", [])
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise InvalidInput(f"{path}: image {entry['id']}: tags {tags!r}: expected a list of words")
-    return frozenset(tags)
-
-
-def _scene_of(seed: int, item: LabelledImage) -> tuple[SceneSpec, RenderedScene] | None:
+def _scene_of(seed: int, item: coco.LabelledImage) -> tuple[SceneSpec, RenderedScene] | None:
     """The scene of a seed, if it renders to the boxes of `item`; the number of stickers may have been chosen."""
     for stickers in (None, *range(MAX_STICKERS + 1)):
         scene = sample_scene(seed, stickers=stickers)
@@ -133,10 +122,8 @@ def describe_source(spec: Specification, source: SourceSet) -> list[CoverageRow]
         return []
     rows = []
     for circumstance in spec.circumstances:
-        count, target = (
-            sum(circumstance.name in image.tags for image in source.images),
-            circumstance.frequency,
-        )
+        count = sum(circumstance.name in image.tags for image in source.images)
+        target = circumstance.frequency
         low, high = clopper_pearson(count, len(source), spec.confidence)
         status = "over-represented" if target < low else "covered"
         if target > high:

@@ -119,13 +119,8 @@ def _details(assessment: Assessment, tables: Mapping[str, pd.DataFrame]) -> list
     for name in ("performance", "distances", "coverage"):
         if len(tables[name]):
             blocks += [f"## {name.capitalize()}", _as_table(tables[name])]
-    facts = [(name, str(value)) for name, value in assessment.environment.items()]
-    return [
-        *blocks,
-        "## Versions and settings",
-        Table(("", ""), facts),
-        f"Every figure is in {TABLES}/*.csv.",
-    ]
+    facts = Table(("", ""), [(name, str(value)) for name, value in assessment.environment.items()])
+    return [*blocks, "## Versions and settings", facts, f"Every figure is in {TABLES}/*.csv."]
 
 
 def _as_table(table: pd.DataFrame) -> Table:
@@ -158,34 +153,28 @@ def _summary(assessment: Assessment) -> list[Block]:
     metrics = list(spec.relations)
     significance = {c.name: str(c.significance) for c in spec.circumstances}
     shares = ", ".join(f"{assessment.significance_shares.get(f, 0.0):.0%} {f}" for f in _ORDER)
-    blocks: list[Block] = [
+    grouped: dict[str, list[RelationCheck]] = {}
+    for check in assessment.checks:
+        grouped.setdefault(check.circumstance, []).append(check)
+    changes = [f"change of {metric}" for metric in metrics]
+    rows = []
+    for name, checks in grouped.items():
+        found = significance.get(name, ""), figure_text(checks[0].distance), *map(_change, checks)
+        rows.append((name, *found, str(assessment.by_circumstance[name])))
+    titles = {"source": "source", "target": "target, all circumstances"}
+    gate = [
+        (titles.get(one.kind, one.circumstance), *(f"{one.figures.get(k, math.nan):.1%}" for k, _ in _GATE))
+        for one in assessment.sets
+    ]
+    return [
         f"# Robustness of {spec.system.name}: {assessment.finding}",
         f"{assessment.system}. {assessment_findings(assessment)}",
         f"Share of the significance: {shares}.",
         f"Source images: {', '.join(f'{m} {figure_text(source.figures[m])}' for m in metrics)}.",
-        Table(
-            (
-                "circumstance",
-                "significance",
-                f"d ({spec.distance})",
-                *(f"change of {m}" for m in metrics),
-                "finding",
-            ),
-            [
-                (
-                    name,
-                    significance.get(name, ""),
-                    figure_text(checks[0].distance),
-                    *map(_change, checks),
-                    str(assessment.by_circumstance[name]),
-                )
-                for name, checks in _by_circumstance(assessment.checks).items()
-            ],
-        ),
+        Table(("circumstance", "significance", f"d ({spec.distance})", *changes, "finding"), rows),
         "Shares of the images:",
-        Table(("images", *(words for _, words in _GATE)), _gate_rows(assessment)),
+        Table(("images", *(words for _, words in _GATE)), gate),
     ]
-    return blocks
 
 
 def _change(check: RelationCheck) -> str:
@@ -198,21 +187,3 @@ def figure_text(value: float) -> str:
     if math.isnan(value):
         return "–"
     return f"{value:.0f}" if float(value).is_integer() and abs(value) > 1 else f"{value:.3f}"
-
-
-def _by_circumstance(checks: Sequence[RelationCheck]) -> dict[str, list[RelationCheck]]:
-    grouped: dict[str, list[RelationCheck]] = {}
-    for check in checks:
-        grouped.setdefault(check.circumstance, []).append(check)
-    return grouped
-
-
-def _gate_rows(assessment: Assessment) -> list[tuple[str, ...]]:
-    titles = {"source": "source", "target": "target, all circumstances"}
-    return [
-        (
-            titles.get(one.kind, one.circumstance),
-            *(f"{one.figures.get(name, math.nan):.1%}" for name, _ in _GATE),
-        )
-        for one in assessment.sets
-    ]

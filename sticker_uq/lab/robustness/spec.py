@@ -41,9 +41,8 @@ class Relation(Finite):
     jumps, a system passes or fails by which side of the jump its distance happens to fall on.
     """
 
-    points: tuple[tuple[float, float], ...] = Field(
-        (), description="pairs of distance and allowed difference"
-    )
+    points: tuple[tuple[float, float], ...] = ()
+    """pairs of distance and allowed difference"""
     pieces: tuple[Piece, ...] = Field((), description="lines by the distance up to which they count")
     continuous: bool = Field(True, description="whether jumps are refused")
 
@@ -104,14 +103,8 @@ def continuous_relation(flat: float = 0.02, until: float = 0.25) -> Relation:
 LARGEST_SIGNIFICANCE = 125
 
 PERFORMANCE_METRICS = (
-    "precision",
-    "recall",
-    "ap",
-    "ap50",
-    "ap75",
-    "wrongly_removed",
-    "left_to_person",
-    "missed_called_clean",
+    *("precision", "recall", "ap", "ap50", "ap75"),
+    *("wrongly_removed", "left_to_person", "missed_called_clean"),
 )
 """Performance that a relation can be about, each in [0, 1]; the last three are the gate's: shares of the images."""
 
@@ -121,15 +114,13 @@ DistanceName = Literal["mse", "psnr", "ssim", "cw_ssim", "fid", "euclidean", "co
 class Circumstance(Finite):
     """One target circumstance (Wozniak et al., tables 2 to 5)."""
 
-    name: str = Field(
-        pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", description="short name, also its tag in a data set"
-    )
+    name: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    """short name, also its tag in a data set"""
     views: dict[str, str] = Field(min_length=1, description="the circumstance as each point of view says it")
     transformation: str | None = Field(None, description="what puts an image into it; none: only described")
     parameters: dict[str, float | str] = Field({}, description="further parameters of the transformation")
-    strength: tuple[float, float] | None = Field(
-        None, description="mild and severe end of the strengths drawn"
-    )
+    strength: tuple[float, float] | None = None
+    """mild and severe end of the strengths drawn"""
     probability: float | None = Field(None, ge=0, le=1, description="how likely it is (M1)")
     relative_frequency: float | None = Field(None, ge=0, le=1, description="how often it was observed (M2)")
     exclusive_group: str = Field("", description="circumstances of one group never occur together")
@@ -174,9 +165,8 @@ class Specification(Finite):
         },
         min_length=1,
     )
-    significance_tightening: float = Field(
-        0.0, ge=0, lt=1, description="share by which the highest significance makes epsilon smaller"
-    )
+    significance_tightening: float = Field(0.0, ge=0, lt=1)
+    """share by which the highest significance makes epsilon smaller"""
     combinations: bool = Field(True, description="whether an image may be in several circumstances at once")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="of every interval")
     resamples: int = Field(2000, ge=100, le=100_000, description="of the bootstrap")

@@ -89,12 +89,6 @@ class Paired:
         return float(np.average(self.distances, weights=weights[self.origin]))
 
 
-def resampled_weights(images: int, resamples: int, seed: int) -> NDArray[np.float64]:
-    """How often a robustness assessment draws each of ``images`` in each bootstrap resample, (resamples, images)."""
-    rng = np.random.default_rng(seed)
-    return rng.multinomial(images, np.full(images, 1 / images), size=resamples).astype(np.float64)
-
-
 def check_relations(
     paired: Paired,
     epsilons: Mapping[str, Callable[[float], float]],
@@ -113,7 +107,8 @@ def check_relations(
     with it the interval contains that of Clopper and Pearson where the metric is a share of the images.
     """
     images, distance = len(paired.source.images), paired.distance
-    weights = resampled_weights(images, resamples, seed)
+    rng = np.random.default_rng(seed)
+    weights = rng.multinomial(images, np.full(images, 1 / images), size=resamples).astype(np.float64)
     before = bootstrap(paired.source, list(epsilons), weights)
     after = bootstrap(paired.target, list(epsilons), weights[:, paired.origin])
     tail = (1 - confidence) / 2

@@ -101,13 +101,11 @@ def _window(image: NDArray[np.uint8], rng: Rng) -> tuple[NDArray[np.uint8], tupl
     if kind < 0.35:
         return image, (0, 0)
     scale = rng.uniform(0.65, 1.0) if kind < 0.8 else rng.uniform(1.0, 1.25)
-    new_width, new_height = (
-        max(8, round(side * scale * rng.uniform(0.93, 1.07))) for side in (width, height)
-    )
-    x, y = (round(rng.uniform(0, 1) * (old - new)) for old, new in ((width, new_width), (height, new_height)))
-    part = image[max(y, 0) : min(y + new_height, height), max(x, 0) : min(x + new_width, width)]
+    wide, high = (max(8, round(side * scale * rng.uniform(0.93, 1.07))) for side in (width, height))
+    x, y = (round(rng.uniform(0, 1) * (old - new)) for old, new in ((width, wide), (height, high)))
+    part = image[max(y, 0) : min(y + high, height), max(x, 0) : min(x + wide, width)]
     top, left = max(-y, 0), max(-x, 0)
-    bottom, right = new_height - part.shape[0] - top, new_width - part.shape[1] - left
+    bottom, right = high - part.shape[0] - top, wide - part.shape[1] - left
     if top or left or bottom or right:
         grey = tuple(rng.integers(0, 256, 3).tolist())
         part = cv2.copyMakeBorder(part, top, bottom, left, right, cv2.BORDER_CONSTANT, value=grey)

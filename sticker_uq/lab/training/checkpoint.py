@@ -68,9 +68,8 @@ def load_state(
     path = out / STATE
     content = _content(out, device)
     found = content["fingerprint"]
-    differing = [
-        _difference(name, found.get(name), v) for name, v in fingerprint.items() if found.get(name) != v
-    ]
+    changed = {name: value for name, value in fingerprint.items() if found.get(name) != value}
+    differing = [_difference(name, found.get(name), value) for name, value in changed.items()]
     if differing:
         raise InvalidInput(f"{path}: belongs to a training with other settings: {'; '.join(differing)}")
     for name, part in parts.items():
@@ -87,10 +86,8 @@ def _content(out: Path, device: torch.device | str = "cpu") -> dict[str, Any]:
         position = dict(content["position"])
         position["history"] = [EpochResult(**row) for row in position["history"]]
         position["best"] = tuple(position["best"])
-        return {
-            **{name: content[name] for name in (*_PARTS, "fingerprint")},
-            "position": Position(**position),
-        }
+        kept = {name: content[name] for name in (*_PARTS, "fingerprint")}
+        return kept | {"position": Position(**position)}
     except _DAMAGED as error:
         raise InvalidInput(
             f"{path}: not the complete state of a training ({type(error).__name__})"

@@ -18,19 +18,12 @@ from sticker_uq.detection.transfer import to_device
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
 from sticker_uq.gate.assumptions.familiarity import tail_limit
 from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.lab import Progress
 from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.training.loading import Arrays, ahead
 from sticker_uq.lab.training.novelty_samples import sample
-from sticker_uq.novelty.network import (
-    FARTHEST,
-    SIZE,
-    NoveltyNetwork,
-    SceneReference,
-    input_size,
-    network_input,
-    ready,
-    scene_activations,
-)
+from sticker_uq.novelty import network as networks
+from sticker_uq.novelty.network import SIZE, NoveltyNetwork
 from sticker_uq.novelty.quality import Auroc, NoveltyQuality
 from sticker_uq.perception.novelty import ImageNovelty, novelty_from_network
 from sticker_uq.scene import FloatArray, InvalidInput
@@ -69,17 +62,15 @@ def measured(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyQuality:
-    """The quality of ``model`` on ``held``, its reference fitted to ``learned``; ``on_picture``: :func:`pictures_read` times and
-    once more for each held-out picture.
-    """
-    network = ready(copy.deepcopy(model))
-    set_reference(network.reference, partial(scene_activations, network), learned, held, on_picture)
+    """The quality of ``model`` on ``held``, its reference fitted to ``learned``; ``on_picture``: for each that is read."""
+    network = networks.ready(copy.deepcopy(model))
+    set_reference(network.reference, partial(networks.scene_activations, network), learned, held, on_picture)
     model.reference.load_state_dict(network.reference.state_dict())
     return measure_quality(partial(novelty_from_network, network), held, seed, on_picture)
 
 
 def set_reference(
-    reference: SceneReference,
+    reference: networks.SceneReference,
     activations: Callable[[Picture], Tensor],
     learned: Sequence[LabelledImage],
     held: Sequence[LabelledImage],
@@ -99,8 +90,7 @@ def set_reference(
             on_picture()
         return np.array(rows)
 
-    step = -(-len(learned) // MOST_IN_REFERENCE)
-    known = measured(learned[::step])
+    known = measured(_spread(learned))
     mean, spread = known.mean(axis=0), known.std(axis=0) + 1e-6
     gaussian = LedoitWolf(assume_centered=True).fit((known - mean) / spread)
     values, vectors = np.linalg.eigh(gaussian.precision_)
@@ -110,9 +100,8 @@ def set_reference(
     reference.set(torch.from_numpy(mean), torch.from_numpy(root / unit))
 
 
-def pictures_read(learned: int, held: int) -> int:
-    """How many pictures :func:`set_reference` of novelty training reads, for a progress bar."""
-    return -(-learned // -(-learned // MOST_IN_REFERENCE)) + held
+def _spread(learned: Sequence[LabelledImage]) -> Sequence[LabelledImage]:
+    return learned[:: -(-len(learned) // MOST_IN_REFERENCE)]
 
 
 def measure_quality(
@@ -245,7 +234,7 @@ def learn_network(
 
     for pictures, *truth in ahead(prepare, len(batches), _WORKERS, processes=device.type != "cpu"):
         with torch.autocast(device.type, torch.bfloat16):
-            predicted = network(to_device(network_input(pictures), device))
+            predicted = network(to_device(networks.network_input(pictures), device))
         loss = _loss(predicted.float(), *(torch.from_numpy(array).to(device) for array in truth))
         optimizer.zero_grad()
         loss.backward()
@@ -262,7 +251,7 @@ def _batches(
         waiting: dict[tuple[int, int], list[tuple[LabelledImage, int]]] = {}
         for number in np.random.default_rng((seed, epoch)).permutation(len(items)).tolist():
             item = items[number]
-            size = input_size(item.width, item.height)
+            size = networks.input_size(item.width, item.height)
             batch = waiting.setdefault(size, [])
             batch.append((item, epoch))
             if len(batch) == _BATCH:
@@ -276,7 +265,7 @@ def _loss(predicted: Tensor, targets: Tensor, weights: Tensor, edges: Tensor) ->
     emphasis = predicted.new_tensor(_EMPHASIS).view(1, -1, 1, 1)
     each = F.binary_cross_entropy_with_logits(logits, targets, reduction="none", pos_weight=emphasis)
     classes = (each * weights).sum(dim=(0, 2, 3)) / weights.sum(dim=(0, 2, 3)).clamp_min(1.0)
-    found = predicted[:, targets.shape[1] :].clamp(max=FARTHEST).exp()
+    found = predicted[:, targets.shape[1] :].clamp(max=networks.FARTHEST).exp()
     shared = torch.minimum(found, edges)
     inside = (shared[:, 0] + shared[:, 2]) * (shared[:, 1] + shared[:, 3])
     areas = [(e[:, 0] + e[:, 2]) * (e[:, 1] + e[:, 3]) for e in (found, edges)]
@@ -284,10 +273,6 @@ def _loss(predicted: Tensor, targets: Tensor, weights: Tensor, edges: Tensor) ->
     middle = targets[:, -1] * weights[:, -1]
     boxes = -(iou.clamp_min(1e-6).log() * middle).sum() / middle.sum().clamp_min(1.0)
     return (classes * predicted.new_tensor(_SHARES)).sum() + boxes
-
-
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, what is done of it, and how much there is."""
 
 
 def learn_novelty_network(
@@ -319,6 +304,6 @@ def learn_novelty_network(
         model.to(_PROCESSOR)
     else:
         model = begin
-    total, counted = pictures_read(len(learned), len(held)) + len(held), count(1)
+    total, counted = len(_spread(learned)) + 2 * len(held), count(1)
     model.quality = measured(model, learned, held, seed, lambda: progress("measuring", next(counted), total))
     return model

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One training step, computed by several threads on a processor.
 
-The threads of torch's operators synchronise hundreds of times per step, which is slow on two cores and much slower
-under other load. Replicas that share the parameters, each with a part of the batch and one thread, synchronise once
-per step.
+The threads of torch's operators synchronise hundreds of times per step, which is slow on two cores and much slower under other
+load. Replicas that share the parameters, each with a part of the batch and one thread, synchronise once per step.
 """
 
 import copy

@@ -20,7 +20,7 @@ from torchvision.models import get_model_weights
 
 from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.detector import StochasticDetector, resolve_device
-from sticker_uq.detection.dropout import Dropout, PassDropout, no_dropout
+from sticker_uq.detection.dropout import PassDropout, no_dropout
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
@@ -37,20 +37,10 @@ from sticker_uq.evaluation.metrics.accuracy import average_precisions
 from sticker_uq.evaluation.metrics.decisions import wrongful_share
 from sticker_uq.io.coco import LabelledImage, check_objects, dataset_digest, read_coco, read_picture
 from sticker_uq.lab.datasets.default_boxes import OVERLAP, covered_share, fitting_scales
+from sticker_uq.lab.training import recipes
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
 from sticker_uq.lab.training.checkpoint import STATE, Position, load_state, save_state, saved_network
 from sticker_uq.lab.training.loading import Arrays, ahead, packed, unpacked
-from sticker_uq.lab.training.recipes import (
-    averaging,
-    batch_loss,
-    build_optimizer,
-    float_tensors,
-    freeze,
-    input_size,
-    learning_rate,
-    prepare_random,
-    recipe_of,
-)
 from sticker_uq.lab.training.replicas import Replicas, keep_freed_memory
 from sticker_uq.lab.training.settings import EpochResult, Progress, TrainSettings
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
@@ -195,7 +185,7 @@ class Training:
                 start = "torchvision" if published else "packaged" if packaged else "random"
             self._network = self._choose_network(self.items[:own], start, say)
         self.batch_size = min(settings.batch_size, len(self.items))
-        self._recipe = recipe_of(settings.model)
+        self._recipe = recipes.recipe_of(settings.model)
         if self.batch_size < self._recipe.min_batch:
             raise InvalidInput(
                 f"batch of {self.batch_size} picture: expected {self._recipe.min_batch} or more for {settings.model}"
@@ -210,20 +200,28 @@ class Training:
         if not resume:
             self.position.initial = self._fill(start, published, say)
             if self.position.initial == "random":
-                prepare_random(settings.model, self.model, self._some_samples(), torch.device("cpu"))
+                size = recipes.input_size(settings.model, self.model)
+                order = np.random.default_rng(settings.seed).permutation(len(self.items))
+                samples = [
+                    augmented(self.items[i], size, np.random.default_rng((settings.seed, i)))
+                    for i in order[: self.batch_size].tolist()
+                ]
+                recipes.prepare_random(settings.model, self.model, samples, torch.device("cpu"))
         self.average: Any = copy.deepcopy(self.model)
         for module in self.model.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.momentum = _NORM_MOMENTUM
         self.model.to(self.device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-        freeze(self.model, settings.freeze)
+        recipes.freeze(self.model, settings.freeze)
         self.average.to(self.device).eval().requires_grad_(False)
-        self.optimizer = build_optimizer(self.model, self.rate)
+        self.optimizer = recipes.build_optimizer(self.model, self.rate)
         self._parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
         if resume:
             self.position = load_state(settings.out, self._fingerprint(), self._parts, self.device)
-            say(self._resumed())
-        self._averaged = float_tensors(self.average, self.model)
+            epochs, more = divmod(self.position.step, self.steps_per_epoch)
+            steps = f" and {more} of {self.steps_per_epoch} steps of the next" if more else ""
+            say(f"resumes after epoch {epochs} of {settings.epochs}{steps}")
+        self._averaged = recipes.float_tensors(self.average, self.model)
 
     def run(
         self,
@@ -305,13 +303,16 @@ class Training:
         torch.manual_seed(settings.seed * 1_000_003 + step)  # torchvision samples proposals
         chosen = self._chosen(step)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.rate, step, self.steps)
+            group["lr"] = recipes.learning_rate(self.rate, step, self.steps)
 
         def loss(model: nn.Module, indices: Sequence[int]) -> Tensor:
             samples = prepared or self._samples(step, indices)
+            numbers = [step * len(self.items) + index for index in indices]
+            rate, seed = settings.dropout, settings.seed
+            dropout = PassDropout(rate, seed, numbers, self.device) if rate else no_dropout
             # weights, gradients, losses, normalisation and sums stay float32
             with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-                return batch_loss(settings.model, model, samples, self.device, self._dropout(step, indices))
+                return recipes.batch_loss(settings.model, model, samples, self.device, dropout)
 
         count = len(replicas.models)
         value = replicas.gradients([chosen[i::count] for i in range(count)], loss)
@@ -322,14 +323,9 @@ class Training:
         nn.utils.clip_grad_norm_(self.model.parameters(), _LARGEST_GRADIENT)
         self.optimizer.step()
         with torch.no_grad():
-            torch._foreach_lerp_(*self._averaged, 1 - averaging(step))
+            torch._foreach_lerp_(*self._averaged, 1 - recipes.averaging(step))
         self.position.step += 1
         self.position.smooth(value)
-
-    def _dropout(self, step: int, indices: Sequence[int]) -> Dropout:
-        rate, seed = self.settings.dropout, self.settings.seed
-        numbers = [step * len(self.items) + index for index in indices]
-        return PassDropout(rate, seed, numbers, self.device) if rate else no_dropout
 
     def _choose_network(
         self, items: Sequence[LabelledImage], start: str, say: Callable[[str], None]
@@ -357,21 +353,10 @@ class Training:
         say(f"a default box overlaps {share:.0%} of the labelled boxes by {OVERLAP:g} or more")
         return network if size or scales else {}
 
-    def _resumed(self) -> str:
-        epochs, more = divmod(self.position.step, self.steps_per_epoch)
-        steps = f" and {more} of {self.steps_per_epoch} steps of the next" if more else ""
-        return f"resumes after epoch {epochs} of {self.settings.epochs}{steps}"
-
-    def _some_samples(self) -> list[Sample]:
-        """As many training pictures as a batch has, in the size that the model is for."""
-        size, seed = input_size(self.settings.model, self.model), self.settings.seed
-        chosen = np.random.default_rng(seed).permutation(len(self.items))[: self.batch_size].tolist()
-        return [augmented(self.items[i], size, np.random.default_rng((seed, i))) for i in chosen]
-
     def _input_size(self, step: int) -> tuple[int, int] | None:
         # small pictures are for random weights; pretrained ones would get worse first
         progress = step / self.steps if self.position.initial == "random" else 1.0
-        return input_size(self.settings.model, self.model, progress)
+        return recipes.input_size(self.settings.model, self.model, progress)
 
     def _finish_epoch(self) -> EpochResult:
         position, settings = self.position, self.settings
@@ -502,11 +487,10 @@ def train(
 ) -> bool:
     """Train as ``settings`` say and leave best.safetensors, metrics.csv and the state in ``settings.out``.
 
-    Returns whether the end was reached; False when ``stop()`` was true after a step. ``resume`` continues from
-    the state, bit for bit as if there had been no pause. ``say`` is called with the source of the initial
-    weights, or with where the training resumes; ``command`` is stored as the origin in the metadata of the
-    weights. Raises InvalidInput for unusable data, weights or state, a folder that already holds a training, and
-    a loss that is not finite; OSError when the disk fails.
+    Returns whether the end was reached; False when ``stop()`` was true after a step. ``resume`` continues from the state, bit for
+    bit as if there had been no pause. ``say`` is called with the source of the initial weights, or with where the training
+    resumes; ``command`` is stored as the origin in the metadata of the weights. Raises InvalidInput for unusable data, weights or
+    state, a folder that already holds a training, and a loss that is not finite; OSError when the disk fails.
     """
     if not resume and (settings.out / STATE).exists():
         raise InvalidInput(f"{settings.out / STATE}: exists already; expected another folder, or --resume")

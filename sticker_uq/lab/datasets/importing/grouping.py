@@ -4,6 +4,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import compress
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -81,9 +82,7 @@ def split_groups(
     sizes = Counter(groups)
     order = np.random.default_rng(seed).permutation(sorted(sizes)).tolist()
     order.sort(key=lambda group: -sizes[group])
-    with_clean = {
-        group for group, is_clean in zip(groups, clean or [False] * len(groups), strict=True) if is_clean
-    }
+    with_clean = set(compress(groups, clean or ()))
     used = [number for number, share in enumerate(shares) if share > 0]
     missing = [0.0] * len(shares)
     part_of: dict[int, int] = {}

@@ -275,9 +275,8 @@ def _picture_name(task: Mapping[str, Any], where: str) -> str:
         except ValueError:
             continue
         query = parse_qs(address.query.replace("+", "%2B"))  # a space is never a plus there
-        local = [
-            query[key][0] for key in ("d", "filepath") if key in query
-        ]  # local files, uploads to a cloud
+        # local files, uploads to a cloud
+        local = [query[key][0] for key in ("d", "filepath") if key in query]
         for name in (*local, unquote(address.path)):
             if name.lower().endswith(PICTURE_SUFFIXES):
                 return name

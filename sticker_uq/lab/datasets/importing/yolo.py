@@ -9,15 +9,8 @@ from urllib.parse import quote
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import files_in
 from sticker_uq.io.reading import MIB, read_text, read_yaml, shown
-from sticker_uq.lab.datasets.importing.labelled_picture import (
-    Corners,
-    NamedObject,
-    NamedPicture,
-    PictureFinder,
-    bounding,
-    named_object,
-    number,
-)
+from sticker_uq.lab.datasets.importing import labelled_picture
+from sticker_uq.lab.datasets.importing.labelled_picture import number
 from sticker_uq.scene import InvalidInput
 
 NAME_LISTS = ("classes.txt", "obj.names")
@@ -26,8 +19,8 @@ _YAML = (".yaml", ".yml")
 
 
 def read_yolo(
-    names_file: Path, root: Path, finder: PictureFinder, faults: Faults, counts: LabelCounts
-) -> list[NamedPicture]:
+    names_file: Path, root: Path, finder: labelled_picture.PictureFinder, faults: Faults, counts: LabelCounts
+) -> list[labelled_picture.NamedPicture]:
     """The pictures that have a label file; the names of the classes are in ``names_file``, YAML or one name a line.
 
     A label file lies beside its picture, or in ``labels`` where that has ``images`` in its path. A picture without one was not
@@ -51,7 +44,9 @@ def read_yolo(
                 objects = tuple(
                     _object(f"{labels}: line {number}", words, names, points) for number, words in lines
                 )
-                found.append(NamedPicture(picture, None, objects, str(labels), fractions=True))
+                found.append(
+                    labelled_picture.NamedPicture(picture, None, objects, str(labels), fractions=True)
+                )
     counts.pictures += len(used)
     counts.note("pictures without a label file", unlabelled)
     folders = {path.parent for path in used}
@@ -129,15 +124,17 @@ def _lines(path: Path) -> list[tuple[int, list[str]]]:
     return [(number, words) for number, words in lines if words]
 
 
-def _object(where: str, words: list[str], names: Mapping[int, str], points: int) -> NamedObject:
+def _object(
+    where: str, words: list[str], names: Mapping[int, str], points: int
+) -> labelled_picture.NamedObject:
     whole = words[0].removesuffix(".0")  # some exporters write all numbers as floats
     kind = int(whole) if whole.isdecimal() and len(whole) < 10 else -1
     if kind not in names:
         raise InvalidInput(f"{where}: class {shown(words[0])}: expected one of 0 to {max(names, default=-1)}")
-    return named_object(names[kind], where, partial(_box, where, words[1:], points))
+    return labelled_picture.named_object(names[kind], where, partial(_box, where, words[1:], points))
 
 
-def _box(where: str, words: list[str], points: int) -> Corners:
+def _box(where: str, words: list[str], points: int) -> labelled_picture.Corners:
     count = len(words) + 1
     if points and len(words) == 4 + points:
         words = words[:4]
@@ -150,4 +147,4 @@ def _box(where: str, words: list[str], points: int) -> Corners:
     if len(values) == 4:
         x, y, width, height = values
         return x - width / 2, y - height / 2, x + width / 2, y + height / 2
-    return bounding(zip(values[::2], values[1::2], strict=True))
+    return labelled_picture.bounding(zip(values[::2], values[1::2], strict=True))

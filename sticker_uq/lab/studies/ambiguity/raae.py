@@ -209,6 +209,7 @@ class _Batches:
 
     def pictures(self) -> Tensor:
         """Pictures of two classes each to train autoencoders on, (R, 2 * half, size)."""
+
         def drawn(own: Tensor) -> Tensor:
             return own[torch.randint(len(own), (self._half,), generator=self._generator)]
 

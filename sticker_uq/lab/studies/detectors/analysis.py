@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sticker_uq.evaluation.metrics.statistics import bca_mean_interval
+from sticker_uq.lab.studies.detectors import significance
 from sticker_uq.lab.studies.detectors.measures import (
     ACCURACY,
     CLEAN,
@@ -21,22 +22,12 @@ from sticker_uq.lab.studies.detectors.measures import (
     measures_of,
     paired,
 )
-from sticker_uq.lab.studies.detectors.significance import (
-    ALPHA,
-    Row,
-    best_everywhere,
-    compare_pairs,
-    correlations,
-    friedman,
-    pooled_correlation,
-    recommended,
-    tiers,
-)
+from sticker_uq.lab.studies.detectors.significance import correlations, friedman, tiers
 from sticker_uq.scene import METRICS, InvalidInput
 
 RECOMMENDED = "recommended"
 RESAMPLES = 1000
-Rows = defaultdict[str, list[Row]]
+Rows = defaultdict[str, list[significance.Row]]
 
 
 @dataclass(frozen=True)
@@ -99,13 +90,15 @@ def best_models(ordered: pd.DataFrame) -> pd.DataFrame:
     datasets = list(dict.fromkeys(ordered["dataset"]))
     for (dataset, measure), rows in first.groupby(["dataset", "measure"], sort=False):
         tops = [tuple(group["model"]) for _, group in rows.groupby("dropout_rate", dropna=False)]
-        cells[dataset, measure] = tuple(in_order(set(best_everywhere(tops))))
+        cells[dataset, measure] = tuple(in_order(set(significance.best_everywhere(tops))))
     rows = [{"dataset": d} | {m: _joined(cells[d, m]) for m in measures if (d, m) in cells} for d in datasets]
-    last = {m: recommended([cells[d, m] for d in datasets if (d, m) in cells]) for m in measures}
+    last = {m: significance.recommended([cells[d, m] for d in datasets if (d, m) in cells]) for m in measures}
     return pd.DataFrame([*rows, {"dataset": RECOMMENDED} | {m: _joined(last[m]) for m in measures}])
 
 
-def _means(where: Row, rows: pd.DataFrame, measure: Measure, resamples: int, seed: int) -> list[Row]:
+def _means(
+    where: significance.Row, rows: pd.DataFrame, measure: Measure, resamples: int, seed: int
+) -> list[significance.Row]:
     found = []
     for model in in_order(set(rows["model"])):
         values = rows.loc[rows["model"] == model, measure.name].to_numpy(float)
@@ -116,7 +109,9 @@ def _means(where: Row, rows: pd.DataFrame, measure: Measure, resamples: int, see
     return found
 
 
-def _compare(collected: Rows, where: Row, rows: pd.DataFrame, measure: Measure, profile: Profile) -> None:
+def _compare(
+    collected: Rows, where: significance.Row, rows: pd.DataFrame, measure: Measure, profile: Profile
+) -> None:
     values, left_out = paired(rows, measure, profile)
     models = list(values.columns)
     if len(models) < 2 or values.empty:
@@ -124,9 +119,9 @@ def _compare(collected: Rows, where: Row, rows: pd.DataFrame, measure: Measure, 
     here = where | {"measure": measure.name}
     whole = friedman(values.to_numpy(float))
     collected["friedman"].append(here | whole | {"left_out": left_out})
-    pairs = compare_pairs(values.to_numpy(float), models, measure, profile)
+    pairs = significance.compare_pairs(values.to_numpy(float), models, measure, profile)
     # two models have no Friedman test that could forbid their comparison
-    opened = profile == "simula_rp" or len(models) == 2 or whole["p"] < ALPHA
+    opened = profile == "simula_rp" or len(models) == 2 or whole["p"] < significance.ALPHA
     for pair in pairs:
         shown = pair if profile == "simula_rp" else {n: v for n, v in pair.items() if n != "md"}
         collected["pairs"].append(here | shown | {"opened": opened})
@@ -140,7 +135,9 @@ def _uqms(measures: Sequence[Measure], profile: Profile) -> list[Measure]:
     return [measure for measure in measures if measure.name in wanted]
 
 
-def _correlations(where: Row, rows: pd.DataFrame, measures: Sequence[Measure], profile: Profile) -> list[Row]:
+def _correlations(
+    where: significance.Row, rows: pd.DataFrame, measures: Sequence[Measure], profile: Profile
+) -> list[significance.Row]:
     uqms = _uqms(measures, profile)
     if profile == "simula_rp" and "predictive_surface" in rows:
         surface = rows["predictive_surface"]
@@ -157,7 +154,7 @@ def _correlations(where: Row, rows: pd.DataFrame, measures: Sequence[Measure], p
 
 def _pooled(
     groups: Sequence[tuple[str, float, pd.DataFrame]], measures: Sequence[Measure], resamples: int, seed: int
-) -> list[Row]:
+) -> list[significance.Row]:
     if ACCURACY not in measures:
         return []
     rows = pd.concat([part for _, rate, part in groups if rate != 0] or [groups[0][2][:0]])
@@ -166,7 +163,7 @@ def _pooled(
         own = rows[rows["model"] == model]
         images = pd.factorize(own["dataset"].astype(str) + "\0" + own["image"].astype(str))[0]
         for measure in _uqms(measures, "paper"):
-            result = pooled_correlation(
+            result = significance.pooled_correlation(
                 own[ACCURACY.name].to_numpy(float), own[measure.name].to_numpy(float), images, resamples, seed
             )
             found.append({"model": model, "measure": measure.name} | result)

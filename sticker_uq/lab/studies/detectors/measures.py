@@ -31,16 +31,8 @@ class Measure:
 
 ACCURACY = Measure("map", "mAP", True)
 _OF_METRICS = {name: Measure(name, metric.short, False, metric.unit) for name, metric in METRICS.items()}
-UNCERTAINTY = tuple(
-    _OF_METRICS[name]
-    for name in (
-        "variation_ratio",
-        "shannon_entropy",
-        "mutual_information",
-        "total_variance",
-        "predictive_surface",
-    )
-)
+_UQMS = ("variation_ratio", "shannon_entropy", "mutual_information", "total_variance", "predictive_surface")
+UNCERTAINTY = tuple(_OF_METRICS[name] for name in _UQMS)
 """The paper's five uncertainty quantification metrics (UQMs)."""
 RELATIVE = tuple(_OF_METRICS[metric.relative] for metric in METRICS.values() if metric.relative)
 """TV and PS divided by the area of the box, so that images of different sizes compare."""

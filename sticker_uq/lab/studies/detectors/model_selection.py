@@ -91,7 +91,7 @@ def rank(
     table = here if scores.empty else here.merge(scores[[*_KEYS, "rs_map", "rs_uqm"]], on=_KEYS)
     found = analyse(table, study.settings.profile, resamples=0).tiers
     models = in_order(set(here["model"]))
-    times = {m: _time(here[here["model"] == m]) for m in models}
+    times = (here["encode_ms"] + here["decode_ms"]).groupby(here["model"]).median().to_dict()
     total = sum(weights.values())
     tiers = {model: {name: _tier(name, model, found, times) for name in weights} for model in models}
     score = {m: round(sum(w * tiers[m][n] for n, w in weights.items()) / total, 9) for m in models}
@@ -131,10 +131,6 @@ def parameters(study: Study, model: str, rate: float) -> dict[str, object]:
         "score_floor": study.settings.score_floor,
         "precision": study.settings.precision,
     }
-
-
-def _time(rows: pd.DataFrame) -> float:
-    return float((rows["encode_ms"] + rows["decode_ms"]).median())
 
 
 def _tier(requirement: str, model: str, tiers: pd.DataFrame, times: Mapping[str, float]) -> float:

@@ -59,9 +59,8 @@ def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") 
     if not np.any(difference):
         return 1.0
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # scipy warns that small samples with ties use the normal approximation
+        # scipy warns that small samples with ties use the normal approximation
+        warnings.simplefilter("ignore")
         return float(scipy.stats.wilcoxon(difference, zero_method="pratt", alternative=alternative).pvalue)
 
 

@@ -72,9 +72,8 @@ class StudySettings(Frozen):
     adversarial: int = Field(10, ge=0, le=100, description="attacked variants of each image")
     images: int = Field(0, ge=0, description="images of each data set; 0: all")
     score_floor: float = same_field(DetectorSettings, "score_floor")
-    profile: Literal["paper", "simula_rp"] = Field(
-        "paper", description="definitions of the measures: correct, or those of the published code"
-    )
+    profile: Literal["paper", "simula_rp"] = "paper"
+    """definitions of the measures: correct, or those of the published code"""
     attack: DagSettings = DagSettings()
     seed: int = same_field(DetectorSettings, "seed")
     device: str = same_field(DetectorSettings, "device")

@@ -19,30 +19,10 @@ from sticker_uq.evaluation.metrics.probability_quality import (
     calibration_error,
     localization_aware_calibration_error,
 )
-from sticker_uq.evaluation.reporting.document import (
-    COLOURS,
-    MARKERS,
-    TABLES,
-    Block,
-    Table,
-    legend_below,
-    svg,
-    write_pages,
-)
+from sticker_uq.evaluation.reporting import document
+from sticker_uq.lab.studies.detectors import measures
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
-from sticker_uq.lab.studies.detectors.measures import (
-    ACCURACY,
-    BY_NAME,
-    CLEAN,
-    RELATIVE,
-    UNCERTAINTY,
-    Measure,
-    Profile,
-    figures_table,
-    heading,
-    in_order,
-    label,
-)
+from sticker_uq.lab.studies.detectors.measures import label
 from sticker_uq.lab.studies.detectors.study_plan import ADVERSARIAL
 from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.scene import FloatArray
@@ -66,32 +46,32 @@ def uncertainty_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
     return np.asarray(1 - (everything.mean(axis=1) + np.abs(moved - squashed[:, None]).mean(axis=1)))
 
 
-def scored_measures(profile: Profile) -> tuple[Measure, ...]:
+def scored_measures(profile: measures.Profile) -> tuple[measures.Measure, ...]:
     """The uncertainty metrics behind the robustness score RS_UQM.
 
     In the profile ``paper`` TV and PS are relative to the area of the box: in px^2 they are so large that u / (1 + u) is always
     about 1, and two of five terms say nothing.
     """
-    return UNCERTAINTY if profile == "simula_rp" else (*UNCERTAINTY[:3], *RELATIVE)
+    return measures.UNCERTAINTY if profile == "simula_rp" else (*measures.UNCERTAINTY[:3], *measures.RELATIVE)
 
 
-def robustness_scores(images: pd.DataFrame, profile: Profile) -> pd.DataFrame:
+def robustness_scores(images: pd.DataFrame, profile: measures.Profile) -> pd.DataFrame:
     """Scores per data set, rate, model, image: ``rs_map``, ``rs_`` of each metric, ``rs_uqm`` (eq 16), beside the clean and mean
     adversarial value of each measure. A score is NaN where the measure is undefined on one of the pictures, for instance because
     nothing was detected. Empty without adversarial variants.
     """
     attacked = images[images["variant"].str.startswith(ADVERSARIAL)]
-    clean = images[images["variant"] == CLEAN].set_index(_CELL)
+    clean = images[images["variant"] == measures.CLEAN].set_index(_CELL)
     if attacked.empty:
         return pd.DataFrame(columns=[*_CELL, "rs_map", "rs_uqm"])
     result = pd.DataFrame(index=clean.index)
     names = []
-    for measure in (ACCURACY, *scored_measures(profile)):
+    for measure in (measures.ACCURACY, *scored_measures(profile)):
         table = attacked.pivot(index=_CELL, columns="variant", values=measure.name).reindex(clean.index)
         own, moved = clean[measure.name].to_numpy(float), table.to_numpy(float)
         result[f"{measure.name}_clean"] = own
         result[f"{measure.name}_adversarial"] = moved.mean(axis=1)
-        if measure is ACCURACY:
+        if measure is measures.ACCURACY:
             result["rs_map"] = accuracy_score(own, moved)
         else:
             names.append(f"rs_{measure.name}")
@@ -114,9 +94,9 @@ def reference_rate(study: Study) -> float:
 
 
 def accuracies(study: Study, rate: float) -> dict[str, float]:
-    chosen = (study.images["dropout_rate"] == rate) & (study.images["variant"] == CLEAN)
+    chosen = (study.images["dropout_rate"] == rate) & (study.images["variant"] == measures.CLEAN)
     found = study.images[chosen].groupby("model")["map"].mean()
-    return {model: float(found[model]) for model in in_order(set(found.index))}
+    return {model: float(found[model]) for model in measures.in_order(set(found.index))}
 
 
 def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataFrame:
@@ -124,7 +104,7 @@ def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataF
     rate = reference_rate(study)
     rows = []
     means = analysis.means[analysis.means["dropout_rate"] == rate]
-    clean = study.images[(study.images["variant"] == CLEAN) & (study.images["dropout_rate"] == rate)]
+    clean = study.images[(study.images["variant"] == measures.CLEAN) & (study.images["dropout_rate"] == rate)]
     for (dataset, model), own in means.groupby(["dataset", "model"], sort=False):
         row: dict[str, object] = {"dataset": dataset, "model": model}
         by_measure = own.set_index("measure")
@@ -146,9 +126,9 @@ def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataF
 def quality(study: Study) -> pd.DataFrame:
     """Per data set, model and rate, clean images: mAP, PDQ, LRP, D-ECE, LaECE over the set, DiL, recall."""
     rows = []
-    clean = study.images[study.images["variant"] == CLEAN]
+    clean = study.images[study.images["variant"] == measures.CLEAN]
     keys = ["dataset", "model", "dropout_rate"]
-    found = study.objects[study.objects["variant"] == CLEAN] if len(study.objects) else study.objects
+    found = study.objects[study.objects["variant"] == measures.CLEAN] if len(study.objects) else study.objects
     for key, own in clean.groupby(keys, sort=True):
         hits, wrong, missed = (own[n].sum() for n in ("true_positives", "false_positives", "false_negatives"))
         total = hits + wrong + missed
@@ -236,7 +216,7 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
     settings = study.settings
     scores = robustness_scores(study.images, settings.profile)
     keys = ["dataset", "dropout_rate", "model", "image"]
-    clean = study.images[study.images["variant"] == CLEAN]
+    clean = study.images[study.images["variant"] == measures.CLEAN]
     if not scores.empty:
         clean = clean.merge(scores[[*keys, "rs_map", "rs_uqm"]], on=keys, validate="one_to_one")
     analysis = analyse(clean, settings.profile, resamples, settings.seed)
@@ -247,19 +227,19 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
         "quality": quality(study),
         "attacks": attack_table(study),
     }
-    blocks: list[Block] = [f"# Study of {len(settings.models)} models", study_findings(study)]
+    blocks: list[document.Block] = [f"# Study of {len(settings.models)} models", study_findings(study)]
     for title, note, table in _shown(study, tables):
-        blocks += [f"## {title}", note, figures_table(table)]
-    charts: list[Block] = []
+        blocks += [f"## {title}", note, measures.figures_table(table)]
+    charts: list[document.Block] = []
     for dataset in dict.fromkeys(analysis.means["dataset"]):
         charts += [f"## Over the dropout rate: {dataset}", rate_curves(analysis.means, dataset)]
     page = [
         *blocks,
         *charts,
         "## Where the figures come from",
-        Table(("", ""), list(_environment(study).items())),
+        document.Table(("", ""), list(_environment(study).items())),
     ]
-    return write_pages(folder, "Study of detectors", page, blocks, tables)
+    return document.write_pages(folder, "Study of detectors", page, blocks, tables)
 
 
 def study_findings(study: Study) -> str:
@@ -300,8 +280,8 @@ def _shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[tuple[str, 
 def rate_curves(means: pd.DataFrame, dataset: str) -> Markup:
     """Each measure over the dropout rate, a line per model, the 95 % interval over the images as a band."""
     own = means[means["dataset"] == dataset]
-    shown = [m for m in BY_NAME.values() if (own["measure"] == m.name).any()]
-    models, rates = in_order(set(own["model"])), sorted(set(own["dropout_rate"]))
+    shown = [m for m in measures.BY_NAME.values() if (own["measure"] == m.name).any()]
+    models, rates = measures.in_order(set(own["model"])), sorted(set(own["dropout_rate"]))
     columns = min(len(shown), 3)
     rows = -(-len(shown) // columns)
 
@@ -312,15 +292,16 @@ def rate_curves(means: pd.DataFrame, dataset: str) -> Markup:
                 line = own[(own["model"] == model) & (own["measure"] == measure.name)]
                 line = line.sort_values("dropout_rate")[["dropout_rate", "mean", "low", "high"]]
                 x, mean, low, high = line.to_numpy(float).T
-                colour = COLOURS[number % len(COLOURS)]
-                axes.plot(x, mean, ms=3.5, label=model, color=colour, marker=MARKERS[number % len(MARKERS)])
+                colour = document.COLOURS[number % len(document.COLOURS)]
+                marker = document.MARKERS[number % len(document.MARKERS)]
+                axes.plot(x, mean, ms=3.5, label=model, color=colour, marker=marker)
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
-            axes.set_title(heading(measure.name))
+            axes.set_title(measures.heading(measure.name))
             axes.set_xticks(np.array(rates)[:: -(-len(rates) // 6)])
             axes.set_xlabel("dropout rate")
-        legend_below(figure, figure.axes[0])
+        document.legend_below(figure, figure.axes[0])
 
-    return svg(draw, 3.6 * columns, 2.7 * rows, f"measures over the dropout rate on {dataset}")
+    return document.svg(draw, 3.6 * columns, 2.7 * rows, f"measures over the dropout rate on {dataset}")
 
 
 def _environment(study: Study) -> dict[str, str]:
@@ -334,5 +315,5 @@ def _environment(study: Study) -> dict[str, str]:
         facts[name] = metadata.version(name)
     return facts | {
         "settings": study.settings.model_dump_json(exclude={"datasets", "models"}),
-        "every figure": f"{TABLES}/*.csv",
+        "every figure": f"{document.TABLES}/*.csv",
     }

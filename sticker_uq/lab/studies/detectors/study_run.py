@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -22,6 +22,7 @@ from sticker_uq.io.files import atomic_write, write_file
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.reading import read_bytes, read_json
+from sticker_uq.lab import Progress
 from sticker_uq.lab.studies.detectors.measures import CLEAN
 from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.study_tasks import Assess, Attack, Task, perform_task, weights_hash
@@ -30,9 +31,6 @@ from sticker_uq.scene import InvalidInput
 CELLS, PLAN = "cells.sqlite", "study.json"
 IMAGES, OBJECTS, ATTACKS = "images.parquet", "objects.parquet", "attacks.parquet"
 ATTACKED = "adversarial"
-
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, what is done of it, and how much there is."""
 
 
 @dataclass(frozen=True)

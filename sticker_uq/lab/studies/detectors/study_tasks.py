@@ -51,12 +51,9 @@ def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> Row:
     hits = int((places >= 0).sum())
     wrong, missed = len(found) - hits, len(truth.boxes) - hits
     error = float((1.0 - overlaps[places >= 0]).sum()) / (1.0 - MATCH_IOU)
-    pairs = np.array(
-        [
-            [pairwise_pdq(o, box, int(c)) for box, c in zip(truth.boxes, truth.labels, strict=True)]
-            for o in found
-        ]
-    ).reshape(len(found), len(truth.boxes))
+    labelled = list(zip(truth.boxes, truth.labels.tolist(), strict=True))
+    pairs = np.array([[pairwise_pdq(o, box, label) for box, label in labelled] for o in found])
+    pairs = pairs.reshape(len(found), len(truth.boxes))
     rows, columns = linear_sum_assignment(pairs, maximize=True)
     pdq_sum, total = float(pairs[rows, columns].sum()), hits + wrong + missed
     return {
@@ -117,9 +114,8 @@ def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
     for number, members in enumerate(clusters):
         entropy = round(_entropy(vectors[members].mean(axis=0)), _DIGITS)
         expected = float(np.mean([_entropy(v) for v in vectors[members]]))
-        rows.append(
-            (ratios[number], entropy, entropy - expected, variances[number], perimeter_sum(boxes[members]))
-        )
+        found = ratios[number], entropy, entropy - expected, variances[number]
+        rows.append((*found, perimeter_sum(boxes[members])))
     means = np.mean(rows, axis=0).tolist()
     return dict(zip(names, means, strict=True)) | {"clusters": float(len(rows))}
 

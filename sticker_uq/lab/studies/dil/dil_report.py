@@ -18,14 +18,7 @@ from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_m
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import write_file
 from sticker_uq.lab.datasets.abnormal import CLEAN, AbnormalImage
-from sticker_uq.lab.studies.dil.scene_records import (
-    DIL_SIGNALS,
-    MC_SIGNALS,
-    MISSED_STICKER_PROBABILITY,
-    NOVELTY,
-    PAPER,
-    SceneRecord,
-)
+from sticker_uq.lab.studies.dil import scene_records
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, Localization, UnexplainedRegion
 
 _DEFAULTS = LocalizationSettings()
@@ -83,13 +76,13 @@ def _ratio(part: float, whole: float) -> float:
     return float(part / whole) if whole > 0 else float("nan")
 
 
-PAPER_DIL = f"dil_{PAPER}"
+PAPER_DIL = f"dil_{scene_records.PAPER}"
 SCORE = "unexplained_objectness"
 """The signal that the product acts on."""
 CUT_OFFS = (50, 60, 70, 80, 90, 95, 99)
 """Percentiles of the clean scenes' signal."""
 
-Records = Mapping[str, Sequence[SceneRecord]]
+Records = Mapping[str, Sequence[scene_records.SceneRecord]]
 Images = Mapping[str, Sequence[AbnormalImage]]
 
 
@@ -102,13 +95,14 @@ def case_effects(records: Records, images: Images, decision_threshold: float) ->
     rows = []
     for case, found in records.items():
         truths = [image.picture for image in images[case]]
-        wrong = [
-            _is_wrong(above_dil_threshold(record.detections, None, "fixed", decision_threshold), truth)
-            for record, truth in zip(found, truths, strict=True)
-        ]
+        wrong = []  # an object is missed, or a detection shows none of its class
+        for record, truth in zip(found, truths, strict=True):
+            kept = above_dil_threshold(record.detections, None, "fixed", decision_threshold)
+            wrong.append(len(set(_counts(kept, truth))) > 1)
         pixels = np.array([truth.width * truth.height for truth in truths], float)
         shown = {"DiL": PAPER_DIL, "unexplained objectness": SCORE}
-        shown |= {NOVELTY: NOVELTY} if NOVELTY in _signals(records) else {}
+        if scene_records.NOVELTY in _signals(records):
+            shown[scene_records.NOVELTY] = scene_records.NOVELTY
         rows.append(
             {
                 "case": case,
@@ -146,7 +140,7 @@ def missed_sticker_separation(records: Records) -> pd.DataFrame:
     One row per signal, with intervals: over all cases together, and within each case that has both.
     """
     together = [record for found in records.values() for record in found]
-    groups: dict[str, Sequence[SceneRecord]] = {"all cases": together, **records}
+    groups: dict[str, Sequence[scene_records.SceneRecord]] = {"all cases": together, **records}
     rows = []
     for name in _signals(records):
         row = {"signal": name}
@@ -198,7 +192,7 @@ def threshold_table(
     return pd.DataFrame(rows)
 
 
-def _localization(record: SceneRecord, decision_threshold: float, alpha: float) -> Localization:
+def _localization(record: scene_records.SceneRecord, decision_threshold: float, alpha: float) -> Localization:
     """What the record keeps of its localization, as far as thresholds go by it."""
     dil = record.signals[PAPER_DIL]
     nowhere = float("nan")
@@ -215,18 +209,16 @@ def _localization(record: SceneRecord, decision_threshold: float, alpha: float) 
 
 def _signals(records: Records) -> tuple[str, ...]:
     known = [record.signals.keys() for found in records.values() for record in found]
-    told = (name for name in (NOVELTY, MISSED_STICKER_PROBABILITY) if all(name in names for names in known))
-    return (*DIL_SIGNALS, *told, *MC_SIGNALS)
+    told = (
+        name
+        for name in (scene_records.NOVELTY, scene_records.MISSED_STICKER_PROBABILITY)
+        if all(name in names for names in known)
+    )
+    return (*scene_records.DIL_SIGNALS, *told, *scene_records.MC_SIGNALS)
 
 
-def _signal(found: Sequence[SceneRecord], name: str) -> FloatArray:
+def _signal(found: Sequence[scene_records.SceneRecord], name: str) -> FloatArray:
     return np.array([record.signals[name] for record in found])
-
-
-def _is_wrong(found: Detections, truth: LabelledImage) -> bool:
-    """Whether an object is missed, or a detection shows none of its class."""
-    hits, predicted, objects = _counts(found, truth)
-    return hits != objects or hits != predicted
 
 
 Tables = Mapping[str, Mapping[str, pd.DataFrame]]

@@ -30,12 +30,8 @@ MC_SIGNALS = (*METRICS, "least_confidence", "unstable")
 """Signals of Monte-Carlo dropout: means of the metrics over the objects, 1 - the lowest score, number of unstable objects."""
 PAPER = "gradcam"
 """Saliency technique of the DiL paper; CL and BL are those of its map."""
-DIL_SIGNALS = (
-    "complete_localization",
-    "background_localization",
-    *(f"dil_{technique}" for technique in get_args(Technique)),
-    "unexplained_objectness",
-)
+_BY_TECHNIQUE = (f"dil_{technique}" for technique in get_args(Technique))
+DIL_SIGNALS = ("complete_localization", "background_localization", *_BY_TECHNIQUE, "unexplained_objectness")
 """What localization says of a scene: CL, BL, DiL by saliency technique, and the largest objectness that no box explains."""
 
 NOVELTY = "novelty"

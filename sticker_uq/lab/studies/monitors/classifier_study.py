@@ -22,13 +22,7 @@ from sticker_uq.evaluation.metrics.statistics import area_under_roc, clopper_pea
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.lab.kept_pieces import fingerprint, kept_document
-from sticker_uq.lab.studies.ambiguity.raae import (
-    TEST_DELTA,
-    TRAINING_DELTA,
-    AmbiguousImages,
-    generate,
-    train_raaes,
-)
+from sticker_uq.lab.studies.ambiguity import raae
 from sticker_uq.lab.studies.monitors.crop_changes import adversarial, corrupt
 from sticker_uq.lab.studies.monitors.material import Material, Tell
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL, builder
@@ -110,7 +104,7 @@ def missed_share(wrong: NDArray[np.bool_], scores: FloatArray, threshold: float)
 
 
 SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
-PUBLISHED = f"ambiguous, delta_max {TEST_DELTA:g}"
+PUBLISHED = f"ambiguous, delta_max {raae.TEST_DELTA:g}"
 """The row of Table I of ambiguous crops that are as ambiguous as those of the paper."""
 _FORMAT = 8
 _TESTING = 1000  # seed of the autoencoders that draw what is tested with
@@ -123,9 +117,8 @@ class MonitorStudySettings(Frozen):
     members: int = Field(5, ge=1, description="members of each classifier's ensemble")
     passes: int = Field(50, ge=1, description="stochastic passes per crop")
     ambiguous: int = Field(1800, ge=1, description="ambiguous crops for training; half as many for testing")
-    delta_max: float = Field(
-        0.15, gt=0, le=1, description="highest difference of the two probabilities of a test crop"
-    )
+    delta_max: float = Field(0.15, gt=0, le=1)
+    """highest difference of the two probabilities of a test crop"""
     alarms: float = Field(0.05, gt=0, lt=1, description="share of nominal crops that a threshold may reject")
     training: Training | None = None
     architectures: tuple[str, ...] = (CONVOLUTIONAL,)
@@ -167,7 +160,7 @@ def run_study(
         for seed in range(settings.seeds):
             stage = f"{architecture}, seed {seed + 1} of {settings.seeds}"
             tell(stage)
-            told = partial(_tell_within, tell, stage)
+            told = lambda step, stage=stage: tell(f"{stage}: {step}")  # noqa: E731
             results.append(_kept(material, settings, ambiguous, seed, out, architecture, told))
         tell(f"{architecture} without ambiguous crops")
         clean.append(_clean_accuracy(material, settings, architecture, out))
@@ -182,9 +175,9 @@ class AmbiguousCrops:
     likelier one in the pictures of an autoencoder that it knows.
     """
 
-    training: AmbiguousImages
-    testing: AmbiguousImages
-    published: AmbiguousImages
+    training: raae.AmbiguousImages
+    testing: raae.AmbiguousImages
+    published: raae.AmbiguousImages
 
 
 def ambiguous_crops(
@@ -196,20 +189,20 @@ def ambiguous_crops(
     for what, seed in (("to train with", 0), ("to test with", _TESTING)):
         tell(f"autoencoders {what}")
         raaes.append(
-            train_raaes(
+            raae.train_raaes(
                 *learned, seed, lambda done, wanted: tell(f"autoencoders: {done} of {wanted} accepted")
             )
         )
     return AmbiguousCrops(
-        generate(raaes[0], settings.ambiguous, TRAINING_DELTA, seed=1),
-        generate(raaes[1], half, settings.delta_max, seed=2),
-        generate(raaes[1], half, TEST_DELTA, seed=2),
+        raae.generate(raaes[0], settings.ambiguous, raae.TRAINING_DELTA, seed=1),
+        raae.generate(raaes[1], half, settings.delta_max, seed=2),
+        raae.generate(raaes[1], half, raae.TEST_DELTA, seed=2),
     )
 
 
 def train_members(
     material: Material,
-    training: AmbiguousImages,
+    training: raae.AmbiguousImages,
     settings: MonitorStudySettings,
     seed: int,
     architecture: str = CONVOLUTIONAL,
@@ -298,10 +291,6 @@ def run_seed(
         "cost_ms": cost,
         "counts": {name: len(pictures) for name, pictures in sets.items()},
     }
-
-
-def _tell_within(tell: Tell, stage: str, step: str) -> None:
-    tell(f"{stage}: {step}")
 
 
 def _kept(

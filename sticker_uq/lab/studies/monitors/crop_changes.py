@@ -129,72 +129,42 @@ def _descend(
     return found
 
 
-Picture = FloatArray
-Corruption = Callable[[Picture, Rng], Picture]
+Corruption = Callable[[FloatArray, Rng], FloatArray]
 
 
-def _moved(picture: Picture, matrix: FloatArray) -> Picture:
+def _moved(
+    picture: FloatArray, a: float, b: float, c: float, d: float, x: float = 0.0, y: float = 0.0
+) -> FloatArray:
     """The picture (h, w, C) under an affine map of coordinates around its centre."""
     h, w = picture.shape[:2]
-    centre = np.array([(w - 1) / 2, (h - 1) / 2])
-    offset = centre - matrix[:, :2] @ centre + matrix[:, 2] * [w, h]
-    full = np.column_stack([matrix[:, :2], offset])
+    linear, centre = np.array([[a, b], [c, d]]), np.array([(w - 1) / 2, (h - 1) / 2])
+    full = np.column_stack([linear, centre - linear @ centre + np.array([x, y]) * [w, h]])
     moved = cv2.warpAffine(picture, full, (w, h), borderMode=cv2.BORDER_REPLICATE)
     return np.reshape(moved, picture.shape)
 
 
-def _linear(a: float, b: float, c: float, d: float, x: float = 0.0, y: float = 0.0) -> FloatArray:
-    return np.array([[a, b, x], [c, d, y]])
-
-
-def shot_noise(picture: Picture, rng: Rng) -> Picture:
-    return rng.poisson(picture * 8).astype(np.float32) / 8
-
-
-def gaussian_noise(picture: Picture, rng: Rng) -> Picture:
-    return picture + rng.normal(0, 0.2, picture.shape).astype(np.float32)
-
-
-def impulse_noise(picture: Picture, rng: Rng) -> Picture:
+def _impulse_noise(picture: FloatArray, rng: Rng) -> FloatArray:
     drawn = rng.random((*picture.shape[:2], 1))
     return np.where(drawn < 0.06, 0, np.where(drawn > 0.94, 1, picture))
 
 
-def blur(picture: Picture, rng: Rng) -> Picture:
-    return cv2.GaussianBlur(picture, (0, 0), 0.11 * picture.shape[1]).reshape(picture.shape)
-
-
-def rotate(picture: Picture, rng: Rng) -> Picture:
+def _rotated(picture: FloatArray, rng: Rng) -> FloatArray:
     angle = np.radians(rng.uniform(25, 45)) * rng.choice([-1, 1])
-    return _moved(picture, _linear(np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)))
+    return _moved(picture, np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle))
 
 
-def shear(picture: Picture, rng: Rng) -> Picture:
-    return _moved(picture, _linear(1, rng.choice([-1, 1]) * rng.uniform(0.4, 0.7), 0, 1))
-
-
-def scale(picture: Picture, rng: Rng) -> Picture:
+def _scaled(picture: FloatArray, rng: Rng) -> FloatArray:
     size = rng.uniform(0.5, 0.7)
-    return _moved(picture, _linear(size, 0, 0, size))
+    return _moved(picture, size, 0, 0, size)
 
 
-def translate(picture: Picture, rng: Rng) -> Picture:
-    x, y = rng.choice([-1, 1], 2) * rng.uniform(0.15, 0.25, 2)
-    return _moved(picture, _linear(1, 0, 0, 1, x, y))
-
-
-def contrast(picture: Picture, rng: Rng) -> Picture:
-    mean = picture.mean()
-    return mean + 0.3 * (picture - mean)
-
-
-def fog(picture: Picture, rng: Rng) -> Picture:
+def _fog(picture: FloatArray, rng: Rng) -> FloatArray:
     coarse = rng.uniform(0.2, 1.0, (3, 3)).astype(np.float32)
     cloud = cv2.resize(coarse, picture.shape[1::-1], interpolation=cv2.INTER_CUBIC)[..., None]
     return 0.5 * picture + 0.5 * cloud
 
 
-def stripe(picture: Picture, rng: Rng) -> Picture:
+def _stripe(picture: FloatArray, rng: Rng) -> FloatArray:
     w = picture.shape[1]
     found, width = picture.copy(), max(1, w // 8)
     at = int(rng.integers(w // 4, 3 * w // 4))
@@ -206,20 +176,19 @@ def stripe(picture: Picture, rng: Rng) -> Picture:
 
 
 CORRUPTIONS: dict[str, Corruption] = {
-    made.__name__: made
-    for made in (
-        shot_noise,
-        gaussian_noise,
-        impulse_noise,
-        blur,
-        rotate,
-        shear,
-        scale,
-        translate,
-        contrast,
-        fog,
-        stripe,
-    )
+    "shot_noise": lambda picture, rng: rng.poisson(picture * 8).astype(np.float32) / 8,
+    "gaussian_noise": lambda picture, rng: picture + rng.normal(0, 0.2, picture.shape).astype(np.float32),
+    "impulse_noise": _impulse_noise,
+    "blur": lambda picture, rng: cv2.GaussianBlur(picture, (0, 0), 0.11 * picture.shape[1]),
+    "rotate": _rotated,
+    "shear": lambda picture, rng: _moved(picture, 1, rng.choice([-1, 1]) * rng.uniform(0.4, 0.7), 0, 1),
+    "scale": _scaled,
+    "translate": lambda picture, rng: _moved(
+        picture, 1, 0, 0, 1, *(rng.choice([-1, 1], 2) * rng.uniform(0.15, 0.25, 2))
+    ),
+    "contrast": lambda picture, rng: picture.mean() + 0.3 * (picture - picture.mean()),
+    "fog": _fog,
+    "stripe": _stripe,
 }
 
 

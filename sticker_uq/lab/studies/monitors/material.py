@@ -26,7 +26,7 @@ from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.lab.studies.ambiguity.raae import Pair, RaaeSettings
 from sticker_uq.monitors.crop_network import Training
-from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass, Rng
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
 
 Tell = Callable[[str], None]
 """Called with the stage that a monitor study begins."""
@@ -220,9 +220,9 @@ def _material(name: str, pictures: Iterable[Picture], count: int, seed: int, siz
     for number, (image, boxes, classes) in enumerate(pictures):
         rng = np.random.default_rng([seed, number])
         testing = int(number >= 2 * count // 3)
-        found = _crops(image, boxes, classes, rng, size)
-        crops[testing].append(found[0])
-        labels[testing].append(found[1])
+        bare = empty_boxes((image.shape[1], image.shape[0]), boxes, _LIDS, rng)
+        crops[testing].append(cut_crops(image, np.concatenate([bare, boxes]), size))
+        labels[testing].append(np.concatenate([np.zeros(len(bare), np.int64), classes]))
         if testing:
             scene = add_foreign_objects(image, boxes, classes, rng, stickers=False)
             foreign_objects.append(cut_crops(scene.image, scene.added, size))
@@ -244,11 +244,3 @@ def _material(name: str, pictures: Iterable[Picture], count: int, seed: int, siz
         pairs=PAIRS,
         raae=RAAE,
     )
-
-
-def _crops(
-    image: NDArray[np.uint8], boxes: FloatArray, classes: NDArray[np.int64], rng: Rng, size: int
-) -> tuple[FloatArray, IntArray]:
-    bare = empty_boxes((image.shape[1], image.shape[0]), boxes, _LIDS, rng)
-    crops = cut_crops(image, np.concatenate([bare, boxes]), size)
-    return crops, np.concatenate([np.zeros(len(bare), np.int64), classes])

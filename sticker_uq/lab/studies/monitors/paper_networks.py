@@ -14,8 +14,8 @@ from sticker_uq.monitors.crop_network import CropClassifier, CropNetwork
 CONVOLUTIONAL = "convolutional"
 
 
-class StagedClassifier(nn.Module):
-    """Takes crops (N, C, h, w) 0..1 to logits (N, K): stages, then hidden layers, with dropout before each linear layer."""
+class StagedClassifier(CropNetwork):
+    """Stages, then hidden layers."""
 
     def __init__(
         self, stages: Iterable[nn.Module], features: int, hidden: Sequence[int], classes: int
@@ -28,7 +28,6 @@ class StagedClassifier(nn.Module):
         self.last = nn.Linear(hidden[-1], classes)
 
     def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
-        """Outputs (N, C, h, w) of the stages, and (N, D) of the last hidden layer."""
         maps, at = [], crops
         for stage in self.stages:
             at = stage(at)
@@ -37,10 +36,6 @@ class StagedClassifier(nn.Module):
         for layer in self.hidden:
             at = F.relu(layer(F.dropout(at, 0.25, dropout)))
         return (*maps, at)
-
-    def forward(self, crops: Tensor, dropout: bool = False) -> Tensor:
-        logits: Tensor = self.last(F.dropout(self.activations(crops, dropout)[-1], 0.5, dropout))
-        return logits
 
 
 class _Colour(nn.Module):
@@ -78,13 +73,9 @@ def _densenet(shape: tuple[int, int, int], classes: int) -> StagedClassifier:
     return StagedClassifier(stages, 1024, (64,), classes)
 
 
-def _convolutional(shape: tuple[int, int, int], classes: int, deep: bool = False) -> CropClassifier:
-    return CropClassifier(shape[0], classes, deep)
-
-
 Build = Callable[[tuple[int, int, int], int], CropNetwork]
 ARCHITECTURES: dict[str, Build] = {
-    CONVOLUTIONAL: _convolutional,
+    CONVOLUTIONAL: CropClassifier,
     "dense": _dense,
     "resnet50": _resnet,
     "densenet": _densenet,
@@ -94,6 +85,5 @@ ARCHITECTURES: dict[str, Build] = {
 
 def builder(architecture: str, deep: bool) -> Build:
     """What builds the network ``architecture``; ``deep`` is the convolutional one's (:class:`CropClassifier`)."""
-    return (
-        partial(_convolutional, deep=deep) if architecture == CONVOLUTIONAL else ARCHITECTURES[architecture]
-    )
+    known = ARCHITECTURES[architecture]
+    return partial(CropClassifier, deep=deep) if known is CropClassifier else known

@@ -237,6 +237,7 @@ def task_report(material: str, scores: TaskScores, rates: pd.DataFrame) -> str:
         (network, *map(_cell, (one.right, one.damaged, one.left, one.asked)), f"{one.contradicting:.3f}")
         for network, one in zip(("task", "probabilistic"), cascades(scores), strict=True)
     ]
+    measured = (name.replace("_", " ") for name in _WITH_INTERVAL)
     actions = ("right action", "removed, must be kept", "kept, must be removed", "asked", "contradicting")
     return as_markdown(
         [
@@ -245,16 +246,7 @@ def task_report(material: str, scores: TaskScores, rates: pd.DataFrame) -> str:
             "FPR: of those not above it, put above. 95 % intervals from resampling the pictures that the crops come from. "
             "Difference: mean of FNR and FPR, task network less probabilistic one; below 0 the task network is better.",
             f"{len(scores.truth)} crops, {len(scores.task)} seeds.",
-            Table(
-                (
-                    "t",
-                    "above t",
-                    *(name.replace("_", " ") for name in _WITH_INTERVAL),
-                    "task auc",
-                    "probabilistic auc",
-                ),
-                rows,
-            ),
+            Table(("t", "above t", *measured, "task auc", "probabilistic auc"), rows),
             f"Cascade: remove above {REMOVE_ABOVE:g}, ask above {ASK_ABOVE:g}, else keep.",
             Table(("network", *actions), shares),
         ]
