@@ -128,13 +128,29 @@ def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(few,
     assert [float(row["loss"]) for row in rows] == [r.loss for r in results]
 
 
-def test_a_pause_changes_nothing(few, tmp_path):
+def test_a_paused_training_goes_on_as_if_it_had_not_been_and_as_no_other_one(few, tmp_path):
     straight, paused = (
         settings(few, tmp_path / name, epochs=1, batch_size=2) for name in ("straight", "paused")
     )
     assert train(straight)
     assert not train(paused, stop=lambda: True)  # in the middle of the first epoch
     assert not (paused.out / BEST).exists()
+    for changes, message in (
+        ({"seed": 4}, r"--seed is 4, was 3; give --seed 3$"),
+        ({"freeze": "backbone", "epochs": 3}, r"--epochs is 3, was 1; .*; --freeze is backbone, was nothing"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            train(paused.model_copy(update=changes), resume=True)
+    path = few / "annotations.json"
+    text = path.read_text()
+    try:
+        path.write_text(json.dumps(json.loads(text) | {"annotations": json.loads(text)["annotations"][1:]}))
+        with pytest.raises(
+            InvalidInput, match="--data has other images or labels now; expected the same folders"
+        ):
+            train(paused, resume=True)
+    finally:
+        path.write_text(text)
     said: list[str] = []
     assert train(paused, resume=True, say=said.append)
     assert said == ["resumes after epoch 0 of 1 and 1 of 2 steps of the next"]
@@ -384,25 +400,6 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path):
         torch.device("meta"),
     ):  # refused before a weight is touched
         training.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
-
-
-def test_a_state_continues_only_its_own_training(few, tmp_path):
-    train(settings(few, tmp_path, batch_size=2), stop=lambda: True)
-    with pytest.raises(InvalidInput, match=r"--seed is 4, was 3; give --seed 3$"):
-        train(settings(few, tmp_path, seed=4, batch_size=2), resume=True)
-    with pytest.raises(InvalidInput, match=r"--epochs is 3, was 2; .*; --freeze is backbone, was nothing"):
-        train(settings(few, tmp_path, freeze="backbone", epochs=3, batch_size=2), resume=True)
-    path = few / "annotations.json"
-    text = path.read_text()
-    try:
-        labels = json.loads(text)["annotations"][1:]
-        path.write_text(json.dumps(json.loads(text) | {"annotations": labels}))
-        with pytest.raises(
-            InvalidInput, match="--data has other images or labels now; expected the same folders"
-        ):
-            train(settings(few, tmp_path, batch_size=2), resume=True)
-    finally:
-        path.write_text(text)
 
 
 def test_a_picture_that_is_no_picture_ends_the_training_by_name(tmp_path):
