@@ -144,7 +144,9 @@ def check_layout(encoding: str, width: int, height: int, step: int, size: int) -
     return layout.pixel_bytes
 
 
-def decode_image(encoding: str, width: int, height: int, step: int, big: bool, data: Buffer) -> Picture:
+def decode_image(
+    encoding: str, width: int, height: int, step: int, is_bigendian: bool, data: Buffer
+) -> Picture:
     """The picture in the fields of a ``sensor_msgs/Image``, uint8 (H, W, 3) BGR.
 
     ``step`` is the length of a row in bytes, padding included. 16 bits are scaled to 8 by 255 / 65535. bgr8 without padding is
@@ -156,7 +158,7 @@ def decode_image(encoding: str, width: int, height: int, step: int, big: bool, d
     rows = flat.reshape(height, step)[:, : width * layout.pixel_bytes]
     pixels: NDArray[Any] = np.ascontiguousarray(rows)
     if layout.dtype is np.uint16:
-        pixels = pixels.view(">u2" if big else "<u2").astype(np.uint16, copy=False)
+        pixels = pixels.view(">u2" if is_bigendian else "<u2").astype(np.uint16, copy=False)
     shape = (height, width) if layout.channels == 1 else (height, width, layout.channels)
     try:
         picture = layout.to_bgr(pixels.reshape(shape))
