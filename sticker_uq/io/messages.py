@@ -98,7 +98,10 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
     def field(part: Any, name: str) -> Any:
         if name == "object":
             return objects[part.object_id]
-        return tuple(map(reason_from_msg, part.reasons)) if name == "reasons" else _field(part, name)
+        found = tuple(map(reason_from_msg, part.reasons)) if name == "reasons" else _field(part, name)
+        if found is MISSING:  # no decision is older than its fields
+            raise AttributeError(name)
+        return found
 
     return sc.from_plain(sc.SceneDecision, message, field)
 

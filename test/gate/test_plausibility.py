@@ -172,6 +172,12 @@ ABOVE = Transform.of([0.4, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0], "camera_pose")
 CALIBRATED = CellGeometry("base_link", CAMERA, ABOVE, Plane.of([0, 0, 1, -0.2], "lid"))
 
 
+def test_a_box_without_a_width_is_refused_and_faults_nothing():
+    cell = located(running(), CALIBRATED, STICKER, observed((10.0, 10.0, 10.0, 50.0), id=1))
+    stays_closed(cell, BlockReason.IMPLAUSIBLE_SCENE)
+    assert located(cell, CALIBRATED, STICKER, times=K).phase is Phase.PERMITTED
+
+
 def test_a_goal_carries_the_pose_of_its_object():
     cell = located(running(set_to(require_pose=True)), CALIBRATED, STICKER, times=K)
     (goal,) = cell.sent(SendGoal)

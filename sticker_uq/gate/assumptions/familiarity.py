@@ -50,7 +50,11 @@ def _of(part: str, *names: SceneSignal) -> dict[SceneSignal, Callable[[SceneAsse
     """What the ``part`` of a scene says by the same names, NaN where the scene has no such part."""
 
     def of(name: SceneSignal) -> Callable[[SceneAssessment], float]:
-        return lambda scene: float(getattr(getattr(scene, part), name, math.nan))
+        def measured(scene: SceneAssessment) -> float:
+            found = getattr(scene, part)
+            return math.nan if found is None else float(getattr(found, name))
+
+        return measured
 
     return {name: of(name) for name in names}
 

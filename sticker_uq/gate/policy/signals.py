@@ -103,4 +103,4 @@ def scene_saliency(assessment: SceneAssessment, name: SaliencyName = "dil") -> f
         return float("nan")
     if name == "background_saliency":
         return found.background_localization / pixels
-    return found.dil if name == "dil" else found.unexplained_objectness
+    return {"dil": found.dil, UNEXPLAINED: found.unexplained_objectness}[name]

@@ -17,7 +17,6 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
 from sticker_uq.cell.node_settings import ImageSourceSettings
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.nodes.common import qos
-from sticker_uq.nodes.common.conversions import filled
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
 from sticker_uq.nodes.common.lifecycle import ManagedNode, run_process
@@ -142,7 +141,12 @@ def _camera_info(recorded: Any) -> CameraInfo:
     """The message of a recording as ROS message, without header; raises :class:`InvalidInput` when it is none."""
     try:
         numbers = {name: [float(value) for value in getattr(recorded, name)] for name in "dkrp"}
-        return filled(CameraInfo, recorded, roi=filled(RegionOfInterest, recorded.roi), **numbers)
+        sizes = {name: int(getattr(recorded, name)) for name in ("height", "width", "binning_x", "binning_y")}
+        place = {
+            name: int(getattr(recorded.roi, name)) for name in ("x_offset", "y_offset", "height", "width")
+        }
+        roi = RegionOfInterest(**place, do_rectify=bool(recorded.roi.do_rectify))
+        return CameraInfo(distortion_model=recorded.distortion_model, roi=roi, **numbers, **sizes)
     except (AssertionError, AttributeError, TypeError, ValueError) as error:
         raise InvalidInput(f"camera_info of the recording: {error}") from None
 

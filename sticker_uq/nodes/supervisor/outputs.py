@@ -135,9 +135,11 @@ class SupervisorOutputs:
 
     def gate(self, gate: GateState, policy_hash: str, now_ns: int) -> None:
         self._sequence += 1
+        permit = gate.permit if gate.open else None
         message = filled(
             m.GateState,
             gate,
+            open=permit is not None,
             header=header_of(now_ns, gate.scene.frame_id if gate.scene is not None else ""),
             state=int(gate.phase),
             details=[reason_to_msg(reason) for reason in gate.details],
@@ -147,9 +149,9 @@ class SupervisorOutputs:
             supervisor=self._identity,
             audit_head=self._audit_head(),
         )
-        if gate.open and gate.permit is not None:
-            target = gate.permit.target
-            message.valid_until = ns_to_stamp(gate.permit.valid_until_ns)
+        if permit is not None:
+            target = permit.target
+            message.valid_until = ns_to_stamp(permit.valid_until_ns)
             message.decision_id = target.decision_id
             message.object_id = target.object_id
             message.box = box_to_msg(np.asarray(target.box))
@@ -157,7 +159,7 @@ class SupervisorOutputs:
             message.model_hash = target.model_hash
             message.policy_hash = target.policy_hash
         self._gate.publish(message)
-        self._monitor_open.publish(Bool(data=gate.open))
+        self._monitor_open.publish(Bool(data=permit is not None))
         self._monitor_state.publish(String(data=gate.phase.name))
 
     def decision(self, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> None:

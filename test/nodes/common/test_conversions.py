@@ -3,6 +3,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -261,6 +262,16 @@ def test_a_decision_survives_together_with_its_scene():
     wire = serialize_message(cv.decision_to_msg(decision))
     back = decision_from_msg(deserialize_message(wire, m.SceneDecision), scene)
     assert str(sc.to_plain(back)) == str(sc.to_plain(decision))
+
+
+def test_a_decision_that_lacks_a_field_is_refused():
+    scene = scene_with(one_object())
+    message = cv.decision_to_msg(decision_about(scene))
+    fields = {name: getattr(message, name) for name in message.get_fields_and_field_types()}
+    assert decision_from_msg(SimpleNamespace(**fields), scene).workpiece_id == "lid 3"
+    del fields["workpiece_id"]
+    with pytest.raises(InvalidInput, match="other fields than expected: workpiece_id"):
+        decision_from_msg(SimpleNamespace(**fields), scene)
 
 
 def test_unknown_verdict_and_outcome_block():
