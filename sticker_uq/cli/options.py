@@ -275,6 +275,8 @@ def _explain(
 
 def numbers(option: str, text: str) -> tuple[float, ...]:
     try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
+        return tuple(float(part) for part in text.split(",")) if text else ()
     except ValueError:
-        raise InvalidInput(f"{option} {text!r}: expected numbers with commas between them") from None
+        raise InvalidInput(
+            f"{option} {text!r}: expected numbers with commas between them, for example 0,0.1,0.3"
+        ) from None

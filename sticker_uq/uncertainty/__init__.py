@@ -5,8 +5,16 @@ MI (entropy), TV, PS (corner hulls).
 NumPy only: neither torch nor ROS.
 """
 
-from sticker_uq.uncertainty.cluster import ClusterSettings, TooManyBoxes, cluster
+from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, TooManyBoxes, cluster
 from sticker_uq.uncertainty.observe import image_uncertainty, observe
 from sticker_uq.uncertainty.overlap import iou_matrix
 
-__all__ = ["ClusterSettings", "TooManyBoxes", "cluster", "image_uncertainty", "iou_matrix", "observe"]
+__all__ = [
+    "NOISE",
+    "ClusterSettings",
+    "TooManyBoxes",
+    "cluster",
+    "image_uncertainty",
+    "iou_matrix",
+    "observe",
+]

@@ -43,6 +43,7 @@ REFUSED = (
     ("study", "--data is missing"),
     ("study --data DATA --model yolo", "model 'yolo': expected [LABEL:]MODEL"),
     ("study --data DATA --rates a", "--rates 'a': expected numbers"),
+    ("train --data DATA --anchor-scales 0.1,,0.2", "--anchor-scales '0.1,,0.2': expected numbers"),
     ("study --data DATA --rates 0.1,0.1", "two rates are called '0.1'"),
     ("study --data DATA --rates 1.5", "dropout rate 1.5: expected 0 to 0.9"),
     ("study --data DATA --passes 1", "--passes 1"),
