@@ -2,6 +2,7 @@
 """Multi-threaded rclpy executor of a node with an arm, which dispatches each callback once."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from rclpy.executors import (
@@ -10,8 +11,9 @@ from rclpy.executors import (
     ExternalShutdownException,
     ShutdownException,
     TimeoutException,
+    TimeoutObject,
 )
-from rclpy.task import Task
+from rclpy.task import Future, Task
 
 THREADS = 4
 """One each for a motion, a new goal, a cancellation and the gate."""
@@ -35,10 +37,20 @@ class ArmExecutor(Executor):
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
         """Wait for one callback of an arm node, until a thread has started it; raises what an earlier callback raised."""
+        self._hand_out(timeout_sec, lambda: False)
+
+    def spin_once_until_future_complete(
+        self, future: Future, timeout_sec: float | TimeoutObject | None = None
+    ) -> None:
+        """:meth:`spin_once` of an arm node, which ends early when ``future`` is done; rclpy's own raises NotImplementedError."""
+        future.add_done_callback(lambda _: self.wake())
+        self._hand_out(timeout_sec, future.done)
+
+    def _hand_out(self, timeout_sec: float | TimeoutObject | None, ends: Callable[[], bool]) -> None:
         begins = threading.Event()
         with self._handing:
             try:
-                task, _, _ = self.wait_for_ready_callbacks(timeout_sec, None, lambda: self._closed)
+                task, _, _ = self.wait_for_ready_callbacks(timeout_sec, None, lambda: self._closed or ends())
             except (
                 ExternalShutdownException,
                 ShutdownException,

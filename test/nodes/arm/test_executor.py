@@ -7,6 +7,7 @@ import threading
 import pytest
 import rclpy
 from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.task import Future
 
 from sticker_uq.nodes.arm.executor import THREADS, ArmExecutor
 from sticker_uq.testing.bench import NodeProcess
@@ -55,6 +56,33 @@ def test_a_goal_accepted_during_the_shutdown_is_left_without_complaint(ros_domai
         assert process.wait() == 0
         assert "accepted" in process.output
         assert "never awaited" not in process.output
+
+
+def test_it_spins_until_a_future_is_done(arm):
+    node, executor = arm()
+    future = Future()
+    node.create_timer(0.001, lambda: future.set_result("done"))
+    executor.spin_until_future_complete(future)
+    assert future.result() == "done"
+    # done by another thread while there is nothing to call
+    other = Future()
+    waits = threading.Event()
+    executor.wait_for_ready_callbacks = _telling(executor.wait_for_ready_callbacks, waits)
+    node.destroy_timer(next(iter(node.timers)))
+    finisher = threading.Thread(target=lambda: (waits.wait(60), other.set_result("done")))
+    finisher.start()
+    executor.spin_until_future_complete(other)
+    finisher.join()
+    assert other.result() == "done"
+    executor.shutdown()
+
+
+def _telling(wait, event):
+    def told(*arguments):
+        event.set()
+        return wait(*arguments)
+
+    return told
 
 
 class CountingExecutor(ArmExecutor):
