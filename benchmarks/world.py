@@ -493,7 +493,12 @@ def main() -> None:
     training.add_argument(
         "--large", type=int, default=TRAINING["large"].count, help="pictures of large laptops"
     )
-    training.add_argument("--threads", type=int, default=1, help="the weights depend on it")
+    training.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="the weights depend on it; beside a GPU: processes that prepare",
+    )
     training.add_argument(
         "--pictures", type=float, default=1.0, help="times as many as the first weights had"
     )

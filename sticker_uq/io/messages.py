@@ -37,9 +37,8 @@ def expected_fields(name: str) -> Iterator[None]:
 
 def stamp_to_ns(stamp: Any) -> int:
     """Nanoseconds since the epoch in a message's field ``stamp``, live or from a recording, read without ROS."""
-    return int(stamp.sec) * NANOSECONDS + int(
-        stamp.nanosec
-    )  # of a recording they may be lists, and * repeats them
+    # of a recording they may be lists, and * repeats them
+    return int(stamp.sec) * NANOSECONDS + int(stamp.nanosec)
 
 
 def box_from_msg(message: Any) -> sc.FloatArray:

@@ -302,8 +302,10 @@ def run_process(
     exit_process(run_node(factory, executor=executor))
 
 
-def run_node(make: Callable[[], Node], *, executor: Callable[[], Executor] = SingleThreadedExecutor) -> int:
-    """Run the node that ``make`` makes until SIGINT, SIGTERM or :func:`request_exit`; returns the exit status.
+def run_node(
+    factory: Callable[[], Node], *, executor: Callable[[], Executor] = SingleThreadedExecutor
+) -> int:
+    """Run the node that ``factory`` makes until SIGINT, SIGTERM or :func:`request_exit`; returns the exit status.
 
     0 after a signal, 1 when the node could not be created, when its autostart failed or when one of its callbacks raised, 2 for
     invalid ROS arguments. Each failure is one line on stderr; tracebacks are at log level debug.
@@ -318,7 +320,7 @@ def run_node(make: Callable[[], Node], *, executor: Callable[[], Executor] = Sin
             print(f"invalid ROS arguments: {error}", file=sys.stderr)
             return 2
         try:
-            return _run(make, on_signal, executor)
+            return _run(factory, on_signal, executor)
         finally:
             rclpy.try_shutdown()
 
