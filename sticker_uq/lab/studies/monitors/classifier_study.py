@@ -160,11 +160,15 @@ def run_study(
         for seed in range(settings.seeds):
             stage = f"{architecture}, seed {seed + 1} of {settings.seeds}"
             tell(stage)
-            told = lambda step, stage=stage: tell(f"{stage}: {step}")  # noqa: E731
-            results.append(_kept(material, settings, ambiguous, seed, out, architecture, told))
+            within = partial(_tell_within, tell, stage)
+            results.append(_kept(material, settings, ambiguous, seed, out, architecture, within))
         tell(f"{architecture} without ambiguous crops")
         clean.append(_clean_accuracy(material, settings, architecture, out))
     return StudyResult(material.name, settings, results, float(np.mean(clean)))
+
+
+def _tell_within(tell: Tell, stage: str, step: str) -> None:
+    tell(f"{stage}: {step}")
 
 
 @dataclass(frozen=True)
