@@ -198,9 +198,12 @@ class Found:
     right: NDArray[np.bool_]
 
 
-def seen(detector: StochasticDetector, image: NDArray[np.uint8]) -> Detections:
-    """What one pass without dropout detects."""
-    return detector.detect(detector.encode(image))
+def seen(detector: StochasticDetector, image: NDArray[np.uint8], margin: float = 0.0) -> Detections:
+    """What one pass without dropout detects in ``image`` without the share ``margin`` at every side."""
+    left, top = (round(margin * side) for side in (image.shape[1], image.shape[0]))
+    part = image[top : image.shape[0] - top, left : image.shape[1] - left]
+    found = detector.detect(detector.encode(np.ascontiguousarray(part)))
+    return replace(found, boxes=found.boxes + np.array([left, top] * 2, np.float32))
 
 
 def _found(detected: Detections, item: LabelledImage, smallest: float) -> Found:
@@ -353,11 +356,12 @@ def measure(options: argparse.Namespace) -> None:
         own = result["weights"].setdefault(name or path, {"checksum": detector.weights_hash, "parts": {}})
         if own["checksum"] != detector.weights_hash:
             raise InvalidInput(f"{options.out}: has other weights as {name or path!r}, expected a new name")
+        looked = partial(seen, detector, margin=options.margin)
         passes = detector.with_settings(DetectorSettings(weights=settings.weights))
         if "threshold" not in own:
             items = read_coco(rendered(options.work, "validation", VALIDATION))
             own["threshold"] = best_threshold(
-                [_found(seen(detector, read_picture(item)), item, 1.0) for item in items]
+                [_found(looked(read_picture(item)), item, 1.0) for item in items]
             )
             _write(options.out, result)
         if "processor_ms" not in own:
@@ -368,11 +372,11 @@ def measure(options: argparse.Namespace) -> None:
             items = read_coco(rendered(options.work, "test-study", TEST["study"]))
             px = TEST["study"].size[0] / WIDTH
             own["by_size"] = _by_size(
-                [_found(seen(detector, read_picture(item)), item, px) for item in items], own["threshold"]
+                [_found(looked(read_picture(item)), item, px) for item in items], own["threshold"]
             )
             _write(options.out, result)
         photographs = {f"photographs, {folder.name}": folder for folder in options.photographs}
-        for part in (*TEST, *photographs):
+        for part in ("study",) if options.margin else (*TEST, *photographs):
             if part in own["parts"]:
                 continue
             if part in TEST:
@@ -382,8 +386,7 @@ def measure(options: argparse.Namespace) -> None:
                 items = read_coco(photographs[part])
                 smallest = [1.0] * len(items)
             found = [
-                _found(seen(detector, read_picture(item)), item, px)
-                for item, px in zip(items, smallest, strict=True)
+                _found(looked(read_picture(item)), item, px) for item, px in zip(items, smallest, strict=True)
             ]
             own["parts"][part] = {
                 "pictures": len(items),
@@ -393,7 +396,7 @@ def measure(options: argparse.Namespace) -> None:
                     if part == "study"
                     else {}
                 ),
-                "signals": _signals(passes, items[: options.signals]),
+                **({} if options.margin else {"signals": _signals(passes, items[: options.signals])}),
             }
             _write(options.out, result)
             print(name or path, part, own["parts"][part], flush=True)
@@ -464,6 +467,7 @@ def _signal_table(found: dict[str, Any]) -> Table:
         (name, part, m["signals"])
         for name, own in found["weights"].items()
         for part, m in own["parts"].items()
+        if "signals" in m
     ]
     names = columns[0][2]["auroc"]
     rows = [
@@ -517,6 +521,12 @@ def main() -> None:
         "--work", type=Path, required=True, help="folder of `train`, for the rendered pictures"
     )
     measuring.add_argument("--weights", nargs="+", required=True, metavar="NAME=FILE", help="or packaged")
+    measuring.add_argument(
+        "--margin",
+        type=float,
+        default=0.0,
+        help="share cut off at every side; only of laptops like the cell's",
+    )
     measuring.add_argument("--photographs", nargs="*", type=Path, default=[], help="COCO folders")
     measuring.add_argument(
         "--signals", type=int, default=100, help="pictures of each part to run the passes on"

@@ -32,7 +32,7 @@ from sticker_uq.scene import FloatArray, InvalidInput
 
 
 class SceneReference(nn.Module):
-    """Novelty of a scene: a Gaussian over the mean activations of the training pictures (Lee et al. 2018).
+    """Novelty of a scene: a Gaussian over activations of the training pictures, of several layers (Lee et al. 2018).
 
     Distances are Mahalanobis distances relative to that of an unusual picture of the same kind: 1 is the farthest that such
     pictures are expected to lie. Until :meth:`set` all distances are NaN, and a file cannot be written.
@@ -52,7 +52,7 @@ class SceneReference(nn.Module):
         self.root.copy_(root)
 
     def distance(self, activations: Tensor) -> float:
-        """Distance of a scene with mean ``activations`` (C,) from the novelty reference."""
+        """Distance of a scene with ``activations`` (C,), of :func:`scene_activations`, from the novelty reference."""
         return float(torch.linalg.vector_norm(self.root @ (activations - self.mean)))
 
 
@@ -73,8 +73,9 @@ _SAME_STICKER = 0.5
 FARTHEST = 4.5
 """Largest logarithm of a distance in cells."""
 _BLOCKS = 13
-_TAPPED = {3: 24, 6: 40, 12: 112}
-"""Blocks of the encoder that the decoder reads, with their channels: 4, 8 and 16 px per cell."""
+_TAPPED = {3: 24, 6: 40, 9: 80, 12: 112}
+"""Blocks of the encoder that the reference reads, with their channels: 4, 8, 16 and 16 px per cell. The decoder reads all but the
+third."""
 _WIDTH, _FINE = 48, 24
 _NORM = partial(nn.BatchNorm2d, eps=0.001, momentum=0.03)
 _MEAN, _SPREAD = 0.5, 0.5
@@ -102,8 +103,8 @@ class NoveltyNetwork(nn.Module):
     """Takes pictures (n, 3, H, W) from :func:`network_input` to (n, 8, h, w): logits of CHANNELS, and BOX; STRIDE px per cell.
 
     A MobileNetV3 (Howard et al. 2019) down to 16 px per cell, and a decoder that joins three of its resolutions. ``reference``:
-    of the mean activations of the coarsest; ``quality``: as measured after training, None where it was not; ``size``: of the
-    input, as SIZE.
+    of the means and standard deviations of its maps; ``quality``: as measured after training, None where it was not; ``size``: of
+    the input, as SIZE.
     """
 
     quality: NoveltyQuality | None = None
@@ -112,7 +113,7 @@ class NoveltyNetwork(nn.Module):
         super().__init__()
         self.size = size
         self.encoder = mobilenet_v3_large(weights=None, norm_layer=_NORM).features[:_BLOCKS]
-        quarter, eighth, sixteenth = _TAPPED.values()
+        quarter, eighth, _, sixteenth = _TAPPED.values()
         self.coarse = nn.Sequential(_layer(sixteenth + eighth, _WIDTH, kernel=1), _layer(_WIDTH, _WIDTH))
         self.fine = _layer(quarter, _FINE, stride=2)
         self.head = nn.Sequential(
@@ -120,13 +121,13 @@ class NoveltyNetwork(nn.Module):
             _layer(_WIDTH, _WIDTH),
             nn.Conv2d(_WIDTH, len(CHANNELS) + BOX, 1),
         )
-        self.reference = SceneReference(sixteenth)
+        self.reference = SceneReference(2 * sum(_TAPPED.values()))
 
     def forward(self, pictures: Tensor) -> Tensor:
         return self.decode(self.encode(pictures))
 
     def encode(self, pictures: Tensor) -> list[Tensor]:
-        """The encoder's maps that the decoder reads, fine to coarse."""
+        """The maps of _TAPPED, fine to coarse."""
         maps = pictures
         tapped = []
         for number, block in enumerate(self.encoder):
@@ -137,7 +138,7 @@ class NoveltyNetwork(nn.Module):
 
     def decode(self, tapped: Sequence[Tensor]) -> Tensor:
         """The novelty network's logits and boxes from the maps of :meth:`encode`."""
-        quarter, eighth, sixteenth = tapped
+        quarter, eighth, _, sixteenth = tapped
         larger = F.interpolate(sixteenth, eighth.shape[-2:], mode="bilinear", align_corners=False)
         joined = self.coarse(torch.cat([larger, eighth], dim=1))
         return torch.as_tensor(self.head(torch.cat([joined, self.fine(quarter)], dim=1)))
@@ -176,16 +177,17 @@ def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMa
     with torch.inference_mode():
         tapped = network.encode(_prepared(network, image))
         found = network.decode(tapped)[0].float().cpu()
-        distance = network.reference.distance(_mean_activations(tapped))
+        distance = network.reference.distance(_statistics(tapped))
     foreign, _, sticker, middle = found[: len(CHANNELS) + 1].sigmoid().numpy()
     boxes, scores = _boxes(torch.from_numpy(middle), found[len(CHANNELS) + 1 :], cell, (width, height))
     return NoveltyMaps(foreign, sticker, (width, height), cell, boxes, scores, distance)
 
 
 def scene_activations(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
-    """Mean activations (C,) of ``image`` (H, W, 3) uint8 BGR that the reference of the novelty ``network`` is about."""
+    """What the reference of the novelty ``network`` is about: means, then standard deviations, (C,) of the encoder's maps of
+    ``image`` (H, W, 3) uint8 BGR."""
     with torch.inference_mode():
-        return _mean_activations(network.encode(_prepared(network, image)))
+        return _statistics(network.encode(_prepared(network, image)))
 
 
 def _prepared(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
@@ -195,8 +197,9 @@ def _prepared(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
     return to_device(network_input([np.asarray(small, np.uint8)]), next(network.parameters()).device)
 
 
-def _mean_activations(tapped: Sequence[Tensor]) -> Tensor:
-    return tapped[-1][0].float().mean(dim=(1, 2))
+def _statistics(tapped: Sequence[Tensor]) -> Tensor:
+    deviations, means = zip(*(torch.std_mean(maps[0].float(), dim=(1, 2)) for maps in tapped), strict=True)
+    return torch.cat([*means, *deviations])
 
 
 def _boxes(

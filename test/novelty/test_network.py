@@ -44,7 +44,7 @@ from test.helpers.scenes import rendered
 
 PACKAGED = "ssdlite320_mobilenet_v3_large"
 NONE = np.zeros((0, 4), np.float32)
-UNIT = torch.zeros(112), torch.eye(112)
+UNIT = torch.zeros(512), torch.eye(512)
 """A reference, as mean and root."""
 
 

@@ -5,7 +5,6 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import count
-from typing import Any
 
 import numpy as np
 import torch
@@ -175,8 +174,6 @@ _RATE, _DECAY, _WARM_UP = 2e-3, 1e-2, 100
 _EMPHASIS = (3.0, 1.0, 1.0, 3.0)
 """Loss weights of positive cells for foreign object, logo, sticker and sticker centre, relative to negative ones."""
 _SHARES = (1.0, 1.0, 1.0, 2.0)  # of these in the loss
-_KEPT = 4  # frozen blocks of a pretrained encoder: down to 4 px per cell
-_GENTLE = 0.3  # learning rate of its other blocks relative to that of the new layers
 
 
 def mobile_blocks(detector: StochasticDetector) -> nn.Sequential:
@@ -218,12 +215,10 @@ def learn_network(
         network.load_state_dict(start.state_dict())
     else:
         network.start_from(start)
-    network.encoder.eval()  # its batch statistics come from many more pictures
-    network.encoder[:_KEPT].requires_grad_(False)
-    known = list(network.encoder[_KEPT:].parameters())
-    new = [p for name, p in network.named_parameters() if not name.startswith("encoder")]
-    groups: list[dict[str, Any]] = [{"params": new}, {"params": known, "lr": _RATE * _GENTLE}]
-    optimizer = torch.optim.AdamW(groups, lr=_RATE, weight_decay=_DECAY)
+    # as the detector learned it, an encoder tells foreign scenes better than one that is trained on
+    network.encoder.eval().requires_grad_(False)
+    new = [p for p in network.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(new, lr=_RATE, weight_decay=_DECAY)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1.0, (step + 1) / _WARM_UP) * max(0.01, 1 - step / len(batches))
     )
