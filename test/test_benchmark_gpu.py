@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 from argparse import Namespace
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 import torch
 
 from benchmarks import gpu
-from benchmarks.mc_dropout import waits
 from sticker_uq.dil import dil as saliency
 from sticker_uq.lab.rendering import render, sample_scene
 from test.detection.test_gpu import ones
@@ -154,39 +152,3 @@ def test_the_parts_run_on_a_gpu(on_simulated_gpu, tmp_path, monkeypatch):
         arguments.precisions = None
         assert gpu._precisions(arguments) == ["float32", "tf32", "bfloat16", "float16"]
     assert len({line.count("|") for line in lines}) == 1
-
-
-def test_kernels_are_counted_on_the_gpu_alone():
-    def event(name: str, kind: torch.autograd.DeviceType, microseconds: float) -> SimpleNamespace:
-        span = SimpleNamespace(elapsed_us=lambda: microseconds)
-        return SimpleNamespace(name=name, device_type=kind, time_range=span)
-
-    there, here = torch.autograd.DeviceType.CUDA, torch.autograd.DeviceType.CPU
-    events = [
-        event("conv", there, 3000.0),
-        event("conv", there, 1000.0),
-        event("copy", there, 500.0),
-        event("aten", here, 9.0),
-    ]
-    found = gpu.on_the_gpu(events)
-    assert found == {"kernels": 3, "gpu_ms": 4.5, "longest": [("conv", 4.0), ("copy", 0.5)]}
-    assert gpu.on_the_gpu(events[3:]) == {}, "nobody may profile there"
-
-
-def test_only_what_torch_says_of_waiting_counts(monkeypatch):
-    modes: list[object] = [0]
-    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: modes[-1])
-    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
-
-    def work() -> None:
-        assert modes[-1] == "warn"
-        for _ in range(3):  # from one and the same line, too
-            warnings.warn("called a synchronizing CUDA operation", UserWarning, stacklevel=1)
-        warnings.warn("something else", UserWarning, stacklevel=1)
-
-    assert waits(work) == 3
-    assert waits(lambda: None) == 0
-    assert modes == [0, "warn", 0, "warn", 0]
-    with pytest.raises(ZeroDivisionError):
-        waits(lambda: 1 / 0)
-    assert modes[-1] == 0

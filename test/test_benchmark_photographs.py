@@ -2,20 +2,16 @@
 """Photographs for the benchmarks come from repositories and packages, whole or not at all."""
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
 
-from benchmarks import photographs
-from benchmarks.photographs import Source, download, load_photographs, sources
+from benchmarks.photographs import Source, download, load_photographs
 from benchmarks.public_photographs_measure import LabelledSet
 from benchmarks.public_photographs_measure import download as download_labelled
 from sticker_uq.scene import InvalidInput
-from sticker_uq.testing.scenes import assessment, observed
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -76,34 +72,6 @@ def test_what_cannot_be_had_is_an_error_and_nothing_is_left(tmp_path, repository
     assert [p for p in folder.rglob("*") if p.is_file()] == []
     with pytest.raises(InvalidInput, match="no photographs, run: python -m"):
         next(load_photographs(folder))
-
-
-def test_sample_images_come_from_installed_packages(tmp_path):
-    (source,) = [s for s in sources() if s.package == "sklearn"]
-    assert download(tmp_path, source) == 2
-    assert {image.shape for _, _, image in load_photographs(tmp_path)} == {(427, 640, 3)}
-    next(tmp_path.rglob("*.jpg")).write_bytes(b"no picture")
-    with pytest.raises(InvalidInput, match="cannot be decoded"):
-        list(load_photographs(tmp_path))
-
-
-def test_what_policies_release_is_counted_of_photographs_and_laptops(tmp_path, repository, monkeypatch):
-    monkeypatch.setattr(photographs, "LAPTOPS", 2)
-    download(tmp_path / "photographs", _source({"commit": repository}))
-    laptop = assessment(observed())
-    assert laptop.localization is not None
-    near, far = (
-        replace(laptop, localization=replace(laptop.localization, scene_distance=distance))
-        for distance in (0.55, 0.7)
-    )
-    scenes = iter([near, far, far, near, near, far, far])
-    perception = SimpleNamespace(assess=lambda *_: next(scenes))
-    rows = photographs.measure(tmp_path / "photographs", perception)
-    assert [next(rows)[1:] for _ in range(4)] == [
-        (0.4, 3, 0, 2, 2, 2), (0.5, 3, 0, 2, 2, 2), (0.6, 3, 1, 2, 0, 2), ("none", 3, 3, 2, 0, 0)
-    ]  # fmt: skip
-    with pytest.raises(InvalidInput, match=r"policy_rendered.yaml is not for these scenes: .*weights"):
-        next(rows)
 
 
 def test_a_labelled_set_is_downloaded_whole_or_not_at_all(tmp_path, repository):

@@ -3,27 +3,24 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.public_laptops import FOLDS, LABELS, SIZES, accuracy, folds
+from benchmarks.public_laptops import FOLDS, LABELS, SIZES, folds
 from benchmarks.public_photographs import above_by_chance
 from benchmarks.public_photographs_measure import (
     SCORE,
     Objects,
     auroc,
-    decided,
     labelled_sets,
     objects_of,
-    one_pass_doubt,
     promise,
 )
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
-from sticker_uq.io.coco import LabelledImage, parse_annotations
-from sticker_uq.scene import Detections, ObjectClass
+from sticker_uq.io.coco import parse_annotations
+from sticker_uq.scene import ObjectClass
 from sticker_uq.testing.scenes import assessment, observed
 
 HERE, THERE = (100, 100, 150, 150), (300, 300, 350, 350)
@@ -55,16 +52,6 @@ def test_an_object_is_wrong_unless_it_lies_on_one_of_its_class():
     assert found.unit.tolist() == [0, 1, 2, 3]
     np.testing.assert_allclose(found.doubts[SCORE], [0.0, 0.1, 0.2, 0.3])
     np.testing.assert_allclose(found.doubts["mean score"], [0.05, 0.4, 0.05, 0.05], atol=1e-6)
-
-
-def test_one_pass_doubts_what_it_does_not_see_there():
-    found = Detections(
-        np.array([HERE, HERE, THERE], np.float32),
-        np.array([[0.2, 0.1, 0.7], [0.1, 0.8, 0.1], [0.0, 0.0, 1.0]], np.float32),
-    )
-    assert one_pass_doubt(observed(HERE, STICKER), found) == pytest.approx(0.3)
-    assert one_pass_doubt(observed(HERE, LOGO), found) == pytest.approx(0.2)
-    assert one_pass_doubt(observed((0, 0, 20, 20), STICKER), found) == 1.0
 
 
 def test_areas_are_those_of_the_doubts_and_of_their_difference_to_one_pass():
@@ -100,16 +87,6 @@ def test_a_split_calibrates_on_one_half_and_counts_on_the_other():
     assert "--alpha 0.05 cannot be proved" in few["refused"]
 
 
-def test_pictures_of_one_group_stay_together():
-    records = [_record(n, STICKER, workpiece=f"laptop {n // 4}") for n in range(40)]
-    row = promise(records, 0, 0.5, Policy(unmeasured_novelty="release"))
-    assert "none of the" in row["refused"]  # no picture without a sticker to fit on
-    found = decided(records, Policy(unmeasured_novelty="release"))
-    assert found["released"] == [40, 40]
-    assert found["wrongful"] == [0, 10]
-    assert decided(records, Policy(min_probability=0.99))["blocked"][0]["alone"] == 40
-
-
 def test_chance_is_that_of_the_binomial_distribution():
     assert above_by_chance([[0, 1], [0, 1]], 0.1, 0.25) == pytest.approx(0.5)  # above as soon as one is bad
     assert above_by_chance([[0, 10]], 0.1, 0.1) == pytest.approx(1 - 0.9**10 - 10 * 0.1 * 0.9**9)
@@ -124,18 +101,3 @@ def test_no_laptop_of_the_photographs_is_learned_from_and_tested_on():
     assert all(len(items) - len(part) > max(SIZES) for part in parts)
     laptops = [{items[n].workpiece_id for n in part} for part in parts]
     assert sum(map(len, laptops)) == len(set.union(*laptops))
-
-
-def test_recall_is_that_of_the_lowest_score_at_which_enough_are_right():
-    items = [LabelledImage(Path("a"), 1, 400, 400, np.float32([HERE, THERE]), np.array([2, 2]))]
-    elsewhere = (0, 0, 40, 40)
-
-    def found(*scored: tuple[tuple[int, ...], float]) -> list[Detections]:
-        boxes = np.array([box for box, _ in scored], np.float32)
-        return [Detections(boxes, np.array([(1 - p, 0.0, p) for _, p in scored], np.float32))]
-
-    two_of_three_right = found((HERE, 0.9), (elsewhere, 0.8), (THERE, 0.7))
-    assert accuracy(two_of_three_right, items)["recall"] == 1.0
-    one_right = found((HERE, 0.9), (elsewhere, 0.8), ((360, 0, 400, 40), 0.7), (THERE, 0.6))
-    assert accuracy(one_right, items)["recall"] == 0.5
-    assert accuracy(found((elsewhere, 0.9)), items)["recall"] == 0.0

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
-import pytest
 
-from benchmarks.world import CELL, ROOT, Found, _counts, _rates, best_threshold, quantiles, read
+from benchmarks.world import CELL, ROOT, quantiles, read
 from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.novelty.network import packaged_for, read_network
 
@@ -23,28 +22,3 @@ def test_measured_weights_are_the_packaged_ones():
     network = read_network(file)
     assert not network.quality.weakness
     assert network.quality.objects_weakness
-
-
-def test_stickers_are_counted_by_score_and_size():
-    found = [
-        Found(
-            np.array([1.0, 3.0]), np.array([0.9, -1.0]), np.array([1.1]), np.array([0.9]), np.array([True])
-        ),
-        Found(
-            np.array([0.9]),
-            np.array([0.4]),
-            np.array([0.9, 3.0]),
-            np.array([0.4, 0.3]),
-            np.array([True, False]),
-        ),
-    ]
-    assert _counts(found, 0.35, small=False).tolist() == [[1, 2, 1, 1], [1, 1, 1, 1]]
-    assert _counts(found, 0.35, small=True).tolist() == [[1, 1, 1, 1], [1, 1, 1, 1]]
-    assert best_threshold(found) == pytest.approx(0.4)
-    rates = _rates(_counts(found, 0.5, small=False))
-    assert (rates["stickers"], rates["recall"][0], rates["precision"][0]) == (
-        3,
-        pytest.approx(1 / 3, abs=1e-4),
-        1.0,
-    )
-    assert _rates(_counts(found, 0.95, small=False))["precision"] is None
