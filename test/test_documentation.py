@@ -79,7 +79,7 @@ def test_the_images_per_second_of_the_readme_are_measured():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_its_commands_and_files_name_exists(page):
     text = page.read_text(encoding="utf-8")
-    assert set(re.findall(r"`(test_\w+)`", text)) <= TESTS
+    assert set(re.findall(r"(?:`|::)(test_\w+)`", text)) <= TESTS
     group = typer.main.get_command(cli.app)
     for words in command_lines(text, "sticker-uq"):
         command: Any = group
@@ -122,7 +122,7 @@ def python_of(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorials/python.md"])
-def test_its_python_runs(name, beside_a_lid, capsys):
+def test_its_python_runs(name, small_packaged, beside_a_lid, capsys):
     names: dict[str, Any] = {}
     for block in python_of(ROOT / name):
         exec(compile(block, name, "exec"), names)
@@ -130,7 +130,7 @@ def test_its_python_runs(name, beside_a_lid, capsys):
     assert "lid.jpg" in set(names["table"]["image"])
 
 
-def test_the_script_to_compare_leaves_a_picture_a_table_and_a_video(beside_a_lid):
+def test_the_script_to_compare_leaves_a_picture_a_table_and_a_video(small_packaged, beside_a_lid):
     video = cv2.VideoWriter("lids.mp4", cv2.VideoWriter.fourcc(*"mp4v"), 5, (480, 360))
     video.write(cv2.imread("lid.jpg"))
     video.release()
