@@ -67,7 +67,7 @@ class Supplies:
     @cached_property
     def weights(self) -> Path:
         """To start a training from, with a smaller input."""
-        return small_weights(self.folder, 480)
+        return small_weights(self.folder)
 
     @cached_property
     def novelty(self) -> Path:

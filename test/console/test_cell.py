@@ -26,6 +26,7 @@ from sticker_uq.nodes.common.qos import LATCHED
 from sticker_uq.scene import ObjectClass
 from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, ObjectAnswer
 from test.helpers.browser import until
+from test.helpers.models import small_weights
 
 pytestmark = pytest.mark.timeout(900)  # four processes start
 
@@ -33,7 +34,7 @@ CELL = "cell_2"
 NODES = ("detector", "supervisor", "cell_sim", "console", "recorder")
 PAGE_OF_TOPICS = Path(__file__).parents[2] / "docs" / "reference" / "ros.md"
 
-#: A laptop with two stickers, both of which the packaged detector finds; see the assertion in the test.
+#: A laptop with two stickers, both of which the detector finds; see the assertion in the test.
 SEED = 20
 START_MS = 240_000.0
 WORK_MS = 180_000.0
@@ -82,7 +83,7 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(l
     policy, parameters, truth = tmp_path / "policy.yaml", tmp_path / "cell.yaml", tmp_path / "truth.json"
     policy.write_text("{min_probability: 1.0, max_dil: 1.0, max_dil_clean: 1.0}\n")  # nothing is sure enough
     nodes = {
-        "detector": {"passes": 3, "threads": 1},
+        "detector": {"passes": 3, "threads": 1, "weights": str(small_weights(tmp_path, 480))},
         "cell_sim": {
             "width_px": 640,
             "height_px": 480,

@@ -65,8 +65,9 @@ def one_attacked(scenes, mode):
     return replace(item, boxes=item.boxes[[attacked]], labels=item.labels[[attacked]])
 
 
-def test_a_sticker_with_a_patch_of_many_steps_is_seen_less(scenes):
-    detector = load_detector(DetectorSettings(device="cpu", score_floor=0.01))
+def test_a_sticker_with_a_patch_of_many_steps_is_seen_less(scenes, tmp_path):
+    weights = str(small_weights(tmp_path))
+    detector = load_detector(DetectorSettings(weights=weights, device="cpu", score_floor=0.01))
     item = one_attacked(scenes, "swap")
 
     def seen(steps):
@@ -82,7 +83,7 @@ def test_a_sticker_with_a_patch_of_many_steps_is_seen_less(scenes):
             scores.append(own.max(initial=0))
         return np.mean(scores)
 
-    assert seen(16) < seen(1) - 0.1
+    assert seen(16) < seen(1) - 0.05
 
 
 def test_commands_make_a_patch_and_scenes_that_bear_it(scenes, tmp_path):

@@ -46,7 +46,7 @@ def belief(detector, item, *images):
     return [p.gather(1, attacked.labels[:, None]).mean().item() for p in found]
 
 
-@pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"])
+@pytest.mark.parametrize("name", [SSDLITE, "fasterrcnn_resnet50_fpn"])
 def test_every_model_is_attacked_by_its_own_gradient(tmp_path, monkeypatch, name):
     monkeypatch.setattr(targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
     item = seen(tmp_path, name)
@@ -121,7 +121,7 @@ def test_the_packaged_model_loses_its_objects(tmp_path):
     weights = str(small_weights(tmp_path))
     detector = load_detector(DetectorSettings(weights=weights, device="cpu", score_floor=0.01))
     items = read_coco(rendered(tmp_path, [6], (320, 240), "png", stickers=2))
-    attacked = attack(detector, items, DagSettings(gamma=3.0, iterations=40, confidence=0.8), [0])
+    attacked = attack(detector, items, DagSettings(gamma=3.0, iterations=24, confidence=0.8), [0])
     left = []
     for pictures in (map(read_picture, items), (one.image for one in attacked)):
         found = [detector.detect(detector.encode(picture)) for picture in pictures]

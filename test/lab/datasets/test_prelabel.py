@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from sticker_uq.cell.bundle import create_bundle
 from sticker_uq.cli import app
 from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
-from sticker_uq.io.share import share_folder
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.perception import PerceptionSettings
 from test.helpers.recordings import declare_more, record
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "small_packaged")
 
 
 @pytest.fixture(scope="module")
@@ -136,18 +133,6 @@ def test_pictures_keep_their_files_so_that_corrected_labels_fit_the_originals(po
     other = run("prelabel", photos, "--out", tmp_path / "png", "--device", "cpu", "--format", "png")
     assert other.exit_code == 0, other.output
     assert {item.path.name for item in read_coco(tmp_path / "png")} == {"IMG_1.png", "IMG_2.png"}
-
-
-def test_weights_and_settings_may_be_those_of_a_bundle(pool, tmp_path):
-    settings = PerceptionSettings(passes=2, device="cpu", score_floor=0.6)
-    create_bundle(tmp_path / "bundle", settings, share_folder() / "config" / "policy.yaml")
-    options = ["--bundle", tmp_path / "bundle", "--device", "cpu"]
-    boxes = run("prelabel", pool / "lid_0.png", "--out", tmp_path / "pre", *options)
-    assert boxes.exit_code == 0, boxes.output
-    assert "packaged weights are used" not in boxes.output
-    both = run("prelabel", pool, "--out", tmp_path / "both", *options, "--model", "ssd300_vgg16")
-    assert both.exit_code == 2
-    assert "--bundle and --model: expected one of them" in both.output
 
 
 def test_two_pictures_of_one_name_are_refused(pool, tmp_path):

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from sticker_uq.cli.options import checked
 from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
 from sticker_uq.lab.studies.monitors.classifier_study import (
     MonitorStudySettings,
@@ -33,12 +32,11 @@ from sticker_uq.lab.studies.monitors.crop_changes import (
     fgsm,
     pgd,
 )
-from sticker_uq.lab.studies.monitors.material import Material, digits, no_digits
+from sticker_uq.lab.studies.monitors.material import Material, digits
 from sticker_uq.monitors.crop_network import Training, train_classifier
-from sticker_uq.scene import InvalidInput
 
 TINY = MonitorStudySettings(
-    seeds=1, members=1, passes=5, ambiguous=100, training=Training(epochs=30, batch=64)
+    seeds=1, members=1, passes=5, ambiguous=100, training=Training(epochs=18, batch=64)
 )
 
 
@@ -113,21 +111,6 @@ def test_stochastic_passes_follow_their_seed():
     assert one.features @ model.last.weight.numpy().T + model.last.bias.numpy() == pytest.approx(
         one.logits, abs=1e-4
     )
-
-
-def test_no_digits_are_pieces_of_photographs():
-    pieces = no_digits(20, 1)
-    assert pieces.shape == (20, 1, 8, 8)
-    assert pieces.min(axis=(1, 2, 3)) == pytest.approx(np.zeros(20))
-    assert pieces.max(axis=(1, 2, 3)) == pytest.approx(np.ones(20))
-    assert no_digits(20, 1).tolist() == pieces.tolist()
-
-
-def test_settings_out_of_range():
-    with pytest.raises(InvalidInput, match="--seeds 0"):
-        checked(MonitorStudySettings, {"seeds": 0})
-    with pytest.raises(InvalidInput, match="--alarms 1"):
-        checked(MonitorStudySettings, {"alarms": 1})
 
 
 def test_rows_of_table_1():
