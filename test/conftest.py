@@ -29,7 +29,7 @@ LONG = (
     "console/test_cell.py", "lab/studies/monitors/test_task_networks.py",
     "cli/test_main.py", "lab/robustness/test_running.py", "lab/studies/monitors/test_study.py",
     "evaluation/replay/test_replay.py", "lab/training/test_unit_variance.py", "monitors/test_panel.py",
-    "novelty/test_network.py", "test_benchmark_world.py", "nodes/common/test_lifecycle.py", "nodes/common/test_message_loss.py",
+    "novelty/test_network.py", "test_benchmark_world.py", "nodes/common/test_lifecycle.py",
 )  # fmt: skip
 hypothesis.settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

@@ -128,16 +128,6 @@ def test_a_failing_transition_is_told_and_undone(bench, values, transition, reas
     assert len(up) - len(down) == kept, "everything but the still configured part was released"
 
 
-def test_a_node_recovers_from_a_failed_configure(bench):
-    node = subject(bench, size=10)
-    assert not bench.transition("subject", "configure")
-    request = SetParameters.Request(parameters=[Parameter("size", value=4).to_parameter_msg()])
-    assert bench.call(SetParameters, "subject/set_parameters", request).results[0].successful
-    assert bench.transition("subject", "configure")
-    assert node.settings.size == 4
-    assert node.last_failure == ""
-
-
 def test_a_transition_that_the_state_lacks_is_refused_and_the_node_goes_on(bench):
     subject(bench)
     assert bench.transition("subject", "activate") is False

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from sensor_msgs.msg import Image
 
 from sticker_uq.console.access import Access, Addresses
-from sticker_uq.console.album import Album, heat
+from sticker_uq.console.album import Album
 from sticker_uq.console.app import Accepted, Person, PersonsCommand, make_app
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.nodes.common.images import bgr_to_image, map_to_image
@@ -279,18 +279,6 @@ def test_the_saliency_is_asked_for_only_while_a_page_shows_it(bench):
         assert console.heat(2 * 10**9) == b""
         bench.until(lambda: console.state.snapshot()["heat"] == "1000000000", "the page hears of the map")
     bench.until(lambda: maps.get_subscription_count() == 0, "the subscription ends with the page")
-
-
-def test_the_contours_enclose_what_is_strong():
-    values = np.zeros((60, 80), np.float32)
-    cv2.circle(values, (30, 30), 12, 1.0, -1)
-    picture = cv2.imdecode(np.frombuffer(heat(values), np.uint8), cv2.IMREAD_UNCHANGED)
-    white = (picture == 255).all(axis=2)
-    y, x = np.nonzero(white)
-    assert np.allclose(np.hypot(x - 30, y - 30), 12, atol=1.5)
-    assert not white[30, 30]
-    assert picture[0, 79, 3] == 0  # nothing lies over what does not matter
-    assert not cv2.imdecode(np.frombuffer(heat(values * 0), np.uint8), cv2.IMREAD_UNCHANGED)[..., 3].any()
 
 
 def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench):

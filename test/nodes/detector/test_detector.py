@@ -7,8 +7,6 @@ from array import array
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Time
-from rcl_interfaces.msg import Log
-from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.nodes.common.images import bgr_to_compressed
@@ -96,16 +94,6 @@ def test_bad_images_become_failed_scenes_and_the_node_goes_on(bench, script):
     assert "non-finite output" in newest["detector: perception"].message
     good = detector.sees(image(30))
     assert (good.status, good.header.stamp.sec) == (SceneAssessment.STATUS_OK, 30)
-
-
-def test_bad_images_are_logged_once_not_each(bench, script):
-    log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
-    detector = Watched(bench, script)
-    for _ in range(3):
-        detector.sees(bad_images()["empty"][0])
-    bench.until(lambda: [line for line in log if "image data is empty" in line.msg], "the line of log")
-    detector.sees(image(9))
-    assert len([line for line in log if "image data is empty" in line.msg]) == 1
 
 
 def test_only_the_newest_waits_and_drops_are_counted(bench, script):

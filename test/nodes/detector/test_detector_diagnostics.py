@@ -10,7 +10,7 @@ from typing import Any
 from rcl_interfaces.msg import Log
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from sensor_msgs.msg import CompressedImage, Image
+from sensor_msgs.msg import Image
 
 from sticker_uq.nodes.common import image_input
 from sticker_uq.nodes.common.diagnostics import Level
@@ -83,18 +83,6 @@ def test_a_topic_that_holds_no_images_is_told_apart_from_another_transport(bench
             image_report(bench, newest, words, b"\x02")
         finally:
             process.kill()
-
-
-def test_where_images_are_published_instead_is_told(bench, script):
-    newest = bench.diagnostics()
-    active(bench, script)
-    bench.publisher(Image, "usb_cam/image_raw")
-    words = "nobody publishes it yet, but images are published on /usb_cam/image_raw: set camera_topic"
-    image_report(bench, newest, words, b"\x01")
-    bench.publisher(CompressedImage, "image/compressed")
-    image_report(
-        bench, newest, "but /image/compressed is published: set image_transport to compressed", b"\x01"
-    )
 
 
 def test_a_slow_camera_is_not_taken_for_lost_images(bench, script, monkeypatch):

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recorder: what it writes can be read again, and what it cannot write is told."""
 
-import errno
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mcap.reader import make_reader
@@ -15,7 +12,6 @@ from rosbags.rosbag2 import Reader
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from sticker_uq.cell.processes import CellOptions, cell_processes
-from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.bags import Bag
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.recorder import node as recorder
@@ -40,11 +36,6 @@ def _recording(bench: Bench, bag: Path, **parameters: str | float) -> Iterator[R
     finally:
         bench.executor.remove_node(node)
         node.destroy_node()
-
-
-def said(newest: dict[str, Any]) -> str:
-    report = newest.get("recorder: recording")
-    return str(report.message) if report else ""
 
 
 def _bytes(bag: Path, topic: str) -> list[bytes]:
@@ -131,45 +122,6 @@ def test_an_unusable_folder_is_refused(bench, tmp_path, monkeypatch, bag, reason
     with pytest.raises(InvalidInput, match=reason), _recording(bench, bag):
         pass
     assert not list(Path("there").iterdir())
-
-
-def test_a_disk_that_gets_space_again_is_recorded_to_in_a_new_folder(bench, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(recorder, "RETRY_S", 0.0)
-    reserve, write = os.posix_fallocate, BagWriter._append
-    space = False
-
-    def limited(*arguments: int) -> None:
-        if not space:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        reserve(*arguments)
-
-    def full(self: BagWriter, topic: str, received_ns: int, data: bytes) -> None:
-        if topic != "/diagnostics":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write(self, topic, received_ns, data)
-
-    monkeypatch.setattr(os, "posix_fallocate", limited)
-    newest = bench.diagnostics()
-    bench.publisher(GateState, "gate", qos.LATCHED).publish(GateState(supervisor="one"))
-    with _recording(bench, tmp_path / "bag") as node:
-        bench.until(lambda: node.recorded["/gate"], "the gate's state recorded")
-        monkeypatch.setattr(BagWriter, "_append", full)
-        publisher = bench.publisher_matched(Image, "image")
-        for lost in (1, 2):
-            publisher.publish(RAW_BYTES)
-            bench.until(lambda lost=lost: node.lost == lost, "a message lost")
-        monkeypatch.setattr(BagWriter, "_append", write)
-        space = True
-        publisher.publish(RAW_BYTES)
-        bench.until(lambda: node.recorded["/image"], "an image recorded again")
-        words = f"recording into {tmp_path / 'bag_2'}; a part before it is missing"
-        bench.until(lambda: said(newest) == words, "the loss stays told")
-    assert (
-        f"recording goes on in {tmp_path / 'bag_2'}; 2 messages before it are lost" in capfd.readouterr().err
-    )
-    assert _bytes(tmp_path / "bag_2", "/image") == [RAW_BYTES]
-    [again] = Bag(tmp_path / "bag_2").messages("/gate")
-    assert again.message.supervisor == "one"
 
 
 @pytest.mark.parametrize("transport", ["", "compressed"])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated cell as a node."""
 
-import errno
-import json
 import threading
 from typing import Any
 
@@ -21,35 +19,6 @@ from sticker_uq.testing.scenes import observed
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import InterventionRequest, SceneDecision, Verdict
 from sticker_uq_msgs.srv import ResolveIntervention
-
-
-def test_a_full_disk_does_not_fail_the_removal(bench, tmp_path, monkeypatch, capfd):
-    path = tmp_path / "record.json"
-    settings = SimulationSettings(
-        seed=2, width_px=320, height_px=240, failure_rate=0.0, record_file=str(path)
-    )
-    cell = SimulatedCell(settings)
-    stickers = cell.missed([])
-    assert len(stickers) >= 3
-    node = bench.add(rclpy.create_node("cell_sim", enable_rosout=False))
-    motion = SimulatedMotion(node, cell, threading.Lock())
-
-    def peel(number: int) -> None:
-        phases = [step.phase for step in motion.steps(RemoveSticker.Goal(box=box_to_msg(stickers[number])))]
-        assert phases[-1] == RemoveSticker.Feedback.PHASE_RETREAT
-
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cell, "write_record", full)
-        peel(0)
-        peel(1)
-    assert cell.record.removed == 2
-    assert not path.exists()
-    assert capfd.readouterr().err.count("No space left on device") == 1
-    peel(2)
-    assert json.loads(path.read_text())[0]["removed"] == 3
 
 
 def test_the_simulated_operator_names_what_looks_like_a_sticker_and_says_it_again_where_it_was_refused(bench):

@@ -135,16 +135,6 @@ def test_an_unreadable_picture_is_skipped_and_counted(bench, folder):
     bench.until(lambda: values_of(newest["image_source: source"])["unreadable"] == "1", "the count")
 
 
-def test_it_starts_again_after_deactivation(bench, folder):
-    raw = every(bench, Image, "image")
-    subject = node(bench, source=str(folder), rate=50.0)
-    assert subject.start()
-    bench.until(lambda: len(raw) == 4, "four images")
-    assert bench.transition(NODE, "deactivate")
-    assert bench.transition(NODE, "activate")
-    bench.until(lambda: len(raw) == 8, "four more")
-
-
 @pytest.mark.parametrize(
     ("values", "reason"),
     [

@@ -15,7 +15,6 @@ from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.nodes.supervisor.removal_client import removal_code
 from sticker_uq.testing.bench import Bench, overrides
 from sticker_uq_msgs.msg import GateState
-from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Arm, Cell, Result
 
 
@@ -81,16 +80,6 @@ def test_a_stop_that_ros_cannot_name_is_refused(bench):
         assert not node.start()
         assert "is not a valid ROS name" in node.last_failure
         node.destroy_node()
-
-
-def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench):
-    cell = Cell(bench, max_attempts=2)
-    cell.arm.accepts = False
-    cell.shows(STICKER)
-    cell.until_gate(GateState.STATE_INTERVENTION)
-    assert "goal_rejected" in codes(cell.until(lambda: cell.requests[-1].reasons, "the question"))
-    opened = {gate.decision_id for gate in cell.gates if gate.open}
-    assert len(opened) <= 2
 
 
 @pytest.mark.parametrize(
