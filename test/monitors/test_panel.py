@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A panel on the disk and at work: limits, files that belong together, scores of every object."""
 
-import json
 import math
 import shutil
 from collections.abc import Iterator
@@ -136,16 +135,6 @@ def test_a_panel_that_is_not_whole_is_refused(fitted, tmp_path, name, words):
     (folder / name).write_bytes(content[:-1] + b" ")
     with pytest.raises(InvalidInput, match=r"checksum|no description of a panel"):
         load_panel(folder, (), detector)
-
-
-def test_a_panel_of_another_format_is_refused(fitted, tmp_path):
-    document = json.loads((fitted[1].parent / "panel" / "panel.json").read_text())
-    (tmp_path / "panel.json").write_text(json.dumps(document | {"format": 2}))
-    with pytest.raises(InvalidInput, match="format 2, expected 1"):
-        load_panel(tmp_path, (), tiny_detector(MODEL, passes=5))
-    (tmp_path / "panel.json").write_text(json.dumps(document | {"monitors": 3}))
-    with pytest.raises(InvalidInput, match=r"no description of a panel: monitors"):
-        load_panel(tmp_path, (), tiny_detector(MODEL, passes=5))
 
 
 def test_too_little_to_go_by(material, tmp_path):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated cell counts what really happens to its laptops."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from sticker_uq.gate.state import Relief
 from sticker_uq.scene import ObjectClass
 from sticker_uq.simulation.simulated_cell import (
     CONDITIONS,
-    LaptopRecord,
     SimulatedCell,
     SimulationSettings,
     Touch,
@@ -78,14 +75,6 @@ def test_laptops_follow_each_other_until_the_cell_is_empty(cell):
     assert cell.finished
 
 
-def test_the_same_seed_gives_the_same_laptops():
-    cells = [SimulatedCell(SimulationSettings(seed=3, laptops=2, **SMALL)) for _ in range(2)]
-    for cell in cells:
-        cell.hand_over()
-    assert cells[0].records == cells[1].records
-    assert np.array_equal(cells[0].picture(), cells[1].picture())
-
-
 @pytest.fixture(scope="module")
 def hard():
     """Hard laptops, one of each condition, by condition."""
@@ -117,21 +106,6 @@ def test_what_is_no_sticker_stays_in_the_picture_and_is_known_when_touched(hard,
         assert cell.peel(np.array(sticker.box)) is Touch.STICKER
     assert np.abs(cell._truth.image[y1:y2, x1:x2].astype(int) - before).mean() < 12
     assert (cell.record.removed, cell.record.wrong) == (len(apart), 1)
-
-
-def test_failures_come_at_the_given_rate():
-    assert not any(
-        SimulatedCell(SimulationSettings(failure_rate=0.0, **SMALL)).motion_fails() for _ in range(3)
-    )
-    cell = SimulatedCell(SimulationSettings(failure_rate=0.3, **SMALL))
-    assert 60 < sum(cell.motion_fails() for _ in range(300)) < 120
-
-
-def test_the_record_is_written_whole(tmp_path):
-    file = tmp_path / "record.json"
-    cell = SimulatedCell(SimulationSettings(record_file=str(file), **SMALL))
-    cell.write_record()
-    assert [LaptopRecord.from_json(record) for record in json.loads(file.read_text())] == cell.records
 
 
 def test_a_sticker_stands_out_of_the_relief_and_a_print_does_not():

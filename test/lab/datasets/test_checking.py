@@ -16,7 +16,6 @@ from sticker_uq.lab.datasets.checking import (
     drift,
     duplicates,
     label_findings,
-    perceptual_hash,
     picture_statistics,
 )
 from sticker_uq.lab.datasets.default_boxes import (
@@ -51,17 +50,6 @@ def test_shared_and_nearly_shared_pictures_are_found(scenes):
     assert ("duplicate", "00000002.png", "00000100.png") in kinds
     assert ("near duplicate", "00000003.png", "00000101.png") in kinds
     assert len([one for one in found if one.kind == "duplicate"]) == 1
-
-
-def test_hash_survives_light_and_size_and_not_mirroring():
-    grey = cv2.cvtColor(render(sample_scene(5), (320, 240)).image, cv2.COLOR_BGR2GRAY)
-    small = cv2.resize(grey, (160, 120), interpolation=cv2.INTER_AREA)
-    distances = [
-        (perceptual_hash(grey) ^ perceptual_hash(other)).bit_count()
-        for other in (small, grey[:, ::-1].copy())
-    ]
-    assert distances[0] <= 3
-    assert distances[1] > 20
 
 
 def test_unlikely_labels_are_named(scenes):
@@ -165,25 +153,6 @@ def test_frames_are_found_by_their_number_whatever_tools_add():
     ]
 
 
-def test_frames_of_one_video_in_two_sets_are_counted(tmp_path):
-    for folder, start in (("learn", 0), ("test", 6), ("far", 600)):
-        pictures = (
-            replace(
-                encode_scene(start + n, render(sample_scene(start + n), (160, 120)), "png"),
-                image_fields={"source_name": f"video{start + n:04d}.jpg"},
-            )
-            for n in range(3)
-        )
-        write_coco(tmp_path / folder, pictures)
-    options = ["check", str(tmp_path / "test"), "--against"]
-    near = CliRunner().invoke(app, [*options, str(tmp_path / "learn")])
-    assert near.exit_code == 0
-    assert "3 of 3 pictures have a name that differs by at most 30 in its number from one in" in near.output
-    assert "video0006.jpg and video0002.jpg; if these are frames" in near.output
-    for arguments in ([str(tmp_path / "far")], [str(tmp_path / "learn"), "--consecutive", "3"]):
-        assert "in its number" not in CliRunner().invoke(app, [*options, *arguments]).output
-
-
 @pytest.mark.parametrize(
     "model", ["ssd300_vgg16", "ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn"]
 )
@@ -235,14 +204,3 @@ def test_default_boxes_that_fit_are_found(scenes):
     assert np.isnan(
         covered_share([replace(small[0], boxes=np.zeros((0, 4), np.float32), labels=np.zeros(0, int))], model)
     )
-
-
-def test_the_command_says_that_stickers_are_small(scenes):
-    small = CliRunner().invoke(
-        app, ["check", str(scenes[0]), "--model", "fasterrcnn_resnet50_fpn", "--min-size", "64"]
-    )
-    assert small.exit_code == 0, small.output
-    assert "a default box of fasterrcnn_resnet50_fpn overlaps" in small.output
-    assert "Small objects" not in CliRunner().invoke(app, ["check", str(scenes[0])]).output
-    unknown = CliRunner().invoke(app, ["check", str(scenes[0]), "--model", "x"])
-    assert "unknown model 'x'" in str(unknown.exception)

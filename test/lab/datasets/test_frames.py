@@ -17,7 +17,7 @@ from sticker_uq.cli import app
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.sources import SourceImage
-from sticker_uq.lab.datasets.frames import chosen_frames, file_name
+from sticker_uq.lab.datasets.frames import chosen_frames
 from sticker_uq_msgs.msg import Workpiece
 
 
@@ -55,13 +55,6 @@ def test_unreadable_frames_are_not_chosen():
 def test_a_clock_that_goes_back_starts_anew():
     later, start = frames(0, 10, 20)[1:], frames(30, 40)
     assert names([*later, *start], 10.0, 1.0) == ["000001", "000000"]
-
-
-def test_the_name_tells_the_laptop_where_the_recording_does():
-    picture = frames(0, 1, 2)[2]
-    announced = [(0, "1 (a)"), (900_000_000, "2 (b)"), (5_000_000_000, "3 (a)")]
-    assert file_name(picture, announced, "png") == "laptop0002_000002.png"
-    assert file_name(picture, [], "jpg") == "000002.jpg"
 
 
 @pytest.fixture

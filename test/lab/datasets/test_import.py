@@ -511,27 +511,6 @@ def test_frames_of_a_video_are_one_laptop_and_told_when_they_are_not(tmp_path):
     assert "in its number" not in taken(root, *STICKER, out="whole")[0]
 
 
-def test_the_parts_say_what_they_can_prove_and_whether_they_are_alike(tmp_path):
-    options = [*STICKER, "--split", "0.5,0.25,0.25", "--near", "-1", "--group", r"pc(\d\d)"]
-    output, _ = taken(many(tmp_path, 24, 1), *options)
-    assert "calibrate: 6 labelled images; in the proof 4 laptops" in output
-    assert "--alpha 0.01 takes 230 or more laptops in the proof, there are 4" in output
-    assert "would be its share" not in output
-    # one laptop has all pictures without a sticker, so that they are in one part
-    (tmp_path / "other").mkdir()
-    root = many(tmp_path / "other", 60, 1)
-    names = [f"pc{n:02d}_0.png" for n in range(60)]
-    for n in range(24):
-        names[n] = f"clean_{n}.png"
-        (root / f"pc{n:02d}_0.png").rename(root / names[n])
-    annotated(root, names, dict.fromkeys(range(24, 60), (1, 2, 30, 40)))
-    uneven, _ = taken(root, *options[:-1], "clean|pc[0-9]+")
-    assert "calibrate: 0 of 15 pictures show no sticker, 6 would be its share" in uneven
-    assert "learn: 24" not in uneven
-    assert "no labelled image" in uneven or "no laptops without a sticker" in uneven
-    assert "another --seed makes other parts" in uneven
-
-
 @pytest.mark.parametrize(
     ("kind", "file", "text", "message"),
     [

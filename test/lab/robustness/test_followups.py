@@ -91,21 +91,6 @@ def test_one_circumstance_each_when_combinations_are_forbidden():
     assert seen == {"noise": 30, "dark": 40, "bright": 20, "turned": 25}
 
 
-def test_several_circumstances_are_applied_as_light_meets_them():
-    stages = {"turned": 1, "dark": 3, "bright": 3, "noise": 5}
-    for draft in target_set(spec(), 5, 200):
-        order = [stages[one.circumstance] for one in draft.applied]
-        assert order == sorted(order)
-
-
-def test_strengths_are_spread_over_the_range():
-    strengths = [
-        d.applied[0].strength for d in circumstance_set(spec(), spec().circumstance("turned"), range(40))
-    ]
-    assert 5 <= min(strengths) < 8
-    assert 17 < max(strengths) <= 20
-
-
 def test_the_most_significant_come_first_and_the_untestable_not_at_all():
     both = specification_of(
         {"name": "a", "transformation": "jpeg", "strength": [9, 5], "probability": 0.1},
@@ -126,11 +111,6 @@ def test_the_most_significant_come_first_and_the_untestable_not_at_all():
 def test_a_transformation_that_does_not_exist_is_named(changes, message):
     with pytest.raises(InvalidInput, match=message):
         check_transformations(specification_of({"name": "x", "probability": 0.1, **changes}))
-
-
-def test_nothing_to_draw_is_bad_input():
-    with pytest.raises(InvalidInput, match="expected at least one"):
-        target_set(specification_of({"name": "x", "probability": 0.5}), 5, 5)
 
 
 def test_cases_are_a_data_set_of_their_own_and_are_made_once(source, tmp_path):
@@ -170,20 +150,6 @@ def test_cases_are_a_data_set_of_their_own_and_are_made_once(source, tmp_path):
 def test_another_data_set_is_not_touched(source, scenes):
     with pytest.raises(InvalidInput, match="another data set"):
         make_cases(source, {"": target_set(spec(), len(source), 1)}, scenes)
-
-
-def test_a_rendered_image_knows_its_scene_and_a_foreign_one_does_not(source):
-    picture = source.images[1].picture()
-    assert picture.scene is not None
-    assert picture.shapes is not None
-    assert set(np.unique(picture.shapes)) - {0} == set(range(1, len(picture.boxes) + 1))
-    from dataclasses import replace
-
-    moved = replace(
-        source.images[1], item=replace(source.images[1].item, boxes=source.images[1].item.boxes + 1)
-    )
-    assert moved.picture().scene is None
-    assert replace(source.images[1], seed=None).picture().shapes is None
 
 
 def test_tags_come_from_the_entries(scenes, tmp_path):

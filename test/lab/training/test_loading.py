@@ -8,7 +8,6 @@ from sticker_uq.detection import load_weights
 from sticker_uq.lab.training.augmentation import Sample
 from sticker_uq.lab.training.loading import Arrays, ahead, packed, unpacked
 from sticker_uq.lab.training.training import BEST, Training, TrainSettings
-from sticker_uq.scene import InvalidInput
 from test.helpers.scenes import rendered
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -38,17 +37,6 @@ def test_prepared_samples_come_in_order(processes):
             for name in ("image", "boxes", "labels"):
                 np.testing.assert_array_equal(getattr(one, name), getattr(wanted, name))
                 assert getattr(one, name).dtype == getattr(wanted, name).dtype
-
-
-@pytest.mark.parametrize("processes", [False, True])
-def test_an_unreadable_picture_is_told(processes):
-    def prepare(number: int) -> Arrays:
-        if number == 2:
-            raise InvalidInput("lid.png: cannot be read")
-        return packed(samples(number))
-
-    with pytest.raises(InvalidInput, match=r"lid\.png: cannot be read"):
-        list(ahead(prepare, 4, 1, processes=processes))
 
 
 def test_a_training_with_prepared_pictures_is_the_same_training(tmp_path):

@@ -248,19 +248,6 @@ def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name, scenes
     assert first.abs().sum() > 0
 
 
-def test_bfloat16_changes_the_products_and_not_the_weights_type(scenes, tmp_path):
-    losses = []
-    for precision in ("float32", "bfloat16"):
-        chosen = settings(scenes, tmp_path / precision, precision=precision, device="cpu", batch_size=2)
-        chosen.out.mkdir()
-        training = Training(chosen)
-        assert not training.run(lambda step: None, lambda epoch: None, stop=lambda: True)
-        assert {p.dtype for p in training.model.parameters()} == {torch.float32}
-        losses.append(training.position.loss)
-    assert losses[0] != losses[1]
-    assert losses[1] == pytest.approx(losses[0], rel=0.03)
-
-
 def test_a_picture_without_objects_teaches_only_background():
     torch.manual_seed(0)
     model = build_model(SSDLITE).train()

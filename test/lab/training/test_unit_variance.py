@@ -15,12 +15,9 @@ from sticker_uq.io.coco import read_coco
 from sticker_uq.lab.training.augmentation import Sample, augmented
 from sticker_uq.lab.training.recipes import (
     batch_loss,
-    input_size,
     prepare_random,
     scale_to_variance,
-    ssd_input,
 )
-from sticker_uq.lab.training.training import Training, TrainSettings
 from test.helpers.models import half_ssd300
 from test.helpers.scenes import rendered
 
@@ -94,10 +91,10 @@ def test_the_backbone_gives_torchvisions_maps_and_fewer_for_small_pictures(built
 
 def test_ssd300_starts_with_small_logits_on_pictures_of_any_size(model, scenes):
     with torch.no_grad():
-        as_built = batch_loss(SSD300, model, samples(scenes, 128)[:2], CPU).item()
-    prepare_random(SSD300, model, samples(scenes, 300)[:2], CPU)
+        as_built = batch_loss(SSD300, model, samples(scenes, 128)[:1], CPU).item()
+    prepare_random(SSD300, model, samples(scenes, 300)[:1], CPU)
     with torch.no_grad():
-        losses = [batch_loss(SSD300, model, samples(scenes, size)[:2], CPU).item() for size in (128, 300)]
+        losses = [batch_loss(SSD300, model, samples(scenes, size)[:1], CPU).item() for size in (128, 300)]
     # ln 3 for each of a positive and its three negatives, and boxes that are not yet moved
     assert all(3 < loss < 15 for loss in losses)
     assert losses[0] < as_built / 2
@@ -108,21 +105,3 @@ def test_a_model_with_normalisation_keeps_its_random_weights(scenes):
     before = copy.deepcopy(model.state_dict())
     prepare_random(SSDLITE, model, samples(scenes, 192), CPU)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-
-
-def test_a_training_of_ssd300_begins_with_small_pictures_and_scaled_filters(
-    model, scenes, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("sticker_uq.lab.training.training.build_model", lambda *_, **__: model)
-    started = Training(
-        TrainSettings(
-            data=(scenes,), val_data=scenes, out=tmp_path, model=SSD300, start="random", device="cpu"
-        )
-    )
-    assert started._input_size(0) == (128, 128)
-    assert started._input_size(started.steps - 1) == input_size(SSD300, started.model) == (300, 300)
-    with torch.no_grad():
-        logits = started.model.head(
-            backbone_maps(started.model.backbone, ssd_input(started.model, samples(scenes, 128), CPU))
-        )
-    assert logits["cls_logits"].std() < 0.5

@@ -184,20 +184,6 @@ def test_an_autoencoder_that_is_never_accepted_is_an_error():
         train_raaes(*sides(), pairs=[(3, 5)], settings=hopeless)
 
 
-def test_what_cannot_be_trained_on():
-    images, labels = sides()
-    with pytest.raises(InvalidInput, match="two different classes"):
-        train_raaes(images, labels, [(3, 4)])
-    with pytest.raises(InvalidInput, match="values 0 to 1"):
-        train_raaes(images * 16, labels, [(3, 5)])
-    with pytest.raises(InvalidInput, match=r"expected \(N, C, h, w\)"):
-        train_raaes(images[:, 0], labels, [(3, 5)])
-    with pytest.raises(InvalidInput, match="no pair"):
-        train_raaes(images, labels, [])
-    with pytest.raises(InvalidInput, match="latent is 0"):
-        RaaeSettings(latent=0)
-
-
 class Formula(nn.Module):
     def __init__(self, formula: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -282,15 +268,3 @@ def test_labels_as_class_vectors():
     assert set(np.nonzero(vectors)[1]) == {2, 7}
     again = generate([made(lambda z: z), made(lambda z: 2 * z)], 7)
     assert again.images.tolist() == images.images.tolist()
-
-
-def test_what_cannot_be_drawn():
-    sure = replace(made(lambda z: z), discriminator=Formula(lambda c: 9 * c[:, -1:]))
-    with pytest.raises(InvalidInput, match="no point between them"):
-        draw(sure, 5)
-    with pytest.raises(InvalidInput, match="delta_max is 0"):
-        draw(made(lambda z: z), 5, 0)
-    with pytest.raises(InvalidInput, match="no autoencoder"):
-        generate([], 5)
-    with pytest.raises(InvalidInput, match="separation is 2"):
-        region(2.0, 2)

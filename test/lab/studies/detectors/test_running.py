@@ -7,21 +7,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from sticker_uq.cli.study import app
-from sticker_uq.dil import dil as saliency
 from sticker_uq.evaluation import executors
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.attacks.white_box import DagSettings
-from sticker_uq.lab.studies.detectors import study_tasks
 from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudyData, StudySettings
 from sticker_uq.lab.studies.detectors.study_report import write_report
 from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, run_study
 from sticker_uq.scene import InvalidInput
 from test.helpers.scenes import rendered
-from test.helpers.simulated_gpu import simulated_gpu
 
 TIMINGS = ("encode_ms", "look_ms", "decode_ms")
 """Columns of the results that another run does not repeat."""
@@ -125,18 +121,6 @@ def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path
     fourth = Spy()
     run_study(other, tmp_path / "s", fourth)
     assert fourth.tasks == []
-
-
-def test_a_gpu_has_the_results_of_the_processor(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(saliency, "objectness_gradients", lambda d: [torch.ones_like(m) for m in d.maps])
-    values = {"models": (ModelChoice.parse(MODEL),), "adversarial": 0, "rates": (0.1,)}
-    processor = run_study(settings(data, **values), tmp_path / "processor", Spy())
-    study_tasks._detectors.cache_clear()
-    with simulated_gpu():
-        found = run_study(settings(data, **values | {"device": "cuda"}), tmp_path / "gpu", Spy())
-    study_tasks._detectors.cache_clear()
-    assert found.images["image"].tolist() == processor.images["image"].tolist()
-    np.testing.assert_allclose(found.images["map"], processor.images["map"], atol=0.02)
 
 
 def test_a_study_is_reported_and_selected_from_in_any_folder(data, tmp_path, monkeypatch):

@@ -9,25 +9,21 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from sticker_uq.cli.dil import app
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.datasets.abnormal import AbnormalImage, abnormal_scenes
 from sticker_uq.lab.studies.dil.dil_report import (
     PAPER_DIL,
-    blocks,
     case_effects,
     case_separation,
     detection_rates,
     missed_sticker_separation,
     threshold_gains,
     threshold_table,
-    write_study,
 )
 from sticker_uq.lab.studies.dil.scene_records import (
     DIL_SIGNALS,
@@ -37,14 +33,13 @@ from sticker_uq.lab.studies.dil.scene_records import (
     SceneRecord,
 )
 from sticker_uq.novelty.network import read_network, save_network
-from sticker_uq.scene import Detections, InvalidInput, Localization, UnexplainedRegion
+from sticker_uq.scene import Detections, Localization, UnexplainedRegion
 from test.helpers.scenes import rendered
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
 
 MODEL = "ssdlite320_mobilenet_v3_large"
 NAMES = (*DIL_SIGNALS, *MC_SIGNALS)
-values = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=12).map(np.array)
 
 
 def record(case, dil, boxes=(), scores=(), missed=0, regions=()):
@@ -120,17 +115,6 @@ def test_a_lower_threshold_finds_the_hidden_sticker(study):
     assert table.loc[("hidden", "regional"), "recall"] == 0.5  # it lies in what no box explains
     assert table.loc[("hidden", "paper"), "precision"] == 1
     assert table.loc[("clean", "fixed"), "f1"] == pytest.approx(1)
-
-
-def test_report_in_three_forms(study, tmp_path):
-    tables = {
-        "ssd": {"Clean against abnormal": case_separation(study[0]), "One": pd.DataFrame({"a<b": [0.12345]})}
-    }
-    files = {path.name for path in write_study(tables, tmp_path)}
-    assert files == {"study.md", "study.html", "ssd_clean-against-abnormal.csv", "ssd_one.csv"}
-    assert "| 0.123 |" in as_markdown(blocks(tables))
-    assert "a&lt;b" in (tmp_path / "study.html").read_text()
-    assert pd.read_csv(tmp_path / "ssd_one.csv")["a<b"][0] == pytest.approx(0.12345)
 
 
 @pytest.fixture(scope="module")
@@ -233,8 +217,3 @@ def test_nothing_to_measure_on_is_nan():
         np.isnan(v)
         for v in (fixed["recall"], fixed["precision"], fixed["f1"], fixed["tpr"], fixed["recall_gain"])
     )
-
-
-def test_there_is_one_of_each_for_every_image():
-    with pytest.raises(InvalidInput, match="1 detections, 0 localizations"):
-        threshold_gains([seen(0.1, 0.1, 0.1)], [], [TRUTH])

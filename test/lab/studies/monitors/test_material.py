@@ -7,14 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from sticker_uq.io.coco import read_coco
-from sticker_uq.lab.studies.ambiguity.raae import AmbiguousImages
 from sticker_uq.lab.studies.monitors.classifier_study import (
-    MonitorStudySettings,
     observe_crops,
-    train_members,
 )
 from sticker_uq.lab.studies.monitors.material import SIZE, cell_material, coco_material, mnist
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES
@@ -139,14 +135,3 @@ def test_every_kind_of_classifier_learns_and_is_observed(tmp_path, architecture)
     )
     if not large:
         assert (seen.predicted == material.test_labels).mean() > 0.6
-
-
-def test_a_study_trains_the_kind_that_was_asked_for(tmp_path):
-    write(tmp_path / "mnist", 20)
-    material = mnist(tmp_path / "mnist", "mnist")
-    made = AmbiguousImages(material.train[:2], np.array([[0, 1], [1, 2]]), np.full((2, 2), 0.5))
-    settings = MonitorStudySettings(seeds=1, members=1, training=Training(epochs=1), architectures=("dense",))
-    members = train_members(material, made, settings, 0, "dense")
-    assert [type(member).__name__ for member in members] == ["StagedClassifier"] * 2
-    with pytest.raises(ValidationError, match="--architecture lenet: expected one of convolutional, dense"):
-        MonitorStudySettings(architectures=("lenet",))

@@ -18,7 +18,6 @@ from sticker_uq.lab.studies.monitors.classifier_study import (
     draw_labels,
     missed_share,
     nominal_row,
-    observe_crops,
     run_study,
     threshold_at,
 )
@@ -33,7 +32,7 @@ from sticker_uq.lab.studies.monitors.crop_changes import (
     pgd,
 )
 from sticker_uq.lab.studies.monitors.material import Material, digits
-from sticker_uq.monitors.crop_network import Training, train_classifier
+from sticker_uq.monitors.crop_network import Training
 
 TINY = MonitorStudySettings(
     seeds=1, members=1, passes=5, ambiguous=100, training=Training(epochs=18, batch=64)
@@ -97,20 +96,6 @@ def test_labels_are_drawn_by_their_probabilities():
     drawn = draw_labels(np.tile([0.2, 0.0, 0.8], (5000, 1)), 0)
     assert np.bincount(drawn, minlength=3) / 5000 == pytest.approx([0.2, 0, 0.8], abs=0.02)
     assert draw_labels(np.array([[0.0, 1 - 1e-9]]), 0).tolist() == [1]
-
-
-def test_stochastic_passes_follow_their_seed():
-    material = three_digits()
-    model = train_classifier(
-        material.train[:50], np.eye(3)[material.train_labels[:50]], 0, Training(epochs=1)
-    )
-    one, other, third = (observe_crops(model, material.test[:4], 3, seed) for seed in (1, 1, 2))
-    assert one.samples.tolist() == other.samples.tolist() != third.samples.tolist()
-    assert one.probabilities.tolist() == third.probabilities.tolist()
-    assert (one.samples[0] != one.samples[1]).any()
-    assert one.features @ model.last.weight.numpy().T + model.last.bias.numpy() == pytest.approx(
-        one.logits, abs=1e-4
-    )
 
 
 def test_rows_of_table_1():
