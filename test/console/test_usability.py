@@ -221,33 +221,6 @@ def test_held_says_by_whom_since_when_and_what_comes_after_it(tablet):
         assert [command for command, _ in cell.commands] == ["release", "hold"]
 
 
-def test_a_fault_says_what_to_look_at_and_health_agrees(tablet):
-    with prepared("fault") as (address, _):
-        page = opened(tablet, address)
-        wanted = "the arm stands still, nothing is caught, nobody is near it"
-        expect(page.locator("#alarm")).to_contain_text(wanted)
-        expect(page.locator("#why")).to_have_text("The arm stopped: its go-ahead did not come in time")
-        expect(page.locator("#health-title")).to_have_text("Health: ✕ error")
-        page.fill("#who", "Ada")
-        page.click("#reset")
-        expect(page.locator("#health-title")).to_have_text("Health: ✓ well")
-        expect(page.locator("#asked")).to_have_text("Nothing to decide")
-
-
-def test_after_an_answer_the_page_says_what_comes_next(tablet):
-    with prepared("two-objects") as (address, _):
-        page = opened(tablet, address)
-        expect(page.locator("#who-label")).to_have_text("Your name, for the log")
-        expect(page.locator("#who-hint")).to_have_text("Required, not checked, remembered on this tablet.")
-        page.fill("#who", "Ada")
-        page.locator("#scene").get_by_role("button", name="Something is wrong").click()
-        page.click("#send")
-        words = "Answer taken. The machine stands still until the fault is reset."
-        expect(page.locator("#message")).to_have_text(words)
-        expect(page.locator("#send")).to_be_hidden()
-        expect(page.locator("#message")).to_have_text(words)
-
-
 def test_who_holds_is_known_from_the_command_or_not_at_all():
     state = ConsoleState()
     state.put("gate", gate("blocked", held=True))  # held before anybody looked
