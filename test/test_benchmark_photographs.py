@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from benchmarks.photographs import Source, download, load_photographs
-from benchmarks.public_photographs_measure import LabelledSet
-from benchmarks.public_photographs_measure import download as download_labelled
 from sticker_uq.scene import InvalidInput
 
 
@@ -72,17 +70,3 @@ def test_what_cannot_be_had_is_an_error_and_nothing_is_left(tmp_path, repository
     assert [p for p in folder.rglob("*") if p.is_file()] == []
     with pytest.raises(InvalidInput, match="no photographs, run: python -m"):
         next(load_photographs(folder))
-
-
-def test_a_labelled_set_is_downloaded_whole_or_not_at_all(tmp_path, repository):
-    listed = {"name": "plain", "title": "plain pictures", "repository": "owner/name", "commit": repository}
-    source = LabelledSet.model_validate(
-        listed | {"folders": ["pictures"], "licence": "MIT", "classes": {"thing": "sticker"}}
-    )
-    download_labelled(source, tmp_path / "there")
-    assert len(list((tmp_path / "there/pictures").iterdir())) == 7
-    assert [one.name for one in (tmp_path / "there").iterdir()] == ["pictures"]
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(InvalidInput, match="owner/missing: git fetch failed"):
-        download_labelled(source.model_copy(update={"repository": "owner/missing"}), tmp_path / "other")
-    assert sorted(tmp_path.iterdir()) == before

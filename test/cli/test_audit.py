@@ -61,16 +61,6 @@ def test_an_entry_of_many_levels_does_not_hide_the_others(folder):
     assert (shown.exit_code, len(shown.output.splitlines())) == (0, 3), shown.output[-200:]
 
 
-def test_an_end_that_was_cut_off_is_found_by_the_published_head(folder):
-    published = head(folder)
-    path = folder / "audit-000001.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-    cut = run("verify", folder)
-    assert cut.exit_code == 0
-    assert "does not end with a stop" in cut.output
-    assert run("verify", folder, "--head", published).exit_code == 1
-
-
 def test_entries_are_shown_by_kind_and_from_the_end(folder):
     lines = run("show", folder).output.splitlines()
     assert [line.split()[2] for line in lines] == ["start", "answer", "stop"]

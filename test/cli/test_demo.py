@@ -12,7 +12,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import sticker_uq.cli as cli
-import sticker_uq.cli.demo as demo_command
 from sticker_uq.evaluation.replay.recording import read_recording
 from sticker_uq.evaluation.reporting.annotated_images import LARGEST_BYTES, LONGEST_S
 from sticker_uq.gate import Policy
@@ -39,7 +38,7 @@ def sticker_uq(*arguments, **environment):
 def demo(tmp_path_factory):
     """The folder of a demo with one laptop, and what the command printed."""
     folder = tmp_path_factory.mktemp("demo")
-    params = write_parameters(folder, weights=str(small_weights(folder, 480)))
+    params = write_parameters(folder, weights=str(small_weights(folder)))
     run = sticker_uq(
         "demo", "--laptops", 1, "--seed", SEED, "--out", folder / "out", "--params", params, "--timeout", 400,
         ROS_LOG_DIR=str(folder / "log"), CI="1",
@@ -124,18 +123,6 @@ def test_relief_is_measured_and_required_where_it_is_wanted(tmp_path, monkeypatc
         parameters["supervisor"][n] for n in ("min_relief_mm",) if n in parameters["supervisor"]
     ] == limits
     assert parameters["cell_sim"].get("relief", False) == bool(limits)
-
-
-@pytest.mark.parametrize(
-    ("given", "opened"),
-    [({"DISPLAY": ":0"}, True), ({}, False), ({"WAYLAND_DISPLAY": "w", "CI": "1"}, False)],
-)
-def test_a_browser_opens_on_a_desktop_only(monkeypatch, given, opened):
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "CI"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    assert demo_command._has_desktop() is opened
 
 
 def test_it_refuses_a_domain_in_which_somebody_is_and_removes_nothing(ros_domain, tmp_path):

@@ -2,7 +2,6 @@
 """No command loses anything: outputs are checked before the work, and only what an earlier run wrote is replaced."""
 
 import importlib
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import typer
 from typer.testing import CliRunner
 
 import sticker_uq.cli as cli
-from benchmarks.result_files import checked_file, checked_folder, result_file, result_folder
 
 OUTPUTS = ("out", "json_file", "report", "kept")
 """The names of parameters for places to write to."""
@@ -105,14 +103,6 @@ def test_a_demo_with_a_wrong_argument_leaves_the_earlier_result(earlier, argumen
     assert content(earlier) == before
 
 
-def test_a_demo_removes_no_file_that_no_demo_wrote(earlier):
-    (earlier / "bag" / "notes.txt").write_text("mine")
-    before = content(earlier)
-    result = run("demo", "--overwrite", "--out", earlier)
-    assert (result.exit_code, content(earlier)) == (2, before)
-    assert f"--out {earlier}: holds bag/notes.txt, which no earlier run wrote" in result.stderr
-
-
 NEW_OR_EMPTY = (
     "demo",
     "replay SOURCE",
@@ -157,18 +147,3 @@ def test_a_line_break_in_an_error_stays_in_its_line(tmp_path):
     assert result.exit_code == 2
     assert len(result.stderr.strip().splitlines()) == 1
     assert r"a\nerror: forged\x1b[2J: no such file" in result.stderr
-
-
-def test_benchmarks_check_their_results_before_they_measure(tmp_path):
-    (tmp_path / "file").write_text("")
-    assert result_file(str(tmp_path / "new" / "a.json")) == tmp_path / "new" / "a.json"
-    assert checked_file(tmp_path / "new" / "b.json") == tmp_path / "new" / "b.json"
-    assert checked_file(None) is None
-    assert result_folder(str(tmp_path / "later")) == checked_folder(tmp_path / "later")
-    assert sorted(os.listdir(tmp_path)) == ["file", "new"]
-    for check in (result_file, result_folder):
-        with pytest.raises(Exception, match="no folder"):
-            check(str(tmp_path / "file" / "a"))
-    for checked in (checked_file, checked_folder):
-        with pytest.raises(typer.BadParameter, match="no folder"):
-            checked(tmp_path / "file" / "a")

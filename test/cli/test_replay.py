@@ -18,8 +18,6 @@ from typer.testing import CliRunner
 
 import sticker_uq.cli.replay as cli_replay
 from sticker_uq.cell.bundle import create_bundle
-from sticker_uq.cell.node_settings import DetectorNodeSettings
-from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
 from sticker_uq.evaluation.replay.comparison import Candidate, Differences, JudgedObject, Judgement
 from sticker_uq.gate import Policy
@@ -160,19 +158,6 @@ def test_a_policy_file_takes_the_place_of_the_packaged_one(loaded, pictures, tmp
     run(pictures, "--out", tmp_path / "b")
     assert outcomes(tmp_path / "a") == {"ASK": 2, "BLOCKED": 1}
     assert outcomes(tmp_path / "b") == {"BLOCKED": 1, "WORK": 2}
-
-
-def test_every_parameter_of_the_nodes_may_stand_in_the_file(loaded, pictures, tmp_path):
-    nodes = {"detector": DetectorNodeSettings, "supervisor": SupervisorNodeSettings}
-    values = {
-        node: {"ros__parameters": {name: info.default for name, info in model.model_fields.items()}}
-        for node, model in nodes.items()
-    }
-    params = tmp_path / "cell.yaml"
-    params.write_text(json.dumps(values))
-    result = run(pictures, "--out", tmp_path / "out", "--params", params)
-    assert result.exit_code == 0, result.output
-    assert loaded == [PerceptionSettings()]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 """``sticker-uq train``: what it shows, and how it ends."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.table import Table
@@ -13,7 +12,6 @@ from sticker_uq.cli import app
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection import load_weights
 from sticker_uq.io.coco import read_coco
-from sticker_uq.lab.training.settings import Progress as Step
 from test.helpers.scenes import rendered
 
 
@@ -49,23 +47,6 @@ def test_packaged_exposure_is_rendered_once_and_trained_on(scenes, tmp_path, mon
     assert "rendering" not in second.output
     assert [settings.exposure for settings in trained] == [(out / "exposure", own)] * 2
     assert len(read_coco(out / "exposure")) == 2
-
-
-def test_a_log_gets_lines_instead_of_a_progress_bar(capsys, monkeypatch):
-    now = iter([100.0, 110.0, 131.0, 131.0, 140.0])
-    monkeypatch.setattr(command.time, "monotonic", lambda: next(now))
-    bars: list[Any] = []
-    progress = command.Progress
-    monkeypatch.setattr(
-        command, "Progress", lambda *a, **k: bars.append(progress(*a, **k, get_time=lambda: 0.0)) or bars[-1]
-    )
-    with command._shown(output()) as (on_step, _):
-        for number in range(1, 5):
-            on_step(Step(1, number, 40, 2 * number, 0.5, float("nan"), 1.25))
-    assert capsys.readouterr().out.splitlines() == [
-        "first step of 2 images: 1.2 s; 39 more",
-        "epoch 1, step 3 of 40: loss 0.500",
-    ]
 
 
 def test_a_redirected_table_is_not_cut(capsys, monkeypatch):

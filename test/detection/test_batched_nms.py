@@ -66,15 +66,6 @@ def test_a_crowd_in_parts(threshold, monkeypatch):
     assert 0 < kept.sum() < usable.sum()
 
 
-def test_an_overlap_of_the_threshold_itself_is_judged_in_double_precision():
-    """3 / 5 is as a float32 a little more than 0.6, which torchvision compares with."""
-    boxes = torch.tensor([[[0.0, 0.0, 4.0, 1.0], [1.0, 0.0, 5.0, 1.0]]])
-    usable = torch.ones(1, 2, dtype=torch.bool)
-    assert (
-        greedy_nms(boxes, usable, 0.6).tolist() == one_by_one(boxes, usable, 0.6).tolist() == [[True, False]]
-    )
-
-
 def chain(count: int) -> Tensor:
     """Boxes (1, count, 4) each of which overlaps the next: every second is kept, the last one known after ``count`` rounds."""
     left = torch.arange(count) * 4.0

@@ -14,7 +14,7 @@ from sticker_uq.detection.deterministic_pass import flat
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
-from test.helpers.models import FAMILIES, picture, tiny_detector, tiny_model, tiny_weights
+from test.helpers.models import FAMILIES, picture, tiny_detector, tiny_model
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 ENGINE = (SSDLITE, "fasterrcnn_resnet50_fpn")  # what is a rule of the engine is the same for every model
@@ -81,20 +81,6 @@ def test_a_deterministic_pass_has_the_detections_of_the_detector_byte_for_byte(n
     np.testing.assert_array_equal(seen.probabilities, expected.probabilities)
 
 
-@pytest.mark.parametrize("name", ENGINE)
-def test_a_deterministic_pass_can_be_asked_for_the_surer_detections_only(name):
-    detector = tiny_detector(name)
-    features = detector.encode(picture())
-    wanted = detector.detect(features)
-    least = float(np.sort(wanted.scores)[len(wanted) // 2])  # one that exactly one detection has
-    found = detector.deterministic_pass(features, least_score=least).detections
-    sure = wanted.scores >= least
-    assert 0 < len(found) == sure.sum() < len(wanted)
-    # a score more or less is another shape for the box head of the two-stage models, but the proposals are the same
-    np.testing.assert_allclose(found.boxes, wanted.boxes[sure], rtol=0, atol=1e-3)
-    np.testing.assert_array_equal(found.probabilities, wanted.probabilities[sure])
-
-
 def test_detections_are_decoded_from_the_anchors_of_the_deterministic_pass():
     detector = tiny_detector(SSDLITE)  # a second stage would move the boxes once more
     features = detector.encode(picture())
@@ -105,12 +91,6 @@ def test_detections_are_decoded_from_the_anchors_of_the_deterministic_pass():
     boxes = (deterministic.decode_boxes(rows).numpy() * scale).clip(0, [width, height, width, height])
     for box in deterministic.detections.boxes:
         assert np.abs(boxes - box).max(axis=1).min() < 1e-2
-
-
-def test_features_can_enter_autograd():
-    detector = tiny_detector(SSDLITE)
-    maps = detector.head_maps(detector.encode(picture()))
-    assert not any(m.is_inference() or m.requires_grad for m in maps)
 
 
 @pytest.mark.parametrize(
@@ -174,17 +154,6 @@ def test_a_box_that_no_pass_wants_need_not_be_finite():
         level[1].bias.unflatten(0, (-1, 3))[:, 0] += 40
     detector = StochasticDetector(model, tiny_detector(SSDLITE).settings, "")
     assert len(detector.sample(features, passes=2, seed=0)) == 0
-
-
-def test_loads_weights_from_a_file(tmp_path):
-    path = tiny_weights(SSDLITE, tmp_path)
-    detector = load_detector(DetectorSettings(model=SSDLITE, weights=str(path), device="cpu"))
-    original = tiny_detector(SSDLITE)
-    assert detector.weights_hash == original.weights_hash
-    assert len(detector.weights_hash) == 64
-    found, wanted = (d.sample(d.encode(picture()), passes=2, seed=1) for d in (detector, original))
-    np.testing.assert_array_equal(found.boxes, wanted.boxes)
-    np.testing.assert_array_equal(found.probabilities, wanted.probabilities)
 
 
 def test_says_how_to_get_weights_where_none_are_packaged(monkeypatch):

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from mcap.writer import CompressionType, IndexType
 from mcap.writer import Writer as McapWriter
-from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
+from rosbags.interfaces import Qos
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
@@ -310,28 +310,6 @@ def joined(path: Path, **parts: Path) -> Path:
     return path
 
 
-def quality(reliability: QosReliability) -> Qos:
-    ever = QosTime(2147483647, 294967295)
-    return Qos(
-        QosHistory.KEEP_LAST, 5, reliability, QosDurability.VOLATILE, ever, ever, QosLiveliness.AUTOMATIC, ever, False
-    )  # fmt: skip
-
-
-@STORAGES
-@pytest.mark.parametrize("told", [[], [{"history": 3, "depth": 0}], "- history: 1"])
-def test_topics_are_matched_without_regard_to_qos(tmp_path, storage, told):
-    reliable, best_effort = map(quality, (QosReliability.RELIABLE, QosReliability.BEST_EFFORT))
-    first = text_bag(tmp_path / "first", range(3), storage, [reliable])
-    second = text_bag(tmp_path / "second", range(3, 6), storage, [reliable, best_effort])
-    folder = joined(tmp_path / "both", rec_0=first, rec_1=second)
-    shutil.copy(second / "metadata.yaml", folder)
-    counted = [{"topic_metadata": TOPIC | {"offered_qos_profiles": told}, "message_count": 6}]
-    files = sorted(f.name for f in folder.iterdir() if f.name.startswith("rec"))
-    edited(folder, relative_file_paths=files, topics_with_message_count=counted)
-    assert texts(folder) == list(range(6))
-    assert Bag(folder).damage == ""
-
-
 @STORAGES
 @pytest.mark.parametrize("listed", [["rec_10", "rec_2"], None])
 @pytest.mark.parametrize(
@@ -348,12 +326,6 @@ def test_files_are_read_in_order_of_time_then_of_their_numbers(tmp_path, storage
         suffix = ".mcap" if storage is StoragePlugin.MCAP else ".db3"
         edited(folder, relative_file_paths=[f"{name}{suffix}" for name in listed])
     assert texts(folder) == sorted([*two, *ten])
-
-
-def test_files_of_one_time_are_read_by_number(tmp_path):
-    parts = {f"rec_{n}": text_bag(tmp_path / f"part{n}", [0]) for n in (10, 9, 2)}
-    folder = joined(tmp_path / "rec", **parts)
-    assert [file.name for file in Bag(folder)._files] == ["rec_2.mcap", "rec_9.mcap", "rec_10.mcap"]
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -491,12 +463,6 @@ def test_messages_of_a_channel_that_an_mcap_file_does_not_describe_are_lost(tmp_
     path.write_bytes(path.read_bytes().replace(second, other))
     assert Bag(path).counts["/chatter"] == 2
     assert lost(path) == "bag.mcap: 2 messages of no topic"
-
-
-def test_a_file_without_a_message_is_a_recording_of_none(tmp_path):
-    bag = Bag(written_mcap(tmp_path / "bag.mcap", []))
-    assert list(bag.messages("/chatter")) == []
-    assert bag.damage == ""
 
 
 @pytest.mark.parametrize("with_metadata", [True, False])

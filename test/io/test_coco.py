@@ -9,7 +9,7 @@ import pytest
 from sticker_uq.cli import explain
 from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.coco import label_counts, load_annotations, read_coco, write_coco
-from sticker_uq.io.faults import Faults, LabelCounts
+from sticker_uq.io.faults import LabelCounts
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidFile, InvalidInput
 
@@ -201,15 +201,6 @@ def test_objects_of_an_ignored_category_are_not_looked_at(folder):
     assert sticker_fractions(root, [item])[3].tolist() == [1, 0]
 
 
-def test_a_single_fault_more_is_listed_as_well():
-    faults = Faults("file")
-    for number in range(11):
-        faults.add(f"fault {number}")
-    with pytest.raises(InvalidFile) as caught:
-        faults.refuse()
-    assert caught.value.lines == ("file: 11 faults", *(f"fault {number}" for number in range(11)))
-
-
 def test_all_faults_are_listed_at_once(folder):
     def edit(document):
         document["images"][0]["file_name"] = "b.png"
@@ -230,13 +221,6 @@ def test_all_faults_are_listed_at_once(folder):
     )
     text, status = explain(caught.value)
     assert (text.count("\n"), status) == (len(lines) - 1, 2)
-
-
-def test_a_fault_of_an_image_is_not_repeated_for_its_objects(folder):
-    root = folder(first("images", width=0))
-    with pytest.raises(InvalidInput) as caught:
-        read_coco(root)
-    assert str(caught.value) == f"{root / 'annotations.json'}: image 3: width 0: expected a positive integer"
 
 
 def test_regions_of_several_objects_are_no_objects(folder):

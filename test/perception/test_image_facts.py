@@ -72,16 +72,6 @@ def test_blur_lowers_the_sharpness():
     assert seen[-1] < seen[0] / 4
 
 
-@given(
-    height=st.integers(1, 9), width=st.integers(1, 9), level=st.integers(0, 255), seed=st.integers(0, 2**32)
-)
-def test_pictures_of_any_size_can_be_measured(height, width, level, seed):
-    levels = np.random.default_rng(seed).integers(0, level + 1, (height, width))
-    exposure = measure_exposure(grey(levels))
-    assert 0.0 <= exposure.mean_level <= 255.0
-    assert math.isnan(exposure.sharpness) == (min(height, width) < 3)
-
-
 def test_a_large_picture_is_measured_by_a_part_of_its_pixels():
     levels = np.zeros((3000, 4000))
     levels[:, 2000:] = 255

@@ -14,7 +14,6 @@ from sticker_uq.cli import app
 from sticker_uq.evaluation.metrics.matching import match
 from sticker_uq.evaluation.metrics.probability_quality import PAPER
 from sticker_uq.evaluation.metrics.quality import BY_CLASS, CLASSES, WHOLE, Quality, measure_quality
-from sticker_uq.evaluation.reporting.document import error_scatter
 from sticker_uq.evaluation.reporting.quality_report import write_quality
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
@@ -102,13 +101,6 @@ def test_the_report_is_one_page_two_tables_and_charts_that_stand_alone(tmp_path)
     assert charts == ["error_scatter.svg", "error_variance.svg"]
     for path in tmp_path.glob("*.svg"):
         ElementTree.parse(path)
-
-
-def test_the_scatter_shows_every_detector_in_every_class():
-    errors = np.random.default_rng(0).random((100, 3))
-    chart = str(error_scatter(("a", "b", "c"), [("one", errors), ("two", 2 * errors)], "objects"))
-    assert chart.count("fill-opacity: 0.45") == 600
-    assert chart.count('<g id="LineCollection') == 6
 
 
 def run(*arguments: object) -> tuple[int, str]:

@@ -16,15 +16,13 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-from sticker_uq.evaluation.replay import assessing, tables
+from sticker_uq.evaluation.replay import assessing
 from sticker_uq.evaluation.replay.assessing import ahead, one_by_one, process_count, side_by_side
-from sticker_uq.evaluation.replay.findings import COURSES, Tally
 from sticker_uq.io.sources import open_source
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.scene import METRICS, InvalidInput, Status
+from sticker_uq.scene import InvalidInput, Status
 from sticker_uq.testing.scripted_detector import ScriptedPerception, Seen
 
 OperatorAnswers = namedtuple("OperatorAnswers", "available")
@@ -100,11 +98,6 @@ def test_as_many_processes_as_pay(monkeypatch, cores, gigabytes, images, changes
     assert process_count(changed, images) == expected
 
 
-def test_everything_comes_in_order_through_two_threads():
-    squares = ahead((n * n for n in ahead(range(500), 3, "first")), 2, "second")
-    assert list(squares) == [n * n for n in range(500)]
-
-
 def test_it_runs_ahead_and_no_farther():
     taken = threading.Semaphore(0)
     made = []
@@ -149,70 +142,3 @@ def test_whoever_leaves_early_ends_all_threads_and_closes_what_is_read():
     running.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("left alone too")]
     assert closed.wait(60), "the inner source is closed as well"
-
-
-def row(**values: object) -> tables.Row:
-    plain: dict[str, object] = dict.fromkeys(tables.IMAGE_SCHEMA.names, 0)
-    texts = {
-        "image": "a",
-        "frame_id": "",
-        "cell": "",
-        "laptop": "",
-        "status": "OK",
-        "status_text": "",
-        "outcome": "WORK",
-        "reasons": "",
-    }
-    texts |= {"decision_id": "", "image_digest": "", "assessment_digest": ""}
-    return plain | texts | {"timings_ms": {}} | values
-
-
-def test_the_tally_counts_and_keeps_the_courses(monkeypatch):
-    clock = iter([10.0])
-    monkeypatch.setattr("sticker_uq.evaluation.replay.findings.perf_counter", lambda: next(clock))
-    tally = Tally()
-    assert np.isnan(tally.model_busy(1.0, 1))
-    for number in range(1, 61):
-        tally.add(
-            row(image=str(number), objects=number, dil=0.5, timings_ms={"encode": number, "cluster": 7.0})
-        )
-    for number in range(55):
-        tally.add(row(image=f"bad{number}", status="FAILED", status_text="?", outcome="BLOCKED", dil=np.nan))
-    assert (tally.images, tally.failed, tally.objects) == (115, 55, 60 * 61 // 2)
-    assert tally.outcomes == {"WORK": 60, "BLOCKED": 55}
-    assert [name for name, _ in tally.failures] == [f"bad{n}" for n in range(50)]
-    assert set(tally.courses) == set(COURSES)
-    assert list(tally.courses["objects"])[:3] == [1, 2, 3]
-    assert tally.medians() == {"encode": 30.5, "cluster": 7.0}
-    # all but the first image, clustering not counted: 2 + 3 + ... + 60 ms of 4 s in 2 processes
-    assert tally.model_busy(14.0, 2) == pytest.approx((60 * 61 / 2 - 1) * 1e-3 / 8)
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_a_table_grows_in_pieces(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(tables, "_ROW_GROUP", 3)
-    path = tmp_path / f"images.{suffix}"
-    with tables.table_writer(tables.IMAGE_SCHEMA, path) as append:
-        assert not path.exists()
-        for number in range(10):
-            append([row(image=str(number), **dict.fromkeys(METRICS, 0.1 * number))])
-    if suffix == "csv":
-        assert [line.split(",")[0] for line in path.read_text().splitlines()] == [
-            "image",
-            *map(str, range(10)),
-        ]
-        return
-    read = pq.ParquetFile(path)
-    assert read.metadata.num_row_groups == 4
-    assert read.read()["image"].to_pylist() == [str(n) for n in range(10)]
-
-
-def test_a_table_that_fails_is_not_there(tmp_path):
-    def broken() -> None:
-        with tables.table_writer(tables.IMAGE_SCHEMA, tmp_path / "images.parquet") as append:
-            append([row()])
-            raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError):
-        broken()
-    assert not list(tmp_path.iterdir())

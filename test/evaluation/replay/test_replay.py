@@ -6,7 +6,6 @@ import errno
 import hashlib
 import itertools
 import json
-import tracemalloc
 from dataclasses import replace as changed
 from pathlib import Path
 
@@ -26,8 +25,6 @@ from sticker_uq.io import files
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.scene import InvalidInput, Outcome, Status, Verdict, to_plain
-
-NAN = float("nan")
 
 
 class Perception:
@@ -231,15 +228,6 @@ def test_decisions_are_counted_against_the_labels(folder, perception, tmp_path, 
     assert run(folder, perception, tmp_path / "without").labelled is None
 
 
-def test_a_folder_with_files_is_not_touched(folder, perception, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/precious.txt").write_text("mine")
-    with pytest.raises(InvalidInput, match="not an empty folder"):
-        run(folder, perception, tmp_path / "out")
-    assert [f.name for f in (tmp_path / "out").iterdir()] == ["precious.txt"]
-    assert perception.stamps == []
-
-
 @pytest.mark.parametrize("fails_at", [1, 2, 3, 4])
 def test_a_full_disk_ends_the_replay_and_leaves_no_half_file(
     folder, perception, tmp_path, monkeypatch, fails_at
@@ -295,22 +283,6 @@ def test_a_spread_is_even_and_never_too_large(most, count):
     assert not kept or kept[0] == 0
 
 
-def test_a_spread_stays_even_when_things_come_later_than_they_were_asked_about():
-    spread = Spread(4)
-    waiting = []
-    for number in range(40):
-        place = spread.place()
-        if place is not None:
-            waiting.append((place, number))
-        if len(waiting) > 3:
-            spread.add(*waiting.pop(0))
-    for place, number in waiting:
-        spread.add(place, number)
-    kept = spread.kept()
-    assert 2 <= len(kept) <= 4
-    assert len({b - a for a, b in itertools.pairwise(kept)}) == 1
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -346,22 +318,3 @@ def test_a_difference_in_the_last_bit_counts(assessment):
     live = Comparison("/scene", lambda: [assessment])
     live.add(other)
     assert live.differing() == [f"image at {assessment.stamp_ns} ns: other objects"]
-
-
-def test_a_comparison_of_many_scenes_needs_no_memory_for_them(assessment):
-    def peak(count):
-        def scenes():
-            return (changed(assessment, stamp_ns=stamp) for stamp in range(count, 0, -1))
-
-        tracemalloc.start()
-        live = Comparison("/scene", scenes)
-        for stamp in range(1, count + 1):
-            live.add(changed(assessment, stamp_ns=stamp, image_digest="11"))
-        top = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert (live.different, live.missing, len(live.differing())) == (count, 0, 10)
-        return top
-
-    few, many = peak(20), peak(100)
-    # an assessment takes some ten thousand bytes, what is noted of it some two hundred
-    assert (many - few) / 80 < 2000

@@ -12,7 +12,7 @@ import pytest
 
 from sticker_uq.evaluation.reporting import report as report_module
 from sticker_uq.evaluation.reporting.annotated_images import annotate
-from sticker_uq.evaluation.reporting.report import render_report, write_report
+from sticker_uq.evaluation.reporting.report import render_report
 from sticker_uq.evaluation.reporting.report_model import (
     Course,
     Headline,
@@ -22,7 +22,6 @@ from sticker_uq.evaluation.reporting.report_model import (
     TimelineEvent,
     Tone,
 )
-from sticker_uq.io import files
 from sticker_uq.scene import Status
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -140,27 +139,3 @@ def test_many_pictures_are_made_smaller_until_the_file_fits(full, monkeypatch):
 
 def test_an_empty_report_is_a_page_too():
     assert "Nothing" in Page(render_report(Report("Nothing", "", ()))).text
-
-
-def test_a_full_disk_leaves_the_old_report(full, tmp_path, monkeypatch):
-    path = tmp_path / "report.html"
-    path.write_text("old")
-
-    def full_disk(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.os, "fsync", full_disk)
-    with pytest.raises(OSError, match="No space left"):
-        write_report(full, path)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_course_keeps_its_peak_when_it_is_long():
-    values = [0.1] * 5000
-    values[3333] = 0.9
-    html = render_report(Report("r", "", (ReportLaptop("l", (), courses=(Course("DiL", tuple(values)),)),)))
-    (line,) = re.findall(r'<path d="([^"]*)" style="fill: none; stroke: #0072b2', html)
-    heights = [float(p.split()[2]) for p in line.strip().splitlines()]
-    assert len(heights) <= 600
-    assert max(heights) - min(heights) > 40

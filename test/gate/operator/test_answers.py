@@ -40,11 +40,3 @@ def test_a_clean_scene_leaves_nothing_to_remove():
     assert memory.scene_clean
     assert memory.scene_checked
     assert memory.against(THERE) is not None
-
-
-def test_memory_is_never_changed_in_place():
-    memory = OperatorAnswers()
-    memory.remember([OperatorAnswer(Answer.KEEP, HERE)])
-    memory.checked()
-    memory.clean()
-    assert memory == OperatorAnswers()
