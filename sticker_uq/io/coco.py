@@ -339,7 +339,7 @@ def label_counts(items: Sequence[LabelledImage], document: Mapping[str, Any], fo
         counts.difficult += label is not None and is_difficult(annotation)
     counts.read = sum(len(item.boxes) for item in items)
     counts.crowd = sum(len(item.crowd) for item in items)
-    named = {(folder / place / item.path).resolve() for item in items for place in ("", "images")}
+    named = {item.path.resolve() for item in items}
     unlisted = [path for path in picture_files(folder, below=True) if path.resolve() not in named]
     counts.note("pictures that the annotations do not name", unlisted)
     counts.check(str(folder / ANNOTATIONS))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import copy
 import json
+import os
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -268,7 +270,7 @@ def test_what_is_declared_is_counted(folder):
         document["annotations"][0].update(iscrowd=1)
         document["annotations"][1].update(difficult=1)
 
-    root = folder(edit)
+    root = Path(os.path.relpath(folder(edit)))
     (root / "categories.yaml").write_text("screw: ignore\n")
     (root / "images").mkdir(exist_ok=True)
     (root / "images" / "forgotten.PNG").write_bytes(b"")
