@@ -86,7 +86,7 @@ def abnormal(
         None, "Adversarial patch NAME.png of `dataset patch`; makes the case patch-NAME."
     ),
     count: int = option(0, "How many pictures of --data; 0: all.", min=0),
-    seed: int = option(0, "Seed of the occlusions and added objects."),
+    seed: int = option(0, "Seed of the occlusions and added objects.", min=0),
     image_format: ImageFormat = option("jpg", "Picture files.", "--format"),
 ) -> None:
     """Hide stickers of labelled pictures, lay foreign objects on them or degrade them; the annotations record the changes."""
@@ -112,7 +112,7 @@ def patch(
         "Target of the patch: swap (sticker becomes logo), vanish (background) or forge (logo becomes sticker).",
     ),
     steps: int = option(600, "Steps of gradient descent."),
-    seed: int = option(0, "Seed of the first patch and of the scenes."),
+    seed: int = option(0, "Seed of the first patch and of the scenes.", min=0),
 ) -> None:
     """Train an adversarial patch (DPatch) against the detection of stickers."""
     # only this command needs torch

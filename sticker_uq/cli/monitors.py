@@ -141,7 +141,7 @@ def ambiguous(
     delta_max: float = option(
         TEST_DELTA, "Highest difference of the probabilities of an object's two classes."
     ),
-    seed: int = option(0, "Seed of autoencoders, objects and positions."),
+    seed: int = option(0, "Seed of autoencoders, objects and positions.", min=0),
 ) -> None:
     """Paste objects between logo and sticker, and between sticker and lid, into scenes, with probabilistic labels.
 

@@ -31,8 +31,10 @@ REFUSED = (
     ("dataset render --stickers 0-21", "0-21"),
     ("dataset abnormal --data DATA --case fog", "fog"),
     ("dataset abnormal --data DATA --patch no.png", "no.png"),
+    ("dataset abnormal --data DATA --seed -1", "--seed"),
     ("dataset patch --data DATA --steps 0 --out OUT.png", "0 steps"),
     ("dataset patch --data DATA --model yolo --out OUT.png", "yolo"),
+    ("dataset patch --data DATA --seed -1 --out OUT.png", "--seed"),
     ("dil learn --data DATA --epochs 0", "--epochs 0"),
     ("dil study --data DATA", "dataset abnormal"),
     ("dil study --data CASES --model yolo", "yolo"),
@@ -64,6 +66,7 @@ REFUSED = (
     ("audit verify . --head 12", "--head '12': expected 64 hexadecimal digits"),
     ("monitors tasks --seeds 0", "--seeds 0"),
     ("monitors tasks --data digits", "no stickers"),
+    ("monitors ambiguous --data DATA --seed -1", "--seed"),
     ("monitors study --data mnist=CASES", "expected the four files"),
     ("monitors study --invalid CASES", "only with --data mnist=FOLDER"),
 )
