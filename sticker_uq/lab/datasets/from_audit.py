@@ -29,6 +29,7 @@ from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import EncodedScene
 from sticker_uq.io.messages import decision_from_msg, expected_fields, scene_from_msg, stamp_to_ns
 from sticker_uq.io.sources import open_source
+from sticker_uq.io.topics import folder_of
 from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, SceneDecision, Verdict
 
@@ -260,5 +261,10 @@ def _messages(bag: Bag, kind: str) -> Iterator[Any]:
     topics = bag.topics_of(_MESSAGES + kind)
     if not topics:
         raise InvalidInput(f"{bag.path}: no topic of {_MESSAGES}{kind}: expected a recording of the cell")
+    if (
+        len(topics) > 1
+    ):  # of several cameras the supervised one, whose scenes have the namespace of the decisions
+        cell = {folder_of(topic) for topic in bag.topics_of(_MESSAGES + _DECISION)}
+        topics = [topic for topic in topics if folder_of(topic) in cell]
     for topic in topics:
         yield from (item.message for item in bag.messages(topic) if not item.error)

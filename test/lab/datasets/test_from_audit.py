@@ -2,6 +2,7 @@
 """People's answers as labels: what is known to lie on a picture, and what a changed log is worth."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from rclpy.serialization import serialize_message
@@ -16,9 +17,11 @@ from sticker_uq.lab.datasets.from_audit import (
     answered_cases,
     answered_questions,
     label_case,
+    recorded_decisions,
 )
+from sticker_uq.nodes.common.conversions import decision_to_msg, header_of, scene_to_msg
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed
 from sticker_uq_msgs.msg import SceneAssessment as SceneAssessmentMsg
 from sticker_uq_msgs.msg import SceneDecision as SceneDecisionMsg
 from test.helpers.recordings import declare_more
@@ -181,6 +184,25 @@ def test_what_a_recording_has_lost_of_images_and_decisions_is_told(tmp_path):
         "",
         "; ".join(f"1 of 3 messages of /{topic} can be read" for topic in ("image", "decision", "scene")),
     ]
+
+
+def test_of_several_cameras_with_equal_stamps_the_supervised_one_is_labelled(tmp_path):
+    seen, other = assessment(observed(HERE)), assessment(observed(THERE))
+    said = replace(decision((HERE, STICKER, Verdict.REMOVE)), stamp_ns=seen.stamp_ns)
+    picture = Image(header=header_of(seen.stamp_ns, "camera"), height=1, width=1, encoding="bgr8", step=3)
+    picture.data = bytes(3)
+    with BagWriter(tmp_path / "bag") as bag:
+        for topic, message in {
+            "/image": picture,
+            "/decision": decision_to_msg(said),
+            "/scene": scene_to_msg(seen),
+            "/left/scene": scene_to_msg(other),
+        }.items():
+            package = "sensor_msgs" if message is picture else "sticker_uq_msgs"
+            bag.add_topic(topic, f"{package}/msg/{type(message).__name__}")
+            bag.write(topic, 1, serialize_message(message))
+    [(found, _)] = recorded_decisions([tmp_path / "bag"], {"d1"})
+    assert as_box(found.verdicts[0].object.box) == HERE
 
 
 def test_a_log_that_somebody_changed_teaches_nothing(tmp_path):
