@@ -522,6 +522,7 @@ def test_frames_of_a_video_are_one_laptop_and_told_when_they_are_not(tmp_path):
          "object 1: <polygon>: expected a <bndbox>"),
         ("voc", "broken.json", '[{"a": 1', "it may hold labels: repair it, or take it out of the folder"),
         ("coco", "data.yml", "names: [", "it may hold labels"),
+        ("yolo", "labels/classes.txt", "logo\nAufkleber\nscrew\n", "labels/classes.txt both name classes"),
         ("yolo", "labels/other.txt", "0 0.5 0.5 0.1 0.1", "has 1 labels, but there is no picture for it"),
         ("yolo", "labels/lid_01.txt", "0 0.5 0.5 0.1 0.1 0.9", "a prediction with its confidence is no label"),
         ("yolo", "data.yaml", "names: [Aufkleber, logo, screw]\nkpt_shape: 3", "kpt_shape 3: expected two integers"),
@@ -712,6 +713,7 @@ def test_without_boxes_masks_and_ids_of_text_are_refused(tmp_path):
 def test_files_that_hold_no_labels_of_the_format_are_said(tmp_path):
     root = source(tmp_path, "yolo")
     (root / "labels" / "gone.txt").write_text("")
+    (root / "labels" / "classes.txt").write_text("\n".join(CLASSES))  # says what data.yaml says
     (root / "images" / "new.PNG").write_bytes((root / "images" / "lid_01.png").read_bytes())
     (root / "b.csv").write_text("filename,class\n")
     for name, content in {

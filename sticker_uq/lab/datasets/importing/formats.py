@@ -12,7 +12,7 @@ from sticker_uq.io.reading import MIB, read_bytes, read_json
 from sticker_uq.lab.datasets.importing.json_formats import read_coco_files, read_label_studio
 from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture, PictureFinder
 from sticker_uq.lab.datasets.importing.xml_formats import read_cvat, read_voc, read_xml
-from sticker_uq.lab.datasets.importing.yolo import NAME_LISTS, names_files, read_yolo
+from sticker_uq.lab.datasets.importing.yolo import NAME_LISTS, class_names, names_files, read_yolo
 from sticker_uq.scene import InvalidInput
 
 Format = Literal["coco", "voc", "yolo", "cvat", "label-studio"]
@@ -164,10 +164,10 @@ def _kind(path: Path) -> str:
 
 
 def _single(files: Sequence[Path]) -> Path:
-    described = [path for path in files if path.name not in NAME_LISTS]
-    chosen = described or list(files)
-    if len({read_bytes(path, MIB) for path in chosen}) > 1:
-        raise InvalidInput(
-            f"{chosen[0]} and {chosen[1]} both name classes; give the one that counts as SOURCE"
-        )
-    return chosen[0]
+    first, *others = sorted(files, key=lambda path: path.name in NAME_LISTS)
+    content, names = read_bytes(first, MIB), class_names(first)[0]
+    for other in others:
+        listed = other.name in NAME_LISTS and class_names(other)[0] == names
+        if not listed and read_bytes(other, MIB) != content:
+            raise InvalidInput(f"{first} and {other} both name classes; give the one that counts as SOURCE")
+    return first

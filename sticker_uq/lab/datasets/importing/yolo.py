@@ -27,7 +27,7 @@ def read_yolo(
     labelled and is left out; with an empty one it shows no object. Of polygons the box around them is taken. A label file below
     ``root`` that belongs to no picture is a fault.
     """
-    names, points = _class_names(names_file)
+    names, points = class_names(names_file)
     found = []
     used: dict[Path, Path] = {}
     unlabelled = []
@@ -91,7 +91,7 @@ def _has_names(path: Path) -> bool:
     return isinstance(content, dict) and isinstance(content.get("names"), (list, dict))
 
 
-def _class_names(path: Path) -> tuple[Mapping[int, str], int]:
+def class_names(path: Path) -> tuple[Mapping[int, str], int]:
     """The names of the classes by number, and the values of the key points of each object, 0 without."""
     if path.suffix.lower() not in _YAML:
         return dict(enumerate(line.strip() for line in read_text(path, _MOST).splitlines())), 0
