@@ -4,7 +4,8 @@
 import json
 import sqlite3
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,26 +16,37 @@ class JsonStore:
     """A file of values that JSON can hold, by text keys. Every value is on the disk when :meth:`put` returns."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file; raises :class:`InvalidInput` when it is something else."""
+        """Open or create the file; raises :class:`InvalidInput`, as all else does, when it is damaged or cannot be written."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        self._path = path
+        with self._usable():
             # the thread that decodes images may read, the one that assesses them writes
             self._file = sqlite3.connect(path, timeout=60.0, check_same_thread=False)
             self._file.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value BLOB)")
-        except sqlite3.DatabaseError as error:
-            raise InvalidInput(f"{path}: {error}; expected a file of stored results") from None
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Raise :class:`InvalidInput` where the file is something else, damaged or cannot be written."""
+        try:
+            yield
+        except (sqlite3.Error, zlib.error, TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"{self._path}: {error}; expected a file of stored results that can be written: remove it, or choose another one"
+            ) from None
 
     def get(self, key: str) -> Any | None:
-        row = self._file.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
-        return None if row is None else json.loads(zlib.decompress(row[0]))
+        with self._usable():
+            row = self._file.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
+            return None if row is None else json.loads(zlib.decompress(row[0]))
 
     def __contains__(self, key: str) -> bool:
-        return self._file.execute("SELECT 1 FROM kept WHERE key = ?", (key,)).fetchone() is not None
+        with self._usable():
+            return self._file.execute("SELECT 1 FROM kept WHERE key = ?", (key,)).fetchone() is not None
 
     def put(self, values: Mapping[str, Any]) -> None:
         """Keep all of ``values`` by their keys in the JSON file, or none of them."""
         rows = [(key, zlib.compress(json.dumps(value).encode(), 1)) for key, value in values.items()]
-        with self._file:
+        with self._usable(), self._file:
             self._file.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", rows)
 
     def __enter__(self) -> Self:

@@ -2,6 +2,7 @@
 import re
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -186,3 +187,8 @@ def test_a_store_is_a_store(tmp_path):
         assert "a" in store
         assert np.isnan(store.get("a")["x"])
         assert "b" not in store
+        store._file.execute("INSERT INTO kept VALUES ('c', 'damaged')")
+        store._file.execute("PRAGMA query_only = 1")  # as a file on a read-only disk
+        for use in (partial(store.get, "c"), partial(store.put, {"b": 1})):
+            with pytest.raises(InvalidInput, match=r"new: .*; expected a file of stored results"):
+                use()
