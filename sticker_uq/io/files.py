@@ -35,10 +35,14 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
     target = Path(path)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     with undone_unless_finished(partial(Path(name).unlink, missing_ok=True)):
-        with open(descriptor, mode, encoding=None if "b" in mode else "utf-8") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
+        try:
+            with open(descriptor, mode, encoding=None if "b" in mode else "utf-8") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:  # of a full disk it does not say where
+            error.filename = error.filename or os.fspath(path)
+            raise
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)  # mkstemp creates files that only their owner can read

@@ -36,7 +36,7 @@ def test_full_disk_is_reported_with_nothing_left(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"), atomic_write(tmp_path / "a.bin") as stream:
+    with pytest.raises(OSError, match=r"No space left .*a\.bin"), atomic_write(tmp_path / "a.bin") as stream:
         stream.write(b"data")
     assert list(tmp_path.iterdir()) == []
 
