@@ -12,7 +12,7 @@ import pandas as pd
 
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.evaluation.reporting.document import Table
-from sticker_uq.io.reading import MIB, check_regular
+from sticker_uq.io.reading import MIB, check_regular, shown
 from sticker_uq.scene import METRICS, InvalidInput
 
 Profile = Literal["paper", "simula_rp"]
@@ -83,7 +83,7 @@ def read_results(path: Path) -> pd.DataFrame:
     table = table.rename(columns={name: COLUMNS.get(str(name).lower(), str(name)) for name in table.columns})
     for name in ("image", "model"):
         if name not in table:
-            raise InvalidInput(f"{path}: has no column {name!r}, found {', '.join(map(str, table.columns))}")
+            raise InvalidInput(f"{path}: has no column {name!r}, found {shown(list(table.columns))}")
     if not measures_of(table):
         raise InvalidInput(f"{path}: has none of the columns {', '.join(BY_NAME)}")
     for name, value in _DEFAULTS.items():
