@@ -238,6 +238,8 @@ def main() -> None:
     # torch's threads otherwise spin while they wait for each other, which beside other processes takes several times as long
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     end_on_interrupt()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what its encoding lacks ends no command
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         typer.main.get_command(app).main(prog_name="sticker-uq", args=sys.argv[1:])
     except SystemExit as end:

@@ -2,6 +2,7 @@
 """The command line as a whole: quick help, one line for every error, the right exit status."""
 
 import errno
+import io
 import os
 import re
 import subprocess
@@ -146,6 +147,19 @@ def test_an_error_is_one_line_and_an_exit_status(run_failing, error, status, lin
     assert line in result.stderr
     assert len(result.stderr.strip().splitlines()) == (1 if line else 0)
     assert "Traceback" not in result.output
+
+
+def test_what_the_encoding_of_the_output_lacks_is_escaped(monkeypatch):
+    module, output = types.ModuleType("sticker_uq.cli.doctor"), io.TextIOWrapper(io.BytesIO(), "latin-1")
+    module.command = lambda: typer.echo("größer ✓")
+    monkeypatch.setitem(sys.modules, "sticker_uq.cli.doctor", module)
+    monkeypatch.setattr(cli, "end_on_interrupt", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["sticker-uq", "doctor"])
+    monkeypatch.setattr(sys, "stdout", output)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    output.flush()
+    assert (end.value.code, output.buffer.getvalue().decode("latin-1")) == (0, "größer \\u2713\n")
 
 
 def test_debug_variable_lets_the_traceback_through(run_failing, monkeypatch):
