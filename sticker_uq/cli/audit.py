@@ -13,6 +13,7 @@ import typer
 
 from sticker_uq.cli import option
 from sticker_uq.gate.audit import GENESIS, Entry, entries, verify
+from sticker_uq.gate.audit.chain import log_files
 from sticker_uq.messages import printable, text_of
 from sticker_uq.scene import InvalidInput, Reason
 
@@ -59,6 +60,8 @@ def show(
     last: int = option(0, "Only so many of the newest; 0: all.", min=0),
 ) -> None:
     """Print the entries, one per line: number, time (UTC), kind, what happened."""
+    if not log_files(folder):
+        raise InvalidInput(f"{folder} holds no audit log")
     chosen: Iterable[Entry] = (e for e in entries(folder) if not kind or e.kind in kind)
     for entry in deque(chosen, last) if last else chosen:
         told = ", ".join(f"{name}={_short(value)}" for name, value in entry.data.items())

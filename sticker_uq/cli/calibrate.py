@@ -68,7 +68,7 @@ def command(
         "With --panel: ask an operator on any objection, or use the scores as signals of the risk score.",
     ),
     camera: str = option("", "Frame of the camera that the policy is for; empty: any."),
-    valid_days: int = option(0, "Days until the policy expires; 0: it does not.", min=0),
+    valid_days: int = option(0, "Days until the policy expires; 0: it does not.", min=0, max=36_500),
     topic: Topic = None,
     cache: Path = option(_CACHE, "File that caches assessments between runs."),
     jobs: Jobs = 0,
