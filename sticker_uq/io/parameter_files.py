@@ -46,7 +46,7 @@ def read_parameters(path: Path, node: str, known: Collection[str] | None = None)
                 every = known is None or not is_shared(pattern)
                 values.update({k: value for k, value in section.items() if every or k in (known or ())})
     first = next(iter(found), "")
-    for place, values in found.items():
+    for place, values in [*found.items()][1:]:  # the first agrees with itself, also where a value is NaN
         for name in sorted({*values, *found[first]}):
             one, other = (of.get(name, "not set") for of in (found[first], values))
             if one != other:

@@ -149,3 +149,23 @@ def test_two_cells_that_do_not_agree_are_refused(parameter_file, places):
         match=r"passes is 3 for /cell_1/detector and 4 for /.*expected the parameters of one cell",
     ):
         read_parameters(file, "detector")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("/**/detektor: {ros__parameters: {passes: 3}}", "/**/detektor is for no node of the cell; did you mean /**/detector?"),
+        ("/cell_1/camera: {ros__parameters: {passes: 3}}", "/cell_1/camera is for no node of the cell; These would match: /**/d"),
+        ("/**: {ros__parameters: {lease_ss: 3.0}}", "unknown parameter lease_ss; did you mean lease_s?"),
+        ("/**/detector: {ros__parameters: {pases: 3}}", "unknown parameter pases; did you mean passes?"),
+        ("/**/detector: {ros__parameters: {passes: 3.0}}", "passes = 3.0: expected an integer from 1 to 200"),
+        ("/**/detector: {ros__parameters: {dropout_rate: .nan}}", "dropout_rate = nan: expected a number from 0.0 to 0.9"),
+    ],
+)  # fmt: skip
+def test_a_parameter_that_reaches_no_node_or_is_of_another_type_is_refused(
+    run, parameter_file, text, message
+):
+    seen, result = run("--params", parameter_file(text))
+    assert seen is None
+    assert isinstance(result.exception, InvalidInput)
+    assert message in str(result.exception)
