@@ -28,7 +28,7 @@ from sticker_uq.evaluation.replay.tables import TableFormat, cell_of, laptops_of
 from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.coco import LabelledImage, read_annotations
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_annotations
 from sticker_uq.io.files import check_result_folder, remove_earlier_result, undone_unless_finished
 from sticker_uq.io.share import environment, share_folder
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
@@ -94,7 +94,11 @@ class ReplayJob:
         """The labels of the images by their names without suffix; None without any. Raises InvalidInput as read_annotations."""
         if self.labels is None:
             return None
-        return {item.path.stem: item for item in read_annotations(self.labels)}
+        annotated = read_annotations(self.labels)
+        items = {item.path.stem: item for item in annotated}
+        if len(items) != len(annotated):
+            raise InvalidInput(f"{self.labels / ANNOTATIONS}: two images have the same file name")
+        return items
 
     def run(
         self,

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
-from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.io.coco import read_coco, write_annotations, write_coco
 from sticker_uq.lab.datasets.abnormal import abnormal_scenes
 from test.helpers.scenes import rendered
 
@@ -21,6 +21,7 @@ REFUSED = (
     ("evaluate --data DATA --model yolo", "--model"),
     ("evaluate --data DATA --passes 1000", "--passes"),
     ("evaluate --data DATA --weights missing.safetensors", "missing.safetensors"),
+    ("replay DATA/images --labels TWICE", "two images have the same file name"),
     ("quality --data none", "no such file"),
     ("quality --data none --model yolo", "--model 'yolo'"),
     ("quality --data none --weights a --weights b", "2 --weights for 1 --model"),
@@ -80,7 +81,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     items = read_coco(rendered(root / "data", [3], (320, 240), "png", stickers=3))
     for case in ("clean", "occlusion"):
         write_coco(root / "cases" / case, abnormal_scenes(items, case, 1, None, "png"))
-    return {"DATA": root / "data", "CASES": root / "cases"}
+    sizes = {"width": 1, "height": 1}
+    entries = [{"id": n, "file_name": name, **sizes} for n, name in enumerate(("a/1.jpg", "b/1.jpg"))]
+    write_annotations(root, "two of one name", entries, [])
+    return {"DATA": root / "data", "CASES": root / "cases", "TWICE": root}
 
 
 @pytest.mark.parametrize(("command", "message"), REFUSED)

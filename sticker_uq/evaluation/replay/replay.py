@@ -109,7 +109,7 @@ def replay(
     first = next(assessed, None)
     if first is None:
         raise InvalidInput(f"{source_name}: no images in it")
-    tally, blocked = Tally(), BlockedBy()
+    tally, blocked, unseen = Tally(), BlockedBy(), set(labels or ())
     counts = DecisionCounts()
     out.mkdir(parents=True, exist_ok=True)
     with (
@@ -126,7 +126,9 @@ def replay(
             tally.add(row)
             tally.objections.update(name for v in decision.verdicts for name in v.objectors)
             blocked.add(decision)
-            if labels is not None and (truth := labels.get(item.name.rsplit(".", 1)[0])) is not None:
+            name = item.name.rsplit(".", 1)[0]
+            unseen.discard(name)
+            if labels is not None and (truth := labels.get(name)) is not None:
                 laptop = f"laptop {truth.workpiece_id}" if truth.workpiece_id else f"image {item.name}"
                 counts.add(laptop, truth.boxes, truth.labels, decision)
             gallery.add(item, assessment, decision)
@@ -141,6 +143,7 @@ def replay(
     for name, (rows, schema) in extra.items():
         with tables.table_writer(schema, out / f"{name}.{table_format}") as write:
             write(rows)
+    labelled = f"of {len(labels or ())} labelled images are not there"
     summary = ReplaySummary(
         source=source_name,
         topic=source.topic,
@@ -163,6 +166,9 @@ def replay(
         labelled=None if labels is None else counts.measured(),
         declared=source.declared,
         lost=source.lost,
-        remarks=tuple(source.remarks),
+        remarks=(
+            *source.remarks,
+            *(f"{len(unseen)} {labelled}, first {name}" for name in sorted(unseen)[:1]),
+        ),
     )
     return ReplayResult(summary, tally, gallery.entries(), limit_rows, compared)

@@ -213,11 +213,13 @@ def test_decisions_are_counted_against_the_labels(folder, perception, tmp_path, 
         "lid1": labelled("lid1", [released.box, logo.box, far], [2, 1, 2]),  # one of two stickers is released
         "lid2": labelled("lid2", [released.box], [1]),  # what is released is a logo
         "lid3": labelled("lid3", [], []),  # cannot be assessed
+        "lid9": labelled("lid9", [], []),  # is not there
     }
     summary = run(folder, perception, tmp_path / "out", labels=labels)
     found = summary.labelled
     assert (found.images, str(found.removed), str(found.wrongful)) == (3, "1 of 2", "1 of 3")
     assert (found.wrong_objects, found.on_logo) == (1, 1)
+    assert summary.remarks == ("1 of 4 labelled images are not there, first lid9",)
     assert (str(found.clean), str(found.missed), str(found.asked)) == ("0 of 2", "0 of 0", "3 of 3")
     report = (tmp_path / "out/report.html").read_text()
     assert "1 objects would be removed that are no stickers, 1 of them logos" in report
