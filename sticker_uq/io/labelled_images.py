@@ -24,8 +24,8 @@ class LabelledSource(ImageSource):
     folder whose file names are the numbers of its images, as `sticker-uq replay` counts them ("000042.jpg"); images that it
     does not name are left out. ``workpieces`` are the (time in ns, laptop) pairs that a recording announces, in order of
     time; empty when it announces none. The field ``workpiece_id`` of an image in the annotations names its laptop too.
-    Raises :class:`InvalidInput` for a source that does not match this description, and for a recording that has lost images,
-    whose numbers may be those of others.
+    Raises :class:`InvalidInput` for a source that does not match this description, for an image of another size than labelled,
+    and for a recording that has lost images, whose numbers may be those of others.
     """
 
     continuous = False
@@ -54,18 +54,26 @@ class LabelledSource(ImageSource):
         if self._images is None:
             for name, item in self.items.items():
                 image = next(iter(open_source(item.path)))
-                yield SourceImage(image.image, 0, "", name, image.error)
+                yield self._of_size(SourceImage(image.image, 0, "", name, image.error))
             return
         found = 0
         for image in self._images:
             if image.name in self.items:
                 found += 1
-                yield image
+                yield self._of_size(image)
         self._check_whole(self._images)
         if found != len(self.items):
             raise InvalidInput(
                 f"{self.path / ANNOTATIONS}: names {len(self.items)} images, but the recording has {found} of them"
             )
+
+    def _of_size(self, image: SourceImage) -> SourceImage:
+        item = self.items[image.name]
+        if image.image is not None and (seen := image.image.shape[:2]) != (item.height, item.width):
+            raise InvalidInput(
+                f"{self.path}: image {image.name} is {seen[1]}x{seen[0]} px, expected {item.width}x{item.height} as labelled"
+            )
+        return image
 
     def _check_whole(self, images: ImageSource) -> None:
         if images.lost:

@@ -116,13 +116,17 @@ def test_a_recording_is_labelled_by_the_numbers_of_its_images(tmp_path, monkeypa
         found = assess(LabelledSource(tmp_path), CountingDetector(), cache, "model")
     (record,) = found.records
     assert (record.name, record.stickers.tolist()) == ("000002", [[1, 1, 5, 5]])
-    document["images"][0]["file_name"] = "000009.jpg"
-    (tmp_path / "annotations.json").write_text(json.dumps(document))
-    with (
-        JsonStore(tmp_path / "cache.sqlite") as cache,
-        pytest.raises(InvalidInput, match="names 1 images, but the recording has 0"),
+    for change, message in (
+        ({"width": 9}, "image 000002 is 8x8 px, expected 9x8 as labelled"),
+        ({"file_name": "000009.jpg"}, "names 1 images, but the recording has 0"),
     ):
-        assess(LabelledSource(tmp_path), CountingDetector(), cache, "model")
+        document["images"][0].update(change)
+        (tmp_path / "annotations.json").write_text(json.dumps(document))
+        with (
+            JsonStore(tmp_path / "cache.sqlite") as cache,
+            pytest.raises(InvalidInput, match=message),
+        ):
+            assess(LabelledSource(tmp_path), CountingDetector(), cache, "model")
 
 
 def test_an_image_that_counts_twice_is_refused():
