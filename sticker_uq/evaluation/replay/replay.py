@@ -101,7 +101,7 @@ def replay(
     ns, are columns of the table of images. `labels`: by the names of the images without their suffixes; the decisions are then
     counted against them. `on_image` is called after every image;
     `differences` after the last one, for the comparison that report and the table ``candidate`` tell. Raises InvalidInput when
-    `out` holds files already or the source has no images, OSError when the disk refuses.
+    `out` holds files already, the source has no images or one has another size than its labels, OSError when the disk refuses.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out}: not an empty folder; name another one or remove it")
@@ -129,6 +129,11 @@ def replay(
             name = item.name.rsplit(".", 1)[0]
             unseen.discard(name)
             if labels is not None and (truth := labels.get(name)) is not None:
+                (width, height), size = assessment.image_size, (truth.width, truth.height)
+                if width and (width, height) != size:
+                    raise InvalidInput(
+                        f"image {item.name} is {width}x{height} px, its labels are for {size[0]}x{size[1]}"
+                    )
                 laptop = f"laptop {truth.workpiece_id}" if truth.workpiece_id else f"image {item.name}"
                 counts.add(laptop, truth.boxes, truth.labels, decision)
             gallery.add(item, assessment, decision)

@@ -206,7 +206,8 @@ def test_decisions_are_counted_against_the_labels(folder, perception, tmp_path, 
 
     def labelled(name, boxes, labels):
         found = np.array(boxes, np.float32).reshape(-1, 4)
-        return LabelledImage(Path(f"{name}.png"), 0, 640, 480, found, np.array(labels, np.int64))
+        size = perception.assessment.image_size
+        return LabelledImage(Path(f"{name}.png"), 0, *size, found, np.array(labels, np.int64))
 
     far = [600.0, 440.0, 630.0, 470.0]
     labels = {
@@ -228,6 +229,9 @@ def test_decisions_are_counted_against_the_labels(folder, perception, tmp_path, 
     assert stored["labelled"]["removed"] == {"events": 1, "of": 2}
     assert "What to do: the images could not be read: their rows say why" in report
     assert run(folder, perception, tmp_path / "without").labelled is None
+    labels["lid2"] = changed(labels["lid2"], width=1)
+    with pytest.raises(InvalidInput, match=r"lid2\.png is \d+x\d+ px, its labels are for 1x"):
+        run(folder, perception, tmp_path / "turned", labels=labels)
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3, 4])
