@@ -237,6 +237,7 @@ def main() -> None:
     """Entry point of the command line ``sticker-uq``. Does not return."""
     # torch's threads otherwise spin while they wait for each other, which beside other processes takes several times as long
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - a service may be started without any
     end_on_interrupt()
     if isinstance(sys.stdout, io.TextIOWrapper):  # what its encoding lacks ends no command
         sys.stdout.reconfigure(errors="backslashreplace")

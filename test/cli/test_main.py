@@ -149,13 +149,14 @@ def test_an_error_is_one_line_and_an_exit_status(run_failing, error, status, lin
     assert "Traceback" not in result.output
 
 
-def test_what_the_encoding_of_the_output_lacks_is_escaped(monkeypatch):
+def test_what_the_encoding_of_the_output_lacks_is_escaped_and_errors_need_no_place(monkeypatch):
     module, output = types.ModuleType("sticker_uq.cli.doctor"), io.TextIOWrapper(io.BytesIO(), "latin-1")
     module.command = lambda: typer.echo("größer ✓")
     monkeypatch.setitem(sys.modules, "sticker_uq.cli.doctor", module)
     monkeypatch.setattr(cli, "end_on_interrupt", lambda: None)
     monkeypatch.setattr(sys, "argv", ["sticker-uq", "doctor"])
     monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setattr(sys, "stderr", None)
     with pytest.raises(SystemExit) as end:
         cli.main()
     output.flush()
