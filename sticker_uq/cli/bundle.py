@@ -108,12 +108,9 @@ def history(cell: Cell) -> None:
     for finding in found.findings:
         typer.echo(printable(f"NOT WHOLE  {finding}"))
     if not found.findings:
-        active = found.standing[-1]
-        typer.echo(
-            printable(
-                f"active {active.folder}, manifest {active.hash[:12]}; last entry {found.entries[-1].hash}"
-            )
-        )
+        active = [f"active {one.folder}, manifest {one.hash[:12]}" for one in found.standing[-1:]]
+        last = [f"last entry {entry.hash}" for entry in found.entries[-1:]]
+        typer.echo(printable("; ".join([*(active or ["no bundle is active"]), *last])))
     raise typer.Exit(1 if found.findings else 0)
 
 

@@ -112,18 +112,28 @@ def test_a_bundle_that_was_changed_since_is_not_returned_to(bundles, cell):
     assert active(cell) == bundles[1].folder
 
 
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["bundle", *map(str, arguments)])
+    return result.exit_code, result.output
+
+
 def test_a_link_that_cannot_be_changed_leaves_an_entry_about_that(bundles, cell, monkeypatch):
+    def refused(bundle: Bundle) -> None:
+        def refuse(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as full:
+            full.setattr(releases.os, "replace", refuse)
+            with pytest.raises(OSError, match="No space left"):
+                releases.promote(cell, bundle)
+
+    refused(bundles[0])
+    status, output = run("history", "--cell", cell)
+    assert (status, output.splitlines()[-1][:32]) == (0, "no bundle is active; last entry ")
     releases.promote(cell, bundles[0])
-
-    def refuse(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as full:
-        full.setattr(releases.os, "replace", refuse)
-        with pytest.raises(OSError, match="No space left"):
-            releases.promote(cell, bundles[1])
+    refused(bundles[1])
     found = releases.history(cell)
-    assert [entry.kind for entry in found.entries] == ["promote", "promote", "failed"]
+    assert [entry.kind for entry in found.entries] == ["promote", "failed", "promote", "promote", "failed"]
     assert (active(cell), found.findings) == (bundles[0].folder, ())
     assert [one.folder for one in found.standing] == [bundles[0].folder]
 
@@ -163,10 +173,6 @@ def test_a_cell_starts_from_the_link_and_tells_the_hash(bundles, cell):
 
 
 def test_the_commands_verify_before_they_change_anything(bundle, cell):
-    def run(*arguments: object) -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["bundle", *map(str, arguments)])
-        return result.exit_code, result.output
-
     status, output = run("promote", bundle.folder, "--cell", cell, "--device", "cpu", "--person", "Ada")
     assert status == 0, output
     assert "restart it" in output
