@@ -166,7 +166,7 @@ def _numbers(path: Path) -> list[int]:
     """The numbers of what is called ``path`` (1), ``path_2`` (2), ..., sorted."""
     if not path.parent.is_dir():
         return []
-    called = re.compile(re.escape(path.name) + r"(?:_([1-9][0-9]{0,8}))?")
+    called = re.compile(re.escape(path.name) + r"(?:_([1-9][0-9]{0,6}))?")
     matches = [match for found in path.parent.iterdir() if (match := called.fullmatch(found.name))]
     return sorted(int(match[1] or 1) for match in matches if match[1] != "1")
 

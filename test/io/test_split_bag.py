@@ -78,7 +78,7 @@ def test_the_oldest_folders_go_and_what_others_put_there_stays(tmp_path):
 
 
 def test_numbers_go_on_after_the_last_also_where_earlier_ones_are_gone(tmp_path):
-    for name in ("a[1]_3", "a[1]_07", "a[1]_1", "a[1]b_9"):
+    for name in ("a[1]_3", "a[1]_07", "a[1]_1", "a[1]b_9", "a[1]_20261127"):  # the last one is of that day
         (tmp_path / name).mkdir()
     assert next_folder(tmp_path / "a[1]").name == "a[1]_4"
     assert next_folder(tmp_path / "missing" / "a").name == "a"
