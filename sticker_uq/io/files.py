@@ -174,14 +174,22 @@ def check_result_folder(folder: Path, patterns: Iterable[str], name: str, overwr
 def whole_folder(out: Path) -> Iterator[Path]:
     """A new folder beside ``out`` that takes its place when the block succeeds, and is removed when it fails.
 
-    ``out`` must be missing or empty, and is created with the folders above it.
+    ``out`` must be missing or empty, and is created with the folders above it. A mount point, whose place nothing can take, gets
+    what is in the new folder.
     """
+    out = out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
+    mounted = out.is_mount()
+    folder = Path(mkdtemp(dir=out if mounted else out.parent, prefix=f".{out.name}.", suffix=".tmp"))
     with undone_unless_finished(partial(shutil.rmtree, folder, ignore_errors=True)):
         yield folder
         folder.chmod(0o755)
-        folder.replace(out)
+        if not mounted:
+            folder.replace(out)
+            return
+        for made in sorted(folder.iterdir()):
+            made.replace(out / made.name)
+        folder.rmdir()
 
 
 def remove_earlier_result(folder: Path, patterns: Iterable[str], name: str = "") -> None:

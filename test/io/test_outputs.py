@@ -2,10 +2,11 @@
 """Places of results are checked before the work, and nothing is removed that an earlier run did not write."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from sticker_uq.io.files import check_output_file, check_output_folder, remove_earlier_result
+from sticker_uq.io.files import check_output_file, check_output_folder, remove_earlier_result, whole_folder
 from sticker_uq.scene import InvalidInput
 
 
@@ -109,3 +110,16 @@ def test_links_are_left_alone(earlier, tmp_path_factory):
     with pytest.raises(InvalidInput, match="holds bag"):
         remove_earlier_result(earlier, PATTERNS)
     assert (elsewhere / "a.mcap").read_text() == "precious"
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+def test_a_whole_folder_may_be_a_link_to_an_empty_one_and_a_mount_point(tmp_path, monkeypatch, mounted):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.setattr(Path, "is_mount", lambda _: mounted)
+    with whole_folder(tmp_path / "link") as folder:
+        (folder / "images").mkdir()
+        (folder / "annotations.json").write_text("{}")
+    assert sorted(path.name for path in (tmp_path / "real").iterdir()) == ["annotations.json", "images"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+    assert (tmp_path / "link").is_symlink()
