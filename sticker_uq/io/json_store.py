@@ -17,9 +17,9 @@ class JsonStore:
 
     def __init__(self, path: Path) -> None:
         """Open or create the file; raises :class:`InvalidInput`, as all else does, when it is damaged or cannot be written."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         with self._usable():
+            path.parent.mkdir(parents=True, exist_ok=True)
             # the thread that decodes images may read, the one that assesses them writes
             self._file = sqlite3.connect(path, timeout=60.0, check_same_thread=False)
             self._file.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value BLOB)")
@@ -29,7 +29,7 @@ class JsonStore:
         """Raise :class:`InvalidInput` where the file is something else, damaged or cannot be written."""
         try:
             yield
-        except (sqlite3.Error, zlib.error, TypeError, ValueError) as error:
+        except (OSError, sqlite3.Error, zlib.error, TypeError, ValueError) as error:
             raise InvalidInput(
                 f"{self._path}: {error}; expected a file of stored results that can be written: remove it, or choose another one"
             ) from None

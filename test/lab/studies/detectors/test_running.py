@@ -182,6 +182,8 @@ def test_a_store_is_a_store(tmp_path):
     (tmp_path / CELLS).write_bytes(b"not a database at all, but long enough to look like a file" * 40)
     with pytest.raises(InvalidInput, match="expected a file of stored results"):
         JsonStore(tmp_path / CELLS)
+    with pytest.raises(InvalidInput, match=r"cells.*: .*File exists.*; expected a file of stored results"):
+        JsonStore(tmp_path / CELLS / "below")
     with JsonStore(tmp_path / "new") as store:
         store.put({"a": {"x": float("nan")}})
         assert "a" in store
