@@ -58,7 +58,7 @@ class Cell:
 
 @pytest.fixture(scope="module")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Cell:
-    """Forty laptops in ten days, of which half of the released ones are spot checked, in a cell that asks about many."""
+    """Four laptops a day for a week, of which half of the released ones are spot checked, in a cell that asks about many."""
     folder = tmp_path_factory.mktemp("cell") / "week"
     settings = PerceptionSettings(
         passes=3, device="cpu", threads=1, novelty=False, weights=str(small_weights(folder.parent))
@@ -69,7 +69,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Cell:
     bundle = create_bundle(folder.parent / "active", settings, policy)
     laptops = [
         (f"laptop-{seed}", render(sample_scene(seed, stickers=stickers(seed)), SIZE))
-        for seed in range(700, 740)
+        for seed in range(700, 728)
     ]
     perception = load_perception(settings)
     questions, checks = run_shift(folder, laptops, perception, Policy.load(policy), 0.5, 10**18, DAY_NS // 4)
