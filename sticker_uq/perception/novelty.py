@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.novelty.network import NoveltyMaps, NoveltyNetwork, load_network, novelty_maps, packaged_for
+from sticker_uq.novelty.network import (
+    NoveltyMaps,
+    NoveltyNetwork,
+    load_network,
+    novelty_maps,
+    packaged_for,
+    scene_activations,
+)
 from sticker_uq.novelty.regions import scene_novelty
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import FloatArray, ObservedObject
@@ -64,8 +71,9 @@ class NoveltyEstimator:
             return ImageNovelty
 
         def measured() -> ImageNovelty:
-            novelty = novelty_from_network(network, image)
-            return novelty if self._objects else ImageNovelty(distance=novelty.distance)
+            if self._objects:
+                return novelty_from_network(network, image)
+            return ImageNovelty(distance=network.reference.distance(scene_activations(network, image)))
 
         return measured if self._detector.device.type != "cpu" else self._beside.submit(measured).result
 
