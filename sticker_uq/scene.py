@@ -297,7 +297,7 @@ class ObservedObject(MetricValues):
         )
 
     def __repr__(self) -> str:
-        return f"{self.label.name} {self.score:.3f} at {[round(float(x)) for x in self.box]}"
+        return f"{self.label.name} {self.score:.3f} at [{', '.join(f'{x:.0f}' for x in self.box)}]"
 
     @property
     def over_all_passes(self) -> FloatArray:

@@ -92,7 +92,8 @@ def abnormal(
     """Hide stickers of labelled pictures, lay foreign objects on them or degrade them; the annotations record the changes."""
     items = read_coco(data)
     patches = {f"patch-{path.stem}": read_image_file(path, f"--patch {path}") for path in patch or ()}
-    chosen = [*(case if case is not None else () if patches else (CLEAN, *CASES)), *patches]
+    asked = case if case is not None else () if patches else (CLEAN, *CASES)
+    chosen = dict.fromkeys((*asked, *patches))
     for name in chosen:
         check_new_dataset(out / name)
     for name in chosen:
