@@ -5,7 +5,7 @@
         [--profile large|study] [--weights FILE] [--against RESULT]
 
 Every method's limit is set on unchanged laptops of their own to the same rate of questions, that of config/policy.yaml, and again
-to the same rate of wrongful releases, then frozen. A few are also set to equal rates of questions in every group, which compares
+to the same rate of wrongful removals, then frozen. A few are also set to equal rates of questions in every group, which compares
 weights (``--weights``, ``--against``). What is measured of a scene stays in the folder of --cache, so that an
 interrupted run continues and a new method needs no new run. Photographs come from `python -m benchmarks.photographs --to FOLDER`.
 Nothing may be chosen by the split "test": run it once, for what ships.
@@ -61,7 +61,7 @@ TRADED = (REFERENCE, "mean score, T passes")
 """The methods of which :func:`trade` says what they release wrongly where they ask about shares `AT` of the pictures."""
 AT = (0.2, 0.3, 0.4)
 WRONG_RATE = 0.01
-"""Share of the unchanged laptops with a wrongful release that limits are set to, the promise of `sticker-uq calibrate`."""
+"""Share of the unchanged laptops with a wrongful removal that limits are set to, the promise of `sticker-uq calibrate`."""
 GOALS = ("asked", "wrong")
 _RESAMPLES = 1000
 FIGURES: dict[str, Callable[[pd.DataFrame], tuple[pd.Series, pd.Series]]] = {
@@ -71,7 +71,7 @@ FIGURES: dict[str, Callable[[pd.DataFrame], tuple[pd.Series, pd.Series]]] = {
     "asked": lambda t: (t.asked, t.wrong >= 0),
     "right": lambda t: (t.right, t.stickers),
 }
-"""What is counted of what: laptops with a wrongful release, wrong among released objects, laptops with stickers that are called
+"""What is counted of what: laptops with a wrongful removal, wrong among released objects, laptops with stickers that are called
 clean though one remains, laptops asked about, and stickers rightly released."""
 
 
@@ -171,7 +171,7 @@ def _by_laptop(rows: pd.DataFrame, figure: str) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Every figure of every goal and method in every group, and the difference of wrongful releases to REFERENCE."""
+    """Every figure of every goal and method in every group, and the difference of wrongful removals to REFERENCE."""
     found = []
     groups = groups_of(rows)
     for goal in dict.fromkeys(rows.goal):
@@ -192,7 +192,7 @@ def summary(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def trade(chosen: Sequence[Method], scenes: Sequence[MeasuredScene]) -> list[dict[str, Any]]:
-    """Wrongful releases of the methods TRADED where each asks about a share AT of the pictures of a group, by laptop.
+    """Wrongful removals of the methods TRADED where each asks about a share AT of the pictures of a group, by laptop.
 
     The limit is set on the group itself, for every method alike: the best that the ranking of the method allows there.
     """
@@ -303,7 +303,7 @@ TABLES = (
     "trade",
     "worth",
 )
-"""The tables of docs/results/hard.md: a figure at the same rate of questions or of wrongful releases, single cases, and AUROC."""
+"""The tables of docs/results/hard.md: a figure at the same rate of questions or of wrongful removals, single cases, and AUROC."""
 
 
 def table(found: dict[str, Any], name: str = TABLES[0]) -> str:
@@ -359,8 +359,8 @@ def _worth(found: dict[str, Any]) -> Table:
         "what is hard",
         "pictures",
         "with",
-        "wrong removals per 1,000 removals",
-        "pictures with a wrong removal, per 1,000",
+        "wrongful removals per 1,000 removals",
+        "pictures with a wrongful removal, per 1,000",
         f"laptops an hour without a person, of {LAPTOPS_PER_HOUR}",
     )
 
@@ -407,7 +407,7 @@ def _cases(found: dict[str, Any]) -> Table:
             )
         )
     head = ["case"]
-    for figure in ("wrongful release", "called clean with a sticker", "asked", "stickers released"):
+    for figure in ("wrongful removal", "called clean with a sticker", "asked", "stickers released"):
         head += [f"{figure}: policy.yaml", "score"]
     return Table(head, [line for _, line in sorted(lines, key=lambda one: -one[0])])
 
@@ -438,7 +438,7 @@ def _signals(found: dict[str, Any]) -> Table:
 
 
 def _trade(found: dict[str, Any]) -> Table:
-    """Wrongful releases at equal questions: of each method, and less than those of REFERENCE with the same and other weights.
+    """Wrongful removals at equal questions: of each method, and less than those of REFERENCE with the same and other weights.
 
     With the questions that were reached, below which no limit of a method gets, and the laptops with a sticker called clean.
     """

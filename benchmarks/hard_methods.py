@@ -268,7 +268,7 @@ def result(scene: MeasuredScene, decision: Decision) -> Result:
 
 
 Goal = tuple[Literal["asked", "wrong"], float]
-"""What a limit is set to: the share of unchanged laptops asked about, or with a wrongful release, and how large it is."""
+"""What a limit is set to: the share of unchanged laptops asked about, or with a wrongful removal, and how large it is."""
 
 
 def limit_for(method: Method, scenes: Sequence[MeasuredScene], goal: Goal) -> float:

@@ -215,7 +215,7 @@ def _aims(one: dict[str, Any]) -> Table:
         ("AUROC of wrong, mean score, called to be removed", f"{AIMS['auroc']}", f"{doubts['removals']:.2f}"),
         (f"stickers released {promise_of}", f"{AIMS['released']:.0%}", f"{released:.1%}"),
         (
-            f"laptops with a wrongful release {promise_of}, at most",
+            f"laptops with a wrongful removal {promise_of}, at most",
             f"{AIMS['wrongful']:.0%}",
             f"{wrongful:.1%}",
         ),

@@ -150,7 +150,7 @@ def promise_table(sets: Sequence[dict[str, Any]]) -> Table:
         "alpha",
         "limits",
         "proved",
-        "pictures with a wrongful release, mean",
+        "pictures with a wrongful removal, mean",
         "worst",
         "splits above alpha",
     )
@@ -194,7 +194,7 @@ def packaged_table(sets: Sequence[dict[str, Any]]) -> Table:
             )
             rows.append((one["title"], name, *cells))
     head = (
-        "pictures with a wrongful release",
+        "pictures with a wrongful removal",
         "to be removed: released",
         "pictures asked about",
         "called clean with a sticker",
@@ -246,7 +246,9 @@ def chart(found: dict[str, Any]) -> str:
         axes.set_xlabel("AUROC of objects wrongly called to be removed, 95 % interval")
         legend_below(figure, axes)
 
-    return str(svg(draw, 7.5, 3.8, "How well each doubt finds the wrong removals of two sets of photographs"))
+    return str(
+        svg(draw, 7.5, 3.8, "How well each doubt finds the wrongful removals of two sets of photographs")
+    )
 
 
 def main() -> int:

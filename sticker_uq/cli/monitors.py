@@ -217,7 +217,7 @@ def _print_panel(document: PanelFile, out: Path) -> None:
     output().print(table)
     for words, hits, count in (
         ("right removals refused by any", found.refused, found.stickers),
-        ("wrong removals caught by any", found.caught, found.wrong),
+        ("wrongful removals caught by any", found.caught, found.wrong),
     ):
         low, high = clopper_pearson(hits, count)
         share = f", {hits / count:.3f} ({low:.3f} to {high:.3f})" if count else ""

@@ -145,7 +145,7 @@ def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[
 
         def on_epoch(result: EpochResult) -> None:
             console.print(
-                f"epoch {result.epoch}: loss {result.loss:.3f}, wrongful releases at equal questions {result.wrongful:.1%}, "
+                f"epoch {result.epoch}: loss {result.loss:.3f}, wrongful removals at equal questions {result.wrongful:.1%}, "
                 f"mAP@0.5 {result.map50:.3f} (logo {result.ap_logo:.3f}, sticker {result.ap_sticker:.3f}), pictures of "
                 f"{result.input_size} px, {result.seconds:.0f} s"
             )

@@ -146,10 +146,10 @@ def ends_with_question(decision: SceneDecision) -> bool:
 
 
 def wrongful_share(found: Sequence[Detections], truths: Sequence[LabelledImage]) -> float:
-    """Share of images with a wrongful release where a person is asked about 20, 30 and 40 % of them: the mean of the three.
+    """Share of images with a wrongful removal where a person is asked about 20, 30 and 40 % of them: the mean of the three.
 
     A limit on the score of ``found``, one for every image of ``truths``, releases what is called a sticker; a person is asked
-    about an image with another possible one. Per share the limit with the fewest wrongful releases counts, 1 if all ask more. A
+    about an image with another possible one. Per share the limit with the fewest wrongful removals counts, 1 if all ask more. A
     release inside a crowd of stickers is not wrong.
     """
     scores = [d.scores[d.foreground_labels == ObjectClass.STICKER] for d in found]

@@ -28,7 +28,7 @@ class Position:
     epoch_loss: float = 0.0  # sum over the steps of the current epoch
     seconds: float = 0.0  # spent on the current epoch
     best: tuple[int, float] = (0, 0.0)
-    """Input size of the weights in best.safetensors, which counts first, and their wrongful releases, negative."""
+    """Input size of the weights in best.safetensors, which counts first, and their wrongful removals, negative."""
     initial: str = ""  # description of the initial weights
     history: list[EpochResult] = field(default_factory=list)
 

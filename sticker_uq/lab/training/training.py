@@ -133,7 +133,7 @@ _VALIDATION_FLOOR = 0.01
 _MIN_PER_REPLICA = 2
 _SAVE_EVERY_S = 60.0
 ENOUGH_TO_CHOOSE = 100
-"""Validation pictures from which the epoch with the fewest wrongful releases is the best one; by chance one of fewer is."""
+"""Validation pictures from which the epoch with the fewest wrongful removals is the best one; by chance one of fewer is."""
 
 
 class Training:
@@ -387,7 +387,7 @@ class Training:
         return result
 
     def _validate(self, size: tuple[int, int] | None) -> tuple[float, dict[ObjectClass, float]]:
-        """Wrongful releases at equal questions, and AP at IoU 0.5 by class, of the averaged weights at ``size``."""
+        """Wrongful removals at equal questions, and AP at IoU 0.5 by class, of the averaged weights at ``size``."""
         own = self.settings.model_dump(include={"model", "min_size", "device"})
         settings = DetectorSettings(score_floor=_VALIDATION_FLOOR, **own)
         detector = StochasticDetector(self.average, settings, "")
