@@ -109,25 +109,6 @@ def test_the_picture_is_inside(full):
     assert np.abs(cv2.imdecode(data, cv2.IMREAD_COLOR).astype(int) - picture).mean() < 6
 
 
-def test_what_the_detector_noticed_lies_below_the_picture(full):
-    first, *others = full.laptops[0].entries
-    noticed = np.full((40, 60, 3), 77, np.uint8)
-    assert "What the detector noticed" not in render_report(full)
-    laptop = replace(full.laptops[0], entries=(replace(first, attention=noticed), *others))
-    html = render_report(replace(full, laptops=(laptop,)))
-    assert html.count("data:image/jpeg") == 2
-    assert "What the detector noticed" in html
-    data = np.frombuffer(base64.b64decode(Page(html).links[-1].split(",", 1)[1]), np.uint8)
-    assert np.abs(cv2.imdecode(data, cv2.IMREAD_COLOR).astype(int) - 77).mean() < 2
-
-
-def test_bars_are_held_against_the_limits_of_removable_stickers_only(full, assessment):
-    html = render_report(full)
-    # two clustered stickers with two limits each, and DiL of one scene; the second sticker fails both its limits
-    assert html.count("<u style") == 5 + 1
-    assert html.count('class="track warn"') == 2
-
-
 def test_many_pictures_are_made_smaller_until_the_file_fits(full, monkeypatch):
     monkeypatch.setattr(report_module, "PICTURE_BUDGET", 60_000)
     noise = [np.random.default_rng(i).integers(0, 255, (480, 640, 3), np.uint8) for i in range(6)]

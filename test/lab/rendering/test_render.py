@@ -6,7 +6,7 @@ import pytest
 
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.rendering.sticker_sampling import STICKER_KINDS
-from sticker_uq.lab.rendering.stickers import PRINTS, outline_mask, paint_sticker
+from sticker_uq.lab.rendering.stickers import PRINTS, paint_sticker
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 SIZE = (480, 360)
@@ -102,12 +102,3 @@ def test_every_kind_of_sticker_can_be_painted():
                 assert coverage.max() == 255
                 ink = colours[coverage > 200]
                 assert ink.std(axis=0).max() > 8, (kind.print, shape, motif)
-
-
-def test_peeling_uncovers_and_tearing_removes():
-    draft = replace(sample_scene(3, stickers=1).stickers[0], shape="rect", print="words", motif="YES")
-    _, whole = paint_sticker(replace(draft, peel=0.0, wear=0.0), 0.6)
-    _, peeled = paint_sticker(replace(draft, peel=0.3, wear=0.0), 0.6)
-    assert whole.shape == peeled.shape
-    assert 0.6 * whole.sum() < peeled.sum() < 0.98 * whole.sum()
-    assert outline_mask("circle", 60, 60).sum() < outline_mask("rect", 60, 60).sum()
