@@ -69,16 +69,6 @@ def test_other_convolutions_stay_what_they_are(convolution):
     assert type(convolution) is torch.nn.Conv2d
 
 
-def test_small_maps_are_filtered_directly():
-    convolution = torch.nn.Conv2d(128, 128, 3, padding=1)
-    use_winograd(convolution)
-    for count, side in ((1, 8), (1000, 7)):
-        with torch.no_grad():
-            convolution(torch.randn(count, 128, side, side))
-        assert isinstance(convolution, Winograd)
-        assert "transformed" not in vars(convolution)
-
-
 @pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn"])
 @pytest.mark.parametrize(("width", "height"), [(224, 168), (127, 401), (640, 33), (20, 20)])
 def test_the_networks_input_is_torchvisions(name, width, height):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.datasets.abnormal_shapes import exposed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.training.novelty_samples import NoveltySample, _middles, _visible, sample
+from sticker_uq.lab.training.novelty_samples import NoveltySample, _visible, sample
 from sticker_uq.novelty.network import STRIDE
 
 FOREIGN, LOGO, STICKER, MIDDLE = range(4)
@@ -72,30 +72,6 @@ def test_what_is_left_of_a_box_bounds_what_is_not_covered(seed):
     if len(free):
         low, high = free.min(axis=0) + 10, free.max(axis=0) + 11
         np.testing.assert_array_equal(left, [low[1], low[0], high[1], high[0]])
-
-
-def test_a_sticker_of_which_little_is_seen_teaches_nothing():
-    bare = np.zeros((20, 30), np.float32)
-    boxes = np.float32([[2, 2, 8, 8], [12, 4, 18, 12]])
-    (target, weight), _ = _middles(boxes, np.float32([1.0, 0.1]), bare)
-    assert target[4:6, 4:6].all()
-    assert not target[:, 12:18].any()
-    assert not weight[5:11, 13:17].any()
-    assert weight[0, 0] == 1
-    assert target[0, 0] == 0
-
-
-def test_the_smaller_of_two_boxes_counts_and_a_covered_middle_moves():
-    bare = np.zeros((20, 30), np.float32)
-    boxes = np.float32([[0, 0, 20, 20], [8, 8, 12, 12]])
-    _, edges = _middles(boxes, np.ones(2, np.float32), bare)
-    np.testing.assert_allclose(edges[:, 9, 9], [1.5, 1.5, 2.5, 2.5])
-    covered = bare.copy()
-    covered[:, 4:16] = 1
-    (target, weight), _ = _middles(boxes[:1], np.ones(1, np.float32), covered)
-    shown = target * weight > 0
-    assert shown.any()
-    assert not shown[:, 4:16].any()
 
 
 def test_flat_shapes_lie_apart_from_the_objects_and_raised_ones_are_told_apart():

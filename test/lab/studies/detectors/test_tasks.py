@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sticker_uq.detection import DetectorSettings
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.studies.detectors.study_report import accuracy_score, robustness_scores, uncertainty_score
 from sticker_uq.lab.studies.detectors.study_tasks import (
-    _detectors,
     box_quality,
     legacy_metrics,
     pairwise_pdq,
@@ -25,18 +23,6 @@ from sticker_uq.lab.studies.detectors.study_tasks import (
 from sticker_uq.scene import StochasticSamples
 from sticker_uq.uncertainty import observe
 from test.helpers.samples import samples, seen
-
-
-def test_the_rates_of_a_model_share_its_weights_and_their_fast_copies():
-    rates = (0.0, 0.1, 0.5)
-    found = _detectors(DetectorSettings(device="cpu"), rates)
-    assert [detector.settings.dropout_rate for detector in found.values()] == list(rates)
-    first, *others = found.values()
-    for other in others:
-        assert other.model is first.model
-        assert other._copies is first._copies
-        assert other._exact is not first._exact
-
 
 BOX = (40.0, 60.0, 140.0, 130.0)
 STICKER_VECTOR = (0.02, 0.03, 0.95)
