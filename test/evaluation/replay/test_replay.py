@@ -2,9 +2,7 @@
 """A replay assesses every image once, says what it could not read, and leaves whole files or none."""
 
 import csv
-import errno
 import hashlib
-import itertools
 import json
 from dataclasses import replace as changed
 from pathlib import Path
@@ -16,12 +14,10 @@ import pytest
 
 from sticker_uq.evaluation.replay.assessing import one_by_one
 from sticker_uq.evaluation.replay.comparison import Comparison
-from sticker_uq.evaluation.replay.findings import SHOWN, Spread
 from sticker_uq.evaluation.replay.replay import replay
 from sticker_uq.evaluation.replay.tables import image_row
 from sticker_uq.evaluation.reporting.replay_report import write_replay
 from sticker_uq.gate import Policy, judge
-from sticker_uq.io import files
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.scene import InvalidInput, Outcome, Status, Verdict, to_plain
@@ -234,26 +230,6 @@ def test_decisions_are_counted_against_the_labels(folder, perception, tmp_path, 
         run(folder, perception, tmp_path / "turned", labels=labels)
 
 
-@pytest.mark.parametrize("fails_at", [1, 2, 3, 4])
-def test_a_full_disk_ends_the_replay_and_leaves_no_half_file(
-    folder, perception, tmp_path, monkeypatch, fails_at
-):
-    real, calls = files.os.fsync, []
-
-    def full(descriptor):
-        calls.append(descriptor)
-        if len(calls) >= fails_at:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(descriptor)
-
-    monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        run(folder, perception, tmp_path / "out")
-    left = [f for f in (tmp_path / "out").rglob("*") if f.is_file()]
-    assert len(left) == fails_at - 1
-    assert not [f for f in left if f.suffix == ".tmp"]
-
-
 def test_a_long_source_shows_where_something_changed(perception, tmp_path, assessment):
     class Long(ImageSource):
         topic = "/image"
@@ -273,20 +249,6 @@ def test_a_long_source_shows_where_something_changed(perception, tmp_path, asses
     html = (tmp_path / "out/report.html").read_text("utf-8")
     shown = [index for index in range(100) if f"Image {index:06d}" in html]
     assert shown == [0, 40, 42]
-
-
-@pytest.mark.parametrize(("most", "count"), [(1, 1), (1, 50), (7, 100), (SHOWN, 1000), (5, 3), (0, 10)])
-def test_a_spread_is_even_and_never_too_large(most, count):
-    spread = Spread(most)
-    for number in range(count):
-        place = spread.place()
-        if place is not None:
-            spread.add(place, number)
-    kept = spread.kept()
-    assert len(kept) <= most
-    assert len(kept) >= min(count, most) / 2
-    assert len({b - a for a, b in itertools.pairwise(kept)}) <= 1
-    assert not kept or kept[0] == 0
 
 
 @pytest.mark.parametrize(
