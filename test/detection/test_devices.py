@@ -26,8 +26,8 @@ from test.helpers.simulated_gpu import OnGpu, simulated_gpu
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no NVIDIA GPU")
 # the tests of one model follow each other, for which it is brought to the device once
-names = MODEL_NAMES if torch.cuda.is_available() else FAMILIES
-each_model = pytest.mark.parametrize("name", names, scope="module")
+NAMES = MODEL_NAMES if torch.cuda.is_available() else FAMILIES
+each_model = pytest.mark.parametrize("name", NAMES, scope="module")
 each_gpu = pytest.mark.parametrize(
     "kind", ["simulated", pytest.param("real", marks=needs_gpu)], scope="module"
 )
@@ -38,7 +38,7 @@ _MATCHED = 0.98
 
 
 @lru_cache(maxsize=1)
-def _brought_there(name: str, kind: str, site: str) -> StochasticDetector:
+def brought_there(name: str, kind: str = "simulated", site: str = "in") -> StochasticDetector:
     processor = tiny_detector(name, dropout_site=site)
     settings = processor.settings.model_copy(update={"device": "cuda"})
     return StochasticDetector(copy.deepcopy(tiny_model(name)), settings, processor.weights_hash)
@@ -52,7 +52,7 @@ def gpu(kind: str) -> AbstractContextManager[object]:
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left() -> Iterator[None]:
     yield
-    _brought_there.cache_clear()
+    brought_there.cache_clear()
 
 
 @each_gpu
@@ -88,7 +88,7 @@ def test_boxes_and_vectors_are_those_of_the_processor_and_repeat(name, kind):
         there = processor.encode(picture())
         wanted, plain = processor.sample(there, 2, seed=7), processor.deterministic_pass(there)
         with gpu(kind):
-            detector = _brought_there(name, kind, site)
+            detector = brought_there(name, kind, site)
             features = detector.encode(picture())
             found, deterministic = detector.sample(features, 2, seed=7), detector.deterministic_pass(features)
             tensors = (*features.maps, *deterministic.maps, *deterministic.objectness)
@@ -112,7 +112,7 @@ def test_boxes_and_vectors_are_those_of_the_processor_and_repeat(name, kind):
 def test_passes_of_the_reference_are_complete_passes_there_bit_for_bit(name, kind):
     """Also where a division by 255 is a multiplication: both sides of the comparison divide in the same place."""
     with gpu(kind) as simulation:
-        there = _brought_there(name, kind, "in")
+        there = brought_there(name, kind)
         reference = StochasticDetector(there.model, there.settings, "", "reference")
         reference.chunk = 1
         if simulation is not None:
@@ -128,7 +128,7 @@ def test_gradients_of_distinctive_localization_are_those_of_the_processor(name):
     """Not simulated: torch's autograd has a thread for each GPU and asks its driver for one."""
     processor = tiny_detector(name)
     wanted = objectness_gradients(processor.deterministic_pass(processor.encode(picture())))
-    detector = _brought_there(name, "real", "in")
+    detector = brought_there(name, "real")
     found = objectness_gradients(detector.deterministic_pass(detector.encode(picture())))
     for there, here in zip(found, wanted, strict=True):
         assert float((there.cpu() - here).norm() / here.norm().clamp_min(1e-12)) < 1e-2

@@ -5,7 +5,6 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from sticker_uq.dil import dil as saliency
 from sticker_uq.dil.dil import summed_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
+from test.detection.test_devices import brought_there, nothing_left  # noqa: F401  # fixture
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model, tiny_weights
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 
@@ -34,25 +34,12 @@ SSDLITE, TWO_STAGE = "ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn"
 each_kind = pytest.mark.parametrize("name", [SSDLITE, TWO_STAGE], scope="module")
 
 
-@lru_cache(maxsize=1)
-def brought_there(name: str) -> StochasticDetector:
-    processor = tiny_detector(name)
-    settings = processor.settings.model_copy(update={"device": "cuda"})
-    return StochasticDetector(copy.deepcopy(tiny_model(name)), settings, processor.weights_hash)
-
-
 @contextmanager
 def on_gpu(name: str, **values: Any) -> Iterator[StochasticDetector]:
     """``tiny_detector(name)`` on the simulated GPU, which exists inside the block."""
     with simulated_gpu():
         detector = brought_there(name)
         yield detector.with_settings(DetectorSettings(**detector.settings.model_dump() | values))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left() -> Iterator[None]:
-    yield
-    brought_there.cache_clear()
 
 
 def ones(deterministic: DeterministicPass) -> list[torch.Tensor]:
