@@ -98,12 +98,7 @@ def test_the_command_counts_what_is_declared_and_read(tmp_path):
     declared = len(document["annotations"])
     assert f"{declared} labels declared, {declared - 1} read, 1 crowd" in result.output
     counts = json.loads((tmp_path / "counts.json").read_text())["labels"]
-    assert (counts["pictures"], counts["objects"], counts["read"], counts["crowd"]) == (
-        1,
-        declared,
-        declared - 1,
-        1,
-    )
+    assert (counts["objects"], counts["read"], counts["crowd"]) == (declared, declared - 1, 1)
     assert counts["passed_over"] == {"pictures that the annotations do not name": 1}
 
 
