@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
 from torchvision.models.detection.image_list import ImageList
 from torchvision.ops import box_iou
@@ -31,6 +32,8 @@ _MOST_BOXES = 1000
 _AT_ONCE = 250
 _SIZES = {True: (480, 640, 960), False: (640, 800, 1056, 1600)}
 """Input sizes to try by whether a detector has a fixed one."""
+_FILLING = ("kaiming_uniform_", "normal_", "uniform_")
+"""What torch and torchvision fill first weights with."""
 
 
 def covered_share(items: Sequence[LabelledImage], name: str, **options: Any) -> float:
@@ -69,9 +72,23 @@ def own_scales(name: str, settings: Mapping[str, Any]) -> tuple[float, ...]:
     return tuple(_shapes(name, input_size=settings.get("input_size", 0)).anchor_generator.scales)
 
 
+class Unfilled(TorchFunctionMode):
+    """Models that are built inside have whatever was in memory as weights and are shown no picture: only their shapes count.
+
+    torch's device ``meta`` is for that too, but loads torch's compiler, which takes longer than all the rest.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in _FILLING:
+            return None
+        if func is torch.conv2d:
+            args = (args[0][:0], *args[1:])
+        return func(*args, **(kwargs or {}))
+
+
 @cache
 def _shapes(name: str, **options: Any) -> Any:
-    with torch.device("meta"):
+    with Unfilled():
         return build_model(name, **options).eval()
 
 
@@ -147,7 +164,7 @@ def _with_own_boxes(items: Sequence[LabelledImage], model: str, size: int) -> fl
 def _anchors(model: Any, generator: Any, size: tuple[int, int]) -> Tensor:
     step = 1 if model.transform.fixed_size is not None else model.transform.size_divisible
     height, width = (-(-side // step) * step for side in size)
-    shells = [torch.empty(()).expand(shape) for shape in _map_shapes(model.backbone, height, width)]
+    shells = [torch.empty(()).expand(1, *shape) for shape in _map_shapes(model.backbone, height, width)]
     canvas = torch.empty(()).expand(1, 3, height, width)
     anchors: Tensor = generator(ImageList(canvas, [size]), shells)[0]
     return anchors
@@ -155,4 +172,6 @@ def _anchors(model: Any, generator: Any, size: tuple[int, int]) -> Tensor:
 
 @cache
 def _map_shapes(backbone: Any, height: int, width: int) -> list[torch.Size]:
-    return [m.shape for m in backbone(torch.empty((1, 3, height, width), device="meta")).values()]
+    """Channels, height and width of each map: of no pictures, for which nothing is computed."""
+    with torch.no_grad():
+        return [m.shape[1:] for m in backbone(torch.empty(0, 3, height, width)).values()]

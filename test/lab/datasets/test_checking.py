@@ -6,11 +6,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
+from torchvision.models.detection.image_list import ImageList
 from typer.testing import CliRunner
 
 from sticker_uq.cli.dataset import app
+from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.weights import network_settings, packaged_weights
 from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.lab.datasets import default_boxes
 from sticker_uq.lab.datasets.checking import (
     class_balance,
     drift,
@@ -162,6 +166,18 @@ def test_objects_are_measured_as_a_model_sees_them(scenes, model):
     }.get(model)
     expected = [20 * side / 1000, 400 * side / 1000] if side else [20 * 480 / 800, 400 * 480 / 800]
     np.testing.assert_allclose(sides_in_view([placed], model, 480), expected, rtol=0.01)
+
+
+@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn"])
+def test_default_boxes_are_those_of_the_network_on_a_picture_and_no_weight_is_drawn_for_them(name):
+    model, drawn = build_model(name, min_size=128).eval(), torch.get_rng_state()
+    generator = model.anchor_generator if name.startswith("ssd") else model.rpn.anchor_generator
+    found = default_boxes._anchors(default_boxes._shapes(name, min_size=128), generator, (128, 128))
+    assert torch.equal(torch.get_rng_state(), drawn)
+    images = ImageList(torch.zeros(1, 3, 128, 128), [(128, 128)])
+    with torch.no_grad():
+        maps = list(model.backbone(images.tensors).values())
+    assert torch.equal(found, generator(images, maps)[0])
 
 
 def test_default_boxes_that_fit_are_found(scenes):
