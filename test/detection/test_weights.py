@@ -2,7 +2,6 @@
 """Weights files: what is written comes back, and whatever does not fit is refused by name."""
 
 import argparse
-import copy
 import json
 import shlex
 import zipfile
@@ -24,6 +23,7 @@ from sticker_uq.detection.weights import (
     network_settings,
     save_weights,
 )
+from sticker_uq.lab.datasets.default_boxes import Unfilled
 from sticker_uq.scene import InvalidInput
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
@@ -38,7 +38,8 @@ def model() -> nn.Module:
 
 def blank() -> nn.Module:
     """Such a model without its weights."""
-    other = copy.deepcopy(model())
+    with Unfilled():
+        other = build_model(SSDLITE)
     with torch.no_grad():
         for tensor in other.state_dict().values():
             tensor.zero_()

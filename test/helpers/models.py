@@ -27,6 +27,7 @@ from sticker_uq.detection.names import DEFAULT_MODEL, MODEL_NAMES
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import checksum, network_settings, packaged_weights, save_weights
+from sticker_uq.lab.datasets.default_boxes import Unfilled
 from sticker_uq.novelty.network import packaged_file
 
 MIN_SIZE = 128
@@ -149,7 +150,7 @@ def half_ssd300() -> nn.Module:
 
     The convolutions of 128 channels and more stay enough for the fast kernels to be chosen.
     """
-    with torch.device("meta"):  # torchvision would fill VGG's 120 million weights that SSD300 throws away
+    with Unfilled():  # torchvision would fill VGG's 120 million weights that SSD300 throws away
         model: Any = build_model("ssd300_vgg16")
     for name, layer in model.named_modules():
         if isinstance(layer, nn.Conv2d):

@@ -19,6 +19,7 @@ from sticker_uq.detection import DetectorSettings, build_model, load_detector, l
 from sticker_uq.detection.dropout import PassDropout, no_dropout
 from sticker_uq.detection.weights import network_settings, packaged_weights, save_weights
 from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
+from sticker_uq.lab.datasets.default_boxes import Unfilled
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training import training
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
@@ -384,7 +385,7 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path):
         pytest.raises(
             InvalidInput, match="'fasterrcnn_resnet50_fpn': expected 'ssd300_vgg16', or one with the same"
         ),
-        torch.device("meta"),
+        Unfilled(),
     ):  # refused before a weight is touched
         training.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
 
