@@ -38,25 +38,17 @@ sys.addaudithook(refuse)
 """
 
 
-def run(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    command = [sys.executable, "-m", "benchmarks.gpu", *options]
-    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
-
-
-def test_it_runs_without_ros_pytest_and_network_and_adds_its_rows(tmp_path):
+def test_a_part_runs_without_ros_pytest_and_network_and_adds_its_rows(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(ISOLATED)
     out = tmp_path / "gpu.jsonl"
-    out.write_text(
-        json.dumps(
-            {"part": "speed", "model": SSDLITE, "device": "cpu", "tf32": {"ratio": 2.0}, "error": "a crash"}
-        )
-        + "\n"
-    )
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    earlier = {"part": "speed", "model": SSDLITE, "device": "cpu", "tf32": {"ratio": 2.0}, "error": "a crash"}
+    out.write_text(json.dumps(earlier) + "\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(ROOT)
     options = f"--parts speed --models {SSDLITE} --precisions float32 --passes 2 --rounds 1".split()
-    done = run("--out", str(out), "--device", "cpu", *options, PYTHONPATH=path)
-    assert done.returncode == 0, done.stderr + done.stdout
+    monkeypatch.setattr(sys, "argv", ["gpu", "--out", str(out), "--device", "cpu", *options])
+    assert gpu.main() == 0, out.read_text()
     assert len(out.read_text().splitlines()) == 2
     (row,) = gpu.read(out)
     assert (row["part"], row["model"], row["device"], row["passes"]) == ("speed", SSDLITE, "cpu", 2)
