@@ -76,8 +76,9 @@ def test_what_is_saved_comes_back(saved):
     assert metadata["seed"] == 3
     assert metadata["map50"] == 0.5
     assert metadata["classes"] == ["background", "logo", "sticker"] == CLASSES
+    read = other.state_dict()
     for name, tensor in model().state_dict().items():
-        assert torch.equal(other.state_dict()[name], tensor), name
+        assert torch.equal(read[name], tensor), name
 
 
 def test_half_precision_is_small_and_keeps_its_checksum(tmp_path):

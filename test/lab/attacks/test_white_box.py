@@ -121,7 +121,7 @@ def test_the_packaged_model_loses_its_objects(tmp_path):
     weights = str(small_weights(tmp_path))
     detector = load_detector(DetectorSettings(weights=weights, device="cpu", score_floor=0.01))
     items = read_coco(rendered(tmp_path, [6], (320, 240), "png", stickers=2))
-    attacked = attack(detector, items, DagSettings(gamma=3.0, iterations=24, confidence=0.8), [0])
+    attacked = attack(detector, items, DagSettings(gamma=3.0, iterations=12, confidence=0.8), [0])
     left = []
     for pictures in (map(read_picture, items), (one.image for one in attacked)):
         found = [detector.detect(detector.encode(picture)) for picture in pictures]

@@ -313,16 +313,14 @@ def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_thei
     found = Training(settings(few, tmp_path / "a", start="auto"), say=lines.append)
     packaged = Training(settings(few, tmp_path / "b", start="packaged"))
     assert found.position.initial == packaged.position.initial
-    assert found.model.state_dict().keys() == packaged.model.state_dict().keys()
-    assert all(
-        torch.equal(value, packaged.model.state_dict()[key])
-        for key, value in found.model.state_dict().items()
-    )
+    state, other = packaged.model.state_dict(), found.model.state_dict()
+    assert other.keys() == state.keys()
+    assert all(torch.equal(value, state[key]) for key, value in other.items())
     assert found._network == packaged._network != {}
     assert "torchvision's weights cannot be downloaded (no route to host)" in lines
     assert f"starting from the packaged weights of {SSDLITE}" in lines
     assert "train" in packaged.position.initial
-    path, state = packaged_weights(SSDLITE), packaged.model.state_dict()
+    path = packaged_weights(SSDLITE)
     assert path is not None
     assert all(torch.equal(state[key], v.to(state[key].dtype)) for key, v in load_weights(path)[0].items())
     with pytest.raises(
@@ -375,11 +373,12 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path):
     save_weights(other, path, {"model": "fasterrcnn_resnet50_fpn", "command": "sticker-uq train"})
     model, heard = build_model("retinanet_resnet50_fpn", min_size=64), list[str]()
     before = {key: value.clone() for key, value in model.state_dict().items()}
+    theirs = other.state_dict()
     made_by = training.fill_from_file(model, "retinanet_resnet50_fpn", path, heard.append)
     assert made_by.startswith("backbone of fasterrcnn_resnet50_fpn")
     assert "fasterrcnn_resnet50_fpn" in heard[0]
     for key, value in model.state_dict().items():
-        expected = other.state_dict()[key] if key.startswith("backbone.body.") else before[key]
+        expected = theirs[key] if key.startswith("backbone.body.") else before[key]
         assert torch.equal(value, expected), key
     with (
         pytest.raises(
