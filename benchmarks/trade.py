@@ -75,7 +75,7 @@ def row(laptops: str, way: str, limit: float, policy: Policy, test: Sequence[Rec
     """A row of the table, see COLUMNS."""
     found = measure(test, policy)
     counts = (found.asked.events, found.wrongful.events, f"{100 * found.removed.rate:.1f} %", str(found.left))
-    return [laptops, way, limit, found.images, *counts]
+    return [laptops, way, round(limit, 3), found.images, *counts]
 
 
 def table(folder: Path, laptops: int, jobs: int, old: str = "") -> list[list[Any]]:
