@@ -2,7 +2,6 @@
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from sticker_uq.lab.rendering import sample_scene
@@ -75,10 +74,6 @@ def test_scenes_of_the_study_show_closed_and_open_laptops_and_what_must_not_be_p
     views = Counter(scene.laptop.view for scene in scenes)
     assert set(views) == {"lid", "flat"}
     assert min(views.values()) > 110
-    counts = {view: [len(s.stickers) for s in scenes if s.laptop.view == view] for view in ("lid", "flat")}
-    assert np.median(counts["lid"]) == pytest.approx(5, abs=1)
-    assert np.median(counts["flat"]) == pytest.approx(4.5, abs=1)
-    assert max(counts["lid"]) == 20
     assert all(scene.logos for scene in scenes)
     assert {thing.kind for scene in scenes for thing in scene.things} == set(THINGS)
     assert sum(bool(scene.residues) for scene in scenes) > 50
