@@ -70,10 +70,10 @@ def test_unknown_sticker_and_bad_arguments_are_named():
 
 
 def test_scenes_of_the_study_show_closed_and_open_laptops_and_what_must_not_be_peeled():
-    scenes = [sample_scene(seed, profile="study") for seed in range(300)]
+    scenes = [sample_scene(seed, profile="study") for seed in range(100)]
     views = Counter(scene.laptop.view for scene in scenes)
     assert set(views) == {"lid", "flat"}
-    assert min(views.values()) > 110
+    assert min(views.values()) > 35
     assert all(scene.logos for scene in scenes)
     assert {thing.kind for scene in scenes for thing in scene.things} == set(THINGS)
-    assert sum(bool(scene.residues) for scene in scenes) > 50
+    assert sum(bool(scene.residues) for scene in scenes) > 15
