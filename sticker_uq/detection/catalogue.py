@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torchvision.models import get_model
 from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
 
@@ -26,8 +24,6 @@ LARGEST_INPUT = 2048
 """Px of an SSD's input."""
 MOST_SCALE = 2.0
 """Largest default box as a share of the image."""
-_FILLING = ("kaiming_uniform_", "normal_", "uniform_")
-"""What torch and torchvision draw first weights with."""
 _FEW = {"rpn_pre_nms_top_n_train": 500, "rpn_post_nms_top_n_train": 200, "box_batch_size_per_image": 40}
 """Faster R-CNN in training: a lid bears a few objects, so torchvision's 2000 proposals and 512 samples are waste."""
 
@@ -52,21 +48,6 @@ def build_model(
     if input_size or anchor_scales:
         _resize(name, model, input_size, tuple(anchor_scales))
     return model
-
-
-class Unfilled(TorchFunctionMode):
-    """Models that are built inside have whatever was in memory as weights, and are shown no picture: for what has only their
-    shapes, or weights from a file.
-
-    torch's device ``meta`` is for that too, but loads torch's compiler, which takes longer than all the rest.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.__name__ in _FILLING:
-            return None
-        if func is torch.conv2d:
-            args = (args[0][:0], *args[1:])
-        return func(*args, **(kwargs or {}))
 
 
 def _resize(name: str, model: Any, input_size: int, anchor_scales: tuple[float, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sticker_uq.detection.catalogue import Unfilled, build_model
+from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
 from sticker_uq.detection.features import Features
@@ -22,7 +22,6 @@ from sticker_uq.detection.kernels.devices import float32_products, out_of_memory
 from sticker_uq.detection.kernels.frozen import copied, frozen
 from sticker_uq.detection.kernels.pixels import network_input, rgb_input
 from sticker_uq.detection.models.family import Family
-from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import Rows, keep_best
 from sticker_uq.detection.settings import DetectorSettings, Precision
@@ -293,9 +292,7 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
         )
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    # other packages' models may keep something that they draw, and that no file holds
-    with Unfilled() if settings.model in MODEL_NAMES else nullcontext():
-        model = build_model(settings.model, min_size=settings.min_size, **network_settings(path))
+    model = build_model(settings.model, min_size=settings.min_size, **network_settings(path))
     metadata = load_into(model, settings.model, path)
     return StochasticDetector(model, settings, metadata["checksum"])
 

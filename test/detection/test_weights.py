@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from sticker_uq.detection.catalogue import Unfilled, build_model
+from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.weights import (
     CLASSES,
     checksum,
@@ -23,6 +23,7 @@ from sticker_uq.detection.weights import (
     network_settings,
     save_weights,
 )
+from sticker_uq.lab.datasets.default_boxes import Unfilled
 from sticker_uq.scene import InvalidInput
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
