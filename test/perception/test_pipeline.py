@@ -203,7 +203,7 @@ PLACES = {
     "encode": lambda patch, p, f: patch.setattr(p.detector._engine, "encode", f),
     "detect": lambda patch, p, f: patch.setattr(p.detector._exact, "head_outputs", f),
     "dil": lambda patch, p, f: patch.setattr("sticker_uq.dil.dil.activation_maps", f),
-    "novelty": lambda patch, p, f: patch.setattr("sticker_uq.perception.novelty.novelty_maps", f),
+    "novelty": lambda patch, p, f: patch.setattr("sticker_uq.perception.novelty.scene_activations", f),
     "sample": lambda patch, p, f: patch.setattr(p.detector, "_pass_rows", f),
 }
 
