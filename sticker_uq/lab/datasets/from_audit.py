@@ -261,9 +261,8 @@ def _messages(bag: Bag, kind: str) -> Iterator[Any]:
     topics = bag.topics_of(_MESSAGES + kind)
     if not topics:
         raise InvalidInput(f"{bag.path}: no topic of {_MESSAGES}{kind}: expected a recording of the cell")
-    if (
-        len(topics) > 1
-    ):  # of several cameras the supervised one, whose scenes have the namespace of the decisions
+    if len(topics) > 1:
+        # of several cameras the supervised one, whose scenes have the namespace of the decisions
         cell = {folder_of(topic) for topic in bag.topics_of(_MESSAGES + _DECISION)}
         topics = [topic for topic in topics if folder_of(topic) in cell]
     for topic in topics:
