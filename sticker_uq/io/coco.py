@@ -64,6 +64,8 @@ def check_used(folder: Path, known: set[str]) -> None:
 
 
 ANNOTATIONS = "annotations.json"
+_UNFINISHED = ".unfinished"
+"""File in a COCO folder while it is written, by which pictures of a killed call are told from a person's."""
 IMAGE_FORMATS = ("jpg", "png")
 _JPEG_QUALITY = 93
 _ROUNDING = 1.0
@@ -147,22 +149,24 @@ def write_coco(
     """Write scenes to a new COCO folder as they arrive; returns their number.
 
     `annotations.json` is written last and atomically: a folder without it was killed. `progress` is called with the number of
-    pictures written so far. InvalidInput if the folder already holds a dataset or is a file; OSError (a full disk, no
-    permission) propagates. What was written is removed when this is interrupted or fails.
+    pictures written so far. InvalidInput if the folder already holds a dataset, pictures that no killed call wrote, or is a file;
+    OSError (a full disk, no permission) propagates. What was written is removed when this is interrupted or fails.
     """
     root = Path(folder)
     check_new_dataset(root)
     (root / "images").mkdir(parents=True, exist_ok=True)
+    (root / _UNFINISHED).touch()
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     with undone_unless_finished(lambda: _remove(root, [str(image["file_name"]) for image in images])):
         _write_scenes(root, scenes, images, annotations, progress)
         write_annotations(root, description, images, annotations)
+    (root / _UNFINISHED).unlink(missing_ok=True)
     return len(images)
 
 
 def _remove(root: Path, names: list[str]) -> None:
-    for name in names:
+    for name in (*names, _UNFINISHED):
         (root / name).unlink(missing_ok=True)
     with suppress(OSError):  # there is something else in it
         (root / "images").rmdir()
@@ -197,6 +201,11 @@ def check_new_dataset(root: Path) -> None:
     check_output_folder(root)
     if os.path.lexists(root / ANNOTATIONS):
         raise InvalidInput(f"{root / ANNOTATIONS}: exists already; expected a folder without a dataset")
+    pictures = root / "images"
+    if pictures.is_dir() and not (root / _UNFINISHED).exists() and (found := picture_files(pictures)):
+        raise InvalidInput(
+            f"{found[0]}: exists already; expected a folder without pictures, which could be overwritten"
+        )
 
 
 def write_annotations(

@@ -83,6 +83,18 @@ def test_an_existing_dataset_is_not_overwritten(tmp_path):
         write(tmp_path / "file")
 
 
+def test_pictures_of_a_person_are_not_overwritten_and_those_of_a_killed_call_are(tmp_path):
+    data = tmp_path / "data"
+    write(data)
+    whole = {path.name: path.read_bytes() for path in data.rglob("*.*")}
+    (data / "annotations.json").unlink()
+    with pytest.raises(InvalidInput, match=r"\.png: exists already; expected a folder without pictures"):
+        write(data)
+    (data / ".unfinished").touch()
+    write(data)
+    assert {path.name: path.read_bytes() for path in data.rglob("*.*")} == whole
+
+
 def test_unknown_picture_format():
     with pytest.raises(InvalidInput, match="'gif'"):
         encode_scene(0, render(sample_scene(0), (96, 72)), "gif")
