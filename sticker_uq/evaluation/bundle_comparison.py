@@ -14,7 +14,8 @@ from sticker_uq.evaluation.metrics.statistics import CONFIDENCE, Interval, clopp
 from sticker_uq.io.setting_fields import Frozen
 
 COMPARISON = "comparison.json"
-QUESTIONS, WRONGFUL, DIRTY = "questions", "wrongful removals", "dirty laptops"
+QUESTIONS, WRONGFUL, DIRTY = "questions", "wrongful releases", "dirty laptops"
+"""Names of the risks in the file, which files of before have too: one under another name would not be compared."""
 RISKS = (WRONGFUL, DIRTY)
 Verdict = Literal["better", "worse", "cannot tell yet"]
 _MOST_GROWTH = 200.0

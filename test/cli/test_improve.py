@@ -103,7 +103,7 @@ def test_a_killed_call_goes_on_and_ends_with_a_candidate_and_one_page(calls):
     before = [line.split()[0] for line in second.output.splitlines() if line.endswith("(done before)")]
     assert before == ["labels", "train", "novelty"]
     page = (out.parent / "candidate.work" / "report.html").read_text()
-    for word in ("questions per laptop, newest", "wrongful removals, old test set", "person 1", "spot check"):
+    for word in ("questions per laptop, newest", "wrongful releases, old test set", "person 1", "spot check"):
         assert word in page, word
     assert "Ada" not in page
     compared = Bundle.load(out).comparison
