@@ -166,10 +166,11 @@ def write_coco(
 
 
 def _remove(root: Path, names: list[str]) -> None:
-    for name in (*names, _UNFINISHED):
+    for name in names:
         (root / name).unlink(missing_ok=True)
-    with suppress(OSError):  # there is something else in it
+    with suppress(OSError):  # there is something else in it, perhaps pictures of a killed call
         (root / "images").rmdir()
+        (root / _UNFINISHED).unlink(missing_ok=True)
         root.rmdir()
 
 

@@ -91,6 +91,13 @@ def test_pictures_of_a_person_are_not_overwritten_and_those_of_a_killed_call_are
     with pytest.raises(InvalidInput, match=r"\.png: exists already; expected a folder without pictures"):
         write(data)
     (data / ".unfinished").touch()
+
+    def interrupted():
+        yield encode_scene(0, render(sample_scene(0), (96, 72)), "png")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_coco(data, interrupted())
     write(data)
     assert {path.name: path.read_bytes() for path in data.rglob("*.*")} == whole
 
