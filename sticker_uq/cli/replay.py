@@ -94,10 +94,12 @@ class ReplayJob:
         """The labels of the images by their names without suffix; None without any. Raises InvalidInput as read_annotations."""
         if self.labels is None:
             return None
-        annotated = read_annotations(self.labels)
-        items = {item.path.stem: item for item in annotated}
-        if len(items) != len(annotated):
-            raise InvalidInput(f"{self.labels / ANNOTATIONS}: two images have the same file name")
+        items: dict[str, LabelledImage] = {}
+        for item in read_annotations(self.labels):
+            if (other := items.setdefault(item.path.stem, item)) is not item:
+                raise InvalidInput(
+                    f"{self.labels / ANNOTATIONS}: two images have the same file name, {other.path} and {item.path}: rename one"
+                )
         return items
 
     def run(

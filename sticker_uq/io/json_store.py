@@ -31,7 +31,8 @@ class JsonStore:
             yield
         except (OSError, sqlite3.Error, zlib.error, TypeError, ValueError) as error:
             raise InvalidInput(
-                f"{self._path}: {error}; expected a file of stored results that can be written: remove it, or choose another one"
+                f"{self._path}: {error}; expected a file of stored results that can be written and is not in use: remove a "
+                "damaged one, or choose another"
             ) from None
 
     def get(self, key: str) -> Any | None:
