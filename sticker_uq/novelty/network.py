@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small network that detects foreign objects, objects on the lid that are in no training picture.
 
-Its input is the picture, not the detector's maps, so that its errors differ from the detector's, and it serves every detector
-that was trained on pictures of the same world. For every cell it tells how probably a foreign object, a logo or a sticker
-lies there (outlier exposure, Hendrycks et al. 2019).
+Its input is the picture, not the detector's maps, so that it serves every detector that was trained on pictures of the same
+world. For every cell it tells how probably a foreign object, a logo or a sticker lies there (outlier exposure, Hendrycks et al.
+2019), and of the picture how far it lies from the training pictures.
 """
 
 import math

@@ -215,7 +215,7 @@ def learn_network(
         network.load_state_dict(start.state_dict())
     else:
         network.start_from(start)
-    # as the detector learned it, an encoder tells foreign scenes better than one that is trained on
+    # the scene's reference is about its maps: those that the detector learned tell foreign scenes well (docs/dil.md)
     network.encoder.eval().requires_grad_(False)
     new = [p for p in network.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(new, lr=_RATE, weight_decay=_DECAY)
