@@ -127,8 +127,13 @@ def drawn(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -
     thresholds = raised.to(torch.uint8).add_(floor)[:, None]
     bytes_ = words.view(torch.uint8)[:, :size].view(-1, height * width, channels)
     # as bytes: torch turns booleans into numbers at a quarter of the speed
-    kept = bytes_.ge(thresholds).view(torch.uint8).view(-1, height, width, channels)
-    return kept.to(like.dtype).permute(0, 3, 1, 2)
+    if like.device.type == "cpu":  # pass by pass, which the caches hold
+        kept = torch.empty_like(bytes_, dtype=torch.bool)
+        for each in zip(bytes_, thresholds, kept, strict=True):
+            torch.ge(*each[:2], out=each[2])
+    else:
+        kept = bytes_.ge(thresholds)
+    return kept.view(torch.uint8).view(-1, height, width, channels).to(like.dtype).permute(0, 3, 1, 2)
 
 
 def _hashed_on_processor(count: int, first: Tensor, second: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ def test_a_slope_is_exact_where_the_background_is_nearly_certain(name):
 
 
 def whole(levels: list[Tensor]) -> list[Dropped]:
-    return [Dropped(m, None, n) for n, m in enumerate(levels)]
+    return [Dropped(m, None) for m in levels]
 
 
 def counts() -> list[int]:
@@ -113,7 +113,7 @@ def test_wanted_boxes_are_those_of_the_whole_branch(kind, wanted):
     rows = torch.randint(sum(counts()), (wanted,), generator=generator)
     images = torch.randint(2, (wanted,), generator=generator)
     bytes_ = [k.to(torch.uint8).contiguous(memory_format=torch.channels_last) for k in kept]
-    dropped = [Dropped(*pair, n) for n, pair in enumerate(zip(shared, bytes_, strict=True))]
+    dropped = [Dropped(*pair) for pair in zip(shared, bytes_, strict=True)]
     found = SsdDeltas(levels(kind, classes=False), dropped, counts())
     for _ in range(2):  # what was computed is kept
         torch.testing.assert_close(found(images, rows), outputs[images, rows], rtol=1e-4, atol=1e-4)

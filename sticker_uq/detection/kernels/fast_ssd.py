@@ -21,9 +21,9 @@ from sticker_uq.scene import FloatArray, IntArray
 
 _MANY_PLACES = 256
 """Of a map of so many places, a 3x3 convolution with few outputs is faster as a product."""
-_TOGETHER = (5, 10, 20)
-"""Passes computed at once on the finest map, the next, and all others: as many as the caches hold. Constants, as another number
-rounds differently in the last bits.
+_AT_ONCE = 1_500_000
+"""Numbers of a map whose passes are computed at once: as many as the caches hold. A constant, as another number of passes rounds
+differently in the last bits.
 """
 
 
@@ -147,10 +147,10 @@ _PLACES_AT_ONCE = 32
 class Dropped:
     """Maps (n, C, h, w) of n passes, multiplied where somebody asks: ``shared`` (1, C, h, w) by bytes ``kept`` (n, C, h, w)."""
 
-    def __init__(self, shared: Tensor, kept: Tensor | None, level: int) -> None:
-        """``kept``: None keeps everything; ``level``: 0 for the finest map."""
+    def __init__(self, shared: Tensor, kept: Tensor | None) -> None:
+        """``kept``: None keeps everything."""
         self._shared, self._kept = shared, kept
-        self._together = _TOGETHER[min(level, len(_TOGETHER) - 1)]
+        self._together = max(1, _AT_ONCE // shared.numel())
         count = 1 if kept is None else len(kept)
         self.shape = (count, *shared.shape[1:])
 
@@ -254,7 +254,7 @@ class FastSsd(Ssd):
         """The SSD's default boxes above the floor with their softmax vectors."""
         if maps[0].dtype != torch.uint8:
             return super().candidates(features, maps, dropout, score_floor)
-        dropped = [Dropped(*pair, n) for n, pair in enumerate(zip(self._scaled(features), maps, strict=True))]
+        dropped = [Dropped(*pair) for pair in zip(self._scaled(features), maps, strict=True)]
         # a small picture has fewer maps than the head has levels
         outputs = [d.rows(level) for level, d in zip(self._classes, dropped, strict=False)]
         logits = [rows.reshape(len(rows), -1, self._foreground) for rows in outputs]
@@ -267,7 +267,7 @@ class FastSsd(Ssd):
     def _deltas(self, maps: Maps, counts: list[int]) -> tuple[Any, ...]:
         if maps[0].device.type != "cpu":
             return super()._deltas(maps, counts)
-        return (SsdDeltas(self._boxes, [Dropped(m, None, n) for n, m in enumerate(maps)], counts),)
+        return (SsdDeltas(self._boxes, [Dropped(m, None) for m in maps], counts),)
 
     def _scaled(self, features: Features) -> Maps:
         return features.derive("scaled", lambda: [m / self._keep for m in features.maps])
