@@ -25,7 +25,7 @@ from sticker_uq.detection.models.family import Family
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import Rows, keep_best
 from sticker_uq.detection.settings import DetectorSettings, Precision
-from sticker_uq.detection.weights import load_into, network_settings, packaged_weights
+from sticker_uq.detection.weights import Unfilled, load_into, network_settings, packaged_weights
 from sticker_uq.scene import Detections, InvalidInput, StochasticSamples
 
 Kernels = Literal["fast", "reference"]
@@ -292,7 +292,8 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
         )
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    model = build_model(settings.model, min_size=settings.min_size, **network_settings(path))
+    with Unfilled():
+        model = build_model(settings.model, min_size=settings.min_size, **network_settings(path))
     metadata = load_into(model, settings.model, path)
     return StochasticDetector(model, settings, metadata["checksum"])
 

@@ -19,6 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from sticker_uq.detection.names import known_name
 from sticker_uq.io.files import atomic_write
@@ -52,8 +53,25 @@ _CONVERT_SCRIPT = (
 )
 COUNTERS = "num_batches_tracked"  # of batch normalisation in training; no part of what a model computes
 
+_FILLING = ("kaiming_uniform_", "normal_", "uniform_")
+"""What torch and torchvision fill first weights with."""
+
 State = dict[str, Tensor]
 PathLike = str | os.PathLike[str]
+
+
+class Unfilled(TorchFunctionMode):
+    """Models that are built inside have whatever was in memory as weights, for a file to fill them, and are shown no picture.
+
+    torch's device ``meta`` is for that too, but loads torch's compiler, which takes longer than all the rest.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in _FILLING:
+            return None
+        if func is torch.conv2d:
+            args = (args[0][:0], *args[1:])
+        return func(*args, **(kwargs or {}))
 
 
 def packaged_weights(name: str) -> Path | None:
@@ -110,7 +128,7 @@ def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
     if _is_of_torch(file):
         state, metadata = _read_pth(file)
     else:
-        metadata = _metadata_of(file, state)
+        metadata = read_metadata(file, state)
     state = {k: v.to(torch.float32) for k, v in state.items() if not k.endswith(COUNTERS)}
     _check_finite(state, file)
     found = checksum(state)
@@ -130,7 +148,7 @@ def network_settings(path: PathLike) -> dict[str, Any]:
     check_regular(file, f"weights file {file}")
     if _is_of_torch(file):
         return {}
-    network = _metadata_of(file).get("network", {})
+    network = read_metadata(file).get("network", {})
     size, scales = (
         (network.get(key) for key in ("input_size", "anchor_scales")) if isinstance(network, dict) else (0, 0)
     )
@@ -176,7 +194,7 @@ def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
     return metadata
 
 
-def _metadata_of(file: Path, state: State | None = None) -> dict[str, Any]:
+def read_metadata(file: Path, state: State | None = None) -> dict[str, Any]:
     """The checked metadata of a safetensors file; its tensors are put into ``state``."""
     try:
         with safe_open(file, framework="pt") as opened:

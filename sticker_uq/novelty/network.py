@@ -26,7 +26,7 @@ from torchvision.ops import nms
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.transfer import to_device
-from sticker_uq.detection.weights import COUNTERS, load_weights, save_weights
+from sticker_uq.detection.weights import COUNTERS, Unfilled, load_weights, read_metadata, save_weights
 from sticker_uq.novelty.quality import NoveltyQuality
 from sticker_uq.scene import FloatArray, InvalidInput
 
@@ -239,7 +239,8 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
         raise InvalidInput(
             f"{path}: is no novelty network, expected a file that `sticker-uq dil learn` wrote"
         )
-    network = NoveltyNetwork(_size_of(metadata, path))
+    with Unfilled():
+        network = NoveltyNetwork(_size_of(metadata, path))
     own = network.state_dict()
     expected = {name: value.shape for name, value in own.items() if not name.endswith(COUNTERS)}
     if expected != {name: value.shape for name, value in state.items()}:
@@ -291,7 +292,7 @@ def packaged_file(name: str) -> Path | None:
 def packaged_for(detector: StochasticDetector) -> Path | None:
     """The packaged novelty network's file for ``detector``; None unless this has packaged weights."""
     path = packaged_file(detector.name)
-    if path is None or load_weights(path)[1].get("detector") != detector.weights_hash:
+    if path is None or read_metadata(path).get("detector") != detector.weights_hash:
         return None
     return path
 

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.weights import (
     CLASSES,
+    Unfilled,
     checksum,
     load_into,
     load_weights,
     network_settings,
     save_weights,
 )
-from sticker_uq.lab.datasets.default_boxes import Unfilled
 from sticker_uq.scene import InvalidInput
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"

@@ -26,8 +26,7 @@ from sticker_uq.detection.dropout import PassDropout
 from sticker_uq.detection.names import DEFAULT_MODEL, MODEL_NAMES
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.detection.weights import checksum, network_settings, packaged_weights, save_weights
-from sticker_uq.lab.datasets.default_boxes import Unfilled
+from sticker_uq.detection.weights import Unfilled, checksum, network_settings, packaged_weights, save_weights
 from sticker_uq.novelty.network import packaged_file
 
 MIN_SIZE = 128

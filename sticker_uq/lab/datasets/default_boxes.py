@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
 from torchvision.models.detection.image_list import ImageList
 from torchvision.ops import box_iou
@@ -18,7 +17,7 @@ from torchvision.ops import box_iou
 from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.kernels.pixels import resized_size
 from sticker_uq.detection.registry import detector_entry
-from sticker_uq.detection.weights import network_settings, packaged_weights
+from sticker_uq.detection.weights import Unfilled, network_settings, packaged_weights
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import FloatArray
 
@@ -32,8 +31,6 @@ _MOST_BOXES = 1000
 _AT_ONCE = 250
 _SIZES = {True: (480, 640, 960), False: (640, 800, 1056, 1600)}
 """Input sizes to try by whether a detector has a fixed one."""
-_FILLING = ("kaiming_uniform_", "normal_", "uniform_")
-"""What torch and torchvision fill first weights with."""
 
 
 def covered_share(items: Sequence[LabelledImage], name: str, **options: Any) -> float:
@@ -70,20 +67,6 @@ def own_scales(name: str, settings: Mapping[str, Any]) -> tuple[float, ...]:
     if not detector_entry(name).fixed_input_size:
         return ()
     return tuple(_shapes(name, input_size=settings.get("input_size", 0)).anchor_generator.scales)
-
-
-class Unfilled(TorchFunctionMode):
-    """Models that are built inside have whatever was in memory as weights and are shown no picture: only their shapes count.
-
-    torch's device ``meta`` is for that too, but loads torch's compiler, which takes longer than all the rest.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.__name__ in _FILLING:
-            return None
-        if func is torch.conv2d:
-            args = (args[0][:0], *args[1:])
-        return func(*args, **(kwargs or {}))
 
 
 @cache

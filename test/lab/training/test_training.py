@@ -17,9 +17,8 @@ from torchvision.ops import box_iou
 
 from sticker_uq.detection import DetectorSettings, build_model, load_detector, load_weights
 from sticker_uq.detection.dropout import PassDropout, no_dropout
-from sticker_uq.detection.weights import network_settings, packaged_weights, save_weights
+from sticker_uq.detection.weights import Unfilled, network_settings, packaged_weights, save_weights
 from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
-from sticker_uq.lab.datasets.default_boxes import Unfilled
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training import training
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
