@@ -30,10 +30,11 @@ class StepContext:
 
     def set(self, **changes: Any) -> None:
         """Replace fields of the state; raises TypeError for a name that is none."""
-        if unknown := changes.keys() - vars(self.state).keys():
+        if not changes.keys() <= vars(self.state).keys():
+            unknown = changes.keys() - vars(self.state).keys()
             raise TypeError(f"the gate's state has no {', '.join(sorted(unknown))}")
         state = object.__new__(GateState)  # dataclasses.replace takes half of a step's time
-        vars(state).update(vars(self.state), **changes)
+        object.__setattr__(state, "__dict__", vars(self.state) | changes)
         self.state = state
 
     def emit(self, effect: ev.Effect) -> None:
