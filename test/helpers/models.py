@@ -128,10 +128,10 @@ def small_weights(folder: Path, input_size: int = 320) -> Path:
 
 
 def small_novelty(folder: Path) -> Path:
-    """The packaged novelty network in ``folder``, with a quarter of the pixels."""
+    """The packaged novelty network in ``folder``, with a sixteenth of the pixels."""
     packaged = packaged_file(DEFAULT_MODEL)
     assert packaged is not None
-    return _copied(packaged, folder / "small_novelty.safetensors", size=[384, 288])
+    return _copied(packaged, folder / "small_novelty.safetensors", size=[192, 144])
 
 
 def _copied(file: Path, path: Path, **changes: Any) -> Path:
