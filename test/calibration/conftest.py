@@ -2,6 +2,7 @@
 """Labelled images without a detector: how sure it was and how right is drawn from a seed."""
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sticker_uq.testing.scenes import assessment, observed
 STEP = 60.0
 
 
+@cache
 def draw(seed: int, error: float = 0.15) -> Record:
     """One image: up to five stickers and a logo in a row. A share of ``error`` of what is called sticker is none.
 

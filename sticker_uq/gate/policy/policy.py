@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -107,11 +108,17 @@ class Policy(Finite):
             )
         return self
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical JSON of all limits and sections of the policy, hex."""
         values = self.model_dump(mode="json", exclude_none=True)
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    def model_copy(self, **options: Any) -> Self:
+        """Pydantic's copy of the policy, whose hash is its own."""
+        copied = super().model_copy(**options)
+        vars(copied).pop("hash", None)
+        return copied
 
     def probabilities(self, observed: ObservedObject) -> FloatArray:
         """Class probabilities (3,) of ``observed`` over all passes as the policy judges them: by its maps where it has some."""
