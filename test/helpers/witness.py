@@ -149,9 +149,8 @@ class Witness:
             == (after.phase in (Phase.PERMITTED, Phase.REMOVING))
             == (after.reasons == BlockReason.NONE)
         )
-        assert bool(_gate_text(after.reasons, after.details)) == (not after.open), (
-            "only a closed gate says why"
-        )
+        why = _gate_text(after.reasons, after.details)
+        assert bool(why) == (not after.open), "only a closed gate says why"
         _have_words(after, effects)
 
     def _ends(self, event: Event, before: GateState) -> None:
@@ -370,12 +369,10 @@ def _have_words(after: GateState, effects: Sequence[Effect]) -> None:
 
 @cache
 def _placeholders(code: str) -> frozenset[str]:
-    return frozenset(placeholders((MESSAGES | LOG_LINES)[code])) - {"value", "limit", "subject"}
+    return placeholders((MESSAGES | LOG_LINES)[code]) - {"value", "limit", "subject"}
 
 
-@lru_cache(10_000)
-def _gate_text(reasons: BlockReason, details: tuple[Reason, ...]) -> str:
-    return gate_text(reasons.codes, details)
+_gate_text = lru_cache(10_000)(lambda reasons, details: gate_text(reasons.codes, details))
 
 
 def _lit(facts: SceneFacts | ImageCheck, settings: GateSettings) -> bool:
