@@ -21,7 +21,7 @@ from sticker_uq.nodes.common.qos import ARM_STATUS_WATCH
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, ObservedObject
 
-LOOK_PERIOD_S = 0.025
+LOOK_PERIOD_S = 0.05
 """Period at which the arm's heartbeat is checked, s."""
 
 
