@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -22,6 +22,7 @@ from sticker_uq.detection.kernels.devices import float32_products, out_of_memory
 from sticker_uq.detection.kernels.frozen import copied, frozen
 from sticker_uq.detection.kernels.pixels import network_input, rgb_input
 from sticker_uq.detection.models.family import Family
+from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import Rows, keep_best
 from sticker_uq.detection.settings import DetectorSettings, Precision
@@ -292,7 +293,8 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
         )
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    with Unfilled():
+    # a model of another package may need what it computes while it is built
+    with Unfilled() if settings.model in MODEL_NAMES else nullcontext():
         model = build_model(settings.model, min_size=settings.min_size, **network_settings(path))
     metadata = load_into(model, settings.model, path)
     return StochasticDetector(model, settings, metadata["checksum"])

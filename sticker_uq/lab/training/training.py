@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 from urllib.error import URLError
 
@@ -27,7 +27,6 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import (
     COUNTERS,
     PathLike,
-    Unfilled,
     load_into,
     load_weights,
     network_settings,
@@ -197,8 +196,7 @@ class Training:
         self.rate = settings.learning_rate or self._recipe.learning_rate
         self.position = Position()
         torch.manual_seed(settings.seed)
-        with Unfilled() if resume or start == "packaged" else nullcontext():
-            self.model = build_model(settings.model, min_size=settings.min_size, **self._network)
+        self.model = build_model(settings.model, min_size=settings.min_size, **self._network)
         if not resume:
             self.position.initial = self._fill(start, published, say)
             if self.position.initial == "random":
