@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -209,6 +210,16 @@ class StochasticDetector:
         """The detector's detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`sample` does."""
         boxes, probabilities, _ = _to_numpy([self._plain_rows(features)])
         return Detections(boxes, probabilities)
+
+    def detect_mirrored(self, image: NDArray[np.uint8]) -> Detections:
+        """The detector's detections without dropout on the mirror image of ``image``, in px of ``image``.
+
+        Raises as :meth:`encode` and :meth:`detect` do.
+        """
+        found = self.detect(self.encode(np.ascontiguousarray(image[:, ::-1])))
+        left, top, right, bottom = found.boxes.T
+        width = np.float32(image.shape[1])
+        return replace(found, boxes=np.stack([width - right, top, width - left, bottom], axis=1))
 
     @_inference
     def head_maps(self, features: Features) -> list[Tensor]:

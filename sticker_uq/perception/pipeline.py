@@ -27,9 +27,17 @@ from sticker_uq.monitors.panel import observe_objects
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
 from sticker_uq.perception.novelty import NoveltyEstimator
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import DeviceFailed, Exposure, InvalidInput, Localization, SceneAssessment, Status
+from sticker_uq.scene import (
+    Detections,
+    DeviceFailed,
+    Exposure,
+    InvalidInput,
+    Localization,
+    SceneAssessment,
+    Status,
+)
 from sticker_uq.uncertainty import TooManyBoxes, image_uncertainty, observe
-from sticker_uq.uncertainty.observe import single_pass_on
+from sticker_uq.uncertainty.observe import single_passes_on
 
 WARM_UP_SIZE = (480, 640)
 """Height and width of the picture of :meth:`Perception.warm_up`, px."""
@@ -103,6 +111,7 @@ class Perception:
         settings, detector, localization = self.settings, self.detector, None
         features: Features | None = None
         plain: DeterministicPass | None = None
+        mirrored: Detections | None = None
         scene = self.failed_assessment(stamp_ns, frame_id, "")
         timings: dict[str, float] = {}
         with _timed(timings, "total"):
@@ -128,8 +137,10 @@ class Perception:
                     with _timed(timings, "cluster"):
                         objects, unstable, uncertainty = observe(samples, settings.cluster)
                     objects, unstable = novel.on(objects), novel.on(unstable)
-                    if plain is not None:
-                        objects = single_pass_on(objects, plain.detections)
+                    if settings.mirror and objects:
+                        with _timed(timings, "mirror"):
+                            mirrored = detector.detect_mirrored(image)
+                    objects = single_passes_on(objects, plain.detections if plain else None, mirrored)
                     if self._panel is not None:
                         with _timed(timings, "panel"):
                             objects = self._panel.scored(detector, image, features, samples, objects)

@@ -41,6 +41,9 @@ class PerceptionSettings(DetectorSettings):
     decision_threshold: float = same_field(LocalizationSettings, "decision_threshold")
     dil_alpha: float = same_field(LocalizationSettings, "alpha")
     region_objectness: float = same_field(LocalizationSettings, "region_objectness")
+    mirror: bool = True
+    """whether a pass without dropout looks at the mirror image of a picture with objects as well, which encodes a second time:
+    what is sure both ways is seldom wrong"""
     novelty: bool = True
     """whether the novelty of image and objects is measured, and foreign objects are located, where a novelty network exists for
     the weights"""

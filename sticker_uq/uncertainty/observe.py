@@ -44,13 +44,22 @@ def observe(
     return objects, unstable, image_uncertainty(objects, len(unstable))
 
 
-def single_pass_on(objects: tuple[ObservedObject, ...], found: Detections) -> tuple[ObservedObject, ...]:
-    """``objects`` with the highest probability of sticker in ``found``, a pass without dropout, that overlaps each by half."""
-    if not objects:
-        return objects
+def single_passes_on(
+    objects: tuple[ObservedObject, ...], found: Detections | None, mirrored: Detections | None
+) -> tuple[ObservedObject, ...]:
+    """``objects`` with the highest probability of sticker in ``found``, a pass without dropout, that overlaps each by half, and
+    in ``mirrored``, one over the mirror image; NaN for None.
+    """
+    pairs = zip(objects, _scores(objects, found), _scores(objects, mirrored), strict=True)
+    return tuple(replace(o, single_pass=one, mirrored_pass=other) for o, one, other in pairs)
+
+
+def _scores(objects: tuple[ObservedObject, ...], found: Detections | None) -> list[float]:
+    if found is None or not objects:
+        return [float("nan")] * len(objects)
     same = iou_matrix(np.array([o.box for o in objects]), found.boxes) >= _SAME
     scores = np.where(same, found.probabilities[:, ObjectClass.STICKER], 0.0).max(axis=1, initial=0.0)
-    return tuple(replace(o, single_pass=float(score)) for o, score in zip(objects, scores, strict=True))
+    return [float(score) for score in scores]
 
 
 def image_uncertainty(objects: tuple[ObservedObject, ...], unstable: int) -> ImageUncertainty:

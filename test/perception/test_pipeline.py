@@ -89,7 +89,7 @@ def test_without_dil_the_rest_is_the_same_but_degraded():
     assert scene.status is Status.DEGRADED
     assert scene.status_text == "distinctive localization is switched off; " + NO_NETWORK + SSDLITE
     assert scene.localization is None
-    assert set(scene.timings) == {"encode", "sample", "novelty", "cluster", "total"}
+    assert set(scene.timings) == {"encode", "sample", "novelty", "cluster", "mirror", "total"}
     # the score of the pass without dropout is a part of DiL
     assert all(math.isnan(o.single_pass) for o in scene.objects)
     assert all(not math.isnan(o.single_pass) for o in whole.objects)
@@ -205,6 +205,7 @@ PLACES = {
     "dil": lambda patch, p, f: patch.setattr("sticker_uq.dil.dil.activation_maps", f),
     "novelty": lambda patch, p, f: patch.setattr("sticker_uq.perception.novelty.scene_activations", f),
     "sample": lambda patch, p, f: patch.setattr(p.detector, "_pass_rows", f),
+    "mirror": lambda patch, p, f: patch.setattr(p.detector, "detect_mirrored", f),
 }
 
 

@@ -107,7 +107,9 @@ def test_the_risk_grows_with_every_signal(values, name, more):
 def test_the_signals_of_an_object_in_its_scene():
     beside = observed((170.0, 100.0, 200.0, 160.0))  # shares a third of itself with the first
     scene = assessment(
-        observed(detection_rate=0.75, single_pass=0.9), unstable=[rarely_seen((90, 90, 95, 95))], dil=0.3
+        observed(detection_rate=0.75, single_pass=0.9, mirrored_pass=0.8),
+        unstable=[rarely_seen((90, 90, 95, 95))],
+        dil=0.3,
     )
     crowded = assessment(observed(), beside)
     signals = object_signals(scene.objects[0], scene)
@@ -115,6 +117,7 @@ def test_the_signals_of_an_object_in_its_scene():
     assert signals["missed_passes"] == pytest.approx(0.25)
     assert signals["improbability"] == pytest.approx(0.28)
     assert signals["single_pass_improbability"] == pytest.approx(0.1)
+    assert signals["mirrored_pass_improbability"] == pytest.approx(0.2)
     assert (signals["crowding"], signals["dil"]) == (0.0, 0.3)
     assert object_signals(crowded.objects[0], crowded)["crowding"] == pytest.approx(1 / 3)
     assert object_signals(crowded.objects[0], crowded)["logo_overlap"] == pytest.approx(0.02 / 3)
