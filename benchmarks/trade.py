@@ -6,10 +6,11 @@
     python -m benchmarks.trade out/rendered --mirror --out benchmarks/results/mirror.csv
 
 Policies of all signals and of one score alone are fitted to the same laptops of scripts/rendered_policy, with the base of
-config/policy_rendered.yaml, and their limit moves over test laptops of both profiles. The shipped policy is measured beside them;
-``--old FILE`` adds the score of one pass of other weights to the table. ``--mirror`` compares the policy of all signals with that of
-all but the pass over the mirror image, on laptops of its own. Supposed before these were rendered: with it fewer wrongful removals
-on the study's where 20, 30 and 40 % end with a question (the interval of the difference lies below 0), not more on large ones.
+config/policy_rendered.yaml, and their limit moves over test laptops of both profiles. The shipped policy is measured beside
+them; ``--old FILE`` adds the score of one pass of other weights to the table. ``--mirror`` compares the policy of all signals
+with that of all but the pass over the mirror image, on laptops of its own. Supposed before these were rendered: with it fewer
+wrongful removals on the study's where 20, 30 and 40 % end with a question (the interval of the difference lies below 0), not
+more on large ones.
 """
 
 import argparse
@@ -50,8 +51,7 @@ WAYS: dict[str, tuple[str, ...] | None] = {
     "scores of one pass, both ways round": ("single_pass_improbability", "mirrored_pass_improbability"),
 }
 MIRROR = "mirrored_pass_improbability"
-FRESH = 1_000_000
-"""Added to the seeds of `TEST` for ``--mirror``."""
+FRESH = 1_000_000  # added to the seeds of TEST for --mirror
 ASKED, FINE = (0.2, 0.3, 0.4), np.geomspace(0.002, 0.9, 40)
 LIMITS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35)
 COLUMNS = (
@@ -64,8 +64,6 @@ COLUMNS = (
     "stickers released",
     "finished alone with a sticker left",
 )
-
-
 OLD = "score of one pass, weights of 0.2"
 
 
