@@ -153,13 +153,8 @@ def figure(rows: Sequence[Sequence[Any]]) -> str:
             for way in dict.fromkeys(str(one[1]) for one in rows):
                 own = [one for one in rows if one[0] == profile and one[1] == way]
                 asked, wrong = ([100 * int(one[n]) / int(one[3]) for one in own] for n in (4, 5))
-                axes.plot(
-                    asked,
-                    wrong,
-                    "o-" if len(own) > 1 else "*",
-                    label=way,
-                    markersize=3 if len(own) > 1 else 10,
-                )
+                style, size = ("o-", 3) if len(own) > 1 else ("*", 10)
+                axes.plot(asked, wrong, style, label=way, markersize=size)
             axes.set(title=f"laptops of profile {profile}", xlabel="end with a question, %", xlim=(0, 100))
         canvas.axes[0].set(ylabel="wrongful removal, %", ylim=(0, None))
         legend_below(canvas, canvas.axes[0], columns=2)
