@@ -97,6 +97,16 @@ def test_without_dil_the_rest_is_the_same_but_degraded():
     assert same[0] == same[1]
 
 
+def test_the_mirror_image_is_looked_at_where_there_are_objects_and_changes_nothing_else():
+    both, one = perception().assess(picture()), perception(mirror=False).assess(picture())
+    assert all(0.0 <= o.mirrored_pass <= 1.0 for o in both.objects)
+    assert all(math.isnan(o.mirrored_pass) for o in one.objects)
+    same = [to_plain(scene.objects, leave_out=("mirrored_pass",)) for scene in (both, one)]
+    assert same[0] == same[1]
+    bare = perception().warm_up()
+    assert (bare.objects, "mirror" in bare.timings) == ((), False)
+
+
 def test_no_saliency_at_all_is_degraded():
     looker = Perception(PerceptionSettings(model=SSDLITE, passes=2), with_head(SSDLITE, 0.0))
     scene = looker.assess(picture())
@@ -205,7 +215,6 @@ PLACES = {
     "dil": lambda patch, p, f: patch.setattr("sticker_uq.dil.dil.activation_maps", f),
     "novelty": lambda patch, p, f: patch.setattr("sticker_uq.perception.novelty.scene_activations", f),
     "sample": lambda patch, p, f: patch.setattr(p.detector, "_pass_rows", f),
-    "mirror": lambda patch, p, f: patch.setattr(p.detector, "detect_mirrored", f),
 }
 
 
