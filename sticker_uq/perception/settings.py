@@ -14,7 +14,7 @@ from sticker_uq.dil.settings import LocalizationSettings, Technique
 from sticker_uq.io.setting_fields import same_field
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
-MODEL_STAGES = ("encode", "sample", "detect", "dil", "novelty", "panel")
+MODEL_STAGES = ("encode", "sample", "detect", "dil", "mirror", "novelty", "panel")
 """Those in which networks compute; the others cluster and measure."""
 
 
