@@ -216,7 +216,8 @@ class StochasticDetector:
 
         Raises as :meth:`encode` and :meth:`detect` do.
         """
-        found = self.detect(self.encode(np.ascontiguousarray(image[:, ::-1])))
+        # not through self: who remembers the features of an image means those of the image itself
+        found = self.detect(StochasticDetector.encode(self, np.ascontiguousarray(image[:, ::-1])))
         left, top, right, bottom = found.boxes.T
         width = np.float32(image.shape[1])
         return replace(found, boxes=np.stack([width - right, top, width - left, bottom], axis=1))
