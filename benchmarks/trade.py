@@ -115,7 +115,7 @@ def table(folder: Path, laptops: int, jobs: int, old: str = "", fresh: bool = Fa
     base, ways = Policy.load(folder / "base.yaml"), WAYS
     if fresh:
         ways = {"without": tuple(name for name in SIGNALS if name != MIRROR), "all signals": None}
-    if old:  # these have no novelty network: what they release, they release without
+    elif old:  # these have no novelty network: what they release, they release without
         base = base.model_copy(update={"unmeasured_novelty": "release"})
         ways = {OLD: WAYS["score of one pass"]}
     known = records([folder / name for name in FIT], jobs, old)
@@ -172,8 +172,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--old", default="", help="weights whose score of one pass is added to --out")
     parser.add_argument("--out", type=result_file, required=True, help="CSV file to write")
-    parser.add_argument("--figure", type=result_file, help="SVG file to draw")
-    parser.add_argument("--mirror", action="store_true", help="what the mirror image is worth, no figure")
+    one = parser.add_mutually_exclusive_group(required=True)
+    one.add_argument("--figure", type=result_file, help="SVG file to draw")
+    one.add_argument("--mirror", action="store_true", help="what the mirror image is worth, without a figure")
     options = parser.parse_args()
     rows = table(options.folder, options.laptops, options.jobs, options.old, options.mirror)
     head = ("laptops", "asked", "wrongful, without", "with", "difference") if options.mirror else COLUMNS

@@ -13,7 +13,7 @@ from sticker_uq.testing.bench import PATIENCE_S
 
 LOADS_FOREVER = """
     import importlib, signal
-    from sticker_uq.nodes.__main__ import detector
+    from sticker_uq.nodes.__main__ import run_executable
 
     def import_module(name):
         print(f"loading {name}", flush=True)
@@ -21,7 +21,7 @@ LOADS_FOREVER = """
             signal.pause()
 
     importlib.import_module = import_module
-    detector()
+    run_executable("detector")
 """
 
 
