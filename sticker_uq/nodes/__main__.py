@@ -5,6 +5,7 @@ Importing a node's dependencies takes seconds. A signal during that time ends th
 traceback, with exit status 0.
 """
 
+import gc
 import importlib
 import os
 import signal
@@ -26,7 +27,11 @@ def run_executable(name: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # an exception must not unwind half-imported libraries
         signal.signal(number, lambda *_: os._exit(0))
-    sys.exit(importlib.import_module(f"sticker_uq.nodes.{_MODULES[name]}").main())
+    gc.disable()  # what is imported stays: the collector need not walk through it, now or while the node works
+    module = importlib.import_module(f"sticker_uq.nodes.{_MODULES[name]}")
+    gc.freeze()
+    gc.enable()
+    sys.exit(module.main())
 
 
 detector = partial(run_executable, "detector")
