@@ -174,11 +174,12 @@ def test_a_gpu_is_waited_for_as_often_for_two_passes_as_for_four(name, monkeypat
             lambda: detector.sample(features, 4, seed=1),
             lambda: looks.append(detector.deterministic_pass(features)),
             lambda: localize(looks[0], LocalizationSettings()),
+            lambda: detector.detect_mirrored(picture()),
         ):
             simulation.waits.clear()
             work()
             waits.append(simulation.waits.total())
-    assert waits == [0, wanted, wanted, wanted, 1]
+    assert waits == [0, wanted, wanted, wanted, 1, wanted]
 
 
 @each_kind

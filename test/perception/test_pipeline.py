@@ -99,6 +99,7 @@ def test_without_dil_the_rest_is_the_same_but_degraded():
 
 def test_the_mirror_image_is_looked_at_where_there_are_objects_and_changes_nothing_else():
     both, one = perception().assess(picture()), perception(mirror=False).assess(picture())
+    assert len(both.objects) > 0
     assert all(0.0 <= o.mirrored_pass <= 1.0 for o in both.objects)
     assert all(math.isnan(o.mirrored_pass) for o in one.objects)
     same = [to_plain(scene.objects, leave_out=("mirrored_pass",)) for scene in (both, one)]

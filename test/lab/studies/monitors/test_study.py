@@ -60,10 +60,7 @@ def three_digits() -> Material:
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyResult, Path]:
     folder = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patch:  # a third of its steps
-        options = "sticker_uq.monitors.autoencoder.Autoencoder.__init__.__defaults__"
-        patch.setattr(options, (128, 2, 500, 128, 0))
-        return run_study(three_digits(), TINY, folder), folder
+    return run_study(three_digits(), TINY, folder), folder
 
 
 def test_the_shape_of_the_paper(result):
