@@ -126,13 +126,13 @@ def drawn(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -
     raised = (words[:, -channels:] & 0x7FFFFFFF) < carry
     thresholds = raised.to(torch.uint8).add_(floor)[:, None]
     bytes_ = words.view(torch.uint8)[:, :size].view(-1, height * width, channels)
-    # as bytes: torch turns booleans into numbers at a quarter of the speed
     if like.device.type == "cpu":  # pass by pass, which the caches hold
         kept = torch.empty_like(bytes_, dtype=torch.bool)
-        for each in zip(bytes_, thresholds, kept, strict=True):
-            torch.ge(*each[:2], out=each[2])
+        for of_pass, threshold, kept_of_pass in zip(bytes_, thresholds, kept, strict=True):
+            torch.ge(of_pass, threshold, out=kept_of_pass)
     else:
         kept = bytes_.ge(thresholds)
+    # as bytes: torch turns booleans into numbers at a quarter of the speed
     return kept.view(torch.uint8).view(-1, height, width, channels).to(like.dtype).permute(0, 3, 1, 2)
 
 

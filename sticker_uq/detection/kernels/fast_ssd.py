@@ -22,8 +22,8 @@ from sticker_uq.scene import FloatArray, IntArray
 _MANY_PLACES = 256
 """Of a map of so many places, a 3x3 convolution with few outputs is faster as a product."""
 _AT_ONCE = 1_500_000
-"""Numbers of a map whose passes are computed at once: as many as the caches hold. A constant, as another number of passes rounds
-differently in the last bits.
+"""Numbers in a map of all passes that are computed at once: as many as the caches hold. A constant, as another number of passes
+may round differently in the last bits.
 """
 
 
