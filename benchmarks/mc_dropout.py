@@ -33,7 +33,6 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
-from torch.utils.flop_counter import FlopCounterMode
 from torchvision.ops import box_iou
 
 from benchmarks.naive import complete_pass, published_pass
@@ -279,12 +278,13 @@ def _convolution_rate(engine: StochasticDetector) -> float:
 
 
 def _flops(engine: StochasticDetector, image: NDArray[np.uint8], passes: int) -> float:
-    with FlopCounterMode(display=False) as counter:
+    from torch.utils.flop_counter import FlopCounterMode  # imports triton, which nothing else needs
+
+    with FlopCounterMode(display=False) as once:
         features = engine.encode(image)
-    once = counter.get_total_flops()
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False) as each:
         engine.sample(features, 1, 0)
-    return float(once + passes * counter.get_total_flops())
+    return float(once.get_total_flops() + passes * each.get_total_flops())
 
 
 def _stages(engine: StochasticDetector, image: NDArray[np.uint8]) -> tuple[float, float, float]:
