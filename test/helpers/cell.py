@@ -20,7 +20,7 @@ def write_parameters(folder: Path, **detector: object) -> Path:
     path = folder / "small_cell.yaml"
     nodes = {
         "detector": {"passes": PASSES, "threads": 1, **detector},
-        "cell_sim": {"width_px": 320, "height_px": 240, "rate": 1.0, "motion_s": 0.2, "failure_rate": 0.0},
+        "cell_sim": {"width_px": 320, "height_px": 240, "rate": 4.0, "motion_s": 0.2, "failure_rate": 0.0},
         # a busy machine takes seconds for an image
         "supervisor": {
             "max_scene_age_s": 30.0,
