@@ -18,16 +18,12 @@ from sticker_uq.monitors.interface import Arrays, Monitor, Objects
 from sticker_uq.scene import FloatArray
 
 _JITTER = 1e-9  # relative to the mean variance: activations that never vary leave the covariance singular
-
-
 _CHUNK = 512  # objects whose distances are held at once
 
 
 def factor(centred: FloatArray) -> FloatArray:
     """Lower Cholesky factor (F, F) of the Ledoit-Wolf covariance of vectors (N, F) whose mean was taken off."""
-    from sklearn.covariance import (
-        ledoit_wolf,  # takes a second to load, and only a monitor that learns needs it
-    )
+    from sklearn.covariance import ledoit_wolf  # takes a second to load; only a monitor that learns needs it
 
     covariance, _ = ledoit_wolf(centred, assume_centered=True)
     level = float(np.trace(covariance)) / len(covariance)

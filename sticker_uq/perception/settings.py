@@ -16,8 +16,6 @@ from sticker_uq.uncertainty.cluster import ClusterSettings
 
 MODEL_STAGES = ("encode", "sample", "detect", "dil", "mirror", "novelty", "panel")
 """Those in which networks compute; the others cluster and measure."""
-
-
 _NOT_PART_OF_THE_RESULT = (
     "device",  # its kind is, see hash_on
     "threads",

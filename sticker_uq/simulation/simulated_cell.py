@@ -30,8 +30,6 @@ from sticker_uq.uncertainty import iou_matrix
 
 TOUCH_IOU = 0.3
 """Lowest overlap of an object with the goal's box for the blade to touch it."""
-
-
 _ON_LOGO = 0.4
 """Nearness of sticker and logo at which the default policy asks about 18 of 20 laptops, and a person can tell the two apart."""
 _PRINT_OPACITY = 0.7

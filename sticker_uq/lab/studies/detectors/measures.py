@@ -47,8 +47,6 @@ BY_NAME = {measure.name: measure for measure in MEASURES}
 _ALIASES = {measure.short.lower(): measure.name for measure in MEASURES}
 COLUMNS = {"image_name": "image", "dropout": "dropout_rate", **_ALIASES}
 """Other names of columns, in lower case."""
-
-
 PAPER_MODELS = MODEL_NAMES[:6]
 """M1..M6 of the paper; a detector that came later has no number."""
 
