@@ -17,19 +17,19 @@ import pytest
 
 LAUNCH_TESTS = Path(__file__).parent / "launch"
 FAULT_TESTS = Path(__file__).parent / "faults"
+SHARING = (FAULT_TESTS, Path(__file__).parent / "console" / "page")  # a cell, a browser
 NOT_RUN = os.environ.pop("STICKER_UQ_NOT_RUN", "")  # not for the runs of pytest that tests start
 # From long to short. They start first: no process is left with one of them when the others are done.
 LONG = (
-    "faults", "cli/test_qualify.py", "detection/test_gpu.py", "lab/attacks/test_white_box.py", "cli/test_stopping.py",
-    "cli/test_demo.py", "test_documented_commands.py", "console/test_page.py", "lab/training/test_training.py",
+    "faults", "console/page", "cli/test_qualify.py", "detection/test_gpu.py", "lab/attacks/test_white_box.py",
+    "cli/test_stopping.py", "cli/test_demo.py", "test_documented_commands.py", "lab/training/test_training.py",
     "detection/test_passes.py", "test_benchmark_hard.py", "gate/test_exploration.py", "detection/test_weights.py",
-    "cli/test_replay_cells.py", "console/test_usability.py", "lab/studies/detectors/test_running.py", "test_benchmark_gpu.py",
+    "cli/test_replay_cells.py", "lab/studies/detectors/test_running.py", "test_benchmark_gpu.py",
     "dil/test_dil.py", "detection/test_devices.py", "cli/test_improve.py", "dil/test_saliency.py",
     "perception/test_pipeline.py", "test_documentation.py", "lab/attacks/test_dpatch.py", "calibration/test_fitting.py",
-    "console/test_cell.py", "lab/studies/monitors/test_task_networks.py",
-    "cli/test_main.py", "lab/robustness/test_running.py", "lab/studies/monitors/test_study.py",
-    "evaluation/replay/test_replay.py", "lab/training/test_unit_variance.py", "monitors/test_panel.py",
-    "novelty/test_network.py", "test_benchmark_world.py", "nodes/common/test_lifecycle.py",
+    "lab/studies/monitors/test_task_networks.py", "cli/test_main.py", "lab/robustness/test_running.py",
+    "lab/studies/monitors/test_study.py", "evaluation/replay/test_replay.py", "lab/training/test_unit_variance.py",
+    "monitors/test_panel.py", "novelty/test_network.py", "test_benchmark_world.py", "nodes/common/test_lifecycle.py",
 )  # fmt: skip
 hypothesis.settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -82,11 +82,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With ``-n N --dist loadgroup`` a file's tests stay in one process, those of the faults, which share a cell, too."""
+    """With ``-n N --dist loadgroup`` a file's tests stay in one process, those that share more than a file's do, too."""
 
     @functools.cache
     def group(path: Path) -> str:
-        together = FAULT_TESTS if FAULT_TESTS in path.parents else path
+        together = next((folder for folder in SHARING if folder in path.parents), path)
         below = FAULT_TESTS.parent if FAULT_TESTS.parent in path.parents else FAULT_TESTS.parents[1]
         return together.relative_to(below).as_posix()
 

@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, BrowserContext, expect
 from test.helpers.browser import TABLET, chromium
 
 
-# Of one file: while Playwright is open its event loop counts as running, and asyncio.run() of other tests refuses.
-@pytest.fixture(scope="module")
+# Of this package: while Playwright is open its event loop counts as running, and asyncio.run() of other tests refuses.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with chromium() as running:
         yield running

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(900)  # four processes start
 
 CELL = "cell_2"
 NODES = ("detector", "supervisor", "cell_sim", "console", "recorder")
-PAGE_OF_TOPICS = Path(__file__).parents[2] / "docs" / "reference" / "ros.md"
+PAGE_OF_TOPICS = Path(__file__).parents[3] / "docs" / "reference" / "ros.md"
 
 #: A laptop with two stickers, both of which the detector finds; see the assertion in the test.
 SEED = 20
