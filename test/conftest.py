@@ -101,7 +101,6 @@ def pytest_collection() -> Iterator[object]:
     """What is imported stays: the garbage collector need not walk through half a million objects again and again."""
     gc.disable()
     collected = yield
-    gc.collect()
     gc.freeze()
     gc.enable()
     return collected
@@ -111,13 +110,15 @@ def pytest_collection() -> Iterator[object]:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """When a file is done, the process gives back what its models took, unless the next file would make them again."""
     yield
-    if "torch" not in sys.modules or (nextitem is not None and nextitem.path == item.path):
+    if nextitem is not None and nextitem.path == item.path:
         return
     helpers = sys.modules.get("test.helpers.models")
     if helpers is not None:
         names = vars(nextitem.module).values() if isinstance(nextitem, pytest.Function) else ()
         if not any(named is helpers.tiny_detector for named in names):
             helpers.forget_detectors()
+    gc.collect()
+    gc.freeze()  # what it imported and keeps stays too
     ctypes.CDLL("libc.so.6").malloc_trim(0)  # freed weights and gradients would stay with the process
 
 
