@@ -206,8 +206,9 @@ def test_dropout_in_training_changes_the_loss_by_its_seed(name, scenes):
         with torch.no_grad():
             return float(batch_loss(name, model, samples, torch.device("cpu"), drop))
 
-    assert loss(5) == loss(5)
-    assert len({loss(None), loss(5), loss(6)}) == 3
+    first = loss(5)
+    assert loss(5) == first
+    assert len({loss(None), first, loss(6)}) == 3
 
 
 @pytest.mark.parametrize(
