@@ -14,14 +14,7 @@ from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import NO_STREAK, NOT_CALIBRATED, GateState, SceneFacts
 from sticker_uq.gate.state_machine import jump_since_tick, step
 from sticker_uq.geometry import CellGeometry, locate_all
-from sticker_uq.scene import (
-    METRICS,
-    InvalidInput,
-    Reason,
-    SceneAssessment,
-    SceneDecision,
-    Status,
-)
+from sticker_uq.scene import METRICS, InvalidInput, Reason, SceneAssessment, SceneDecision, Status
 
 
 class GateController:

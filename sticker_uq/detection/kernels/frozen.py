@@ -2,6 +2,7 @@
 """A detector's modules as inference wants them: batch normalisation folded into convolutions, channels last."""
 
 import copy
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -34,7 +35,10 @@ def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
 
 def copied(model: Any) -> Any:
     """A copy of ``model`` in evaluation mode. The transform, which has no weights, is shared: its sizes stay one thing."""
-    return copy.deepcopy(model.eval(), {id(model.transform): model.transform}).requires_grad_(False)
+    held = (v for module in model.modules() for v in vars(module).values())
+    # the nine that each module has for hooks would take longest to copy
+    memo: dict[int, Any] = {id(v): OrderedDict() for v in held if type(v) is OrderedDict and not v}
+    return copy.deepcopy(model.eval(), memo | {id(model.transform): model.transform}).requires_grad_(False)
 
 
 class BoxHead(nn.Module):
