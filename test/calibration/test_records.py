@@ -122,10 +122,7 @@ def test_a_recording_is_labelled_by_the_numbers_of_its_images(tmp_path, monkeypa
     ):
         document["images"][0].update(change)
         (tmp_path / "annotations.json").write_text(json.dumps(document))
-        with (
-            JsonStore(tmp_path / "cache.sqlite") as cache,
-            pytest.raises(InvalidInput, match=message),
-        ):
+        with JsonStore(tmp_path / "cache.sqlite") as cache, pytest.raises(InvalidInput, match=message):
             assess(LabelledSource(tmp_path), CountingDetector(), cache, "model")
 
 

@@ -13,11 +13,7 @@ from sticker_uq.detection import build_model
 from sticker_uq.detection.models.ssd import backbone_maps
 from sticker_uq.io.coco import read_coco
 from sticker_uq.lab.training.augmentation import Sample, augmented
-from sticker_uq.lab.training.recipes import (
-    batch_loss,
-    prepare_random,
-    scale_to_variance,
-)
+from sticker_uq.lab.training.recipes import batch_loss, prepare_random, scale_to_variance
 from test.helpers.models import half_ssd300
 from test.helpers.scenes import rendered
 
