@@ -19,7 +19,7 @@ from sticker_uq.detection.catalogue import build_model
 from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.devices import float32_products, out_of_memory
+from sticker_uq.detection.kernels.devices import float32_products, keep_freed_memory, out_of_memory
 from sticker_uq.detection.kernels.frozen import copied, frozen
 from sticker_uq.detection.kernels.pixels import network_input, rgb_input
 from sticker_uq.detection.models.family import Family
@@ -296,7 +296,8 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
     Raises InvalidInput when there are no weights, when they do not fit (see ``weights.load_into``), or when the device does not
     exist. Sets the number of torch's threads of this process if ``settings.threads`` is not 0.
     """
-    resolve_device(settings.device)
+    if resolve_device(settings.device).type == "cpu":
+        keep_freed_memory()
     path = settings.weights or packaged_weights(settings.model)
     if path is None:
         raise InvalidInput(
