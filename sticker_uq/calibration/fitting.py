@@ -19,7 +19,7 @@ from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.assumptions.familiarity import Familiarity
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof, SaliencyLimit
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName
-from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
+from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.uncertainty import iou_matrix
 
 LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
@@ -110,6 +110,7 @@ def fit_policy(
                 else None
             ),
             "clean_without_operator": clean,
+            "close_up_weight": 0.5,
             "max_left_probability": 1.0,
             "risk": None,
             "guarantee": None,
@@ -133,7 +134,7 @@ def _notable(records: Sequence[Record], draft: Policy, match_iou: float) -> floa
         seen = (*record.assessment.objects, *record.assessment.unstable)
         if not seen or not len(record.stickers):
             continue
-        sticker = np.array([draft.probabilities(one)[ObjectClass.STICKER] for one in seen])
+        sticker = np.array([draft.sticker_probability(one) for one in seen])
         same = iou_matrix(np.array([one.box for one in seen]), record.stickers) >= match_iou
         reached += np.where(same, sticker[:, None], -1.0).max(axis=0).tolist()
     met = [value for value in reached if value >= 0.0]

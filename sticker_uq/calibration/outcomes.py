@@ -113,7 +113,7 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
             number = stickers + truth if truth >= 0 else -1
             rows.append((index, badness, number, id(observed) in removable, risk, signals))
         if decision.outcome is Outcome.CLEAN:
-            probabilities = [policy.probabilities(v.object)[ObjectClass.STICKER] for v in decision.verdicts]
+            probabilities = [policy.sticker_probability(v.object) for v in decision.verdicts]
             clean_units.append(index)
             left.append(float(max(probabilities, default=0.0)))
             missed.append(len(record.stickers) > 0)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -211,16 +210,9 @@ class StochasticDetector:
         boxes, probabilities, _ = _to_numpy([self._plain_rows(features)])
         return Detections(boxes, probabilities)
 
-    def detect_mirrored(self, image: NDArray[np.uint8]) -> Detections:
-        """The detector's detections without dropout on the mirror image of ``image``, in px of ``image``.
-
-        Raises as :meth:`encode` and :meth:`detect` do.
-        """
-        # not through self: who remembers the features of an image means those of the image itself
-        found = self.detect(StochasticDetector.encode(self, np.ascontiguousarray(image[:, ::-1])))
-        left, top, right, bottom = found.boxes.T
-        width = np.float32(image.shape[1])
-        return replace(found, boxes=np.stack([width - right, top, width - left, bottom], axis=1))
+    def detect_apart(self, picture: NDArray[np.uint8]) -> Detections:
+        """:meth:`detect` on a ``picture`` made of the image: a detector that remembers features keeps those of the image."""
+        return self.detect(StochasticDetector.encode(self, picture))
 
     @_inference
     def head_maps(self, features: Features) -> list[Tensor]:

@@ -202,7 +202,7 @@ def _clean_doubts(assessment: SceneAssessment, verdicts: _Verdicts, policy: Poli
     if not policy.clean_without_operator:
         doubts.append(Reason("clean_not_promised"))
     if policy.max_left_probability < 1.0:
-        left = [policy.probabilities(v.object)[ObjectClass.STICKER] for v in verdicts if not v.by_operator]
+        left = [policy.sticker_probability(v.object) for v in verdicts if not v.by_operator]
         passed, reason = within("left_probability", float(max(left, default=0)), policy.max_left_probability)
         doubts += [] if passed else [reason]
     return doubts

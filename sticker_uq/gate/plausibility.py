@@ -248,7 +248,7 @@ _OBJECT = {
     "detection_rate": _SHARE,
     "novelty": _SHARE,
     "single_pass": _SHARE,
-    "mirrored_pass": _SHARE,
+    "close_up": _SHARE,
     **{name: (0.0, metric.highest) for name, metric in METRICS.items()},
 }
 _Value = tuple[str, float, tuple[float, float]]

@@ -24,11 +24,11 @@ from sticker_uq.dil import localize
 from sticker_uq.monitors.folder import load_panel
 from sticker_uq.monitors.interface import Objects
 from sticker_uq.monitors.panel import observe_objects
+from sticker_uq.perception.close_ups import seen_closely
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
 from sticker_uq.perception.novelty import NoveltyEstimator
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import (
-    Detections,
     DeviceFailed,
     Exposure,
     InvalidInput,
@@ -111,7 +111,6 @@ class Perception:
         settings, detector, localization = self.settings, self.detector, None
         features: Features | None = None
         plain: DeterministicPass | None = None
-        mirrored: Detections | None = None
         scene = self.failed_assessment(stamp_ns, frame_id, "")
         timings: dict[str, float] = {}
         with _timed(timings, "total"):
@@ -137,10 +136,11 @@ class Perception:
                     with _timed(timings, "cluster"):
                         objects, unstable, uncertainty = observe(samples, settings.cluster)
                     objects, unstable = novel.on(objects), novel.on(unstable)
-                    if settings.mirror and objects:
-                        with _timed(timings, "mirror"):
-                            mirrored = detector.detect_mirrored(image)
-                    objects = single_passes_on(objects, plain.detections if plain else None, mirrored)
+                    if plain is not None:
+                        objects = single_passes_on(objects, plain.detections)
+                    if settings.close_ups and objects:
+                        with _timed(timings, "close_ups"):
+                            objects = seen_closely(detector, image, objects)
                     if self._panel is not None:
                         with _timed(timings, "panel"):
                             objects = self._panel.scored(detector, image, features, samples, objects)

@@ -14,7 +14,7 @@ from sticker_uq.dil.settings import LocalizationSettings, Technique
 from sticker_uq.io.setting_fields import same_field
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
-MODEL_STAGES = ("encode", "sample", "detect", "dil", "mirror", "novelty", "panel")
+MODEL_STAGES = ("encode", "sample", "detect", "dil", "close_ups", "novelty", "panel")
 """Those in which networks compute; the others cluster and measure."""
 _NOT_PART_OF_THE_RESULT = (
     "device",  # its kind is, see hash_on
@@ -39,9 +39,9 @@ class PerceptionSettings(DetectorSettings):
     decision_threshold: float = same_field(LocalizationSettings, "decision_threshold")
     dil_alpha: float = same_field(LocalizationSettings, "alpha")
     region_objectness: float = same_field(LocalizationSettings, "region_objectness")
-    mirror: bool = True
-    """whether a pass without dropout looks at the mirror image of a picture with objects as well, which encodes a second time:
-    what is sure both ways is seldom wrong"""
+    close_ups: bool = True
+    """whether a pass without dropout looks at every object once more, enlarged, which encodes again for every nine: what is sure
+    from nearby as well is seldom wrong"""
     novelty: bool = True
     """whether the novelty of image and objects is measured, and foreign objects are located, where a novelty network exists for
     the weights"""

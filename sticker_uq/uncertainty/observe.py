@@ -9,6 +9,7 @@ import numpy as np
 from sticker_uq.scene import (
     METRICS,
     Detections,
+    FloatArray,
     ImageUncertainty,
     IntArray,
     ObjectClass,
@@ -44,20 +45,15 @@ def observe(
     return objects, unstable, image_uncertainty(objects, len(unstable))
 
 
-def single_passes_on(
-    objects: tuple[ObservedObject, ...], found: Detections | None, mirrored: Detections | None
-) -> tuple[ObservedObject, ...]:
-    """``objects`` with the highest probability of sticker in ``found``, a pass without dropout, that overlaps each by half, and
-    in ``mirrored``, one over the mirror image; NaN for None.
-    """
-    pairs = zip(objects, _scores(objects, found), _scores(objects, mirrored), strict=True)
-    return tuple(replace(o, single_pass=one, mirrored_pass=other) for o, one, other in pairs)
+def single_passes_on(objects: tuple[ObservedObject, ...], found: Detections) -> tuple[ObservedObject, ...]:
+    """``objects`` with the probability of sticker that each has in ``found``, a pass without dropout."""
+    scores = sticker_scores(np.array([one.box for one in objects]).reshape(-1, 4), found)
+    return tuple(replace(one, single_pass=score) for one, score in zip(objects, scores, strict=True))
 
 
-def _scores(objects: tuple[ObservedObject, ...], found: Detections | None) -> list[float]:
-    if found is None or not objects:
-        return [float("nan")] * len(objects)
-    same = iou_matrix(np.array([o.box for o in objects]), found.boxes) >= _SAME
+def sticker_scores(boxes: FloatArray, found: Detections) -> list[float]:
+    """The highest probability of sticker in ``found``, a pass without dropout, that overlaps each of ``boxes`` (N, 4) by half."""
+    same = iou_matrix(boxes, found.boxes) >= _SAME
     scores = np.where(same, found.probabilities[:, ObjectClass.STICKER], 0.0).max(axis=1, initial=0.0)
     return [float(score) for score in scores]
 

@@ -38,16 +38,6 @@ def test_boxes_lie_in_the_original_image_and_vectors_are_distributions(name):
     assert (samples.probabilities >= 0).all()
 
 
-def test_boxes_of_the_mirror_image_lie_where_the_object_is():
-    detector, image = tiny_detector(SSDLITE, score_floor=0.05), picture(2, 127, 401)
-    plain, mirrored = detector.detect(detector.encode(image)), detector.detect_mirrored(image[:, ::-1])
-    assert len(plain) > 0
-    np.testing.assert_array_equal(mirrored.probabilities, plain.probabilities)
-    np.testing.assert_allclose(
-        mirrored.boxes[:, [2, 1, 0, 3]], [127, 0, 127, 0] - plain.boxes * [1, -1, 1, -1], atol=1e-4
-    )
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_objectness_is_that_of_the_heads_and_differentiable(name):
     detector = tiny_detector(name)

@@ -89,23 +89,12 @@ def test_without_dil_the_rest_is_the_same_but_degraded():
     assert scene.status is Status.DEGRADED
     assert scene.status_text == "distinctive localization is switched off; " + NO_NETWORK + SSDLITE
     assert scene.localization is None
-    assert set(scene.timings) == {"encode", "sample", "novelty", "cluster", "mirror", "total"}
+    assert set(scene.timings) == {"encode", "sample", "novelty", "cluster", "close_ups", "total"}
     # the score of the pass without dropout is a part of DiL
     assert all(math.isnan(o.single_pass) for o in scene.objects)
     assert all(not math.isnan(o.single_pass) for o in whole.objects)
     same = [to_plain(one.objects, leave_out=("single_pass",)) for one in (scene, whole)]
     assert same[0] == same[1]
-
-
-def test_the_mirror_image_is_looked_at_where_there_are_objects_and_changes_nothing_else():
-    both, one = perception().assess(picture()), perception(mirror=False).assess(picture())
-    assert len(both.objects) > 0
-    assert all(0.0 <= o.mirrored_pass <= 1.0 for o in both.objects)
-    assert all(math.isnan(o.mirrored_pass) for o in one.objects)
-    same = [to_plain(scene.objects, leave_out=("mirrored_pass",)) for scene in (both, one)]
-    assert same[0] == same[1]
-    bare = perception().warm_up()
-    assert (bare.objects, "mirror" in bare.timings) == ((), False)
 
 
 def test_no_saliency_at_all_is_degraded():

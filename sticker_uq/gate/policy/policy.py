@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -24,7 +25,15 @@ from sticker_uq.gate.policy.policy_schema import (
 )
 from sticker_uq.io.reading import read_yaml, shown
 from sticker_uq.io.setting_fields import Finite, Share, words
-from sticker_uq.scene import METRICS, FloatArray, InvalidInput, ObservedObject, Reason, SceneAssessment
+from sticker_uq.scene import (
+    METRICS,
+    FloatArray,
+    InvalidInput,
+    ObjectClass,
+    ObservedObject,
+    Reason,
+    SceneAssessment,
+)
 
 NO_LIMIT = 100.0
 """A highest TV or PS over area that limits nothing, not even that it was measured."""
@@ -61,6 +70,9 @@ class Policy(Finite):
     """Mean probability of logo from which a logo is kept without asking"""
     notable_probability: Share = 0.2
     """Mean probability from which an object counts as a possible sticker or logo"""
+    close_up_weight: Share = 0.0
+    """Weight of the close-up, beside the passes, in the probability that something may be a sticker; 0: what is called a
+    sticker is never left alone"""
     max_dil: Share = 0.6
     """Highest DiL of a scene in which anything is removed; 1 switches the limit off"""
     max_dil_clean: Share = 0.5
@@ -124,6 +136,12 @@ class Policy(Finite):
         """Class probabilities (3,) of ``observed`` over all passes as the policy judges them: by its maps where it has some."""
         vector = observed.over_all_passes
         return vector if self.calibration is None or observed.unstable else self.calibration(vector)
+
+    def sticker_probability(self, observed: ObservedObject) -> float:
+        """How probably ``observed`` may be a sticker: over all passes, and by its close-up where it has one."""
+        probability = float(self.probabilities(observed)[ObjectClass.STICKER])
+        further = 0.0 if math.isnan(observed.close_up) else observed.close_up - probability
+        return probability + self.close_up_weight * further
 
     def refusal(self, assessment: SceneAssessment) -> Reason | None:
         """Why this policy must not judge ``assessment``; None when it may."""

@@ -28,7 +28,8 @@ def judge_object(
     if observed.unstable:
         verdict, reasons = _background(observed, policy)
         return verdict, (Reason.of("few_passes", count=observed.passes), *reasons)
-    if observed.label is ObjectClass.STICKER:
+    left = policy.close_up_weight > 0 and policy.sticker_probability(observed) < policy.notable_probability
+    if observed.label is ObjectClass.STICKER and not left:
         return _sticker(observed, others, policy, signals or {})
     if observed.label is ObjectClass.LOGO:
         return _logo(observed, policy)
@@ -97,14 +98,14 @@ def _logo(observed: ObservedObject, policy: Policy) -> Finding:
     sure, reason = at_least("logo_probability", logo, policy.min_logo_probability)
     if sure:
         return Verdict.KEEP, (reason,)
-    sticker = _probability(observed, ObjectClass.STICKER, policy)
+    sticker = policy.sticker_probability(observed)
     if sticker < policy.notable_probability:
         return Verdict.KEEP, (_no_sticker(sticker, policy),)
     return Verdict.ASK, (reason, _maybe_sticker(sticker, policy))
 
 
 def _background(observed: ObservedObject, policy: Policy) -> Finding:
-    sticker = _probability(observed, ObjectClass.STICKER, policy)
+    sticker = policy.sticker_probability(observed)
     if sticker < policy.notable_probability:
         return Verdict.KEEP, (_no_sticker(sticker, policy),)
     return Verdict.ASK, (_maybe_sticker(sticker, policy),)

@@ -15,7 +15,7 @@ from sticker_uq.scene import MONITOR_SIGNAL, ObjectClass, ObservedObject, SceneA
 SIGNALS = (
     "improbability",
     "single_pass_improbability",
-    "mirrored_pass_improbability",
+    "close_up_improbability",
     "logo_probability",
     "shannon_entropy",
     "mutual_information",
@@ -64,7 +64,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
     """Every uncertainty signal that a policy may use of one object of ``scene``, by its name.
 
     "improbability" is 1 minus the mean probability of sticker over all passes, "single_pass_improbability" that of one pass
-    without dropout, "mirrored_pass_improbability" that of one over the mirror image, "logo_probability" the mean of logo over
+    without dropout, "close_up_improbability" that of one over its enlarged surroundings, "logo_probability" the mean of logo over
     all passes, "missed_passes" the share of the passes that did not see it, "crowding" the largest share of the smaller box
     that it and anything else seen in the scene have in common, "logo_overlap" the same weighted by the probability that the
     other is a logo, "surer_overlap" the share of its box that lies in boxes more probably of a sticker or logo than itself
@@ -80,7 +80,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
     return {
         "improbability": 1.0 - float(vector[ObjectClass.STICKER]),
         "single_pass_improbability": 1.0 - observed.single_pass,
-        "mirrored_pass_improbability": 1.0 - observed.mirrored_pass,
+        "close_up_improbability": 1.0 - observed.close_up,
         "logo_probability": float(vector[ObjectClass.LOGO]),
         "shannon_entropy": observed.shannon_entropy,
         "mutual_information": observed.mutual_information,

@@ -2,6 +2,7 @@
 """The sections that `sticker-uq calibrate` writes: calibration, one risk score, its limit, and what the policy was made for."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from sticker_uq.gate import GateController, Policy, judge
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, RiskScore, Temperature
+from sticker_uq.gate.policy.rules import judge_object
 from sticker_uq.gate.policy.signals import SIGNALS, object_signals, scene_saliency
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Verdict
@@ -107,7 +109,7 @@ def test_the_risk_grows_with_every_signal(values, name, more):
 def test_the_signals_of_an_object_in_its_scene():
     beside = observed((170.0, 100.0, 200.0, 160.0))  # shares a third of itself with the first
     scene = assessment(
-        observed(detection_rate=0.75, single_pass=0.9, mirrored_pass=0.8),
+        observed(detection_rate=0.75, single_pass=0.9, close_up=0.8),
         unstable=[rarely_seen((90, 90, 95, 95))],
         dil=0.3,
     )
@@ -117,7 +119,7 @@ def test_the_signals_of_an_object_in_its_scene():
     assert signals["missed_passes"] == pytest.approx(0.25)
     assert signals["improbability"] == pytest.approx(0.28)
     assert signals["single_pass_improbability"] == pytest.approx(0.1)
-    assert signals["mirrored_pass_improbability"] == pytest.approx(0.2)
+    assert signals["close_up_improbability"] == pytest.approx(0.2)
     assert (signals["crowding"], signals["dil"]) == (0.0, 0.3)
     assert object_signals(crowded.objects[0], crowded)["crowding"] == pytest.approx(1 / 3)
     assert object_signals(crowded.objects[0], crowded)["logo_overlap"] == pytest.approx(0.02 / 3)
@@ -183,6 +185,25 @@ def test_the_policy_names_the_signal_of_the_scene_that_it_limits():
     both = {"signal": "dil", "max_removal": 0.8}
     assert judge(assessment(observed(), dil=0.9), with_sections(saliency=both)).outcome is Outcome.ASK
     assert judge(assessment(dil=None), quiet).outcome is Outcome.ASK
+
+
+@pytest.mark.parametrize(
+    ("probability", "close_up", "verdict"),
+    [
+        (0.9, math.nan, Verdict.REMOVE),
+        (0.9, 1.0, Verdict.REMOVE),
+        (0.5, 0.0, Verdict.ASK),
+        (0.38, 0.0, Verdict.KEEP),
+        (0.38, math.nan, Verdict.ASK),
+        (0.1, math.nan, Verdict.KEEP),
+        (0.1, 0.9, Verdict.ASK),
+    ],
+)
+def test_a_close_up_may_count_in_whether_something_may_be_a_sticker(probability, close_up, verdict):
+    one = observed(probabilities=(0.95 - probability, 0.05, probability), close_up=close_up)
+    one = replace(one, label=ObjectClass(int(np.argmax(one.probabilities))))
+    policy = Policy(min_probability=0.6, notable_probability=0.2, close_up_weight=0.5)
+    assert judge_object(one, [], policy)[0] is verdict
 
 
 def test_a_scene_with_a_possible_sticker_left_is_not_clean():

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Close-ups show every object where they say, and change nothing else."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sticker_uq.perception.close_ups import close_ups
+from sticker_uq.scene import ObjectClass, to_plain
+from test.helpers.models import picture
+from test.perception.test_pipeline import perception
+
+
+def test_what_may_be_a_sticker_is_looked_at_and_nothing_else_changes():
+    closely, once = perception().assess(picture()), perception(close_ups=False).assess(picture())
+    looked = [0.0 <= o.close_up <= 1.0 for o in closely.objects]
+    assert looked == [o.over_all_passes[ObjectClass.STICKER] >= 0.02 for o in closely.objects]
+    assert any(looked)
+    assert all(math.isnan(o.close_up) for o in once.objects)
+    same = [to_plain(scene.objects, leave_out=("close_up",)) for scene in (closely, once)]
+    assert same[0] == same[1]
+    bare = perception().warm_up()
+    assert (bare.objects, "close_ups" in bare.timings) == ((), False)
+
+
+def gradient(width: int, height: int) -> np.ndarray:
+    """A picture whose channels are the place of a pixel."""
+    across, down = np.meshgrid(np.arange(width), np.arange(height))
+    return np.stack([across, down, np.full_like(across, 9)], axis=2).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("count", "pictures", "zoom"), [(1, 1, 1.5), (4, 1, 1.5), (5, 1, 1.5), (9, 1, 1.5), (10, 2, 1.5)]
+)
+def test_a_box_lies_in_its_close_up_enlarged_and_mirrored(count, pictures, zoom):
+    box = np.array([120.0, 60.0, 144.0, 84.0], np.float32)
+    image = gradient(240, 180)
+    made = list(close_ups(image, np.repeat(box[None], count, axis=0)))
+    assert [len(boxes) for _, boxes in made] == [*[9] * (pictures - 1), count - 9 * (pictures - 1)]
+    for shown, boxes in made:
+        assert shown.shape == image.shape
+        for x1, y1, x2, y2 in boxes:
+            assert (x2 - x1, y2 - y1) == pytest.approx((zoom * 24, zoom * 24), rel=0.02)
+            inside = shown[round(y1) + 1 : round(y2) - 1, round(x1) + 1 : round(x2) - 1].astype(float)
+            assert inside[:, 0, 0] == pytest.approx(144, abs=2)  # its right edge is on the left
+            assert inside[:, -1, 0] == pytest.approx(120, abs=2)
+            assert inside[0, :, 1] == pytest.approx(60, abs=2)
+            assert inside[-1, :, 1] == pytest.approx(84, abs=2)
+
+
+sides = st.integers(1, 300)
+
+
+@given(sides, sides, st.lists(st.tuples(*[st.floats(0, 1, width=32)] * 4), min_size=1, max_size=11))
+def test_every_box_is_whole_in_a_cell_of_its_own(width, height, corners):
+    a, b, c, d = np.array(corners, np.float32).T
+    boxes = np.stack([np.minimum(a, c), np.minimum(b, d), np.maximum(a, c), np.maximum(b, d)], 1)
+    boxes *= np.array([width, height] * 2, np.float32)
+    made = list(close_ups(np.zeros((height, width, 3), np.uint8), boxes))
+    assert sum(len(placed) for _, placed in made) == len(boxes)
+    side = 2 if len(boxes) <= 4 else 3
+    wide, high = max(width // side, 1), max(height // side, 1)
+    for shown, placed in made:
+        assert shown.shape == (height, width, 3)
+        for number, (x1, y1, x2, y2) in enumerate(placed.tolist()):
+            row, column = divmod(number, side)
+            assert column * wide - 1e-2 <= x1 <= x2 <= (column + 1) * wide + 1e-2
+            assert row * high - 1e-2 <= y1 <= y2 <= (row + 1) * high + 1e-2
