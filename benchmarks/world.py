@@ -61,10 +61,7 @@ TRAINING = {
     "bare": Part(1_100_000, 200, stickers=0),
     "large": Part(1_200_000, 1000, "large", size=(960, 720)),
 }
-EXPOSED = {
-    "exposed": Part(1_600_000, 910, "large", size=(960, 720)),
-    "exposed-study": Part(1_700_000, 910),
-}
+EXPOSED = {"exposed": Part(1_600_000, 910, "large", size=(960, 720)), "exposed-study": Part(1_700_000, 910)}
 """Laptops of which `EXPOSURE_CASES` degrade one each, or lay on it what must not be peeled."""
 EXPOSURE_CASES = (*EXPOSURE, "unknown-object")
 ANCHOR_SCALES = (0.044, 0.082, 0.152, 0.29, 0.54, 0.96, 1.0)

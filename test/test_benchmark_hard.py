@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from benchmarks import hard, hard_methods, hard_scenes
 from benchmarks.hard import REFERENCE, SHIPPED, TABLES, plan, shares, table
 from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
-from benchmarks.hard_methods import (
-    Decision,
-    ObjectLimit,
-    limit_for,
-    result,
-    signal,
-)
+from benchmarks.hard_methods import Decision, ObjectLimit, limit_for, result, signal
 from benchmarks.hard_scenes import NONE, SPLITS, Case, cases
 from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment

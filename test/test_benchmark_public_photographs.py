@@ -9,14 +9,7 @@ import pytest
 
 from benchmarks.public_laptops import FOLDS, LABELS, SIZES, folds
 from benchmarks.public_photographs import above_by_chance
-from benchmarks.public_photographs_measure import (
-    SCORE,
-    Objects,
-    auroc,
-    labelled_sets,
-    objects_of,
-    promise,
-)
+from benchmarks.public_photographs_measure import SCORE, Objects, auroc, labelled_sets, objects_of, promise
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import parse_annotations

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from torchvision.ops import box_iou
 
 from sticker_uq.detection import DeterministicPass, Features, NonFiniteOutput, StochasticDetector
-from sticker_uq.dil import (
-    LocalizationSettings,
-    distinctive_localization,
-    dynamic_threshold,
-    localize,
-)
+from sticker_uq.dil import LocalizationSettings, distinctive_localization, dynamic_threshold, localize
 from sticker_uq.dil.dil import (
     EXPLAINED_IOU,
     EXPLAINED_PART,

@@ -9,12 +9,7 @@ from torch.nn import functional as F
 
 from sticker_uq.detection import DeterministicPass, Features, StochasticDetector
 from sticker_uq.detection.deterministic_pass import leaves
-from sticker_uq.dil.dil import (
-    activation_map,
-    activation_maps,
-    enlarge,
-    summed_objectness,
-)
+from sticker_uq.dil.dil import activation_map, activation_maps, enlarge, summed_objectness
 from sticker_uq.scene import Detections
 from test.helpers.models import picture, tiny_detector
 

@@ -7,12 +7,7 @@ import pytest
 from sticker_uq.gate.relief import height_mm
 from sticker_uq.gate.state import Relief
 from sticker_uq.scene import ObjectClass
-from sticker_uq.simulation.simulated_cell import (
-    CONDITIONS,
-    SimulatedCell,
-    SimulationSettings,
-    Touch,
-)
+from sticker_uq.simulation.simulated_cell import CONDITIONS, SimulatedCell, SimulationSettings, Touch
 from sticker_uq.uncertainty import iou_matrix
 
 SMALL = {"width_px": 320, "height_px": 240}

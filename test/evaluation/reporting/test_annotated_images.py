@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.evaluation.reporting import annotated_images as pictures
-from sticker_uq.evaluation.reporting.annotated_images import (
-    annotate,
-    saliency_overlay,
-)
+from sticker_uq.evaluation.reporting.annotated_images import annotate, saliency_overlay
 from sticker_uq.scene import InvalidInput, ObjectVerdict, Reason, Status, Verdict
 
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.io.coco import read_coco
-from sticker_uq.lab.studies.monitors.classifier_study import (
-    observe_crops,
-)
+from sticker_uq.lab.studies.monitors.classifier_study import observe_crops
 from sticker_uq.lab.studies.monitors.material import SIZE, cell_material, coco_material, mnist
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES
 from sticker_uq.monitors.crop_network import Training, train_network
