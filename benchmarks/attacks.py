@@ -9,7 +9,6 @@ the pictures as they would be stored: clipped and rounded to 8 bits. A row of th
 column the model that looks.
 """
 
-import argparse
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.result_files import result_file
+from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.cli.options import checked
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
@@ -35,9 +34,7 @@ Picture = NDArray[np.uint8]
 
 def main() -> None:
     """Print one curve per model and the transfer matrix."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--scenes", type=int, default=50)
     parser.add_argument("--first-scene", type=int, default=70_000)
     parser.add_argument("--size", default="640x480")

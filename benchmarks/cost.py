@@ -4,7 +4,6 @@
 OMP_NUM_THREADS=1 python -m benchmarks.cost --json benchmarks/results/cost.json --figure docs/images/cost.svg
 """
 
-import argparse
 import json
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import cv2
 import numpy as np
 import torch
 
-from benchmarks.result_files import result_file
+from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.detection.kernels.pixels import network_input
 from sticker_uq.evaluation.reporting.document import COLOURS, MARKERS, svg
 from sticker_uq.io.files import atomic_write
@@ -35,9 +34,7 @@ ROUNDS = 9
 
 def main() -> None:
     """Measure all and write the file."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--json", type=result_file, required=True)
     parser.add_argument("--figure", type=result_file, required=True)
     arguments = parser.parse_args()

@@ -44,7 +44,7 @@ from torchvision.ops import MultiScaleRoIAlign, box_iou, nms
 from benchmarks.mc_dropout import SCENES, equals_complete_passes, waits
 from benchmarks.naive import published_pass
 from benchmarks.random_weights import calibrated_model
-from benchmarks.result_files import result_file
+from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.detection import (
     MODEL_NAMES,
     DetectorSettings,
@@ -114,9 +114,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument(
         "--out", type=result_file, required=True, help="file of JSON lines that rows are added to"
     )

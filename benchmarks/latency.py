@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.result_files import result_file
+from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.cell.transport import PROFILE_VARIABLES, free_domain, transport_environment
 from sticker_uq.io.files import atomic_write
 from sticker_uq.perception.settings import MODEL_STAGES
@@ -153,9 +153,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--rates", type=float, nargs="*", default=[5.0, 15.0, 30.0])
     parser.add_argument("--sizes", nargs="*", default=["640x480", "1280x960", "1920x1080"])
     parser.add_argument("--other-sizes", nargs="*", default=["1280x960"], help="of transports but profile")

@@ -37,7 +37,7 @@ from torchvision.ops import box_iou
 
 from benchmarks.naive import complete_pass, published_pass
 from benchmarks.random_weights import calibrated_model
-from benchmarks.result_files import result_file
+from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector
 from sticker_uq.detection.settings import Precision
 from sticker_uq.io.files import atomic_write
@@ -137,9 +137,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--models", nargs="*", default=list(MODEL_NAMES), choices=MODEL_NAMES)
     parser.add_argument("--min-size", type=int, default=DetectorSettings().min_size)
     parser.add_argument("--passes", type=int, default=DetectorSettings().passes)

@@ -8,7 +8,6 @@ were reported first: the tables of studies in ``results``, the specification of 
     python -m benchmarks.papers medical significance      # these
 """
 
-import argparse
 import csv
 import json
 import math
@@ -19,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.result_files import argument_parser
 from sticker_uq.lab.robustness.frequencies import CoverageRow, coverage
 from sticker_uq.lab.robustness.spec import preset
 from sticker_uq.lab.studies.detectors.analysis import Analysis, analyse, best_models
@@ -350,9 +350,7 @@ TABLES: dict[str, Callable[[Printed], str]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables that ``arguments`` name, by default those of the command line, or all."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("table", nargs="*", metavar="TABLE", help=", ".join(TABLES))
     wanted = parser.parse_args(arguments).table or list(TABLES)
     if unknown := [name for name in wanted if name not in TABLES]:

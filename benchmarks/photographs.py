@@ -9,7 +9,6 @@ shipped policies would let the arm remove something, under several limits on the
 laptops lie beyond each; no policy was fitted to or chosen on these laptops.
 """
 
-import argparse
 import csv
 import importlib.util
 import math
@@ -29,7 +28,7 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from benchmarks.result_files import result_file
+from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
@@ -223,9 +222,7 @@ def measure(folder: Path, perception: Perception) -> Iterator[tuple[str | float,
 
 def main() -> int:
     """Download all photographs of the list, and measure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--to", type=Path, required=True, help="folder for the photographs")
     parser.add_argument(
         "--out", type=result_file, help="CSV file of what the shipped policies release on them"

@@ -9,7 +9,6 @@ chance, and what is on the pictures of each is said by weights that learned from
 Frozen before anything was measured: folds, sizes, epochs, alpha, splits, and the aims of AIMS.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ from benchmarks.public_photographs_measure import (
     product,
     promise,
 )
-from benchmarks.result_files import result_file
+from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.calibration.making import assess_sources
 from sticker_uq.calibration.records import Record
 from sticker_uq.detection.detector import load_detector
@@ -225,9 +224,7 @@ def _aims(one: dict[str, Any]) -> Table:
 
 def main() -> int:
     """Measure and write the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument(
         "--work", type=Path, required=True, help="folder for photographs, weights and assessments"
     )

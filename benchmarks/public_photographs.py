@@ -7,7 +7,6 @@
 downloaded and made: an interrupted run resumes there. --figure FILE.svg draws the result, without --work that of an earlier run.
 """
 
-import argparse
 import datetime as dt
 import json
 import os
@@ -22,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.public_photographs_measure import ALPHAS, labelled_sets, measured
-from benchmarks.result_files import result_file
+from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.evaluation.reporting.document import COLOURS, INK, Table, as_markdown, legend_below, svg
 from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import InvalidInput
@@ -253,9 +252,7 @@ def chart(found: dict[str, Any]) -> str:
 
 def main() -> int:
     """Measure every set and write the result."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--work", type=Path, help="folder for photographs, weights and assessments")
     parser.add_argument("--out", type=result_file, required=True, help="file of the result")
     parser.add_argument("--figure", type=result_file, help="SVG file to draw the result to")

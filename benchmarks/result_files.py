@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options for the files and folders that benchmarks write: checked before the measurement, which may take hours."""
+"""Options of benchmarks; files and folders to write are checked before the measurement, which may take hours."""
 
 import argparse
 from pathlib import Path
 
 from sticker_uq.io.files import check_output_file, check_output_folder
 from sticker_uq.scene import InvalidInput
+
+
+def argument_parser(doc: str | None) -> argparse.ArgumentParser:
+    """A parser of options whose help begins with ``doc``, line by line as it is written."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def result_file(text: str) -> Path:

@@ -13,7 +13,6 @@ wrongful removals on the study's where 20, 30 and 40 % end with a question (the 
 more on large ones.
 """
 
-import argparse
 import csv
 import math
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.result_files import result_file
+from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.calibration.fitting import fit_policy
 from sticker_uq.calibration.making import assess_sources, split
 from sticker_uq.calibration.measuring import measure
@@ -175,9 +174,7 @@ def figure(rows: Sequence[Sequence[Any]]) -> str:
 
 def main() -> None:
     """Measure, write the table and draw."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("folder", type=Path, help="folder that scripts/rendered_policy filled")
     parser.add_argument("--laptops", type=int, default=400, help="test laptops of each profile")
     parser.add_argument("--jobs", type=int, default=2)
