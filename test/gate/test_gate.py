@@ -48,8 +48,7 @@ def test_k_agreeing_scenes_open_for_one_object_and_send_one_goal():
     assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.NO_SCENE)
     cell.scene(STICKER, observed(THERE), times=K - 1)
     assert (cell.phase, cell.state.reasons) == (Phase.MONITORING, BlockReason.INCONSISTENT)
-    cell.scene(NEARBY, observed(THERE))
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(NEARBY, observed(THERE)).phase is Phase.PERMITTED
     gate, goal = cell.last[:2]
     assert isinstance(gate, PublishGate)
     assert isinstance(goal, SendGoal)
@@ -70,8 +69,7 @@ def test_images_from_before_the_workpiece_came_do_not_count():
     assert cell.state.streak.count == 0
     assert cell.state.decision.workpiece_id == ""
     cell.scene(STICKER)
-    cell.scene(STICKER, times=K)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
     assert cell.state.decision.workpiece_id == "laptop-2"
     cell.send(WorkpieceChanged("laptop-2", cell.now))
     assert cell.phase is Phase.PERMITTED, "it is the same one"
@@ -88,8 +86,7 @@ def test_ticks_renew_the_lease_only_while_the_scene_is_fresh():
     cell.send(GoalAccepted(cell.goal))
     cell.tick(5)
     assert cell.last[0].state.permit.valid_until_ns == stamp + SECOND
-    cell.tick(2)
-    assert cell.phase is Phase.BLOCKED
+    assert cell.tick(2).phase is Phase.BLOCKED
     assert cell.state.reasons & BlockReason.STALE_SCENE
 
 
@@ -123,8 +120,7 @@ def test_settings_and_policy_are_frozen_while_a_permit_is_out():
     assert cell.state.reasons & BlockReason.MODEL_CHANGED
     cell.scene(STICKER, times=K - 1)
     assert not cell.state.open
-    cell.scene(STICKER)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(STICKER).phase is Phase.PERMITTED
 
 
 # --- what is said, and when -------------------------------------------------------------------------------------------------
@@ -160,8 +156,7 @@ def test_what_closes_the_gate_begins_a_verification_anew():
     cell = verifying().scene(times=K - 1)
     cell.send(Hold())
     cell.send(Release())
-    cell.scene(times=K - 1)
-    assert cell.phase is Phase.VERIFYING
+    assert cell.scene(times=K - 1).phase is Phase.VERIFYING
     assert cell.scene().phase is Phase.MONITORING
 
 
@@ -199,8 +194,7 @@ def test_a_leap_between_two_ticks_is_known_before_the_next_event_is_timed_by_it(
     assert cell.core.clock_has_jumped(cell.now, cell.steady)
     cell.send(Tick(cell.steady))
     assert not cell.core.clock_has_jumped(cell.now, cell.steady)
-    finish(cell, RemovalCode.OPERATOR_ABORT)
-    assert cell.phase is Phase.BLOCKED
+    assert finish(cell, RemovalCode.OPERATOR_ABORT).phase is Phase.BLOCKED
     assert not cell.sent(Escalate)
 
 

@@ -65,8 +65,7 @@ def test_scenes_must_agree_in_a_row_that_it_is_gone():
         cell.scene()
         cell.scene(STICKER)
     assert cell.phase is Phase.VERIFYING
-    cell.scene(NEARBY)
-    assert cell.phase is Phase.INTERVENTION
+    assert cell.scene(NEARBY).phase is Phase.INTERVENTION
 
 
 def test_a_sticker_that_stays_is_asked_about_and_tried_once_more_for_each_answer():
@@ -89,8 +88,7 @@ def test_what_comes_back_where_a_removal_was_verified_is_asked_about():
     """A print that the scenes lose for a moment is not a second sticker; the next workpiece has none of its places."""
     cell = verifying().scene(times=K)
     assert cell.sent(RemovalVerified)
-    cell.scene(observed(ELSEWHERE), times=K)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(observed(ELSEWHERE), times=K).phase is Phase.PERMITTED
     cell.send(GoalAccepted(cell.goal))
     finish(cell, RemovalCode.MOTION_FAILED).scene(STICKER, times=K)
     assert codes(cell.sent(OpenIntervention)[0].reasons)[0] == "sticker_still_there"
@@ -114,10 +112,8 @@ def test_failures_are_retried_a_bounded_number_of_times(code):
     cell = finish(removing(), code)
     assert cell.phase is Phase.MONITORING
     cell.scene(NEARBY)
-    cell.scene(STICKER, times=K)
-    assert cell.phase is Phase.PERMITTED
-    finish(cell, code)
-    assert cell.phase is Phase.INTERVENTION
+    assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
+    assert finish(cell, code).phase is Phase.INTERVENTION
     assert Reason("arm_reported", code.name.lower()) in cell.sent(OpenIntervention)[0].reasons
     cell.scene(STICKER, times=20)
     assert len(cell.sent(OpenIntervention)) == 1
@@ -145,8 +141,7 @@ def test_a_goal_that_we_cancelled_is_a_failure_unless_a_person_held_the_gate():
 def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once():
     cell = removing()
     cell.send(Hold())
-    cell.tick(7)
-    assert cell.phase is Phase.FAULT
+    assert cell.tick(7).phase is Phase.FAULT
     (escalation,) = cell.sent(Escalate)
     assert escalation.reason == Reason.of("arm_does_not_stop", goal=1, seconds=SETTINGS.cancel_timeout_s)
     cell.tick(20)
@@ -162,12 +157,10 @@ def test_an_arm_that_says_that_it_could_not_stop_is_escalated_at_once():
     (escalation,) = cell.sent(Escalate)
     assert escalation.reason == Reason.of("arm_not_stopped", goal=1, detail="brake")
     cell.send(Release())
-    cell.scene(STICKER, times=K + 1)
-    assert cell.phase is Phase.FAULT
+    assert cell.scene(STICKER, times=K + 1).phase is Phase.FAULT
     cell.send(Reset())
     assert not cell.state.stop_demanded
-    cell.scene(STICKER, times=K + 1)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(STICKER, times=K + 1).phase is Phase.PERMITTED
     assert len(cell.sent(Escalate)) == 1
 
 
@@ -179,8 +172,7 @@ def test_a_fault_of_another_kind_does_not_hide_an_arm_that_does_not_stop():
 
 def test_a_removal_that_ended_well_after_it_was_revoked_is_verified_too():
     cell = removing().scene(UNSURE)
-    finish(cell)
-    assert cell.phase is Phase.VERIFYING
+    assert finish(cell).phase is Phase.VERIFYING
 
 
 def test_an_arm_that_starts_too_late_is_stopped_again():
@@ -229,15 +221,12 @@ def test_a_reset_while_the_arm_has_not_stopped_stays_closed():
     assert cell.reply().accepted
     assert cell.phase is Phase.BLOCKED
     assert cell.sent(CancelGoal) == [CancelGoal(1), CancelGoal(1)]
-    cell.scene(STICKER, times=3)
-    assert cell.phase is Phase.BLOCKED
-    cell.tick(4)
-    assert cell.phase is Phase.FAULT
+    assert cell.scene(STICKER, times=3).phase is Phase.BLOCKED
+    assert cell.tick(4).phase is Phase.FAULT
     assert len(cell.sent(Escalate)) == 2
     cell.send(Reset())
     finish(cell, CANCELLED)
-    cell.scene(STICKER, times=K + 1)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(STICKER, times=K + 1).phase is Phase.PERMITTED
 
 
 def test_a_goal_that_was_lost_with_the_arm_is_given_up_by_a_reset():
@@ -245,14 +234,12 @@ def test_a_goal_that_was_lost_with_the_arm_is_given_up_by_a_reset():
     cell.send(ArmLost())
     assert not cell.state.open
     assert cell.logged[-2] == ["permit_revoked", "arm_server_lost"]
-    cell.tick(7)
-    assert cell.phase is Phase.FAULT
+    assert cell.tick(7).phase is Phase.FAULT
     cell.send(ArmReady(True))
     assert cell.phase is Phase.FAULT
     cell.send(Reset())
     assert codes(cell.reply().reasons) == ["fault_reset", "goal_given_up"]
-    cell.scene(STICKER, times=K)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
     assert cell.goal == 2
 
 

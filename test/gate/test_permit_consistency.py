@@ -251,7 +251,6 @@ def test_an_approved_object_is_no_less_protected():
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     cell.scene(UNSURE, times=K)
     cell.send(GoalAccepted(cell.goal))
-    cell.scene(UNSURE, times=3)
-    assert cell.phase is Phase.REMOVING, "a person has decided about its numbers"
+    assert cell.scene(UNSURE, times=3).phase is Phase.REMOVING, "a person has decided about its numbers"
     cell.scene(UNSURE, observed(OVER_IT, ObjectClass.LOGO))
     revoked(cell, "object_covered", "logo")

@@ -41,8 +41,7 @@ from test.helpers.gate import (
 def test_k_uncertain_scenes_ask_once():
     cell = running().scene(UNSURE, times=K - 1)
     assert cell.state.reasons == BlockReason.INCONSISTENT | BlockReason.UNCERTAIN
-    cell.scene(UNSURE)
-    assert cell.phase is Phase.INTERVENTION
+    assert cell.scene(UNSURE).phase is Phase.INTERVENTION
     (request,) = cell.sent(OpenIntervention)
     assert request.workpiece_id == "laptop-1"
     assert request.decision_id == cell.state.decision.decision_id
@@ -65,22 +64,19 @@ def test_an_approved_object_is_removed_and_the_approval_is_used_up():
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     assert len(cell.sent(CloseIntervention)) == 1
-    cell.scene(UNSURE, times=K)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(UNSURE, times=K).phase is Phase.PERMITTED
     assert cell.state.permit.target.by_operator
     cell.send(GoalAccepted(cell.goal))
     finish(cell).scene(times=K)
     assert cell.state.memory.answers == ()
-    cell.scene(UNSURE, times=K)
-    assert cell.phase is Phase.INTERVENTION
+    assert cell.scene(UNSURE, times=K).phase is Phase.INTERVENTION
 
 
 def test_a_drawn_sticker_is_removed_and_verified():
     cell = running().scene(dil=0.9, times=K)
     assert cell.phase is Phase.INTERVENTION
     assert answer(cell, OperatorAnswer(Answer.MISSED, ELSEWHERE))
-    cell.scene(dil=0.9, times=K)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(dil=0.9, times=K).phase is Phase.PERMITTED
     cell.send(GoalAccepted(cell.goal))
     cell.scene(dil=0.9)
     finish(cell).scene(dil=0.9, times=K)
@@ -96,8 +92,7 @@ def test_a_doubt_about_the_scene_puts_every_sticker_in_question():
     assert [v.object.id for v in request.objects] == [0]
     assert not answer(cell)
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
-    cell.scene(STICKER, observed(THERE, ObjectClass.LOGO), dil=0.9, times=K)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(STICKER, observed(THERE, ObjectClass.LOGO), dil=0.9, times=K).phase is Phase.PERMITTED
 
 
 @pytest.mark.parametrize(
@@ -143,8 +138,7 @@ def test_a_workpiece_that_is_left_to_people_stays_closed_until_the_next_one():
     cell.scene(STICKER, times=5)
     assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.WAITING_FOR_OPERATOR)
     cell.send(WorkpieceChanged("laptop-2", cell.now))
-    cell.scene(STICKER, times=K + 1)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(STICKER, times=K + 1).phase is Phase.PERMITTED
 
 
 def test_a_person_may_report_a_fault_or_a_clean_lid():
@@ -173,8 +167,7 @@ def test_no_sticker_is_left_only_where_all_that_looks_like_one_is_meant_too():
 def test_what_newer_images_show_must_be_meant_too_and_what_was_left_before_need_not():
     cell = running().scene(UNSURE, times=K)
     assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
-    cell.scene(UNSURE, dil=0.9, times=K)
-    assert cell.phase is Phase.INTERVENTION
+    assert cell.scene(UNSURE, dil=0.9, times=K).phase is Phase.INTERVENTION
     cell.scene(UNSURE, observed(THERE), dil=0.9)
     assert not answer(cell, scene=SceneAnswer.CLEAN)
     assert cell.reply().reasons[0].box == THERE
@@ -198,8 +191,7 @@ def test_a_clean_workpiece_is_declared_once_and_left_alone():
     assert (done.workpiece_id, done.clean) == ("laptop-1", True)
     assert cell.state.reasons == BlockReason.NOTHING_TO_REMOVE
     # hands may be in the picture while it is taken away
-    cell.scene(STICKER, times=5).scene(UNSURE, times=5)
-    assert cell.phase is Phase.MONITORING
+    assert cell.scene(STICKER, times=5).scene(UNSURE, times=5).phase is Phase.MONITORING
     assert len(cell.sent(SendGoal)) == len(cell.sent(OpenIntervention)) == 0
 
 
@@ -209,8 +201,7 @@ def test_without_names_a_clean_lid_is_declared_each_time_something_new_came():
     cell.scene(UNSURE, times=K + 3)
     assert len(cell.sent(DeclareDone)) == 1
     # something else lies there: nothing that was said before holds
-    cell.scene(observed(THERE), UNSURE, times=K)
-    assert cell.phase is Phase.PERMITTED
+    assert cell.scene(observed(THERE), UNSURE, times=K).phase is Phase.PERMITTED
     assert cell.state.memory.answers == ()
 
 

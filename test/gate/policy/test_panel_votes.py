@@ -89,16 +89,14 @@ def test_a_policy_may_insist_on_its_panel():
 def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide():
     cell = running().scene(scored(*SCORES), times=K - 1)
     assert cell.state.reasons & BlockReason.PANEL
-    cell.scene(scored(*SCORES))
-    assert cell.phase is Phase.INTERVENTION
+    assert cell.scene(scored(*SCORES)).phase is Phase.INTERVENTION
     assert cell.state.reasons == BlockReason.WAITING_FOR_OPERATOR | BlockReason.PANEL
     (request,) = cell.sent(OpenIntervention)
     count, names = Reason.of("objects_to_decide", count=1), Reason.of("monitors_object", names="mdsa")
     assert request.reasons == (count, names)
     assert [v.objectors for v in request.objects] == [("mdsa",)]
     assert answer(cell, OperatorAnswer(Answer.REMOVE, as_box(request.objects[0].object.box)))
-    cell.scene(scored(*SCORES), times=K)
-    assert cell.phase is Phase.PERMITTED  # a person has looked
+    assert cell.scene(scored(*SCORES), times=K).phase is Phase.PERMITTED  # a person has looked
     assert not cell.state.reasons
 
 
