@@ -201,7 +201,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
     if options.sim:
         supervision |= SIMULATED_GEOMETRY
     beside = _camera_info_remapping(options.camera_topic)
-    processes = [_detector_process(options, bundle), _process(options, SUPERVISOR, supervision, beside)]
+    processes = [detector_process(options, bundle), _process(options, SUPERVISOR, supervision, beside)]
     if options.console:
         page = _given(port=options.console_port, image_transport=options.image_transport)
         processes.append(_process(options, "console", page, _image_remappings(options.camera_topic)))
@@ -222,11 +222,8 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
     return processes + _source_processes(options)
 
 
-def detector_process(options: CellOptions) -> ProcessSpec:
-    return _detector_process(options, _bundle(options))
-
-
-def _detector_process(options: CellOptions, bundle: Bundle | None) -> ProcessSpec:
+def detector_process(options: CellOptions, bundle: Bundle | None = None) -> ProcessSpec:
+    """The detector of a cell; ``bundle``: that of ``options``, where it is loaded already."""
     parameters = _given(
         model=options.model,
         weights=_file(options.weights, "weights"),
@@ -236,7 +233,7 @@ def _detector_process(options: CellOptions, bundle: Bundle | None) -> ProcessSpe
         image_transport=options.image_transport,
         more_image_topics=options.more_camera_topics,
     )
-    if bundle is not None:
+    if bundle := bundle or _bundle(options):
         parameters |= bundle.detector_parameters()
     return _process(options, "detector", parameters, _image_remappings(options.camera_topic))
 
