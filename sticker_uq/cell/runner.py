@@ -89,7 +89,7 @@ class ProcessGroup:
             spec = self._specs[name]
             if spec.respawn and code != 0:
                 self._output(f"[runner] {name} died with exit code {code}; restarting it")
-                threading.Timer(RESPAWN_PAUSE_S, self._respawn, [spec]).start()
+                threading.Timer(RESPAWN_PAUSE_S, self._start, [spec]).start()
             else:
                 return name, code
 
@@ -111,11 +111,9 @@ class ProcessGroup:
         self._folder.cleanup()
         return {name: process.wait() for name, process in self._processes.items()}
 
-    def _respawn(self, spec: ProcessSpec) -> None:
-        if not self._stopping:
-            self._start(spec)
-
     def _start(self, spec: ProcessSpec) -> None:
+        if self._stopping:  # while it waited to be restarted
+            return
         command = spec.command(spec.write_parameters(Path(self._folder.name)))
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # a session of its own: Ctrl-C in the terminal reaches only the runner, which stops the nodes in order
