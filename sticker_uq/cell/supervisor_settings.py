@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
 from sticker_uq.geometry import Plane, Transform
@@ -42,18 +42,12 @@ class PoseSettings(Frozen):
     max_calibration_age_s: float = Field(5.0, ge=0.05, le=3600.0, allow_inf_nan=False)
     """Highest difference between the stamps of CameraInfo and image, s"""
 
-    @field_validator("camera_pose")
+    @field_validator("camera_pose", "lid_plane")
     @classmethod
-    def _is_pose(cls, text: str) -> str:
+    def _is_pose_or_plane(cls, text: str, info: ValidationInfo) -> str:
         if text:
-            Transform.of(numbers_of(text), "camera_pose")
-        return text
-
-    @field_validator("lid_plane")
-    @classmethod
-    def _is_plane(cls, text: str) -> str:
-        if text:
-            Plane.of(numbers_of(text), "lid_plane")
+            kind = Plane if info.field_name == "lid_plane" else Transform
+            kind.of(numbers_of(text), str(info.field_name))
         return text
 
 
