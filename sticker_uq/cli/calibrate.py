@@ -86,11 +86,8 @@ def command(
         raise InvalidInput(f"--report {report}: expected FILE.html or FILE.md")
     kept = Policy.load(base or share_folder() / "config" / "policy.yaml")
     if settings.panel:
-        kept = kept.model_copy(
-            update={
-                "panel": (kept.panel or PanelRule()).model_copy(update={"combination": panel_combination})
-            }
-        )
+        panel = (kept.panel or PanelRule()).model_copy(update={"combination": panel_combination})
+        kept = kept.model_copy(update={"panel": panel})
     sources = [LabelledSource(path, topic) for path in data]
     for source in sources:
         tell_of_source(source.path, source.remarks, "")

@@ -11,7 +11,7 @@ from sticker_uq.cell.runner import run_processes
 from sticker_uq.io.stopping import take_time_to_end
 
 
-def _start(**values: Any) -> None:
+def command(**values: Any) -> None:
     """Start detector, supervisor and, with --sim, the simulated cell; Ctrl-C stops all.
 
     Starts the same nodes with the same parameters as `ros2 launch sticker_uq cell.launch.py`.
@@ -37,5 +37,4 @@ def _parameter(name: str) -> inspect.Parameter:
     )
 
 
-_start.__signature__ = inspect.Signature([_parameter(name) for name in CellOptions.model_fields])  # type: ignore[attr-defined]
-command = _start
+command.__signature__ = inspect.Signature([_parameter(name) for name in CellOptions.model_fields])  # type: ignore[attr-defined]

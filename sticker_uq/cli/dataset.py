@@ -3,7 +3,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import chain
@@ -226,12 +226,9 @@ def from_audit(
             yield _answered(number, case)
 
     lost: list[bool] = []
-
-    def read(source: Path, remarks: Sequence[str], what: str) -> None:
-        lost.append(tell_of_source(source, remarks, what))
-
     check_new_dataset(out)
-    scenes = usable(answered_cases(audit, recording, topic, read))
+    cases = answered_cases(audit, recording, topic, lambda *told: lost.append(tell_of_source(*told)))
+    scenes = usable(cases)
     first = next(scenes, None)  # an empty data set is not written
     written = 0 if first is None else write_coco(out, chain([first], scenes), description=_ANSWERED)
     for problem, count in sorted(left_out.items()):

@@ -71,15 +71,13 @@ def fit(
     """
     if settings.panel:
         raise InvalidInput(f"--panel {settings.panel}: expected none, because a panel is fitted")
-    fitting: Sequence[Labelled] = _labelled(data)
-    calibrating: Sequence[Labelled]
-    if calibration is None:
-        order = np.random.default_rng(settings.seed).permutation(len(fitting))
-        cut = round(_FITTING * len(fitting))
-        everything = fitting
-        fitting, calibrating = ([everything[i] for i in part] for part in (order[:cut], order[cut:]))
-    else:
+    fitting = _labelled(data)
+    if calibration is not None:
         calibrating = _labelled(calibration)
+    else:
+        order = np.random.default_rng(settings.seed).permutation(len(fitting))
+        parts = np.split(order, [round(_FITTING * len(fitting))])
+        fitting, calibrating = ([fitting[i] for i in part] for part in parts)
     perception = load_perception(settings.model_copy(update={"monitors": ""}))
     document = fit_panel(
         perception,

@@ -72,7 +72,8 @@ def _checked_by(check: Callable[..., None]) -> Callable[[typer.CallbackParam, Pa
 
     def callback(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
         if path is not None:
-            check(path, f"{_typed(parameter)} {path}")
+            name = parameter.opts[0]  # of an argument as the help has it
+            check(path, f"{name if name.startswith('-') else name.upper()} {path}")
         return path
 
     return callback
@@ -80,11 +81,6 @@ def _checked_by(check: Callable[..., None]) -> Callable[[typer.CallbackParam, Pa
 
 check_file, check_folder = _checked_by(check_output_file), _checked_by(check_output_folder)
 _empty_folder = _checked_by(partial(check_output_folder, empty=True))
-
-
-def _typed(parameter: typer.CallbackParam) -> str:
-    """The option as a user types it; an argument by its name in the help."""
-    return parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.opts[0].upper()
 
 
 def settings_options(

@@ -46,13 +46,8 @@ def init(
         raise InvalidInput(f"{out} exists already; --force replaces it")
     file = preset_file(start) if start in PRESETS else Path(start)
     spec = Specification.load(file)
-    _copy(file, out)
+    write_file(out, file.read_bytes())
     typer.echo(f"{len(spec.circumstances)} circumstances in {out}")
-
-
-def _copy(source: Path, target: Path) -> None:
-    content = source.read_bytes()
-    write_file(target, content)
 
 
 SPECIFICATION = "specification.yaml"
@@ -87,7 +82,7 @@ def run(
     load = partial(CellSystem, settings, limits) if system == "cell" else partial(DetectorSystem, settings)
     with stage_bars() as advance:
         prepared = prepare(spec, source, out, images, target, jobs, advance)
-        _copy(specification, out / SPECIFICATION)
+        write_file(out / SPECIFICATION, specification.read_bytes())
         assessment = assess(
             spec,
             prepared,
@@ -103,9 +98,7 @@ def run(
 
 
 def _print(assessment: Assessment, out: Path) -> None:
-    table = Table(title=f"{assessment.system}: {assessment.finding}")
-    table.add_column("circumstance")
-    table.add_column("finding")
+    table = Table("circumstance", "finding", title=f"{assessment.system}: {assessment.finding}")
     metrics = list(assessment.specification.relations)
     for metric in metrics:
         table.add_column(metric, justify="right")
