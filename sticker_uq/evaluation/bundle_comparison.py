@@ -62,17 +62,13 @@ class GroupedPairs:
 
     def rates(self) -> tuple[float, float]:
         """The estimated rates of candidate and active bundle, NaN where a kind of laptop has no labels."""
-        found = []
-        for only in ("candidate", "active"):
-            parts = zip((self.asked, self.checked), self.population, strict=True)
-            found.append(
-                sum(
-                    n / self.of * (p.both + getattr(p, only)) / p.of if p.of else math.nan
-                    for p, n in parts
-                    if n
-                )
-            )
-        return found[0], found[1]
+        kinds = zip((self.asked, self.checked), self.population, strict=True)
+        parts = [(pairs, count / self.of) for pairs, count in kinds if count]
+        candidate, active = (
+            sum(share * (p.both + getattr(p, only)) / p.of if p.of else math.nan for p, share in parts)
+            for only in ("candidate", "active")
+        )
+        return candidate, active
 
     def difference(self, confidence: float = CONFIDENCE) -> Interval:
         part = 1 - (1 - confidence) / 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,7 +138,15 @@ class BlockedBy:
 
     def add(self, decision: SceneDecision) -> None:
         for about, reasons in _blocking(decision):
-            self._count(about, reasons)
+            # several places of one scene may be above the same limit: the first one is the highest
+            distinct: dict[tuple[str, str, str], Reason] = {}
+            for reason in reasons:
+                distinct.setdefault((about, reason.code, reason.subject), reason)
+            for key, reason in distinct.items():
+                found = self._found.setdefault(key, _Reason(_name(reason), reason.limit))
+                found.blocked += 1
+                found.alone += len(distinct) == 1
+                found.values.append(reason.value)
 
     def rows(self) -> list[Row]:
         ordered = sorted(self._found.items(), key=lambda item: (item[0][0], -item[1].blocked, item[0]))
@@ -155,17 +163,6 @@ class BlockedBy:
             }
             for (about, code, subject), found in ordered
         ]
-
-    def _count(self, about: str, reasons: Iterable[Reason]) -> None:
-        # several places of one scene may be above the same limit: the first one is the highest
-        distinct: dict[tuple[str, str, str], Reason] = {}
-        for reason in reasons:
-            distinct.setdefault((about, reason.code, reason.subject), reason)
-        for key, reason in distinct.items():
-            found = self._found.setdefault(key, _Reason(_name(reason), reason.limit))
-            found.blocked += 1
-            found.alone += len(distinct) == 1
-            found.values.append(reason.value)
 
 
 def remedy(row: Row) -> str:
