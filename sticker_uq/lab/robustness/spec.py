@@ -200,11 +200,12 @@ class Specification(Finite):
         return {name: tuple(members) for name, members in groupby(grouped, lambda c: c.exclusive_group)}
 
     def circumstance(self, name: str) -> Circumstance:
-        for circumstance in self.circumstances:
-            if circumstance.name == name:
-                return circumstance
-        known = ", ".join(circumstance.name for circumstance in self.circumstances)
-        raise InvalidInput(f"circumstance {name!r} is not in the specification; known: {known}")
+        named = {circumstance.name: circumstance for circumstance in self.circumstances}
+        if name not in named:
+            raise InvalidInput(
+                f"circumstance {name!r} is not in the specification; known: {', '.join(named)}"
+            )
+        return named[name]
 
     def epsilon(self, metric: str, distance: float, significance: float = 1.0) -> float:
         """Allowed difference of performance ``metric`` at ``distance``, for circumstances of that ``significance`` (1..125).

@@ -78,15 +78,11 @@ def augmented(item: LabelledImage, size: tuple[int, int] | None, rng: Rng) -> Sa
         boxes = boxes * np.array([size[0] / width, size[1] / height] * 2, np.float32)
         width, height = size
     if rng.random() < 0.5:
-        image, boxes = (
-            image[:, ::-1],
-            np.stack([width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], 1),
-        )
+        image = image[:, ::-1]
+        boxes = np.stack([width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], 1)
     if rng.random() < 0.5:
-        image, boxes = (
-            image[::-1],
-            np.stack([boxes[:, 0], height - boxes[:, 3], boxes[:, 2], height - boxes[:, 1]], 1),
-        )
+        image = image[::-1]
+        boxes = np.stack([boxes[:, 0], height - boxes[:, 3], boxes[:, 2], height - boxes[:, 1]], 1)
     image = cv2.LUT(np.ascontiguousarray(image), _tones(rng))
     if rng.random() < 0.1:
         image = np.ascontiguousarray(image[..., rng.permutation(3)])

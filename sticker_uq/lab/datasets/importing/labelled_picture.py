@@ -132,9 +132,5 @@ def class_name(text: object, where: str) -> str:
 
 
 def _common_end(a: tuple[str, ...], b: tuple[str, ...]) -> int:
-    count = 0
-    for one, other in zip(reversed(a), reversed(b), strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+    pairs = enumerate(zip(reversed(a), reversed(b), strict=False))
+    return next((count for count, (one, other) in pairs if one != other), min(len(a), len(b)))

@@ -215,10 +215,9 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
     """Write a detector study's results into its ``folder``: report.html, summary.md (returned), tables/*.csv."""
     settings = study.settings
     scores = robustness_scores(study.images, settings.profile)
-    keys = ["dataset", "dropout_rate", "model", "image"]
     clean = study.images[study.images["variant"] == measures.CLEAN]
     if not scores.empty:
-        clean = clean.merge(scores[[*keys, "rs_map", "rs_uqm"]], on=keys, validate="one_to_one")
+        clean = clean.merge(scores[[*_CELL, "rs_map", "rs_uqm"]], on=_CELL, validate="one_to_one")
     analysis = analyse(clean, settings.profile, resamples, settings.seed)
     tables = {
         "headline": headline(study, analysis, scores),
