@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sticker_uq.io.faults import Faults, LabelCounts
-from sticker_uq.io.files import atomic_write, check_output_folder, undone_unless_finished
+from sticker_uq.io.files import atomic_write, check_output_folder, undone_unless_finished, write_file
 from sticker_uq.io.images import Picture, picture_files, read_image_file
 from sticker_uq.io.reading import child_path, read_json, read_yaml, shown
 from sticker_uq.messages import printable
@@ -73,7 +73,7 @@ _ROUNDING = 1.0
 LONGEST = 1_000_000
 """Pixels of a side of an image."""
 HINT = "`sticker-uq dataset import {} --out NEW --repair --class sticker=sticker --class logo=logo` makes a repaired copy"
-Labels = Mapping[int, tuple[str, ObjectClass | None, bool]]
+Labels = Mapping[int | None, tuple[str | None, ObjectClass | None, bool]]
 """By category id: its name, its class (None: left out), and whether it is known."""
 Corners = tuple[float, float, float, float]
 
@@ -143,7 +143,7 @@ def encode_picture(image: npt.NDArray[np.uint8], image_format: str = "jpg") -> b
 def write_coco(
     folder: str | os.PathLike[str],
     scenes: Iterable[EncodedScene],
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda written: None,
     description: str = "Procedural laptop scenes with logos and stickers",
 ) -> int:
     """Write scenes to a new COCO folder as they arrive; returns their number.
@@ -159,7 +159,19 @@ def write_coco(
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     with undone_unless_finished(lambda: _remove(root, [str(image["file_name"]) for image in images])):
-        _write_scenes(root, scenes, images, annotations, progress)
+        for scene in scenes:
+            image_id = len(images) + 1
+            name = f"images/{scene.name or f'{scene.seed:08d}'}.{scene.format}"
+            size = {"width": scene.width, "height": scene.height}
+            about = {"id": image_id, "file_name": name, **size, "seed": scene.seed, **scene.image_fields}
+            images.append(about)
+            write_file(root / name, scene.data)
+            further = scene.box_fields or ({},) * len(scene.boxes)
+            for box, label, fields in zip(scene.boxes.tolist(), scene.labels.tolist(), further, strict=True):
+                annotations.append({**annotation(len(annotations) + 1, image_id, box, label), **fields})
+            for box, label in zip(scene.crowd.tolist(), scene.crowd_labels.tolist(), strict=True):
+                annotations.append({**annotation(len(annotations) + 1, image_id, box, label), "iscrowd": 1})
+            progress(image_id)
         write_annotations(root, description, images, annotations)
     (root / _UNFINISHED).unlink(missing_ok=True)
     return len(images)
@@ -172,29 +184,6 @@ def _remove(root: Path, names: list[str]) -> None:
         (root / "images").rmdir()
         (root / _UNFINISHED).unlink(missing_ok=True)
         root.rmdir()
-
-
-def _write_scenes(
-    root: Path,
-    scenes: Iterable[EncodedScene],
-    images: list[dict[str, Any]],
-    annotations: list[dict[str, Any]],
-    progress: Callable[[int], None] | None,
-) -> None:
-    for scene in scenes:
-        image_id = len(images) + 1
-        name = f"images/{scene.name or f'{scene.seed:08d}'}.{scene.format}"
-        size = {"width": scene.width, "height": scene.height}
-        images.append({"id": image_id, "file_name": name, **size, "seed": scene.seed, **scene.image_fields})
-        with atomic_write(root / name) as stream:
-            stream.write(scene.data)
-        further = scene.box_fields or ({},) * len(scene.boxes)
-        for box, label, fields in zip(scene.boxes.tolist(), scene.labels.tolist(), further, strict=True):
-            annotations.append({**annotation(len(annotations) + 1, image_id, box, label), **fields})
-        for box, label in zip(scene.crowd.tolist(), scene.crowd_labels.tolist(), strict=True):
-            annotations.append({**annotation(len(annotations) + 1, image_id, box, label), "iscrowd": 1})
-        if progress is not None:
-            progress(image_id)
 
 
 def check_new_dataset(root: Path) -> None:
@@ -343,8 +332,7 @@ def label_counts(items: Sequence[LabelledImage], document: Mapping[str, Any], fo
     labels_of = category_labels(folder / ANNOTATIONS, document)
     counts = LabelCounts(pictures=len(document["images"]), objects=len(document["annotations"]))
     for annotation in document["annotations"]:
-        identity = as_id(annotation["category_id"])
-        name, label, _ = labels_of[-1 if identity is None else identity]
+        name, label, _ = labels_of[as_id(annotation["category_id"])]
         counts.ignored[str(name)] += label is None
         counts.difficult += label is not None and is_difficult(annotation)
     counts.read = sum(len(item.boxes) for item in items)
@@ -382,7 +370,7 @@ def entries_of(path: Path, document: Mapping[str, Any], key: str) -> list[Mappin
 
 def category_labels(path: Path, document: Mapping[str, Any]) -> Labels:
     """What the categories of annotations at ``path`` mean, by id; InvalidInput for an id that is none or used twice."""
-    labels: dict[int, tuple[str, ObjectClass | None, bool]] = {}
+    labels: dict[int | None, tuple[str | None, ObjectClass | None, bool]] = {}
     means = category_names(path.parent)
     for category in entries_of(path, document, "categories"):
         name = str(category.get("name"))
@@ -392,18 +380,14 @@ def category_labels(path: Path, document: Mapping[str, Any]) -> Labels:
             labels[_unique("category", category, labels)] = (name, means.get(key), key in means)
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}") from None
-    check_used(path.parent, {name.strip().lower() for name, _, _ in labels.values()})
+    check_used(path.parent, {str(name).strip().lower() for name, _, _ in labels.values()})
     return labels
 
 
 def label_of(annotation: Mapping[str, Any], labels_of: Labels) -> tuple[str, ObjectClass | None]:
     """What is wrong with the category of a COCO annotation ("" if nothing), and its class, None for one to be left out."""
     category = annotation.get("category_id")
-    name, label, known = (
-        (None, None, False)
-        if (identity := as_id(category)) is None
-        else labels_of.get(identity, (None, None, False))
-    )
+    name, label, known = labels_of.get(as_id(category), (None, None, False))
     if known:
         return "", label
     called = f" ({shown(name)})" if name is not None else ""
@@ -485,7 +469,7 @@ def _images(path: Path, document: Mapping[str, Any], faults: Faults) -> dict[int
     return images
 
 
-def _unique(kind: str, entry: Mapping[str, Any], known: Collection[int]) -> int:
+def _unique(kind: str, entry: Mapping[str, Any], known: Collection[int | None]) -> int:
     identity = as_id(entry.get("id"))
     if identity is None:
         text = " is text" if isinstance(entry.get("id"), str) else ""
