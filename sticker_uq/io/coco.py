@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -549,3 +549,12 @@ def read_picture(item: LabelledImage) -> npt.NDArray[np.uint8]:
             f"{item.path}: is {image.shape[1]}x{image.shape[0]} px, expected {item.width}x{item.height} as labelled"
         )
     return image
+
+
+def pictures_of(
+    items: Iterable[LabelledImage], progress: Callable[[], None] = lambda: None
+) -> Iterator[tuple[LabelledImage, npt.NDArray[np.uint8]]]:
+    """Each of ``items`` with its picture, as :func:`read_picture`; ``progress`` is called once it is dealt with."""
+    for item in items:
+        yield item, read_picture(item)
+        progress()

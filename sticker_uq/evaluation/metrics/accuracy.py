@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.evaluation.metrics import matching
-from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.io.coco import LabelledImage, pictures_of
 from sticker_uq.scene import CLASS_COUNT, METRICS, Detections, InvalidInput, ObjectClass, ObservedObject
 from sticker_uq.uncertainty import ClusterSettings, iou_matrix, observe
 
@@ -238,10 +238,7 @@ def evaluate_detector(
     The score floor of ``detector`` cuts the precision-recall curve off: give it a low one. ``progress`` is called after
     every picture. Raises InvalidInput for a picture that cannot be read.
     """
-    found = []
-    for item in items:
-        found.append(detector.detect(detector.encode(read_picture(item))))
-        progress()
+    found = [detector.detect(detector.encode(picture)) for _, picture in pictures_of(items, progress)]
     return mean_average_precision(found, items)
 
 
@@ -257,15 +254,14 @@ def evaluate_passes(
     """
     settings = detector.settings
     found, images, unstable = [], [], 0
-    for number, item in enumerate(items):
-        features = detector.encode(read_picture(item))
+    for number, (_, picture) in enumerate(pictures_of(items, progress)):
+        features = detector.encode(picture)
         objects, seldom, image = observe(
             detector.sample(features, settings.passes, settings.seed + number), clustering
         )
         found.append(as_detections(objects))
         images.append(image)
         unstable += len(seldom)
-        progress()
     table = np.array([[getattr(image, name) for name in METRICS] for image in images])
     seen = table[np.isfinite(table).all(axis=1)]
     means = seen.mean(axis=0) if len(seen) else np.full(len(METRICS), np.nan)

@@ -13,7 +13,7 @@ import pandas as pd
 from sticker_uq.evaluation.metrics import probability_quality as pq
 from sticker_uq.evaluation.metrics.matching import match
 from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
-from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.io.coco import LabelledImage, pictures_of
 from sticker_uq.scene import Detections, FloatArray, IntArray, InvalidInput, ObjectClass
 from sticker_uq.uncertainty import observe
 
@@ -53,12 +53,11 @@ def both_kinds(
     from sticker_uq.evaluation.metrics.accuracy import as_detections  # torch takes seconds to load
 
     settings, one, several = detector.settings, [], []
-    for number, item in enumerate(items):
-        features = detector.encode(read_picture(item))
+    for number, (_, picture) in enumerate(pictures_of(items, progress)):
+        features = detector.encode(picture)
         one.append(detector.detect(features))
         samples = detector.sample(features, settings.passes, settings.seed + number)
         several.append(as_detections(observe(samples)[0]))
-        progress()
     return {"one pass": one, f"{settings.passes} passes": several}
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy
 
 from sticker_uq.evaluation.metrics.statistics import holm
-from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.io.coco import LabelledImage, pictures_of
 from sticker_uq.scene import ObjectClass
 from sticker_uq.uncertainty.overlap import iou_matrix
 
@@ -64,11 +64,7 @@ def picture_statistics(
     items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None
 ) -> list[PictureStatistics]:
     """Every picture read once; InvalidInput for one that cannot be decoded or has another size than its labels say."""
-    found = []
-    for item in items:
-        found.append(statistics_of(item, read_picture(item)))
-        progress()
-    return found
+    return [statistics_of(*pair) for pair in pictures_of(items, progress)]
 
 
 def statistics_of(item: LabelledImage, image: npt.NDArray[np.uint8]) -> PictureStatistics:

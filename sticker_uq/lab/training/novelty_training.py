@@ -16,7 +16,7 @@ from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.transfer import to_device
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
 from sticker_uq.gate.assumptions.familiarity import tail_limit
-from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.io.coco import LabelledImage, pictures_of
 from sticker_uq.lab import Progress
 from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.training.loading import Arrays, ahead
@@ -83,11 +83,8 @@ def set_reference(
     from sklearn.covariance import LedoitWolf  # takes a second to load
 
     def measured(items: Sequence[LabelledImage]) -> FloatArray:
-        rows = []
-        for item in items:
-            rows.append(activations(read_picture(item)).double().cpu().numpy())
-            on_picture()
-        return np.array(rows)
+        pictures = (picture for _, picture in pictures_of(items, on_picture))
+        return np.array([activations(picture).double().cpu().numpy() for picture in pictures])
 
     known = measured(_spread(learned))
     mean, spread = known.mean(axis=0), known.std(axis=0) + 1e-6
@@ -117,8 +114,7 @@ def measure_quality(
     known: list[list[float]] = []
     unknown: list[list[float]] = []
     familiar = []
-    for item in held:
-        picture = read_picture(item)
+    for item, picture in pictures_of(held, on_picture):
         rng = np.random.default_rng((seed, item.image_id))
         plain = novelty(picture)
         scene = add_foreign_objects(picture, item.boxes, item.labels, rng, stickers=False)
@@ -126,7 +122,6 @@ def measure_quality(
         familiar.append(plain.distance)
         known.append([plain.at(box) for box in item.boxes])
         unknown.append([changed.at(box) for box in scene.added])
-        on_picture()
     foreign = [[novelty(view).distance for view in views] for views in photographs()]
     return NoveltyQuality(_auroc(known, unknown), _auroc([[d] for d in familiar], foreign), len(held))
 
