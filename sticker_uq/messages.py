@@ -158,13 +158,8 @@ def text_of(reason: Reason) -> str:
         for name, edge in zip(("x1", "y1", "x2", "y2"), reason.box or (), strict=False):
             words[name] = f"{edge:.0f}"
         for name, item in fields.items():
-            words[name] = (
-                _number(item)
-                if isinstance(item, float)
-                else SUBJECTS.get(item, item)
-                if name == "signal"
-                else item
-            )
+            word = SUBJECTS.get(str(item), item) if name == "signal" else item
+            words[name] = _number(word) if isinstance(word, float) else word
         text = template.format_map(_Fields(words))
     return printable(f"{text}: {detail}" if detail else text)
 
@@ -218,8 +213,6 @@ def _number(value: float, digits: int = 3) -> str:
 
 def _pair(value: float, limit: float) -> tuple[str, str]:
     """Two numbers with as many digits as it takes to tell them apart."""
-    if math.isnan(value) and math.isnan(limit):
-        return _number(value), _number(limit)
     pairs = ((_number(value, digits), _number(limit, digits)) for digits in range(3, 8))
     return next(
         (pair for pair in pairs if pair[0] != pair[1] or value == limit),

@@ -4,6 +4,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from sticker_uq.gate.box_overlap import as_box, is_proper
 from sticker_uq.gate.policy.policy import Policy
@@ -182,26 +183,21 @@ def _pixels(facts: SceneFacts, picture: SeenPixels | None, settings: GateSetting
 
 
 def _light(exposure: Exposure | None, settings: GateSettings) -> Iterator[Problem]:
-    dazzled = _dazzled(exposure, settings)
-    if dazzled is not None:
-        yield BlockReason.EXPOSURE, dazzled
-
-
-def _dazzled(exposure: Exposure | None, settings: GateSettings) -> Reason | None:
     """Why an image of this brightness shows nothing; NaN passes no limit, as if it had not been measured."""
     darkest, brightest = settings.min_image_level, settings.max_image_level
     dark, saturated = settings.max_dark_share, settings.max_saturated_share
     if (darkest, brightest, dark, saturated) == (0.0, 255.0, 1.0, 1.0):
-        return None
+        return
     if exposure is None:
-        return Reason("not_measured", "mean_level")
+        yield BlockReason.EXPOSURE, Reason("not_measured", "mean_level")
+        return
     checks = (
         at_least("mean_level", exposure.mean_level, darkest),
         within("mean_level", exposure.mean_level, brightest),
         within("dark_share", exposure.dark_share, dark),
         within("saturated_share", exposure.saturated_share, saturated),
     )
-    return next((reason for passed, reason in checks if not passed), None)
+    yield from islice(((BlockReason.EXPOSURE, reason) for passed, reason in checks if not passed), 1)
 
 
 def _origin(facts: SceneFacts, before: GateState) -> Iterator[Problem]:

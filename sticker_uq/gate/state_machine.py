@@ -53,10 +53,8 @@ def step(
         other = Reason("still_blocked")
         context.log(severity, other, *map(Reason, context.state.reasons.codes), *context.state.details)
     # between two permits the gate is closed, and said to be so
-    if isinstance(event, ev.Tick) or (context.state.phase, context.state.reasons) != (
-        state.phase,
-        state.reasons,
-    ):
+    now_shown = (context.state.phase, context.state.reasons)
+    if isinstance(event, ev.Tick) or now_shown != (state.phase, state.reasons):
         context.effects.insert(0, ev.PublishGate(context.state))
     return context.state, tuple(context.effects)
 

@@ -129,11 +129,8 @@ class DriftTest:
 
     def observe(self, scene: SceneAssessment) -> None:
         """Test one scene for drift. The same scenes in the same order give the same evidence: ties are broken by the pixels."""
-        self.observe_signals({name: signal_value(name, scene) for name in self._tests}, scene.image_digest)
-
-    def observe_signals(self, signals: Mapping[str, float], image_digest: str) -> None:
         for name, test in self._tests.items():
-            test.observe(signals[name], uniform(image_digest, name))
+            test.observe(signal_value(name, scene), uniform(scene.image_digest, name))
 
     @property
     def strongest(self) -> tuple[str, float]:

@@ -76,8 +76,7 @@ class OperatorAnswers:
 
     def clean(self) -> OperatorAnswers:
         """The answers after one said that no sticker is left: nothing is to be removed any more."""
-        kept = tuple(answer for answer in self.answers if not answer.removes)
-        return replace(self, answers=kept, scene_checked=True, scene_clean=True)
+        return replace(self.without_approvals(), scene_checked=True, scene_clean=True)
 
     def consume(self, box: Box) -> OperatorAnswers:
         """The answers once the removal at ``box`` was verified: the approval for that place is used up."""
