@@ -209,8 +209,7 @@ class ArmClient:
         reason = partial(self._stop_reason, handle, goal, started, losses)
         while True:
             # before each step, because advancing the iterator starts it
-            stopped = reason()
-            if stopped is not None:
+            if (stopped := reason()) is not None:
                 return stopped
             step = next(steps, None)
             if step is None:
@@ -218,8 +217,7 @@ class ArmClient:
             # in another thread: publishing may block when a subscriber has just died, and this thread checks the permit
             feedback = RemoveSticker.Feedback(phase=step.phase, progress=step.progress)
             self._feedback.submit(self._publish_feedback, handle, feedback)
-            stopped = self._during(step, reason)
-            if stopped is not None:
+            if (stopped := self._during(step, reason)) is not None:
                 return stopped
 
     def _publish_feedback(self, handle: ServerGoalHandle, feedback: RemoveSticker.Feedback) -> None:
@@ -234,15 +232,13 @@ class ArmClient:
         """Wait for the end of one step: code and text of what ended it early, None when it is done."""
         end = time.monotonic() + step.duration_s
         while True:
-            stopped = reason()
-            if stopped is not None:
+            if (stopped := reason()) is not None:
                 return stopped
             if step.finished is not None and step.finished():
                 return None
             left = end - time.monotonic()
             if left <= 0 and step.finished is not None:
-                text = f"phase {step.phase} took more than {step.duration_s:g} s"
-                return Result.ERROR_TIMEOUT, text
+                return Result.ERROR_TIMEOUT, f"phase {step.phase} took more than {step.duration_s:g} s"
             if left <= 0:
                 return None
             self._watch.wait(min(left, CHECK_PERIOD_S))
