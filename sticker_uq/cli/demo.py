@@ -38,7 +38,7 @@ from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
 from sticker_uq.simulation.comparison import Comparison, compare
-from sticker_uq.simulation.simulated_cell import LaptopRecord, SimulationSettings
+from sticker_uq.simulation.simulated_cell import RECORDS, LaptopRecord, SimulationSettings
 
 LAPTOP_COLUMNS = (
     "laptop", "hard because", "stickers", "removed", "by person", "left",
@@ -366,7 +366,7 @@ def _run(
 
 
 def _records(out: Path) -> list[LaptopRecord]:
-    return [LaptopRecord.from_json(values) for values in json.loads((out / _MADE_BY_DEMO).read_text())]
+    return RECORDS.validate_json((out / _MADE_BY_DEMO).read_bytes())
 
 
 def _told(record: LaptopRecord) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.setting_fields import Frozen, Share
@@ -106,18 +106,6 @@ class LaptopRecord:
     answers: int = 0
     handed_over: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {name: getattr(self, name) for name in _COUNTS}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> LaptopRecord:
-        fields = {name: value for name, value in values.items() if name not in _COUNTS}
-        lists = {
-            name: [Thing(t["kind"], t["id"], tuple(t["box"])) for t in values[name]]
-            for name in ("things", "touched")
-        }
-        return cls(**fields | lists)
-
     @property
     def stickers(self) -> int:
         return sum(thing.kind == Touch.STICKER.value for thing in self.things)
@@ -133,6 +121,10 @@ class LaptopRecord:
     @property
     def left(self) -> int:
         return self.stickers - self.removed
+
+
+RECORDS = TypeAdapter(list[LaptopRecord])
+"""Reads what :meth:`SimulatedCell.write_record` writes."""
 
 
 @dataclass
@@ -211,7 +203,8 @@ class SimulatedCell:
     def write_record(self) -> None:
         if self.settings.record_file:
             with atomic_write(Path(self.settings.record_file), "w") as file:
-                json.dump([record.to_json() for record in self.records], file, indent=1)
+                told = [asdict(one) | {name: getattr(one, name) for name in _COUNTS} for one in self.records]
+                json.dump(told, file, indent=1)
 
     def hand_over(self) -> bool:
         """Replace the simulated laptop by the next one; ``False`` when it was the last one."""

@@ -18,7 +18,7 @@ from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.share import share_folder
 from sticker_uq.simulation.comparison import Ledger
-from sticker_uq.simulation.simulated_cell import LaptopRecord
+from sticker_uq.simulation.simulated_cell import RECORDS
 from sticker_uq.testing.bench import running_bench
 from test.helpers.cell import write_parameters
 from test.helpers.models import small_weights
@@ -64,7 +64,7 @@ def test_it_ends_with_0_because_what_it_promises_is_true(demo):
 def test_the_headline_says_what_the_ground_truth_says(demo):
     folder, run = demo
     summary = json.loads((folder / "out" / "summary.json").read_text())["comparison"]
-    record = LaptopRecord.from_json(json.loads((folder / "out" / "truth.json").read_text())[0])
+    [record] = RECORDS.validate_json((folder / "out" / "truth.json").read_bytes())
     score, gate = summary["score_threshold"], summary["gate"]
     assert Ledger(**gate) == Ledger.of([record], [gate["questions"]])
     assert (score["stickers"], score["questions"]) == (gate["stickers"], 0)
