@@ -113,17 +113,16 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
 
 
 def reason_to_msg(reason: sc.Reason) -> m.Reason:
-    values = [_value_to_msg(name, value) for name, value in reason.values]
+    values = [
+        m.ReasonValue(name=name, text=value, number=math.nan)
+        if isinstance(value, str)
+        else m.ReasonValue(name=name, number=float(value))
+        for name, value in reason.values
+    ]
     message = filled(m.Reason, reason, values=values, text=text_of(reason))
     if reason.box is not None:
         message.box = box_to_msg(np.asarray(reason.box))
     return message
-
-
-def _value_to_msg(name: str, value: str | float) -> m.ReasonValue:
-    if isinstance(value, str):
-        return m.ReasonValue(name=name, text=value, number=float("nan"))
-    return m.ReasonValue(name=name, number=float(value))
 
 
 def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:

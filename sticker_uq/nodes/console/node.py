@@ -96,15 +96,6 @@ def shown_reasons(messages: Iterable[Any]) -> list[dict[str, Any]]:
     return [shown_reason(reason_from_msg(message), message.text) for message in messages]
 
 
-def shown_answer(message: m.InterventionAnswer) -> dict[str, Any]:
-    return {
-        "request_id": message.request_id,
-        "person": message.person,
-        "scene": _name(SCENE_ANSWERS, message.scene_answer),
-        "answers": [_name(ANSWERS, answer.answer) for answer in message.answers],
-    }
-
-
 def _shown_object(seen: m.ObservedObject | None, verdict: m.Verdict | None) -> dict[str, Any]:
     """An object and what was decided about it; what an operator drew is not ``seen``."""
     known: Any = verdict if seen is None else seen
@@ -134,13 +125,6 @@ def _number(value: float) -> float | None:
 def _name(words: Mapping[str, str], value: int) -> str:
     names = list(words)
     return names[value] if value < len(names) else names[0]
-
-
-_COMMANDS = {
-    "hold": OperateGate.Request.COMMAND_HOLD,
-    "release": OperateGate.Request.COMMAND_RELEASE,
-    "reset": OperateGate.Request.COMMAND_RESET,
-}
 
 
 _JPEG_QUALITY = 85
@@ -175,9 +159,8 @@ class SupervisorCalls:
         return await self._in_turn(self._answers, request)
 
     async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
-        request = OperateGate.Request(
-            command=_COMMANDS[wanted.command], person=person.name, person_checked=person.checked
-        )
+        command = getattr(OperateGate.Request, f"COMMAND_{wanted.command.upper()}")
+        request = OperateGate.Request(command=command, person=person.name, person_checked=person.checked)
         call = self._call if wanted.command == "hold" else self._in_turn
         return await call(self.operations, request)
 
@@ -352,9 +335,11 @@ class Console(Node):
         self.state.put("request", self._question)
 
     def _on_answer(self, message: m.InterventionAnswer) -> None:
-        answer = shown_answer(message)
-        self.state.put("answered", answer)
-        said = [*answer["answers"], *([] if answer["scene"] == "none" else [answer["scene"]])]
+        scene = _name(SCENE_ANSWERS, message.scene_answer)
+        answers = [_name(ANSWERS, answer.answer) for answer in message.answers]
+        about = {"request_id": message.request_id, "person": message.person}
+        self.state.put("answered", about | {"scene": scene, "answers": answers})
+        said = answers if scene == "none" else [*answers, scene]
         self._metrics.answered(said)
         self.state.happened(stamp_to_ns(message.header.stamp), "answered", name=message.person, answers=said)
 

@@ -70,7 +70,8 @@ class Worker(threading.Thread):
         device_failed = False
         started = time.perf_counter()
         try:
-            self._check_stamp(stamp_ns)
+            if stamp_ns == 0:
+                raise InvalidInput("the stamp of the image is zero: the camera driver must set header.stamp")
             if image is None:
                 raise InvalidInput(check.problem)
             # the check on arrival measured only brightness, a replay measures all: both must give the same scene
@@ -105,10 +106,6 @@ class Worker(threading.Thread):
         counters.finished(scene, (time.perf_counter() - started) * 1e3)
         if image is not None:
             feed.outputs.publish_pictures(scene, image, self.options().annotated_rate)
-
-    def _check_stamp(self, stamp_ns: int) -> None:
-        if stamp_ns == 0:
-            raise InvalidInput("the stamp of the image is zero: the camera driver must set header.stamp")
 
     def _count_failure(self, reason: str) -> None:
         self.counters.failed += 1

@@ -180,7 +180,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
 
     def activate(self) -> None:
         self._apply(self.settings)
-        self._out.restart_sequence()
+        self._out.sequence = 0
         settings = {"settings": self.settings.model_dump()}
         self._audit.note("start", {"format": FORMAT} | self._about() | settings)
         self.while_active.callback(lambda: self._audit.note("stop", self._about()))

@@ -104,7 +104,8 @@ class SupervisorOutputs:
         self._node = node
         self._identity = identity
         self._audit_head = audit_head
-        self._sequence = 0
+        self.sequence = 0
+        """Number of the newest state of the gate."""
         self._all: list[Publisher] = []
         self._gate = self._publisher(m.GateState, "gate", GATE)
         self._decision = self._publisher(m.SceneDecision, "decision")
@@ -130,11 +131,8 @@ class SupervisorOutputs:
         for publisher in self._all:
             self._node.destroy_publisher(publisher)
 
-    def restart_sequence(self) -> None:
-        self._sequence = 0
-
     def gate(self, gate: GateState, policy_hash: str, now_ns: int) -> None:
-        self._sequence += 1
+        self.sequence += 1
         permit = gate.permit if gate.open else None
         message = filled(
             m.GateState,
@@ -144,7 +142,7 @@ class SupervisorOutputs:
             state=int(gate.phase),
             details=[reason_to_msg(reason) for reason in gate.details],
             text=gate_text(gate.reasons.codes, gate.details),
-            sequence=self._sequence,
+            sequence=self.sequence,
             policy_hash=policy_hash,
             supervisor=self._identity,
             audit_head=self._audit_head(),
