@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +117,8 @@ class Bench:
         return future.result()
 
     def transition(self, node: str, name: str) -> bool:
-        ids = {
-            "configure": Transition.TRANSITION_CONFIGURE,
-            "activate": Transition.TRANSITION_ACTIVATE,
-            "deactivate": Transition.TRANSITION_DEACTIVATE,
-            "cleanup": Transition.TRANSITION_CLEANUP,
-        }
-        request = ChangeState.Request(transition=Transition(id=ids[name]))
+        number = getattr(Transition, f"TRANSITION_{name.upper()}")
+        request = ChangeState.Request(transition=Transition(id=number))
         return bool(self.call(ChangeState, f"{node}/change_state", request).success)
 
     def state(self, node: str) -> str:
@@ -154,11 +149,8 @@ def running_bench() -> Iterator[Bench]:
     """A test bench for nodes under test in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
     init_ros([])
     try:
-        made = Bench()
-        try:
+        with closing(Bench()) as made:
             yield made
-        finally:
-            made.close()
     finally:
         rclpy.try_shutdown()
 
