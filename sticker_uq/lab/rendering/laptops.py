@@ -126,6 +126,14 @@ def deck_layout(laptop: LaptopSpec) -> DeckLayout:
 
 
 _ROWS = (" " * 14, "`1234567890-=<", ">QWERTYUIOP[]\\", "^ASDFGHJKL;'~", "*ZXCVBNM,./*", "")
+_KEY_WIDTHS: tuple[tuple[float, ...], ...] = (
+    (1.0,) * 14,
+    (1.0,) * 13 + (1.7,),
+    (1.5,) + (1.0,) * 12 + (1.2,),
+    (1.8,) + (1.0,) * 11 + (1.9,),
+    (2.3,) + (1.0,) * 10 + (2.4,),
+    (1.2, 1.0, 1.0, 1.2, 5.2, 1.2, 1.0, 0.9, 0.9, 1.1),
+)
 _NUMPAD = ("    ", "/*-+", "789+", "456+", "123=", "0.,=")
 
 
@@ -324,7 +332,7 @@ def _keyboard(laptop: LaptopSpec, pen: Pen, rect: Rect) -> None:
     y = top
     for index in range(6):
         height = row_height * (0.55 if index == 0 else 1.0)
-        _key_row(laptop, pen, _key_widths(index), _ROWS[index], (left, y, main, y + height))
+        _key_row(laptop, pen, _KEY_WIDTHS[index], _ROWS[index], (left, y, main, y + height))
         if laptop.numpad:
             _key_row(laptop, pen, (1.0,) * 4, _NUMPAD[index], (main + 12, y, right, y + height))
         y += height
@@ -332,17 +340,6 @@ def _keyboard(laptop: LaptopSpec, pen: Pen, rect: Rect) -> None:
         x, y = left + (main - left) * 0.46, top + row_height * 3.05
         pen.circle(x, y, 12, (30, 30, 140))
         pen.circle(x, y, 9, (50, 50, 215))
-
-
-def _key_widths(row: int) -> tuple[float, ...]:
-    return {
-        0: (1.0,) * 14,
-        1: (1.0,) * 13 + (1.7,),
-        2: (1.5,) + (1.0,) * 12 + (1.2,),
-        3: (1.8,) + (1.0,) * 11 + (1.9,),
-        4: (2.3,) + (1.0,) * 10 + (2.4,),
-        5: (1.2, 1.0, 1.0, 1.2, 5.2, 1.2, 1.0, 0.9, 0.9, 1.1),
-    }[row]
 
 
 def _key_row(laptop: LaptopSpec, pen: Pen, widths: tuple[float, ...], labels: str, rect: Rect) -> None:
