@@ -33,11 +33,8 @@ def read_parameters(path: Path, node: str, known: Collection[str] | None = None)
     several namespaces that do not agree.
     """
     sections = read_sections(path)
-    found: dict[str, dict[str, Any]] = {}
-    for pattern, _ in sections:
-        place = _namespace(pattern, node)
-        if place is not None:
-            found[place] = {}
+    places = (_namespace(pattern, node) for pattern, _ in sections)
+    found: dict[str, dict[str, Any]] = {place: {} for place in places if place is not None}
     if len(found) > 1:  # "" stands for any namespace
         found.pop("", None)
     for place, values in found.items():
