@@ -142,8 +142,7 @@ def test_interfaces_depend_on_the_packages_whose_types_they_use():
     declared = {dependency.name for dependency in package.build_depends}
     assert declared == used | {"action_msgs"}  # goals, results and feedback are wrapped in its types
     cmake = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
-    found = re.search(r"DEPENDENCIES ([\w\s]+)\)", cmake)
-    assert set(found[1].split()) == used
+    assert set(re.search(r"DEPENDENCIES ([\w\s]+)\)", cmake)[1].split()) == used
 
 
 def test_pip_installs_what_the_package_imports_outside_ros(monkeypatch):

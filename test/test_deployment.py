@@ -56,8 +56,7 @@ def test_the_page_shows_the_unit_files():
 def test_the_robots_unit_starts_the_documented_installation():
     unit = ROOT / "config" / "systemd" / "sticker-uq.service"
     _, source_ros, _, *sources, _ = on_the_robot("docs/howto/install.md")
-    steps = re.findall(r"source \S+", setting(unit, "ExecStart"))
-    assert steps == [source_ros, *sources]
+    assert re.findall(r"source \S+", setting(unit, "ExecStart")) == [source_ros, *sources]
     words = example(unit, "CELL_ARGUMENTS").split()
     options = CellOptions.from_texts(dict(word.split(":=", 1) for word in words))
     assert options.console
@@ -66,8 +65,7 @@ def test_the_robots_unit_starts_the_documented_installation():
 
 def test_dockers_unit_starts_a_service_with_variables_that_it_has():
     unit = ROOT / "config" / "systemd" / "sticker-uq-docker.service"
-    service = setting(unit, "ExecStart").split()[-1]
-    cell = COMPOSE["services"][service]
+    cell = COMPOSE["services"][setting(unit, "ExecStart").split()[-1]]
     names = re.findall(r"^# +([A-Z_]+)=", unit.read_text(encoding="utf-8"), re.M)
     assert len(names) == 5
     assert all(f"${{{name}" in str(cell) for name in names)

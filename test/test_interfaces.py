@@ -51,8 +51,7 @@ def test_the_package_has_all_three_kinds_of_interfaces():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_built_interface_is_the_one_in_the_file(path):
-    module = importlib.import_module(f"sticker_uq_msgs.{path.suffix[1:]}")
-    assert hasattr(module, path.stem)
+    assert hasattr(importlib.import_module(f"sticker_uq_msgs.{path.suffix[1:]}"), path.stem)
     generated = importlib.import_module(f"sticker_uq_msgs.{path.suffix[1:]}._{_snake_case(path.stem)}")
     for class_name, specification in parts(path).items():
         built = getattr(generated, class_name)

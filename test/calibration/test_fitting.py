@@ -261,6 +261,5 @@ def test_a_limit_moves_to_where_other_weights_mean_the_same():
     for limit in (0.3, 0.8, 0.93):
         assert same_odds(limit, before, now) == pytest.approx(expit((logit(limit) - 1.0) / 2.0), abs=0.03)
         assert same_odds(limit, now, now) == pytest.approx(limit, abs=2e-3)
-    few = tuple(part[:12] for part in now)
-    assert same_odds(0.93, before, few) == 0.93
+    assert same_odds(0.93, before, tuple(part[:12] for part in now)) == 0.93
     assert same_odds(0.93, before, (now[0], ~now[1])) == 0.93  # the surer, the less often right

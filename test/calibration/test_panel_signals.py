@@ -32,8 +32,7 @@ def with_panel(records: Sequence[Record]) -> list[Record]:
 
 
 def _wrong(one: object, record: Record) -> float:
-    sticker = one.label is ObjectClass.STICKER
-    return float(sticker and matching(one, record) < 0)
+    return float(one.label is ObjectClass.STICKER and matching(one, record) < 0)
 
 
 @pytest.fixture(autouse=True)

@@ -101,8 +101,7 @@ def test_levels_that_cannot_be_proved_are_refused_before_the_detector_runs(label
     assert "120 labelled images; in the proof 36 laptops" in refused.output
     assert "--alpha 0.01 takes 230 or more laptops in the proof, there are 36" in refused.output
     proposed = re.findall(r"give (--alpha \S+ --beta \S+)", refused.output)[0].split()
-    started = CliRunner().invoke(app, [*options, *proposed])
-    assert "DetectorStarted" in started.output
+    assert "DetectorStarted" in CliRunner().invoke(app, [*options, *proposed]).output
 
 
 def test_a_hundred_more_labels_prove_what_the_binomial_says():

@@ -64,8 +64,7 @@ def recording(path: Path, announced: tuple[tuple[int, str], ...]) -> Path:
 def look(images: ImageSource) -> Iterator[tuple[SourceImage, SceneAssessment]]:
     for item in images:
         assert item.image is not None
-        digest = image_digest(item.image)
-        yield item, replace(assessment(image_digest=digest), stamp_ns=item.stamp_ns)
+        yield item, replace(assessment(image_digest=image_digest(item.image)), stamp_ns=item.stamp_ns)
 
 
 def test_a_recording_says_which_laptop_an_image_shows(tmp_path, capsys):

@@ -197,8 +197,7 @@ def test_a_bundle_that_releases_where_novelty_is_not_measured_says_so(tmp_path, 
     made = CliRunner().invoke(app, [*create, "--out", str(tmp_path / "bundle")], catch_exceptions=False)
     warning = "stickers are released in unfamiliar scenes too"
     assert warning in made.output
-    shown = CliRunner().invoke(app, ["bundle", "show", str(tmp_path / "bundle")])
-    assert warning in shown.output
+    assert warning in CliRunner().invoke(app, ["bundle", "show", str(tmp_path / "bundle")]).output
     assert warning not in CliRunner().invoke(app, ["bundle", "show", str(bundle.folder)]).output
 
 

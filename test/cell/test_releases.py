@@ -35,8 +35,7 @@ def bundles(bundle: Bundle, tmp_path: Path) -> list[Bundle]:
         folder.mkdir(parents=True)
         for file in bundle.manifest.files:
             (folder / file).symlink_to(bundle.folder / file)
-        text = (bundle.folder / MANIFEST).read_text()
-        (folder / MANIFEST).write_text(text + f"# copy {number}\n")
+        (folder / MANIFEST).write_text((bundle.folder / MANIFEST).read_text() + f"# copy {number}\n")
         made.append(Bundle.load(folder))
     assert len({one.hash for one in made}) == 3
     return made

@@ -106,8 +106,7 @@ def test_a_killed_call_goes_on_and_ends_with_a_candidate_and_one_page(calls):
     for word in ("questions per laptop, newest", "wrongful releases, old test set", "person 1", "spot check"):
         assert word in page, word
     assert "Ada" not in page
-    compared = Bundle.load(out).comparison
-    assert compared.verdict.upper() in second.output
+    assert Bundle.load(out).comparison.verdict.upper() in second.output
 
 
 def test_the_newest_laptops_are_in_no_other_part(calls):

@@ -98,8 +98,7 @@ def test_it_makes_a_bundle_that_fits_together(qualified):
     assert qualified.calls[1].exit_code == 0, qualified.calls[1].output
     assert "READY: Every requirement is met." in qualified.calls[1].output
     bundle = Bundle.load(qualified.out)
-    policy = Policy.load(bundle.policy)
-    assert policy.guarantee.wrongful_removal.level == 0.3
+    assert Policy.load(bundle.policy).guarantee.wrongful_removal.level == 0.3
     assert bundle.manifest.files.keys() >= {"weights.safetensors", "weights_novelty.safetensors"}
     report = (qualified.work / "report.html").read_text()
     assert "<h1>Ready</h1>" in report

@@ -29,8 +29,7 @@ def groups(draw: Any) -> tuple[Tensor, Tensor]:
     shape = draw(st.integers(1, 4)), draw(st.integers(0, 12))
     corners = draw(hnp.arrays(np.float32, (*shape, 2, 2), elements=CORNERS))
     corners.sort(axis=2)
-    usable = draw(hnp.arrays(np.bool_, shape))
-    return torch.from_numpy(corners.reshape(*shape, 4)), torch.from_numpy(usable)
+    return torch.from_numpy(corners.reshape(*shape, 4)), torch.from_numpy(draw(hnp.arrays(np.bool_, shape)))
 
 
 def one_by_one(boxes: Tensor, usable: Tensor, threshold: float) -> Tensor:

@@ -179,8 +179,7 @@ def test_other_settings_share_the_weights_but_another_model_does_not():
     other = plain.with_settings(plain.settings.model_copy(update={"score_floor": 0.5, "dropout_rate": 0.4}))
     assert other.model is plain.model
     assert plain.settings.score_floor != other.settings.score_floor
-    features = plain.encode(picture())
-    assert other.detect(features).scores.min() > 0.5
+    assert other.detect(plain.encode(picture())).scores.min() > 0.5
     for name, value in {"model": "ssd300_vgg16", "min_size": 600, "weights": "a.pth"}.items():
         with pytest.raises(InvalidInput, match=f"{name} is {value!r}"):
             plain.with_settings(plain.settings.model_copy(update={name: value}))

@@ -49,8 +49,7 @@ def localized(
 )
 def test_every_model_has_a_dil(name, technique):
     detector = tiny_detector(name)
-    features = detector.encode(picture())
-    detections = detector.detect(features)
+    detections = detector.detect(detector.encode(picture()))
     settings = LocalizationSettings(technique=technique)
     found = localized(detector, settings=settings, keep_saliency=True)
 
@@ -88,8 +87,7 @@ def test_saliency_leaves_no_trace():
 
 
 def test_without_a_prediction_everything_is_unexplained():
-    detector = tiny_detector(ONE_STAGE)
-    found = localized(detector, NOTHING, LocalizationSettings(alpha=0.3))
+    found = localized(tiny_detector(ONE_STAGE), NOTHING, LocalizationSettings(alpha=0.3))
     assert found.dil == 1.0
     assert found.decision_threshold == pytest.approx(0.2)
     assert found.saliency is None
@@ -97,8 +95,7 @@ def test_without_a_prediction_everything_is_unexplained():
 
 def test_a_box_around_everything_explains_everything():
     detector = tiny_detector(ONE_STAGE)
-    features = detector.encode(picture())
-    width, height = features.image_size
+    width, height = detector.encode(picture()).image_size
     all_of_it = Detections(np.float32([[0, 0, width, height]]), np.float32([[0.1, 0.1, 0.8]]))
     found = localized(detector, all_of_it)
     assert (found.unexplained_objectness, found.unexplained) == (0.0, ())
@@ -107,8 +104,7 @@ def test_a_box_around_everything_explains_everything():
 
 def test_only_boxes_that_reach_the_threshold_are_predictions():
     detector = tiny_detector(ONE_STAGE)
-    features = detector.encode(picture())
-    width, height = features.image_size
+    width, height = detector.encode(picture()).image_size
     half = Detections(np.float32([[0, 0, width, height]]), np.float32([[0.25, 0.25, 0.5]]))
     assert localized(detector, half, LocalizationSettings(decision_threshold=0.5)).dil == 0.0
     assert localized(detector, half, LocalizationSettings(decision_threshold=0.51)).dil == 1.0
@@ -129,8 +125,7 @@ def test_a_deterministic_pass_at_the_surer_detections_tells_the_same(name):
     deterministic = detector.deterministic_pass(
         detector.encode(picture()), least_score=settings.decision_threshold
     )
-    found = localize(deterministic, settings)
-    assert to_plain(found) == to_plain(localized(detector, settings=settings))
+    assert to_plain(localize(deterministic, settings)) == to_plain(localized(detector, settings=settings))
 
 
 def broken_detector(name: str, value: float) -> StochasticDetector:
@@ -150,8 +145,7 @@ def test_objectness_that_is_nan_is_an_error():
 
 
 def test_a_head_that_feels_nothing_has_no_dil():
-    detector = broken_detector(ONE_STAGE, 0.0)
-    found = localized(detector, NOTHING, LocalizationSettings(technique="gradcam"))
+    found = localized(broken_detector(ONE_STAGE, 0.0), NOTHING, LocalizationSettings(technique="gradcam"))
     assert (found.complete_localization, found.background_localization) == (0.0, 0.0)
     assert math.isnan(found.dil)
     assert found.decision_threshold == 0.5

@@ -15,8 +15,7 @@ def test_arm_never_answers(hasty):
     """Not even whether it takes the goal: the permit ends, and a person is needed until it speaks again."""
     hasty.bring(GateState.STATE_PERMITTED)
     hasty.until_gate(reason=BlockReason.ARM_FAILED)
-    gate = hasty.until_gate(GateState.STATE_FAULT)
-    assert gate.details[0].code == "arm_does_not_stop"
+    assert hasty.until_gate(GateState.STATE_FAULT).details[0].code == "arm_does_not_stop"
 
 
 def test_arm_takes_a_goal_and_never_ends_it(hasty):
@@ -67,8 +66,7 @@ def test_a_persons_answer_comes_late_or_twice(cell):
     assert not again.accepted
     assert [reason.code for reason in again.reasons] == ["request_not_open"]
     cell.until(lambda: cell.requests[-1].request_id not in ("", first), "the next request")
-    late = cell.answer(Request.SCENE_SKIP_LAPTOP, request_id=first)
-    assert not late.accepted
+    assert not cell.answer(Request.SCENE_SKIP_LAPTOP, request_id=first).accepted
 
     def told_of_first() -> list[Any]:
         return [e.data for e in cell.check_audit() if e.kind == "answer" and e.data["request_id"] == first]

@@ -86,8 +86,7 @@ def test_duplicate_stamp(cell):
 
 def test_reordered_stamps(cell):
     cell.settle()
-    late = cell.camera.picture(Seen.STICKER, stamp_ns=cell.now_ns() - 10**9)
-    cell.camera.publish(late)
+    cell.camera.publish(cell.camera.picture(Seen.STICKER, stamp_ns=cell.now_ns() - 10**9))
     cell.until_gate(reason=BlockReason.STAMP_ORDER)
 
 
@@ -265,8 +264,7 @@ def second_camera(cell: FaultCell) -> ScriptedCamera:
 def test_the_gate_that_closes_is_the_next_one_that_is_said(cell):
     """Order, not time: after the scene that is wrong no message of the gate is open."""
     cell.settle()
-    wrong = cell.camera.picture(Seen.NAN)
-    cell.camera.publish(wrong)
+    cell.camera.publish(cell.camera.picture(Seen.NAN))
     closed = cell.until_gate(reason=BlockReason.IMPLAUSIBLE_SCENE)
     after = [g for g in cell.gates if g.sequence >= closed.sequence and g.supervisor == closed.supervisor]
     assert not any(g.open for g in after)

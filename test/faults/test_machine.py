@@ -28,8 +28,7 @@ def test_disk_full_for_the_audit_log(cell):
     gaps = sum(e.kind == "gap" for e in cell.check_audit())
     cell.disk_full("supervisor", size + 10)
     cell.hold(True)  # something to record
-    gate = cell.until_gate(reason=BlockReason.AUDIT, code="audit_write_failed")
-    head = gate.audit_head
+    head = cell.until_gate(reason=BlockReason.AUDIT, code="audit_write_failed").audit_head
     cell.hold(False)
     cell.until_gate(reason=BlockReason.AUDIT)
     assert cell.gates[-1].audit_head == head
@@ -178,8 +177,7 @@ def test_a_killed_console_serves_the_page_again(cell):
         asked = (GateState.STATE_INTERVENTION,)
         assert {gate.state for gate in cell.gates[said:]} == set(asked)
         assert group.stop()["console"] == 0
-    held = cell.until_gate(*asked, reason=BlockReason.HELD)
-    assert not held.open
+    assert not cell.until_gate(*asked, reason=BlockReason.HELD).open
     cell.until(lambda: ("hold", "Grace") in told_persons(cell), "who it was, in the audit log")
     cell.quiet()
     cell.hold(False)

@@ -20,8 +20,7 @@ def test_kill_supervisor(cell, state):
     cell.kill("supervisor")
     cell.until(lambda: cell.gates[-1].supervisor != killed, "the next supervisor")
     if state == GateState.STATE_INTERVENTION:
-        gate = cell.until_gate(GateState.STATE_FAULT)
-        assert gate.details[0].code == "last_run_asked"
+        assert cell.until_gate(GateState.STATE_FAULT).details[0].code == "last_run_asked"
         cell.quiet()  # resets while the gate is held: pictures of what was asked about are still under way
         cell.hold(False)
     cell.works()

@@ -49,8 +49,7 @@ def pictures() -> list[bytes]:
     files = [cv2.imencode(suffix, pixels, options)[1].tobytes() for suffix, options in kinds]
     turned = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
     files.append(files[0][:2] + b"\xff\xe1" + (len(turned) + 2).to_bytes(2, "big") + turned + files[0][2:])
-    grey = cv2.imencode(".png", pixels[..., 0].astype(np.uint16) * 257)[1].tobytes()
-    return [*files, grey]
+    return [*files, cv2.imencode(".png", pixels[..., 0].astype(np.uint16) * 257)[1].tobytes()]
 
 
 def recordings() -> list[bytes]:

@@ -50,5 +50,4 @@ def test_the_limits_of_files_are_documented_as_they_are():
     limits = re.findall(r"\| (\d+)( MiB)? \| `([\w.]+)\.(\w+)` \|$", table, re.MULTILINE)
     assert len(limits) > 10  # else the table is written in another way
     for number, unit, module, name in limits:
-        found = getattr(importlib.import_module(module), name)
-        assert found == int(number) * (2**20 if unit else 1), name
+        assert getattr(importlib.import_module(module), name) == int(number) * (2**20 if unit else 1), name

@@ -256,8 +256,7 @@ def test_a_reset_waits_for_an_arm_that_fell_silent():
 def test_a_scene_that_cannot_be_judged_is_a_fault():
     cell = permitted()
     cell.wait(0.1)
-    broken = replace(assessment(STICKER), objects=(replace(STICKER, box=STICKER.box[:3]),))
-    cell.assess(broken)
+    cell.assess(replace(assessment(STICKER), objects=(replace(STICKER, box=STICKER.box[:3]),)))
     assert cell.phase is Phase.FAULT
     assert cell.details[0] == "scene_not_judged"
 

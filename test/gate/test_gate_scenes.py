@@ -60,8 +60,7 @@ def test_what_a_person_has_decided_is_not_in_question_again():
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     cell.scene(UNSURE, observed(THERE), dil=0.9, times=K)
-    request = cell.sent(OpenIntervention)[-1]
-    assert [as_box(v.object.box) for v in request.objects] == [THERE]
+    assert [as_box(v.object.box) for v in cell.sent(OpenIntervention)[-1].objects] == [THERE]
 
 
 def test_that_perception_is_restricted_is_no_doubt_about_the_scene():

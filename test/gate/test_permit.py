@@ -19,8 +19,7 @@ def test_a_permit_is_for_one_object_of_one_decision():
 
 @given(until=st.integers(-5, 5), now=st.integers(-5, 5), decision=st.sampled_from(["", "d"]))
 def test_no_clock_no_name_no_permit(until, now, decision):
-    allowed = Lease(decision, 0, until).allows(decision, 0, now)
-    assert allowed == (decision != "" and 0 < now < until)
+    assert Lease(decision, 0, until).allows(decision, 0, now) == (decision != "" and 0 < now < until)
 
 
 def test_waiting_ends_when_the_permit_arrives_and_when_it_does_not():

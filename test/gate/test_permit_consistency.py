@@ -71,8 +71,7 @@ def test_the_arm_goes_on_until_a_clear_contradiction_or_k_slight_doubts_in_a_row
 @given(st.tuples(*[st.floats(0.0, 200.0)] * 2, *[st.floats(5.0, 200.0)] * 2), st.floats(0.0, 1.0))
 def test_two_things_in_one_box_are_told_by_its_size(drawn, margin):
     x, y, width, height = drawn
-    box = (x, y, x + width, y + height)
-    (verdict,) = judge(assessment(observed(box, duplicated=True)), POLICY).verdicts
+    (verdict,) = judge(assessment(observed((x, y, x + width, y + height), duplicated=True)), POLICY).verdicts
     assert is_slight(verdict, margin, HERE) is (margin > 0.0 and iou(as_box(verdict.object.box), HERE) >= 0.7)
 
 

@@ -178,8 +178,7 @@ def test_a_box_without_a_width_is_refused_and_faults_nothing():
 
 
 def test_a_goal_carries_the_pose_of_its_object():
-    cell = located(running(set_to(require_pose=True)), CALIBRATED, STICKER, times=K)
-    (goal,) = cell.sent(SendGoal)
+    (goal,) = located(running(set_to(require_pose=True)), CALIBRATED, STICKER, times=K).sent(SendGoal)
     assert goal.target.pose == locate(goal.target.verdict.object, CALIBRATED)
 
 

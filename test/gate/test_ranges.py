@@ -42,8 +42,7 @@ def test_metrics_of_objects_have_ranges_too(name):
     highest = METRICS[name].highest if name in METRICS else 1.0
     assert range_problem(assessment(observed(**{name: min(highest, 1e9)}))) is None
     for value in (-0.5, highest + 0.5):
-        problem = range_problem(assessment(observed(**{name: value})))
-        assert problem.subject == name
+        assert range_problem(assessment(observed(**{name: value}))).subject == name
 
 
 def test_probabilities_and_exposure_have_ranges_too():
@@ -88,10 +87,8 @@ def test_no_localization_and_no_saliency_are_left_to_the_policy():
     ],
 )
 def test_the_gate_closes_and_opens_again(changes, code):
-    limited = Policy(max_novelty=0.9, max_unexplained_objectness=0.1)
-    cell = running(policy=limited)
-    good = localized(novelty=0.0).localization
-    cell.scene(observed(), times=K, localization=good)
+    cell = running(policy=Policy(max_novelty=0.9, max_unexplained_objectness=0.1))
+    cell.scene(observed(), times=K, localization=localized(novelty=0.0).localization)
     assert cell.state.open
     cell.scene(observed(), localization=localized(**{"novelty": 0.0, **changes}).localization)
     assert not cell.state.open

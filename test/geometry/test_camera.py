@@ -93,6 +93,5 @@ def test_what_is_no_camera_is_refused(values, text):
 
 
 def test_another_calibration_has_another_fingerprint():
-    prints = {camera(name).fingerprint for name in LENSES}
-    assert len(prints) == len(LENSES)
+    assert len({camera(name).fingerprint for name in LENSES}) == len(LENSES)
     assert camera("none").fingerprint == Camera(SIZE, K.copy()).fingerprint

@@ -109,8 +109,7 @@ def test_a_lid_that_the_camera_cannot_see_is_refused(cell, text):
 
 
 def test_a_place_that_only_a_person_drew_has_a_pose_without_a_covariance():
-    drawn = ObservedObject.drawn(3, ObjectClass.STICKER, np.array(BOX))
-    pose = locate(drawn, CELL)
+    pose = locate(ObservedObject.drawn(3, ObjectClass.STICKER, np.array(BOX)), CELL)
     assert pose.position == locate(observed(BOX), CELL).position
     assert np.isnan(np.reshape(pose.covariance, (6, 6))[:2, :2]).all()
 

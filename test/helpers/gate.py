@@ -119,8 +119,7 @@ class Cell:
         """Let ``times`` scenes of these objects come, 0.1 s apart, of images ``age`` seconds old."""
         for _ in range(times):
             self.wait(0.1)
-            values = {"stamp_ns": self.now - round(age * SECOND), **changes}
-            self.assess(assessment(*objects, **values))
+            self.assess(assessment(*objects, **{"stamp_ns": self.now - round(age * SECOND), **changes}))
         return self
 
     def assess(self, scene: SceneAssessment) -> tuple[Effect, ...]:
@@ -210,6 +209,5 @@ def answer(
     not_stickers: tuple[Box, ...] = (),
 ) -> bool:
     """Whether a person's answer to the open question was accepted."""
-    request_id = cell.state.request.request_id
-    cell.send(AnswerGiven(request_id, person, scene, answers, not_stickers=not_stickers))
+    cell.send(AnswerGiven(cell.state.request.request_id, person, scene, answers, not_stickers=not_stickers))
     return cell.reply().accepted

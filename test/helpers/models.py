@@ -53,8 +53,7 @@ def picture(seed: int = 0, width: int = 224, height: int = 168) -> NDArray[np.ui
             cv2.rectangle(image, (x, y), (x + w, y + h), colour, -1)
         else:
             cv2.ellipse(image, (x, y), (w // 2, h // 2), float(rng.uniform(0, 180)), 0, 360, colour, -1)
-    noise = rng.normal(0, 6, image.shape)
-    return np.clip(image + noise, 0, 255).astype(np.uint8)
+    return np.clip(image + rng.normal(0, 6, image.shape), 0, 255).astype(np.uint8)
 
 
 @cache
@@ -161,8 +160,7 @@ def half_ssd300() -> nn.Module:
             )
             layer.bias = nn.Parameter(torch.zeros(layer.out_channels))
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-    scale = model.backbone.scale_weight
-    model.backbone.scale_weight = nn.Parameter(torch.full((len(scale) // 2,), 20.0))
+    model.backbone.scale_weight = nn.Parameter(torch.full((len(model.backbone.scale_weight) // 2,), 20.0))
     return model
 
 
@@ -226,8 +224,7 @@ def _tune_ssd(head: Any, maps: list[Tensor]) -> None:
 def _tune_retinanet(head: Any, maps: list[Tensor]) -> None:
     branch = head.classification_head
     _recognise_places(branch.cls_logits, [branch.conv(m) for m in maps])
-    shifts = _shifts(branch(maps), against_background=False)
-    branch.cls_logits.bias.unflatten(0, (-1, 3))[:, 1:] -= shifts
+    branch.cls_logits.bias.unflatten(0, (-1, 3))[:, 1:] -= _shifts(branch(maps), against_background=False)
 
 
 def _tune_faster_rcnn(model: Any, images: ImageList, maps: list[Tensor]) -> None:
@@ -238,5 +235,4 @@ def _tune_faster_rcnn(model: Any, images: ImageList, maps: list[Tensor]) -> None
     vectors = heads.box_head(heads.box_roi_pool(named, proposals, images.image_sizes))
     scores = heads.box_predictor.cls_score
     _spread(scores, scores(vectors))
-    shifts = _shifts(scores(vectors).unflatten(0, (2, PROPOSALS)), against_background=True)
-    scores.bias[1:] -= shifts
+    scores.bias[1:] -= _shifts(scores(vectors).unflatten(0, (2, PROPOSALS)), against_background=True)

@@ -72,6 +72,5 @@ def tiny_panel(folder: Path, names: tuple[str, ...] = NAMES, **changes: object) 
     chosen = settings(folder)
     perception = Perception(chosen)
     pictures = labelled(folder, perception)
-    out = folder / "panel"
-    document = fit_panel(perception, pictures, pictures, names, out, OPEN, **changes)
+    document = fit_panel(perception, pictures, pictures, names, folder / "panel", OPEN, **changes)
     return document, Path(chosen.weights)

@@ -46,8 +46,7 @@ class Camera:
 
     def message(self) -> SceneAssessment:
         stamp = self._node.get_clock().now().nanoseconds
-        scene = assessment(*(self.objects or ()), stamp_ns=stamp, **self.changes)
-        return scene_to_msg(scene)
+        return scene_to_msg(assessment(*(self.objects or ()), stamp_ns=stamp, **self.changes))
 
     def _publish(self) -> None:
         if self.objects is not None:

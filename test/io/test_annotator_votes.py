@@ -39,8 +39,7 @@ def test_counts_and_probabilities_and_neither(tmp_path):
         {"annotators": {"background": 2}},
         {"probabilities": [0.1, 0.25, 0.65]},
     )
-    items = read_coco(data)
-    (found,) = sticker_fractions(data, items).values()
+    (found,) = sticker_fractions(data, read_coco(data)).values()
     assert found.tolist() == [0.0, 1.0, 0.75, 0.0, 0.65]
 
 

@@ -84,12 +84,10 @@ def png(pixels: NDArray[Any]) -> bytes:
 @pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
 @pytest.mark.parametrize("bits", [8, 16])
 def test_a_compressed_mosaic_becomes_the_colours_of_its_raw_topic(pattern, bits):
-    rng = np.random.default_rng(2)
-    seen = rng.integers(0, 2**bits, (8, 10), np.uint16 if bits == 16 else np.uint8)
+    seen = np.random.default_rng(2).integers(0, 2**bits, (8, 10), np.uint16 if bits == 16 else np.uint8)
     encoding = f"bayer_{pattern}{bits}"
     raw = decode_image(encoding, 10, 8, 10 * bits // 8, False, seen.tobytes())
-    compressed = decode_compressed(png(seen), f"{encoding}; png compressed ")
-    np.testing.assert_array_equal(compressed, raw)
+    np.testing.assert_array_equal(decode_compressed(png(seen), f"{encoding}; png compressed "), raw)
     assert lost_colours(png(seen), f"{encoding}; png compressed ") == ""
     flat = png(mosaic_of(COLOUR, pattern))
     assert np.all(decode_compressed(flat, f"bayer_{pattern}8; png compressed ") == COLOUR)
@@ -126,8 +124,7 @@ def test_a_grey_picture_of_a_colour_camera_is_read_as_grey_and_said(sent_as, col
         if colours
         else not said
     )
-    coloured = cv2.imencode(".jpg", np.dstack([grey, grey, grey]))[1].tobytes()
-    assert lost_colours(coloured, sent_as) == ""
+    assert lost_colours(cv2.imencode(".jpg", np.dstack([grey, grey, grey]))[1].tobytes(), sent_as) == ""
 
 
 @pytest.mark.parametrize(

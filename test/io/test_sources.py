@@ -80,8 +80,7 @@ def test_topics_without_a_message_do_not_make_the_choice_hard(tmp_path):
     with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         for name, kind in (("/cam/image", RAW), ("/left", RAW), ("/cam/image/compressed", COMPRESSED)):
             connection = writer.add_connection(name, kind, typestore=TYPES)
-        message = compressed_message(picture(0), 0)
-        writer.write(connection, 1, TYPES.serialize_cdr(message, COMPRESSED))
+        writer.write(connection, 1, TYPES.serialize_cdr(compressed_message(picture(0), 0), COMPRESSED))
     assert open_source(tmp_path / "bag").topic == "/cam/image/compressed"
 
 

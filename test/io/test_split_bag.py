@@ -29,8 +29,7 @@ def written(folder):
 
 
 def test_every_message_is_in_one_folder_and_each_begins_with_the_newest_latched_state(tmp_path):
-    size = len(message("0"))
-    bag = bag_of(tmp_path / "cell", split_bytes=3 * size)
+    bag = bag_of(tmp_path / "cell", split_bytes=3 * len(message("0")))
     sent = [("/gate" if number in (0, 4) else "/scene", message(str(number))) for number in range(9)]
     begun = [bag.write(topic, number, data) for number, (topic, data) in enumerate(sent)]
     bag.close()

@@ -44,8 +44,7 @@ def test_the_folder_of_a_topic(topic, folder):
 )
 def test_scenes_lie_beside_their_images_or_beside_nobodys(image, found):
     scenes = ["/cell/scene", "/cell/left/scene"]
-    images = [image, "/cell/left/image/compressed"]
-    assert scene_topic_of(image, scenes, images) == found
+    assert scene_topic_of(image, scenes, [image, "/cell/left/image/compressed"]) == found
 
 
 RAW, JPEG = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"

@@ -28,8 +28,7 @@ def test_maps_are_pooled_at_the_box():
     centres = (torch.arange(30) + 0.5) * 4 * 2
     level = centres.expand(1, 1, 16, 30).clone()
     features = Features((200, 100), (50, 100), (64, 120), (level,))
-    boxes = np.array([[40.0, 20, 80, 60], [100, 20, 180, 90]])
-    (pooled,) = pooled_layers(Maps(), features, boxes)
+    (pooled,) = pooled_layers(Maps(), features, np.array([[40.0, 20, 80, 60], [100, 20, 180, 90]]))
     assert pooled[:, 0] == pytest.approx([60, 140])
 
 
@@ -70,5 +69,4 @@ def test_the_probe_gives_logits():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 200)
     features = rng.normal(0, 0.4, (200, 5)) + 2 * np.eye(5)[labels]
-    logits = Probe.fit(features, labels).logits(features)
-    assert (logits.argmax(axis=1) == labels).mean() > 0.97
+    assert (Probe.fit(features, labels).logits(features).argmax(axis=1) == labels).mean() > 0.97

@@ -205,13 +205,11 @@ def test_lsa_reads_the_activations_that_vary_most():
     rng = np.random.default_rng(1)
     features = np.column_stack([rng.normal(0, 1, 50), rng.normal(0, 0.01, 50)])
     fitted = monitor_named("lsa", most=1).fit(of(features))
-    moved = features + np.array([0, 5])
-    assert fitted.score(of(moved)) == pytest.approx(fitted.score(of(features)))
+    assert fitted.score(of(features + np.array([0, 5]))) == pytest.approx(fitted.score(of(features)))
 
 
 def test_dsa_on_a_line():
-    train = of(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 1]))
-    fitted = monitor_named("dsa", share=1.0).fit(train)
+    fitted = monitor_named("dsa", share=1.0).fit(of(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 1])))
     # nearest of its class to 1.5 is 1, at 0.5; from there to the other class 3
     assert fitted.score(of(np.array([[1.5], [-1.0]]))) == pytest.approx([0.5 / 3, 1 / 4])
     assert fitted.score(of(np.array([[6.0]]), 1)) == pytest.approx([2 / 3])
@@ -219,8 +217,7 @@ def test_dsa_on_a_line():
 
 def test_dsa_keeps_a_share_of_every_class():
     train = of(np.random.default_rng(0).normal(size=(101, 3)), np.repeat([0, 1], [100, 1]))
-    learned = monitor_named("dsa").fit(train).arrays()
-    assert np.bincount(learned["classes"]).tolist() == [30, 1]
+    assert np.bincount(monitor_named("dsa").fit(train).arrays()["classes"]).tolist() == [30, 1]
 
 
 def test_mdsa_is_the_squared_mahalanobis_distance():
@@ -235,8 +232,7 @@ def test_mdsa_is_the_squared_mahalanobis_distance():
 
 @pytest.mark.parametrize("name", ["lsa", "dsa", "mdsa"])
 def test_a_class_that_nobody_predicted_is_infinitely_surprising(name):
-    rng = np.random.default_rng(3)
-    fitted = monitor_named(name).fit(of(rng.normal(size=(30, 2))))
+    fitted = monitor_named(name).fit(of(np.random.default_rng(3).normal(size=(30, 2))))
     assert fitted.score(of(np.zeros((1, 2)), 1)).tolist() == [np.inf]
 
 

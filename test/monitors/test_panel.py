@@ -65,8 +65,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
 def fitted(material: Material) -> tuple[PanelFile, Path]:
     perception, pictures = material
     weights = Path(perception.settings.weights)
-    out = weights.parent / "panel"
-    return fit_panel(perception, pictures, pictures, NAMES, out, OPEN, task=0.5), weights
+    return fit_panel(perception, pictures, pictures, NAMES, weights.parent / "panel", OPEN, task=0.5), weights
 
 
 def test_what_the_file_says(fitted):

@@ -33,8 +33,7 @@ def test_the_aggregator_expects_and_groups_what_the_nodes_publish():
     content = yaml.safe_load((ROOT / "config" / "diagnostics.yaml").read_text(encoding="utf-8"))
     groups = [g for g in content["analyzers"]["ros__parameters"].values() if isinstance(g, dict)]
     assert {g["type"] for g in groups} == {"diagnostic_aggregator/GenericAnalyzer"}
-    expected = {name for group in groups for name in group["expected"]}
-    assert expected <= parts()
+    assert {name for group in groups for name in group["expected"]} <= parts()
     for name in parts():
         of_a_robot = not fnmatch(name, "cell_sim:*") and not fnmatch(name, "image_source:*")
         assert sum(name.startswith(tuple(group["startswith"])) for group in groups) == of_a_robot, name

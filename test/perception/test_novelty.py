@@ -161,8 +161,7 @@ def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(
     shutil.copy(small_packaged[1], beside)
     taught = Perception(settings)
     assert taught.settings_hash != alone.settings_hash
-    seen = taught.assess(picture).localization
-    assert seen.scene_distance > 0
+    assert taught.assess(picture).localization.scene_distance > 0
     beside.write_bytes(weights.read_bytes())
     with pytest.raises(InvalidInput, match="no novelty network"):
         Perception(settings)

@@ -184,8 +184,7 @@ def test_the_kind_of_device_is_part_of_the_hash_and_its_number_is_not():
     settings = PerceptionSettings(device="cuda:1")
     assert settings.hash_on("cuda") == PerceptionSettings(device="auto").hash_on("cuda")
     assert settings.hash_on("cuda") != settings.hash_on("cpu")
-    tf32 = PerceptionSettings(precision="tf32")
-    assert tf32.hash_on("cuda") != settings.hash_on("cuda")
+    assert PerceptionSettings(precision="tf32").hash_on("cuda") != settings.hash_on("cuda")
 
 
 NO_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB\nmore")

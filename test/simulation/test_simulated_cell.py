@@ -104,13 +104,11 @@ def test_what_is_no_sticker_stays_in_the_picture_and_is_known_when_touched(hard,
 
 
 def test_a_sticker_stands_out_of_the_relief_and_a_print_does_not():
-    index = CONDITIONS.index("print")
-    cell = SimulatedCell(SimulationSettings(hard=True, **SMALL), index)
+    cell = SimulatedCell(SimulationSettings(hard=True, **SMALL), CONDITIONS.index("print"))
     relief = Relief(0, "camera", cell.relief())
     kinds = {"sticker": [], "print": []}
     for thing in cell.record.things:
         kinds.get(thing.kind, []).append(height_mm(relief, thing.box))
     assert np.abs(kinds["print"]).max() < 0.05
     assert np.median(kinds["sticker"]) > 0.05
-    broken = SimulatedCell(SimulationSettings(relief_failure_rate=1.0, **SMALL))
-    assert np.isnan(broken.relief()).all()
+    assert np.isnan(SimulatedCell(SimulationSettings(relief_failure_rate=1.0, **SMALL)).relief()).all()

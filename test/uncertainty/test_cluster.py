@@ -207,8 +207,7 @@ def test_objects_do_not_depend_on_what_else_is_in_the_image(some):
         np.concatenate([some.pass_index, company.pass_index]),
         some.passes,
     )
-    alone = cluster(some)
-    assert cluster(both)[: len(some)].tolist() == alone.tolist()
+    assert cluster(both)[: len(some)].tolist() == cluster(some).tolist()
 
 
 @given(st.integers(3, 40), st.integers(0, 2**32 - 1))

@@ -136,15 +136,13 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(l
         expect(page.locator("#which")).to_have_text(re.compile("^Live"))
         expect(page.locator("#heat")).to_be_visible()
         expect(page.locator("#heat")).to_have_js_property("naturalWidth", 640, timeout=WORK_MS)
-        ended = group.wait_for_exit(WORK_MS / 1000)
-        assert ended == ("cell_sim", 0), "\n".join(lines)
+        assert group.wait_for_exit(WORK_MS / 1000) == ("cell_sim", 0), "\n".join(lines)
         expect(page.locator("#history")).to_contain_text("Ada: Leave it, Peel it")
         assert group.stop() == dict.fromkeys(NODES, 0), "\n".join(lines)
     assert not any("Traceback" in line or "exception" in line.lower() for line in lines), "\n".join(lines)
 
     (laptop,) = json.loads(truth.read_text())
-    told = (laptop["stickers"], laptop["removed"], laptop["wrong"])
-    assert told == (2, 1, 0), "\n".join(lines)
+    assert (laptop["stickers"], laptop["removed"], laptop["wrong"]) == (2, 1, 0), "\n".join(lines)
     permitted = [as_box(box_from_msg(gate.box)) for gate in heard[GateState] if gate.open]
     assert permitted
     assert all(same_place(box, approved) and not same_place(box, rejected) for box in permitted)

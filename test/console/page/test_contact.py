@@ -74,8 +74,7 @@ def test_a_stopped_process_is_noticed_and_nothing_comes_true_that_was_not_done(t
     taken = "Answer taken. The machine goes on after Release."
     expect(page.locator("#message")).to_have_text(taken)
     expect(page.locator("#send")).to_be_hidden()
-    answered = page.evaluate("window.lines")[-2:]
-    assert set(answered) <= {"Answer: sent ...", taken}
+    assert set(page.evaluate("window.lines")[-2:]) <= {"Answer: sent ...", taken}
 
 
 def test_a_sign_in_without_a_reply_says_so_and_can_be_sent_again(tablet, tmp_path):

@@ -37,8 +37,7 @@ def anything(code):
 def page_and_state(tablet):
     state = ConsoleState(("detector", "supervisor"))
     with served(state, FakeCell()) as address:
-        page = tablet.new_page()
-        yield page, state, address
+        yield tablet.new_page(), state, address
 
 
 def test_the_page_has_words_for_the_codes_and_of_the_values_of_the_catalogue():

@@ -97,8 +97,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_packaged_weights_find_what_is_on_scenes_they_never_saw(scenes):
     items = read_coco(scenes)
-    detector = load_detector(DetectorSettings(score_floor=0.01, threads=1))
-    accuracy = evaluate_detector(detector, items)
+    accuracy = evaluate_detector(load_detector(DetectorSettings(score_floor=0.01, threads=1)), items)
     assert accuracy.images == 6
     assert accuracy.map50 > 0.8
     assert accuracy.classes[STICKER].objects == sum(int((item.labels == STICKER).sum()) for item in items)

@@ -32,8 +32,7 @@ def test_what_is_in_doubt_once_the_released_is_gone_is_a_question(outcome, objec
     verdicts = tuple(
         ObjectVerdict(observed(box, ObjectClass.STICKER), verdict, ()) for verdict, box in objects
     )
-    decision = SceneDecision("d", 0, "camera", outcome, verdicts, (), "m", "p")
-    assert ends_with_question(decision) is expected
+    assert ends_with_question(SceneDecision("d", 0, "camera", outcome, verdicts, (), "m", "p")) is expected
 
 
 def test_detectors_are_compared_where_they_ask_about_as_many():

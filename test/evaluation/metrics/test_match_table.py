@@ -95,8 +95,7 @@ def test_a_weight_is_as_many_copies_of_the_image():
 def test_without_objects_nothing_is_measured():
     nothing = LabelledImage(Path("x.png"), 1, 100, 100, np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
     found = Detections(np.float32([[0, 0, 10, 10]]), np.float32([[0, 0, 1]]))
-    table = MatchTable([found], [nothing])
-    assert np.isnan(table.average_precision()).all()
+    assert np.isnan(MatchTable([found], [nothing]).average_precision()).all()
     assert math.isnan(coco_summary([found], [nothing])["ap"])
     assert count_matches(found, nothing) == (0, 1, 0)
 

@@ -50,8 +50,7 @@ def test_one_subset_of_everything_is_the_error_in_numbers():
 
 
 def test_the_presets_differ_by_the_mean_class_count_of_a_subset():
-    rng = np.random.default_rng(1)
-    p, y = calibrated(rng, 1000, 10)
+    p, y = calibrated(np.random.default_rng(1), 1000, 10)
     paper, code = (pq.class_errors(p, y, preset) for preset in (pq.PAPER, pq.CODE))
     assert paper.errors.shape == (1000, 10)
     assert code.eace == pytest.approx(paper.eace / 5)  # 50 objects of 10 classes

@@ -94,8 +94,7 @@ def test_whoever_stops_does_not_wait_for_what_the_processes_have_begun(pictures)
 def test_as_many_processes_as_pay(monkeypatch, cores, gigabytes, images, changes, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     monkeypatch.setattr(assessing.psutil, "virtual_memory", lambda: OperatorAnswers(gigabytes * 2**30))
-    changed = SETTINGS.model_copy(update={"threads": 1} | changes)
-    assert process_count(changed, images) == expected
+    assert process_count(SETTINGS.model_copy(update={"threads": 1} | changes), images) == expected
 
 
 def test_it_runs_ahead_and_no_farther():

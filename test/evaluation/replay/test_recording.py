@@ -105,8 +105,7 @@ def test_no_clean_laptop_ends_with_work_and_no_image_is_lost_or_counted_twice(la
         assert len(laptop.scenes) == stay["dirty"] + stay["clean"]
         assert [change.object_id for change in laptop.gate] == [int(laptop.workpiece_id[-1])]
         if laptop.clean:
-            decision = laptop.decision_of(laptop.scenes[-1])
-            assert decision.outcome is Outcome.CLEAN
+            assert laptop.decision_of(laptop.scenes[-1]).outcome is Outcome.CLEAN
 
 
 def test_a_laptop_that_comes_again_is_another_stay(tmp_path):

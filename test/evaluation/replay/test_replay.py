@@ -192,8 +192,7 @@ def test_the_report_and_the_summary_tell_what_was_done(folder, perception, tmp_p
 
 def test_what_a_scene_does_not_release_is_not_counted_as_removable(assessment, decision):
     assert image_row("lid", assessment, decision)["removable"] == 1
-    asked = changed(decision, outcome=Outcome.ASK)
-    assert image_row("lid", assessment, asked)["removable"] == 0
+    assert image_row("lid", assessment, changed(decision, outcome=Outcome.ASK))["removable"] == 0
 
 
 def test_decisions_are_counted_against_the_labels(folder, perception, tmp_path, decision):
@@ -247,8 +246,7 @@ def test_a_long_source_shows_where_something_changed(perception, tmp_path, asses
     result = replay(Long(), "long", one_by_one(Long(), perception), Policy(), tmp_path / "out", pictures=0)
     write_replay(result, Policy(), tmp_path / "out")
     html = (tmp_path / "out/report.html").read_text("utf-8")
-    shown = [index for index in range(100) if f"Image {index:06d}" in html]
-    assert shown == [0, 40, 42]
+    assert [index for index in range(100) if f"Image {index:06d}" in html] == [0, 40, 42]
 
 
 @pytest.mark.parametrize(

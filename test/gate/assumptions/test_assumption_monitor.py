@@ -138,8 +138,7 @@ def test_the_frames_of_one_laptop_count_once():
 def test_an_image_from_before_the_change_and_a_failed_scene_do_not_count():
     line = Line()
     line.workpiece()
-    old = look(line.rng, 1, stamp_ns=line.now - 200 * MS)
-    line.core.on_scene(old, line.now)
+    line.core.on_scene(look(line.rng, 1, stamp_ns=line.now - 200 * MS), line.now)
     line.core.on_scene(look(line.rng, 2, stamp_ns=line.now, status=3), line.now)
     assert line.core.watch.workpieces == 0
 

@@ -99,8 +99,7 @@ def test_any_change_is_found(place, contents, data):
     else:  # an entry of its own making, with a good hash of its own
         number, previous = json.loads(line)["number"], json.loads(line)["previous"]
         flat[where] = Entry.following(number, previous, "gate", {"forged": True}, 0).line()
-    found = verify(written(place, [flat]), head=head)
-    assert not found.whole
+    assert not verify(written(place, [flat]), head=head).whole
 
 
 @given(FILES, st.data())
@@ -176,8 +175,7 @@ def test_a_log_that_was_changed_is_not_continued(tmp_path):
 
 def test_a_line_without_end_is_read_in_pieces(place, monkeypatch):
     monkeypatch.setattr(chain_module, "MOST_LINE", 1000)
-    folder = written(place, [[*chain([[{"a": 1}]])[0], b"x" * 5000]])
-    found = verify(folder)
+    found = verify(written(place, [[*chain([[{"a": 1}]])[0], b"x" * 5000]]))
     assert (found.entries, found.whole) == (1, False)
 
 

@@ -102,8 +102,7 @@ def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide():
 
 def test_one_objection_among_objects_without_any_is_told():
     logo = observed(THERE, label=ObjectClass.LOGO)
-    cell = running().scene(scored(*SCORES), logo, times=K - 1)
-    assert cell.state.reasons & BlockReason.PANEL
+    assert running().scene(scored(*SCORES), logo, times=K - 1).state.reasons & BlockReason.PANEL
 
 
 def test_an_objection_ends_a_permit():

@@ -154,9 +154,8 @@ def test_limits_on_probabilities_mean_calibrated_ones():
 
 @given(st.floats(0, 1), st.floats(0, 1), st.sampled_from(["isotonic", "temperature"]))
 def test_calibrated_probabilities_stay_probabilities(share, sticker, kind):
-    temperature = Temperature(temperature=2.5)
     isotonic = Isotonic(x=(0.1, 0.5, 0.9), y=(0.2, 0.6, 0.97))
-    made = temperature if kind == "temperature" else isotonic
+    made = Temperature(temperature=2.5) if kind == "temperature" else isotonic
     given_ = np.array([0.0, (1 - sticker) * share, sticker])
     given_[0] = max(0.0, 1 - given_.sum())
     result = Calibration(logo=made, sticker=made)(given_)

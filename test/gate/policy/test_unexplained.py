@@ -35,8 +35,7 @@ def test_a_clean_lid_with_something_unexplained_is_not_called_clean():
     decision = judge(assessment(localization=MISSED), POLICY)
     assert decision.outcome is Outcome.ASK
     (reason,) = decision.reasons
-    place = (20.0, 30.0, 60.0, 80.0)
-    assert reason == Reason("missed_place", "unexplained_objectness", 0.35, 0.1, box=place)
+    assert reason == Reason("missed_place", "unexplained_objectness", 0.35, 0.1, box=(20.0, 30.0, 60.0, 80.0))
 
 
 def test_a_place_that_is_not_known_is_a_doubt_too():
@@ -118,5 +117,4 @@ def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name):
 
 def test_a_localization_that_failed_is_asked_about():
     failed = {"status": Status.DEGRADED, "status_text": "there is no objectness saliency"}
-    here = cell().scene(localization=None, times=2 * K, **failed)
-    assert here.phase is Phase.INTERVENTION
+    assert cell().scene(localization=None, times=2 * K, **failed).phase is Phase.INTERVENTION

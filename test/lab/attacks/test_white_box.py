@@ -50,8 +50,7 @@ def belief(detector, item, *images):
 def test_every_model_is_attacked_by_its_own_gradient(tmp_path, monkeypatch, name):
     monkeypatch.setattr(targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
     item = seen(tmp_path, name)
-    settings = DagSettings(gamma=8.0, iterations=1, start=0.0)
-    running = Attack(tiny_detector(name), [item], settings, [0])
+    running = Attack(tiny_detector(name), [item], DagSettings(gamma=8.0, iterations=1, start=0.0), [0])
     course = [running.results()[0] for _ in running.steps()]
     assert course[0].targets > 0
     assert course[0].linf == 0

@@ -68,10 +68,8 @@ def test_what_spoils_pixels_leaves_the_object_where_its_box_is(name, step):
 @given(seed=st.integers(0, 10_000), share=st.floats(0.05, 0.9))
 @settings(max_examples=12, deadline=None)
 def test_a_moved_box_is_the_box_of_its_moved_mask(name, seed, share):
-    strength = share * 40
-    after = transform(filled(), name, strength, seed)
-    found = cv2.boundingRect((after.image[:, :, 0] > 127).astype(np.uint8))
-    x, y, w, h = found
+    after = transform(filled(), name, share * 40, seed)
+    x, y, w, h = cv2.boundingRect((after.image[:, :, 0] > 127).astype(np.uint8))
     # A sharp corner between pixels is less than half of any pixel.
     assert np.abs(after.boxes[0] - (x, y, x + w, y + h)).max() <= 1.6
 
@@ -166,8 +164,7 @@ def test_exposure_doubles_light_per_stop_and_clips():
 
 
 def test_noise_has_its_standard_deviation_and_dead_pixels_their_share():
-    noisy = transform(plain(128), "sensor_noise", 12, 3)
-    assert noisy.image.std() == pytest.approx(12, rel=0.02)
+    assert transform(plain(128), "sensor_noise", 12, 3).image.std() == pytest.approx(12, rel=0.02)
     dead = transform(plain(128), "salt_and_pepper", 6, 3).image
     assert (dead == 0).mean() == pytest.approx(0.03, abs=0.003)
     assert (dead == 255).mean() == pytest.approx(0.03, abs=0.003)

@@ -439,8 +439,7 @@ def test_a_picture_without_a_label_file_was_not_labelled_and_empty_ones_are_name
     assert len(taken(root)[1]) == 2
     for file in (root / "labels").glob("*.txt"):
         file.write_text("")
-    said = refusal(root, out="two")
-    assert "none of 2 pictures has a label; CVAT leaves polygons" in said
+    assert "none of 2 pictures has a label; CVAT leaves polygons" in refusal(root, out="two")
 
 
 def test_all_faults_are_named_and_boxes_outside_can_be_repaired(tmp_path):

@@ -55,8 +55,7 @@ def test_boxes_to_be_corrected_fit_the_stickers(pool, tmp_path):
     document = json.loads((tmp_path / "pre" / "annotations.json").read_text())
     assert "not labels yet" in document["info"]["description"]
     assert all(0.3 <= one["score"] <= 1 for one in document["annotations"])
-    none = run("prelabel", pool / "text.png", "--out", tmp_path / "none")
-    assert none.exit_code == 2
+    assert run("prelabel", pool / "text.png", "--out", tmp_path / "none").exit_code == 2
     assert not (tmp_path / "none").exists()
     strict = run("prelabel", pool, "--out", tmp_path / "strict", "--min-score", 0.99, "--device", "cpu")
     assert strict.exit_code == 0
@@ -102,8 +101,7 @@ def test_what_is_labelled_already_is_left_out_by_its_name_or_its_pixels(pool, tm
     boxes = run("prelabel", pool, "--out", tmp_path / "pre", *options)
     assert boxes.exit_code == 0, boxes.output
     assert "2 pictures were left out, they are labelled already" in boxes.output
-    left = {item.path.name for item in read_coco(tmp_path / "pre")}
-    assert left == {"lid_0.png", "lid_2.png", "copy.png"}
+    assert {item.path.name for item in read_coco(tmp_path / "pre")} == {"lid_0.png", "lid_2.png", "copy.png"}
     none = run("prelabel", pool / "noise.png", "--out", tmp_path / "none", *options)
     assert none.exit_code == 2
     assert "all its 1 pictures are labelled already" in none.output

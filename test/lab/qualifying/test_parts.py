@@ -39,8 +39,7 @@ def labelled(folder: Path, laptops: Sequence[str]) -> Path:
 
 def test_a_laptop_is_in_one_part_only(tmp_path):
     data = labelled(tmp_path / "data", [f"pc{n // 3}" if n < 30 else "" for n in range(60)])
-    seen = picture_statistics(read_coco(data))
-    parts = divide(seen, tmp_path / "parts", (0.5, 0.3, 0.2), -1, 0)
+    parts = divide(picture_statistics(read_coco(data)), tmp_path / "parts", (0.5, 0.3, 0.2), -1, 0)
     found = {name: read_coco(folder) for name, folder in parts.items()}
     assert sum(map(len, found.values())) == 60
     assert [len(items) for items in found.values()] == pytest.approx([30, 18, 12], abs=2)
@@ -71,7 +70,6 @@ def test_the_fingerprint_is_of_pixels_labels_and_laptops(tmp_path):
 
 
 def test_a_folder_without_parts_is_named(tmp_path):
-    data = labelled(tmp_path / "learn", ["a", "b"])
-    assert parts_of(data) is None
+    assert parts_of(labelled(tmp_path / "learn", ["a", "b"])) is None
     with pytest.raises(InvalidInput, match=r"calibrate/annotations\.json is missing"):
         parts_of(tmp_path)

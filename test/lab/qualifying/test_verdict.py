@@ -62,8 +62,7 @@ def test_each_requirement_can_fail_by_itself():
     assert unmet(tested=nothing_to_remove) == ["stickers of the test part released"]
     wrong = GOOD.model_copy(update={"wrongful": Count(6, 16)})  # lower bound 0.152
     assert unmet(tested=wrong) == ["test part: wrongful removals"]
-    missed = GOOD.model_copy(update={"missed": Count(5, 6)})
-    assert unmet(tested=missed) == ["test part: missed stickers"]
+    assert unmet(tested=GOOD.model_copy(update={"missed": Count(5, 6)})) == ["test part: missed stickers"]
 
 
 def test_a_few_mistakes_do_not_contradict_the_guarantee():
@@ -111,6 +110,5 @@ def test_a_weak_detector_is_told_and_not_required():
 
 
 def test_levels_are_not_confused():
-    other = replace(LEVELS, alpha=0.05)
-    rows = requirements(other, 0.5, NOVELTY, PROVED, GOOD, "", SHARP)
+    rows = requirements(replace(LEVELS, alpha=0.05), 0.5, NOVELTY, PROVED, GOOD, "", SHARP)
     assert [row.name for row in rows if row.met is False] == ["proof: wrongful removals"]

@@ -100,5 +100,4 @@ def test_every_kind_of_sticker_can_be_painted():
                 spec = replace(spec, peel=0.0, wear=0.0, faded=0.0)
                 colours, coverage = paint_sticker(spec, 0.6)
                 assert coverage.max() == 255
-                ink = colours[coverage > 200]
-                assert ink.std(axis=0).max() > 8, (kind.print, shape, motif)
+                assert colours[coverage > 200].std(axis=0).max() > 8, (kind.print, shape, motif)

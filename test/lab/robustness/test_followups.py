@@ -58,8 +58,7 @@ def test_target_cases_come_in_the_target_proportions():
     together = sum({"noise", "turned"} <= {one.circumstance for one in d.applied} for d in drawn)
     assert together / 2000 == pytest.approx(0.3 * 0.25 / anything, abs=0.02)
     assert "power-cut" not in seen
-    used = Counter(d.image for d in drawn)
-    assert set(used.values()) == {40}
+    assert set(Counter(d.image for d in drawn).values()) == {40}
 
 
 @given(

@@ -153,8 +153,7 @@ def test_init_writes_a_file_that_explains_its_strengths(tmp_path):
     answer = CliRunner().invoke(cli.app, ["init", str(out)])
     assert answer.exit_code == 0, answer.output
     assert Specification.load(out) == laptop_cell()
-    text = out.read_text()
-    assert "5 Catastrophic: many laptops" in text
+    assert "5 Catastrophic: many laptops" in out.read_text()
     again = CliRunner().invoke(cli.app, ["init", str(out)])
     assert isinstance(again.exception, InvalidInput)
     assert "exists already" in str(again.exception)

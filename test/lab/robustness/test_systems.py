@@ -37,5 +37,4 @@ def test_the_cell_answers_as_its_perception_and_policy_do():
     assert (answer.action.asked, answer.action.clean) == (expected.asked, expected.clean)
     assert answer.features is not None
     assert np.array_equal(answer.features, DetectorSystem(SETTINGS).answer(PICTURE).features)
-    other = Policy(min_probability=0.9)
-    assert CellSystem(SETTINGS, other).identity != CellSystem(SETTINGS, policy).identity
+    assert CellSystem(SETTINGS, Policy(min_probability=0.9)).identity != CellSystem(SETTINGS, policy).identity

@@ -172,8 +172,7 @@ def test_input_size_and_default_boxes_travel_with_the_weights(few, tmp_path):
     weights = tmp_path / "one" / BEST
     assert network_settings(weights) == {"input_size": 352, "anchor_scales": list(scales)}
     assert load_weights(weights)[1]["dropout"] == {"rate": 0.2, "site": "in"}
-    detector = load_detector(DetectorSettings(model=SSDLITE, weights=str(weights)))
-    model = detector.model
+    model = load_detector(DetectorSettings(model=SSDLITE, weights=str(weights))).model
     assert model.transform.fixed_size == (352, 352)
     assert model.anchor_generator.scales == list(scales)
     more = Training(settings(few, tmp_path / "two", start=str(weights)))
@@ -186,8 +185,7 @@ def test_input_size_and_default_boxes_travel_with_the_weights(few, tmp_path):
 
 def test_small_objects_get_small_default_boxes(tmp_path):
     small = rendered(tmp_path / "small", range(4), (320, 268), stickers=6, profile="study")
-    training = Training(settings(small, tmp_path / "out"))
-    assert min(training.model.anchor_generator.scales) < 0.1
+    assert min(Training(settings(small, tmp_path / "out")).model.anchor_generator.scales) < 0.1
     heads_too = Training(settings(small, tmp_path / "packaged", start="packaged"))
     own = load_detector(DetectorSettings()).model.anchor_generator.scales
     assert heads_too.model.anchor_generator.scales == own, "the heads know these boxes only"
@@ -245,8 +243,7 @@ def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name, scenes
     loss.backward()
     assert math.isfinite(loss.item())
     assert loss.item() > 0
-    first = next(p for p in model.backbone.parameters() if p.ndim == 4).grad
-    assert first.abs().sum() > 0
+    assert next(p for p in model.backbone.parameters() if p.ndim == 4).grad.abs().sum() > 0
 
 
 def test_a_picture_without_objects_teaches_only_background():

@@ -110,8 +110,7 @@ def one_object(identity: int = 0) -> sc.ObservedObject:
 
 @given(scene=scenes(), sequence=st.integers(0, 2**64 - 1))
 def test_a_scene_survives_the_wire_byte_for_byte(scene, sequence):
-    wire = serialize_message(cv.scene_to_msg(scene, sequence))
-    message = deserialize_message(wire, m.SceneAssessment)
+    message = deserialize_message(serialize_message(cv.scene_to_msg(scene, sequence)), m.SceneAssessment)
     assert message.sequence == sequence
     back = scene_from_msg(message)
     assert back.to_bytes() == scene.to_bytes()
@@ -279,8 +278,7 @@ def test_unknown_verdict_and_outcome_block():
 
 
 def test_a_decision_about_another_scene_is_refused():
-    scene = scene_with(one_object(1))
-    message = cv.decision_to_msg(decision_about(scene))
+    message = cv.decision_to_msg(decision_about(scene_with(one_object(1))))
     with pytest.raises(InvalidInput, match="names objects \\[1\\]"):
         decision_from_msg(message, scene_with(one_object(2)))
     with pytest.raises(InvalidInput, match="is about the image at 3000000007 ns"):

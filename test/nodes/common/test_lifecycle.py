@@ -72,8 +72,7 @@ def subject(bench: Bench, **values: object) -> Subject:
 
 
 def errors(bench: Bench) -> list[Log]:
-    profile = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-    return bench.collect(Log, "/rosout", profile)
+    return bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
 
 
 def test_the_way_up_and_down(bench):
@@ -167,8 +166,7 @@ def test_a_change_that_cannot_be_applied_does_not_end_the_node(bench):
 
 
 def test_a_broken_report_is_an_error_of_its_part_only(bench):
-    node = subject(bench)
-    node.diagnostics.add("broken", lambda: 1 / 0)
+    subject(bench).diagnostics.add("broken", lambda: 1 / 0)
     newest = bench.diagnostics()
     broken = bench.until(lambda: newest.get("subject: broken"), "the broken report")
     assert broken.level == b"\x02"

@@ -49,8 +49,7 @@ def node_with(bench: Bench, **values: object) -> Node:
 
 
 def settings_of(bench: Bench, **values: object) -> Settings:
-    node = node_with(bench, **values)
-    return declare_settings(node, Settings).read()
+    return declare_settings(node_with(bench, **values), Settings).read()
 
 
 def set_parameter(bench: Bench, name: str, value: object) -> tuple[bool, str]:

@@ -165,8 +165,7 @@ def test_a_process_whose_worker_is_stuck_ends_cleanly_too(bench):
     with NodeProcess(PROCESS, {"autostart": "true"}, ["--", "endless"]) as process:
         process.wait_for("waiting for first image on /image")
         scenes = bench.collect(SceneAssessment, "scene")
-        camera = bench.image_publisher()
-        camera.publish(image(1))
+        bench.image_publisher().publish(image(1))
         process.wait_for("an assessment waits")
         assert process.stop(signal.SIGINT) == 0
         assert "its result will be dropped" in process.output

@@ -158,8 +158,7 @@ def test_a_matched_but_silent_publisher_is_a_fault(bench, script, monkeypatch):
 
 def test_a_camera_that_starts_late_is_silent_only_from_its_start_on(bench, script, monkeypatch):
     log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
-    node = active(bench, script)
-    source = node.feeds[0].input
+    source = active(bench, script).feeds[0].input
     # long ago in the clock of image_input alone: nobody has published since the node came up
     monkeypatch.setattr(image_input, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 94.0))
     monkeypatch.setattr(image_input, "QUIET_S", 30.0)

@@ -51,8 +51,7 @@ def test_the_simulated_operator_names_what_looks_like_a_sticker_and_says_it_agai
 
 
 def test_the_simulated_arm_goes_nowhere_else_than_its_box(bench):
-    settings = SimulationSettings(seed=2, width_px=320, height_px=240, failure_rate=0.0)
-    cell = SimulatedCell(settings)
+    cell = SimulatedCell(SimulationSettings(seed=2, width_px=320, height_px=240, failure_rate=0.0))
     node = bench.add(rclpy.create_node("cell_sim", enable_rosout=False))
     motion = SimulatedMotion(node, cell, threading.Lock())
     geometry = CellGeometry(

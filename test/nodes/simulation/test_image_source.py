@@ -55,15 +55,13 @@ def node(bench: Bench, **values: object) -> ImageSourceNode:
 
 def every(bench: Bench, message_type: type, topic: str) -> list[Image]:
     """All messages: a queue that holds the whole source."""
-    profile = qos.QoSProfile(depth=50)
-    return bench.collect(message_type, topic, profile)
+    return bench.collect(message_type, topic, qos.QoSProfile(depth=50))
 
 
 def test_a_folder_is_played_in_order_with_fresh_stamps(bench, folder):
     raw = every(bench, Image, "image")
     before = bench.probe.get_clock().now().nanoseconds
-    subject = node(bench, source=str(folder), rate=50.0, frame_id="lid_camera")
-    assert subject.start()
+    assert node(bench, source=str(folder), rate=50.0, frame_id="lid_camera").start()
     bench.until(lambda: len(raw) == 4, "four images")
     assert [int(bgr_from_msg(m)[0, 0, 0]) for m in raw] == [shade(i) for i in range(4)]
     stamps = [m.header.stamp.sec * 10**9 + m.header.stamp.nanosec for m in raw]
@@ -94,8 +92,7 @@ def test_nothing_is_played_to_nobody(bench, folder):
 
 def test_compressed_and_both(bench, folder):
     compressed, raw = every(bench, CompressedImage, "image/compressed"), every(bench, Image, "image")
-    subject = node(bench, source=str(folder), rate=20.0, transport="both", loop=True)
-    assert subject.start()
+    assert node(bench, source=str(folder), rate=20.0, transport="both", loop=True).start()
     bench.until(lambda: len(compressed) > 4 and len(raw) > 4, "more images than there are pictures")
     assert abs(int(bgr_from_msg(compressed[0]).mean()) - shade(0)) <= 2
     assert bench.transition(NODE, "deactivate")

@@ -51,8 +51,7 @@ def test_a_laptop_from_the_first_scene_to_the_last(bench):
 
 
 def test_goals_and_decisions_carry_the_place_of_the_object(bench):
-    known = {"camera_pose": "0.4 0 1 1 0 0 0", "lid_plane": "0 0 1 -0.2", "require_pose": True}
-    cell = Cell(bench, **known)
+    cell = Cell(bench, camera_pose="0.4 0 1 1 0 0 0", lid_plane="0 0 1 -0.2", require_pose=True)
     cell.shows(STICKER)
     cell.until_gate(GateState.STATE_BLOCKED, BlockReason.POSE)
     assert "camera_info_missing" in codes(cell.gates[-1].details)
@@ -85,5 +84,4 @@ def test_an_effect_that_fails_is_a_fault(bench, monkeypatch):
 
     monkeypatch.setattr(cell.node._out, "decision", fail)
     cell.shows(STICKER)
-    gate = cell.until_gate(GateState.STATE_FAULT)
-    assert "internal error: RuntimeError: no words" in gate.text
+    assert "internal error: RuntimeError: no words" in cell.until_gate(GateState.STATE_FAULT).text

@@ -242,8 +242,7 @@ def test_points_gather_where_the_picture_changes_and_on_the_right_axis():
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 6), st.floats(0.1, 0.6), st.integers(0, 1000))
 def test_every_point_is_ambiguous_and_between_the_classes(latent, delta, seed):
-    raae = made(lambda z: z[:, :1].expand(-1, 2), latent)
-    codes, labels = draw(raae, 50, delta, seed)
+    codes, labels = draw(made(lambda z: z[:, :1].expand(-1, 2), latent), 50, delta, seed)
     low, high = region(3.0, latent)
     assert codes.shape == (50, latent)
     assert (np.abs(labels[:, 0] - labels[:, 1]) <= delta).all()
@@ -266,5 +265,4 @@ def test_labels_as_class_vectors():
     vectors = images.vectors(9)
     assert vectors.sum(axis=1) == pytest.approx(np.ones(7))
     assert set(np.nonzero(vectors)[1]) == {2, 7}
-    again = generate([made(lambda z: z), made(lambda z: 2 * z)], 7)
-    assert again.images.tolist() == images.images.tolist()
+    assert generate([made(lambda z: z), made(lambda z: 2 * z)], 7).images.tolist() == images.images.tolist()

@@ -134,8 +134,7 @@ def test_the_file_is_what_the_detector_loads(study, tmp_path):
     settings = combine(DetectorSettings, read_parameters(file, "detector"), {}, file)
     assert settings.weights == str(tmp_path / "a.safetensors")
     assert settings.dropout_rate == 0.2
-    detector = load_detector(settings)
-    assert detector.weights_hash == load_detector(DetectorSettings(model=SSDLITE)).weights_hash
+    assert load_detector(settings).weights_hash == load_detector(DetectorSettings(model=SSDLITE)).weights_hash
     (tmp_path / "a.safetensors").unlink()
     with pytest.raises(
         InvalidInput, match=r"a\.safetensors: expected the weights of a that the study looked with"

@@ -56,8 +56,7 @@ def beaten(winner: str, loser: str) -> Row:
 def test_tiers_do_not_depend_on_the_order_of_models():
     pairs = [beaten("c", "a"), beaten("c", "b"), beaten("a", "d")]
     for models in ("abcd", "dcba", "bdac"):
-        found = tiers(list(models), pairs, "paper")
-        assert [set(tier) for tier in found] == [{"c"}, {"a", "b"}, {"d"}]
+        assert [set(tier) for tier in tiers(list(models), pairs, "paper")] == [{"c"}, {"a", "b"}, {"d"}]
 
 
 def test_models_that_beat_each_other_in_a_circle_are_tied():

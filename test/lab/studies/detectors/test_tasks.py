@@ -122,8 +122,7 @@ def test_lrp_and_pdq_fall_with_wrong_boxes_and_spread():
 
 
 def test_legacy_metrics_have_the_published_quirks():
-    rng = np.random.default_rng(0)
-    boxes = np.array(BOX) + rng.normal(0, 2, (20, 4))
+    boxes = np.array(BOX) + np.random.default_rng(0).normal(0, 2, (20, 4))
     # a hull's perimeter, not its area
     assert perimeter_sum(boxes) == pytest.approx(
         sum(_perimeter(boxes[:, c]) for c in ((0, 1), (2, 1), (0, 3), (2, 3)))

@@ -59,8 +59,7 @@ def record(case, dil, boxes=(), scores=(), missed=0, regions=()):
 
 def image(case):
     box = np.array([[10, 10, 30, 30]], np.float32)
-    picture = LabelledImage(Path("a.png"), 1, 10, 10, box, np.array([2]))
-    return AbnormalImage(picture, case, "a.png", box)
+    return AbnormalImage(LabelledImage(Path("a.png"), 1, 10, 10, box, np.array([2])), case, "a.png", box)
 
 
 SEEN, BELOW, NOTHING = ([[10, 10, 30, 30]], (0.9,)), ([[10, 10, 30, 30]], (0.45,)), ((), ())

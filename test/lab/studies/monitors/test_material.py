@@ -27,8 +27,7 @@ def test_crops_of_rendered_scenes():
     # bare lid varies less than what lies on it
     spread = material.train.std(axis=(1, 2, 3))
     assert np.median(spread[material.train_labels == 0]) < np.median(spread[material.train_labels == 2])
-    again = cell_material(6, seed=50)
-    assert again.test.tolist() == material.test.tolist()
+    assert cell_material(6, seed=50).test.tolist() == material.test.tolist()
 
 
 def test_crops_of_a_coco_folder(tmp_path):

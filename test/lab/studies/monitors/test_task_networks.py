@@ -80,8 +80,7 @@ def test_networks_learn_their_thresholds_and_share_all_but_labels():
 def test_rates_by_hand():
     truth = [0.95, 0.85, 0.5, 0.2, 0.0]
     task = [[0.9, 0.1, 0.2, 0.6, 0.3]] * 9
-    scores = scores_of(truth, task, [0.9, 0.8, 0.7, 0.1, 0.0])
-    row = rates_at(scores, 0.7)
+    row = rates_at(scores_of(truth, task, [0.9, 0.8, 0.7, 0.1, 0.0]), 0.7)
     assert row["above"] == pytest.approx(0.4)
     assert row["task_fnr"] == pytest.approx(1 / 2)
     assert row["task_fpr"] == pytest.approx(1 / 3)
@@ -99,8 +98,7 @@ def test_the_cascade():
     task = np.full((9, 4), 0.1)
     task[THRESHOLDS.index(0.3)] = [0.1, 0.9, 0.9, 0.1]
     task[THRESHOLDS.index(0.7)] = [0.1, 0.1, 0.9, 0.9]
-    scores = scores_of([0.0, 0.5, 0.9, 0.1], task.tolist(), [0.2, 0.4, 0.2, 0.3])
-    of_task, of_probability = cascades(scores)
+    of_task, of_probability = cascades(scores_of([0.0, 0.5, 0.9, 0.1], task.tolist(), [0.2, 0.4, 0.2, 0.3]))
     assert of_task.right.value == pytest.approx(3 / 4)
     assert of_task.damaged.value == pytest.approx(1 / 2)
     assert (of_task.left.value, of_task.asked.value, of_task.contradicting) == (0, 0.25, 0.25)
