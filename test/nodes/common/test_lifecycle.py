@@ -209,26 +209,21 @@ def test_a_node_that_cannot_start_itself_dies_loudly(ros_domain, parameters, arg
         assert "Traceback" not in process.output
 
 
-def test_an_exception_in_a_callback_ends_the_process_loudly(bench):
+@pytest.mark.parametrize(
+    ("service", "status", "said"),
+    [("burst", 1, "a callback failed, giving up: RuntimeError: burst"), ("leave", 3, "")],
+)
+def test_a_callback_ends_the_process_by_an_exception_or_by_its_wish(bench, service, status, said):
     with NodeProcess(MODULE, {"autostart": "true"}) as process:
         process.wait_for("activate: done")
-        client = bench.probe.create_client(Trigger, "burst")
-        bench.until(client.service_is_ready, "service")
-        client.call_async(Trigger.Request())
-        bench.until(lambda: process.process.poll() is not None, "end of the process")
-        assert process.wait() == 1
-        assert "a callback failed, giving up: RuntimeError: burst" in process.output
-        assert "Traceback" not in process.output
-
-
-def test_a_node_can_end_its_own_process(bench):
-    with NodeProcess(MODULE, {"autostart": "true"}) as process:
-        process.wait_for("activate: done")
-        client = bench.probe.create_client(Trigger, "leave")
-        bench.until(client.service_is_ready, "service leave")
+        client = bench.probe.create_client(Trigger, service)
+        bench.until(client.service_is_ready, f"service {service}")
         # nobody waits for the answer: the process may be gone before it is on the wire
         client.call_async(Trigger.Request())
-        assert process.wait() == 3
+        bench.until(lambda: process.process.poll() is not None, "end of the process")
+        assert process.wait() == status
+        assert said in process.output
+        assert "Traceback" not in process.output
 
 
 if __name__ == "__main__":
