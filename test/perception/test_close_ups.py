@@ -33,7 +33,7 @@ def gradient(width: int, height: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("count", "pictures", "zoom"), [(1, 1, 1.5), (4, 1, 1.5), (5, 1, 1.5), (9, 1, 1.5), (10, 2, 1.5)]
+    ("count", "pictures", "zoom"), [(1, 1, 1.5), (4, 1, 1.5), (5, 1, 1.25), (9, 1, 1.25), (10, 2, 1.25)]
 )
 def test_a_box_lies_in_its_close_up_enlarged_and_mirrored(count, pictures, zoom):
     box = np.array([120.0, 60.0, 144.0, 84.0], np.float32)
