@@ -110,7 +110,7 @@ def fit_policy(
                 else None
             ),
             "clean_without_operator": clean,
-            "close_up_weight": 0.5,
+            "close_up_weight": 0.5,  # the passes and the close-up count the same
             "max_left_probability": 1.0,
             "risk": None,
             "guarantee": None,

@@ -37,7 +37,8 @@ def seen_closely(
 def close_ups(
     image: npt.NDArray[np.uint8], boxes: FloatArray
 ) -> Iterator[tuple[npt.NDArray[np.uint8], FloatArray]]:
-    """Pictures as large as ``image`` (H, W, 3) of up to nine close-ups of ``boxes`` (N, 4) px each, and their places there.
+    """Pictures (H, W, 3) uint8, as large as ``image``, of the close-ups of up to nine of ``boxes`` (N, 4) px each, in order, and
+    where these boxes lie there, (n, 4) float32 px.
 
     Close-ups are mirrored too: the more a second look differs from the first, the more it adds.
     """

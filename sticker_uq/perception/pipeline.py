@@ -28,16 +28,9 @@ from sticker_uq.perception.close_ups import seen_closely
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
 from sticker_uq.perception.novelty import NoveltyEstimator
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import (
-    DeviceFailed,
-    Exposure,
-    InvalidInput,
-    Localization,
-    SceneAssessment,
-    Status,
-)
+from sticker_uq.scene import DeviceFailed, Exposure, InvalidInput, Localization, SceneAssessment, Status
 from sticker_uq.uncertainty import TooManyBoxes, image_uncertainty, observe
-from sticker_uq.uncertainty.observe import single_passes_on
+from sticker_uq.uncertainty.observe import single_pass_on
 
 WARM_UP_SIZE = (480, 640)
 """Height and width of the picture of :meth:`Perception.warm_up`, px."""
@@ -137,7 +130,7 @@ class Perception:
                         objects, unstable, uncertainty = observe(samples, settings.cluster)
                     objects, unstable = novel.on(objects), novel.on(unstable)
                     if plain is not None:
-                        objects = single_passes_on(objects, plain.detections)
+                        objects = single_pass_on(objects, plain.detections)
                     if settings.close_ups and objects:
                         with _timed(timings, "close_ups"):
                             objects = seen_closely(detector, image, objects)

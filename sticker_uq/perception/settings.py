@@ -40,8 +40,8 @@ class PerceptionSettings(DetectorSettings):
     dil_alpha: float = same_field(LocalizationSettings, "alpha")
     region_objectness: float = same_field(LocalizationSettings, "region_objectness")
     close_ups: bool = True
-    """whether a pass without dropout looks at every object once more, enlarged, which encodes again for every nine: what is sure
-    from nearby as well is seldom wrong"""
+    """whether a pass without dropout looks once more, enlarged, at what may be a sticker, which encodes again for every nine
+    objects: what is sure from nearby as well is seldom wrong"""
     novelty: bool = True
     """whether the novelty of image and objects is measured, and foreign objects are located, where a novelty network exists for
     the weights"""

@@ -45,7 +45,7 @@ def observe(
     return objects, unstable, image_uncertainty(objects, len(unstable))
 
 
-def single_passes_on(objects: tuple[ObservedObject, ...], found: Detections) -> tuple[ObservedObject, ...]:
+def single_pass_on(objects: tuple[ObservedObject, ...], found: Detections) -> tuple[ObservedObject, ...]:
     """``objects`` with the probability of sticker that each has in ``found``, a pass without dropout."""
     scores = sticker_scores(np.array([one.box for one in objects]).reshape(-1, 4), found)
     return tuple(replace(one, single_pass=score) for one, score in zip(objects, scores, strict=True))

@@ -5,6 +5,8 @@ On a machine with a GPU and without ROS: ``python -m pytest --noconftest test/de
 """
 
 import copy
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
@@ -35,6 +37,25 @@ _PX, _PROBABILITY = 0.05, 2e-3
 """The processor has convolutions of its own; random weights enlarge what is rounded differently."""
 _MATCHED = 0.98
 """Share of boxes that a real GPU has to see too: one at the threshold may be on its other side."""
+
+
+def test_freed_memory_is_used_again_without_new_pages():
+    told = """
+import resource, torch
+from sticker_uq.detection.kernels.devices import keep_freed_memory
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(12_000_000)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+pages()
+print(pages())
+keep_freed_memory()
+pages()
+print(pages())
+"""
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    given_back, kept = map(int, run.stdout.split())
+    assert kept < 0.1 * given_back
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain
 from sticker_uq.uncertainty import observe
-from sticker_uq.uncertainty.observe import single_passes_on
+from sticker_uq.uncertainty.observe import single_pass_on
 from test.helpers.samples import LOGO, samples, seen
 from test.uncertainty.formulas import box_covariance, predictive_surface, shannon_entropy
 from test.uncertainty.test_cluster import FAR, A, B, T, scenes, shifted
@@ -21,7 +21,7 @@ def test_an_object_has_the_score_of_the_pass_without_dropout_that_lies_on_it():
     objects = observe(samples(seen(A, range(5)) + seen(FAR, range(5, 10)), T))[0]
     beside = np.array([A, shifted(A, 1.0), B], np.float32)
     found = Detections(beside, np.array([[0.4, 0, 0.6], [0.3, 0, 0.7], [0, 0, 1]], np.float32))
-    assert sorted(o.single_pass for o in single_passes_on(objects, found)) == pytest.approx([0.0, 0.7])
+    assert sorted(o.single_pass for o in single_pass_on(objects, found)) == pytest.approx([0.0, 0.7])
     assert objects[0].over_all_passes == pytest.approx(
         [1 - 5 / T * 0.95, 5 / T * 0.05, 5 / T * 0.9], abs=0.03
     )
