@@ -262,6 +262,7 @@ class ObservedObject(MetricValues):
     ``novelty``: mean probability 0..1 that the places under its box were never shown to the detector, NaN: not measured.
     ``single_pass``: probability of sticker that one pass without dropout gives it, 0 where that pass does not see it, NaN: not
     measured; ``close_up``: that of such a pass over its enlarged surroundings, NaN too where a sticker is out of the question.
+    ``label``: the most probable class, or sticker where that is background but passes and close-up say so on average.
     """
 
     id: int

@@ -16,6 +16,8 @@ _LEAST = 0.02
 """Mean probability of sticker from which an object is looked at: nobody is asked about less."""
 _ZOOM = 1.5
 """With 2.0 more stickers are larger than those of training and are no longer recognised."""
+_SURE = 0.5
+"""Mean of both looks from which an object that the passes call background is a sticker."""
 _ROOM = 2.0
 """Sides of a close-up over those of its box, at least: what is large is enlarged less, or made smaller."""
 
@@ -25,13 +27,20 @@ def seen_closely(
 ) -> tuple[ObservedObject, ...]:
     """``objects`` of ``image`` (H, W, 3), of which those that may be a sticker have the probability that their close-up has.
 
-    Raises NonFiniteOutput as the detector does.
+    What the passes call background is a sticker where their probability of one and that of the close-up are half or more on
+    average. Raises NonFiniteOutput as the detector does.
     """
     doubtful = [one for one in objects if one.over_all_passes[ObjectClass.STICKER] >= _LEAST]
     pictures = close_ups(image, np.array([one.box for one in doubtful]))
     scores = [s for shown, boxes in pictures for s in sticker_scores(boxes, detector.detect_apart(shown))]
-    seen = {one.id: replace(one, close_up=score) for one, score in zip(doubtful, scores, strict=True)}
+    seen = {one.id: _seen_as(one, score) for one, score in zip(doubtful, scores, strict=True)}
     return tuple(seen.get(one.id, one) for one in objects)
+
+
+def _seen_as(one: ObservedObject, score: float) -> ObservedObject:
+    both = (float(one.over_all_passes[ObjectClass.STICKER]) + score) / 2
+    sticker = one.label is ObjectClass.BACKGROUND and both >= _SURE
+    return replace(one, close_up=score, label=ObjectClass.STICKER if sticker else one.label)
 
 
 def close_ups(

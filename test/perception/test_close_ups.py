@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.perception.close_ups import close_ups
-from sticker_uq.scene import ObjectClass, to_plain
+from sticker_uq.perception.close_ups import close_ups, seen_closely
+from sticker_uq.scene import Detections, ObjectClass, to_plain
+from sticker_uq.testing.scenes import observed
 from test.helpers.models import picture
 from test.perception.test_pipeline import perception
 
@@ -20,10 +21,41 @@ def test_what_may_be_a_sticker_is_looked_at_and_nothing_else_changes():
     assert looked == [o.over_all_passes[ObjectClass.STICKER] >= 0.02 for o in closely.objects]
     assert any(looked)
     assert all(math.isnan(o.close_up) for o in once.objects)
-    same = [to_plain(scene.objects, leave_out=("close_up",)) for scene in (closely, once)]
+    same = [to_plain(scene.objects, leave_out=("close_up", "label")) for scene in (closely, once)]
     assert same[0] == same[1]
     bare = perception().warm_up()
     assert (bare.objects, "close_ups" in bare.timings) == ((), False)
+
+
+class SeesStickers:
+    """A detector that gives every place of a close-up ``score`` as a sticker."""
+
+    def __init__(self, score: float) -> None:
+        self.score = score
+
+    def detect_apart(self, image: np.ndarray) -> Detections:
+        height, width = image.shape[:2]
+        boxes = np.array([[x, y, x + 30, y + 30] for x in range(0, width, 6) for y in range(0, height, 6)], np.float32)
+        return Detections(boxes, np.tile(np.float32([1 - self.score, 0, self.score]), (len(boxes), 1)))
+
+
+@pytest.mark.parametrize(
+    ("label", "probability", "score", "seen"),
+    [
+        (ObjectClass.BACKGROUND, 0.2, 0.9, ObjectClass.STICKER),
+        (ObjectClass.BACKGROUND, 0.2, 0.7, ObjectClass.BACKGROUND),
+        (ObjectClass.LOGO, 0.2, 0.9, ObjectClass.LOGO),
+        (ObjectClass.STICKER, 0.8, 0.0, ObjectClass.STICKER),
+    ],
+)
+def test_passes_and_close_up_tell_together_whether_background_is_a_sticker(label, probability, score, seen):
+    vector = np.zeros(3, np.float32)
+    vector[label] = 1 - probability
+    vector[ObjectClass.STICKER] = probability
+    one = observed(label=label, probabilities=tuple(vector), box=(40, 40, 60, 60), detection_rate=1.0)
+    (looked,) = seen_closely(SeesStickers(score), np.zeros((120, 160, 3), np.uint8), (one,))
+    assert (looked.label, looked.close_up) == (seen, pytest.approx(score))
+    assert looked.probabilities.tolist() == one.probabilities.tolist()
 
 
 def gradient(width: int, height: int) -> np.ndarray:
