@@ -220,3 +220,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "parameters": parameters,
 }
 """What a page may ask for."""
+
+if __name__ == "__main__":  # the one page that maintainers need beside the code
+    print(modules())
