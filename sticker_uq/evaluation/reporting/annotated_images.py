@@ -95,7 +95,10 @@ def _mark(observed: ObservedObject, verdict: ObjectVerdict | None, passes: int) 
     colour = CLASS_COLOURS[observed.label] if verdict is None else VERDICT_COLOURS[verdict.verdict]
     word = "" if verdict is None else f"{VERDICTS[verdict.verdict.name.lower()].upper()}  "
     seen = f"{observed.passes}/{passes}"
-    title = f"#{observed.id} {word}{LABELS[observed.label.name.lower()]} {report_model.number(round(observed.score, 2))}  {seen}"
+    score = report_model.number(round(observed.score, 2))
+    if observed.score < max(observed.probabilities) and observed.close_up > observed.score:
+        score += f", close-up {report_model.number(round(observed.close_up, 2))}"
+    title = f"#{observed.id} {word}{LABELS[observed.label.name.lower()]} {score}  {seen}"
     if verdict is not None:
         detail = report_model.deciding_words(verdict)
     elif observed.unstable:

@@ -28,12 +28,23 @@ def judge_object(
     if observed.unstable:
         verdict, reasons = _background(observed, policy)
         return verdict, (Reason.of("few_passes", count=observed.passes), *reasons)
-    left = policy.close_up_weight > 0 and policy.sticker_probability(observed) < policy.notable_probability
-    if observed.label is ObjectClass.STICKER and not left:
+    label = _judged_as(observed, policy)
+    if label is ObjectClass.STICKER:
         return _sticker(observed, others, policy, signals or {})
-    if observed.label is ObjectClass.LOGO:
-        return _logo(observed, policy)
-    return _background(observed, policy)
+    return _logo(observed, policy) if label is ObjectClass.LOGO else _background(observed, policy)
+
+
+def _judged_as(observed: ObservedObject, policy: Policy) -> ObjectClass:
+    """The label of ``observed``, but background for a sticker that need not be asked about, and for one by its close-up alone
+    where the policy gives close-ups no weight, or a panel has judged it by the class that the passes give.
+    """
+    if observed.label is not ObjectClass.STICKER:
+        return observed.label
+    weighed = policy.close_up_weight > 0
+    by_close_up = int(np.argmax(observed.probabilities)) == ObjectClass.BACKGROUND
+    unheard = by_close_up and (not weighed or bool(observed.monitors))
+    left = weighed and policy.sticker_probability(observed) < policy.notable_probability
+    return ObjectClass.BACKGROUND if unheard or left else ObjectClass.STICKER
 
 
 def is_sound(observed: ObservedObject) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from sticker_uq.evaluation.reporting import annotated_images as pictures
 from sticker_uq.evaluation.reporting.annotated_images import annotate, saliency_overlay
-from sticker_uq.scene import InvalidInput, ObjectVerdict, Reason, Status, Verdict
+from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Reason, Status, Verdict
 
 
 @pytest.fixture
@@ -54,6 +54,14 @@ def test_every_object_is_named_with_what_decided(image, assessment, decision, wr
     assert "P(sticker) 0.3 < 0.8" in said
     assert "too few passes detected it: 2" in said
     assert "DiL 0.21" in said
+
+
+def test_a_sticker_by_its_close_up_says_how_sure_that_is(image, assessment, written):
+    seen = replace(assessment.objects[0], label=ObjectClass.STICKER, close_up=0.95)
+    nearby = replace(seen, id=8, probabilities=np.array([0.6, 0.1, 0.3], np.float32))
+    annotate(image, replace(assessment, objects=(seen, nearby)))
+    assert any("#8 sticker 0.3, close-up 0.95  " in words for words in written)
+    assert sum("close-up" in words for words in written) == 1
 
 
 def test_a_sticker_that_only_a_person_saw_is_drawn(image, assessment, decision, written):

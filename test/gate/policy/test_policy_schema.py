@@ -16,7 +16,7 @@ from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, RiskScor
 from sticker_uq.gate.policy.rules import judge_object
 from sticker_uq.gate.policy.signals import SIGNALS, object_signals, scene_saliency
 from sticker_uq.gate.state import BlockReason
-from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Verdict
+from sticker_uq.scene import InvalidInput, MonitorScore, ObjectClass, Outcome, Verdict
 from sticker_uq.testing.scenes import START, assessment, observed, rarely_seen
 
 RISK = {
@@ -203,6 +203,24 @@ def test_a_close_up_may_count_in_whether_something_may_be_a_sticker(probability,
     one = replace(one, label=ObjectClass(int(np.argmax(one.probabilities))))
     policy = Policy(min_probability=0.6, notable_probability=0.2, close_up_weight=0.5)
     assert judge_object(one, [], policy)[0] is verdict
+
+
+@pytest.mark.parametrize(
+    ("weight", "monitors", "verdict"),
+    [
+        (0.5, (), Verdict.REMOVE),
+        (0.0, (), Verdict.ASK),
+        (0.5, (MonitorScore("calm", 0.0, 1.0),), Verdict.ASK),  # calm about background
+    ],
+)
+def test_a_sticker_by_its_close_up_alone_is_one_where_close_ups_count_and_no_panel_judged_it(
+    weight, monitors, verdict
+):
+    one = observed(probabilities=(0.55, 0.05, 0.4), close_up=0.9, monitors=monitors)
+    policy = Policy(min_probability=0.35, notable_probability=0.2, close_up_weight=weight)
+    found, reasons = judge_object(one, [], policy)
+    assert found is verdict
+    assert verdict is Verdict.REMOVE or [r.code for r in reasons] == ["possible_sticker"]
 
 
 def test_a_scene_with_a_possible_sticker_left_is_not_clean():

@@ -47,6 +47,8 @@ def observed_objects(draw: st.DrawFn) -> sc.ObservedObject:
         corner_hulls=tuple(hulls),
         monitors=tuple(draw(st.lists(st.builds(sc.MonitorScore, texts, numbers, numbers), max_size=2))),
         novelty=draw(numbers),
+        single_pass=draw(numbers),
+        close_up=draw(numbers),
         **metrics,
     )
 
