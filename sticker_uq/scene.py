@@ -402,7 +402,7 @@ class SceneAssessment:
     ``stamp_ns`` and ``frame_id`` are those of the image; ``image_digest`` identifies its pixels; ``image_size`` is (width,
     height) px; ``model_hash`` and ``settings_hash`` say what made it; ``timings`` maps a stage to milliseconds and is not part
     of the identity of the assessment; ``exposure`` is None when it was not measured; ``panel_hash`` says which monitors had
-    a vote, empty where none had; ``device``: what computed it, as in "cpu, engine 2" or "cuda:0 NVIDIA H200, engine 2", and
+    a vote, empty where none had; ``device``: what computed it, as in "cpu, engine 3" or "cuda:0 NVIDIA H200, engine 3", and
     ``precision``: in which numbers, both empty where that is unknown. ``image_publishers``: the nodes that published the camera's
     images then, one for each publisher; None for an image that no node published.
     """

@@ -40,7 +40,7 @@ class PerceptionSettings(DetectorSettings):
     dil_alpha: float = same_field(LocalizationSettings, "alpha")
     region_objectness: float = same_field(LocalizationSettings, "region_objectness")
     close_ups: bool = True
-    """whether a pass without dropout looks once more, enlarged, at what may be a sticker, which encodes again for every nine
+    """whether a pass without dropout looks once more, enlarged, at what may be a sticker, which encodes again for every 16
     objects: what is sure from nearby as well is seldom wrong"""
     novelty: bool = True
     """whether the novelty of image and objects is measured, and foreign objects are located, where a novelty network exists for

@@ -83,7 +83,7 @@ def test_a_precision_is_what_is_computed_in_every_stage_and_in_them_alone(
         assert simulation.products == set()
         if inside:
             scene = perception.assess(picture())
-            assert (scene.device, scene.precision) == ("cuda:0 Simulated, engine 2", precision)
+            assert (scene.device, scene.precision) == ("cuda:0 Simulated, engine 3", precision)
         else:
             detector = perception.detector
             features = detector.encode(picture())

@@ -239,7 +239,7 @@ def test_too_little_memory_in_a_stage_fails_the_image_with_a_reason_and_the_next
 
 def test_an_assessment_says_what_computed_it_and_another_device_is_refused_by_its_policy(monkeypatch):
     plain = packaged_scene()
-    assert (plain.device, plain.device_kind, plain.precision) == ("cpu, engine 2", "cpu", "float32")
+    assert (plain.device, plain.device_kind, plain.precision) == ("cpu, engine 3", "cpu", "float32")
     validity = {
         "settings_hash": plain.settings_hash,
         "device": plain.device_kind,

@@ -89,7 +89,7 @@ class Policy(Finite):
     """Highest probability of sticker of anything that is left alone in a scene that counts as clean"""
     clean_without_operator: bool = True
     """Whether a laptop may be called clean without the operator; `calibrate` without --beta says no"""
-    max_scene_distance: float = Field(0.67, gt=0.0, le=1e6)
+    max_scene_distance: float = Field(0.57, gt=0.0, le=1e6)
     """Highest distance of a scene from the training pictures, 1: as far as an unusual one of them; above it nothing is removed or
     called clean"""
     max_object_novelty: Share = 0.7

@@ -255,7 +255,7 @@ def test_a_long_source_shows_where_something_changed(perception, tmp_path, asses
         ({"settings_hash": "00", "image_digest": "11"}, "settings_hash was efefef"),
         ({"image_digest": "11"}, "image_digest was abab"),
         # a recording of before
-        ({"device": "cpu, engine 2", "unstable": ()}, "device was , is cpu, engine 2"),
+        ({"device": "cpu, engine 3", "unstable": ()}, "device was , is cpu, engine 3"),
         ({"unstable": ()}, "other unstable"),
         ({"status": Status.FAILED, "status_text": "?"}, "status was 1, is 3"),
     ],
