@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights files: safetensors that say which model they belong to, checked before they are used.
+"""Weights files: safetensors that say which model they belong to, and .pth of others; checked before they are used.
 
 A file holds the tensors and one JSON text under the metadata key ``sticker_uq`` with at least ``format``
 (version), ``model``, ``classes`` and ``checksum``. The checksum is taken over the float32 values, so a file

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """CL, BL, DiL and the dynamic decision threshold from a saliency map and boxes (DiL paper, section 3.1, eq 3-6), and which
-detections count under a fixed, a dynamic and a regional one (sections 3.2.3 and 7).
+detections count under a fixed, a dynamic and a regional one (sections 3.2.3 and 7); for studies, live it is dil.py.
 """
 
 import math
