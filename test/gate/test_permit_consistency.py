@@ -12,7 +12,8 @@ from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase
 from sticker_uq.gate.box_overlap import as_box, iou
 from sticker_uq.gate.events import CancelGoal, GoalAccepted, Log
 from sticker_uq.gate.judge import judge
-from sticker_uq.gate.permit_consistency import check_permit, is_slight
+from sticker_uq.gate.permit_consistency import PermitCheck, check_permit, is_slight
+from sticker_uq.gate.policy.signals import OBJECT_NOVELTY
 from sticker_uq.scene import ObjectClass, ObjectVerdict, ObservedObject, Outcome, Reason, Status, Verdict
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed, rarely_seen
 from test.helpers.gate import (
@@ -235,6 +236,19 @@ def test_without_a_margin_or_a_reason_every_doubt_contradicts():
     assert state.decision is not None
     asked = replace(state.decision, verdicts=(ObjectVerdict(STICKER, Verdict.ASK, ()),))
     assert check_permit(state.permit, asked, SETTINGS).contradiction == (Reason("object_not_removable"),)
+
+
+def test_under_the_arm_an_object_may_be_as_novel_as_the_arm():
+    novel = ObjectVerdict(STICKER, Verdict.ASK, (Reason("above_limit", OBJECT_NOVELTY, 0.9, 0.7),))
+    unsure = replace(novel, reasons=(*novel.reasons, FAR))
+    removed, waiting = removing().state, permitted().state
+    for state, verdict, undisturbed in (
+        (removed, novel, True),
+        (waiting, novel, False),
+        (removed, unsure, False),
+    ):
+        asked = replace(state.decision, verdicts=(verdict,))
+        assert (check_permit(state.permit, asked, SETTINGS) == PermitCheck()) is undisturbed
 
 
 def test_a_person_who_says_to_leave_it_is_heard_though_the_arm_works():
