@@ -59,6 +59,21 @@ def test_passes_and_close_up_tell_together_whether_background_is_a_sticker(vecto
     assert looked.probabilities.tolist() == one.probabilities.tolist()
 
 
+shares = st.tuples(*[st.floats(0.001, 1)] * 3).map(lambda v: np.array(v, np.float32) / sum(v))
+
+
+@given(shares, st.floats(0, 1, width=32), st.integers(4, 20))
+def test_what_is_sooner_a_logo_never_becomes_a_sticker_and_a_sticker_stays_one(vector, score, passes):
+    label = ObjectClass(int(np.argmax(vector)))
+    rate = passes / 20
+    one = observed((40, 40, 60, 60), label, tuple(vector), passes=passes, detection_rate=rate)
+    (looked,) = seen_closely(SeesStickers(score), np.zeros((480, 640, 3), np.uint8), (one,))
+    if looked.label is ObjectClass.STICKER:
+        assert vector[ObjectClass.STICKER] >= vector[ObjectClass.LOGO]
+    if ObjectClass.BACKGROUND not in (label, looked.label):
+        assert looked.label is label
+
+
 def gradient(width: int, height: int) -> np.ndarray:
     """A picture whose channels are the place of a pixel."""
     across, down = np.meshgrid(np.arange(width), np.arange(height))
