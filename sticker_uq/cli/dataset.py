@@ -96,10 +96,12 @@ def abnormal(
     chosen = dict.fromkeys((*asked, *patches))
     for name in chosen:
         check_new_dataset(out / name)
-    for name in chosen:
-        scenes = abnormal_scenes(items[: count or None], name, seed, patches.get(name), image_format)
+    taken = items[: count or None]
+    made = {n: abnormal_scenes(taken, n, seed, patches.get(n), image_format) for n in chosen}
+    for name, scenes in made.items():
         written = write_coco(out / name, scenes)
-        typer.echo(f"{written} scenes in {out / name}")
+        left = f", {len(taken) - written} pictures without a sticker left out" if written < len(taken) else ""
+        typer.echo(f"{written} scenes in {out / name}{left}")
 
 
 @app.command()

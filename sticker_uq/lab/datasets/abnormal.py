@@ -282,18 +282,26 @@ def abnormal_scenes(
     """The pictures ``items`` in an abnormal ``case`` of `CASES` or `EXPOSURE`, untouched ("clean"), or with a ``patch``.
 
     The change depends on ``seed``, the case and the picture's id only. A case that hides stickers skips pictures
-    without one. InvalidInput for an unknown case or a picture that cannot be read.
+    without one. InvalidInput for an unknown case, where all pictures would be skipped, or for one that cannot be read.
     """
     if patch is None and case not in (known := (CLEAN, *CASES, *EXPOSURE)):
         raise InvalidInput(f"case {case!r}: expected one of {', '.join(known)}, or a patch")
+    if items and case.startswith(_NEEDS_STICKER) and not any(_has_sticker(item) for item in items):
+        raise InvalidInput(
+            f"case {case!r}: none of the {len(items)} pictures has a sticker, expected one or more"
+        )
     return _scenes(items, case, seed, patch, image_format)
+
+
+def _has_sticker(item: coco.LabelledImage) -> bool:
+    return ObjectClass.STICKER in item.labels
 
 
 def _scenes(
     items: Sequence[coco.LabelledImage], case: str, seed: int, patch: Image | None, image_format: str
 ) -> Iterator[coco.EncodedScene]:
     for index, item in enumerate(items):
-        if case.startswith(_NEEDS_STICKER) and ObjectClass.STICKER not in item.labels:
+        if case.startswith(_NEEDS_STICKER) and not _has_sticker(item):
             continue
         rng = np.random.default_rng((seed, zlib.crc32(case.encode()), item.image_id))
         scene = untouched(coco.read_picture(item), item.boxes, item.labels)

@@ -161,6 +161,12 @@ class Training:
         check_objects(self.items, ", ".join(map(str, settings.data)))
         if settings.val_data is not None:
             check_objects(self.val_items, f"--val-data {settings.val_data}")
+            trained = {os.path.realpath(item.path) for item in self.items}
+            shared = sum(os.path.realpath(item.path) in trained for item in self.val_items)
+            if shared and not resume:
+                say(
+                    f"{shared} of the {len(self.val_items)} pictures of --val-data are trained on: figures of them flatter"
+                )
         elif not any(len(item.labels) for item in self.val_items):
             say("no validation picture has a logo or sticker: the last epoch is taken, not the best")
         for folder in settings.exposure:

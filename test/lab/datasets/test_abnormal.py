@@ -125,6 +125,12 @@ def test_a_patch_lies_on_its_sticker_and_inside_the_picture():
         assert box[1] <= top + side / 2 <= box[3]
 
 
+def test_nothing_to_hide_is_refused(folder):
+    bare = [item for item in read_coco(folder) if not item.shows_sticker]
+    with pytest.raises(InvalidInput, match="case 'occlusion': none of the 1 pictures has a sticker"):
+        abnormal_scenes(bare, "occlusion", 0)
+
+
 def test_unknown_case_and_ordinary_folder(folder):
     with pytest.raises(InvalidInput, match=r"case 'fog': expected one of clean, occlusion-pasted"):
         list(abnormal_scenes(read_coco(folder), "fog", 0))

@@ -61,6 +61,16 @@ def test_several_folders_are_trained_on_as_one_and_exposure_is_never_validated_o
     assert (len(learned) + len(validated), learned.count(bare), validated.count(bare)) == (10, 1, 0)
 
 
+def test_it_says_what_it_validates_on_and_trains_on_too(few, scenes, tmp_path):
+    said: list[str] = []
+    both = {"data": (few, scenes), "val_data": few / ".." / few.name}
+    Training(settings(few, tmp_path / "out").model_copy(update=both), say=said.append)
+    assert "4 of the 4 pictures of --val-data are trained on: figures of them flatter" in said
+    said.clear()
+    Training(settings(few, tmp_path / "out", val_data=scenes), say=said.append)
+    assert not [line for line in said if "flatter" in line]
+
+
 def test_pictures_of_one_laptop_are_on_one_side_of_the_validation(tmp_path):
     def scenes(laptops: int) -> Iterator[EncodedScene]:
         for number in range(24):
