@@ -71,8 +71,8 @@ class Policy(Finite):
     notable_probability: Share = 0.2
     """Mean probability from which an object counts as a possible sticker or logo"""
     close_up_weight: Share = 0.0
-    """Weight of the close-up, beside the passes, in the probability that something may be a sticker; 0: what is called a
-    sticker is never left alone"""
+    """Weight of the close-up, beside the passes, in the probability that something may be a sticker; 0: close-ups do not
+    count, and what the passes call a sticker is never left alone"""
     max_dil: Share = 0.6
     """Highest DiL of a scene in which anything is removed; 1 switches the limit off"""
     max_dil_clean: Share = 0.5

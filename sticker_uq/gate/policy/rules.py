@@ -40,8 +40,10 @@ def _judged_as(observed: ObservedObject, policy: Policy) -> ObjectClass:
     """
     if observed.label is not ObjectClass.STICKER:
         return observed.label
-    weighed = policy.close_up_weight > 0
-    by_close_up = int(np.argmax(observed.probabilities)) == ObjectClass.BACKGROUND
+    seen_closely = not math.isnan(observed.close_up)
+    weighed = seen_closely and policy.close_up_weight > 0
+    by_passes = ObjectClass(int(np.argmax(observed.probabilities)))
+    by_close_up = seen_closely and by_passes is ObjectClass.BACKGROUND
     unheard = by_close_up and (not weighed or bool(observed.monitors))
     left = weighed and policy.sticker_probability(observed) < policy.notable_probability
     return ObjectClass.BACKGROUND if unheard or left else ObjectClass.STICKER

@@ -223,6 +223,14 @@ def test_a_sticker_by_its_close_up_alone_is_one_where_close_ups_count_and_no_pan
     assert verdict is Verdict.REMOVE or [r.code for r in reasons] == ["possible_sticker"]
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_a_sticker_that_was_not_seen_closely_is_never_left_alone(weight):
+    one = observed(probabilities=(0.9, 0.05, 0.05))
+    policy = Policy(min_probability=0.35, notable_probability=0.1, close_up_weight=weight)
+    assert judge_object(one, [], policy)[0] is Verdict.ASK
+    assert judge_object(replace(one, close_up=0.05), [], policy)[0] is Verdict.KEEP
+
+
 def test_a_scene_with_a_possible_sticker_left_is_not_clean():
     logo = observed(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15))
     assert judge(assessment(logo), POLICY).outcome is Outcome.CLEAN
