@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
 from sticker_uq.calibration.measuring import curve
-from sticker_uq.calibration.outcomes import Objects
+from sticker_uq.calibration.outcomes import CalledStickers
 from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm
 from sticker_uq.gate.policy.signals import SignalName
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
@@ -97,7 +97,7 @@ MARGIN = 0.002
 
 
 @dataclass(frozen=True)
-class Candidate:
+class RiskRecipe:
     """A way to make a policy's risk score: of which signals, and with which penalty on their weights."""
 
     signals: tuple[SignalName, ...]
@@ -108,7 +108,10 @@ class Candidate:
 
 
 def choose_risk(
-    objects: Objects, names: Sequence[SignalName], level: float, say: Callable[[str], None] = lambda _: None
+    objects: CalledStickers,
+    names: Sequence[SignalName],
+    level: float,
+    say: Callable[[str], None] = lambda _: None,
 ) -> RiskScore:
     """The policy's risk score that removes most stickers while ``level`` of the images go wrong, fitted to all ``objects``.
 
@@ -125,8 +128,8 @@ def choose_risk(
         # rising everywhere, so that a limit on the risk is one on the mean score; what is fitted to few may be level in parts
         rising = RiskTerm(signal=BACKUPS[0], knots=(0.0, 1.0), log_odds=(0.0, 8.0))
         return RiskScore(intercept=-4.0, terms=(rising,), max_removal=1.0)
-    combined = [Candidate(tuple(names), penalty) for penalty in PENALTIES]
-    single = [Candidate((name,), PENALTIES[0]) for name in BACKUPS if name in names and len(names) > 1]
+    combined = [RiskRecipe(tuple(names), penalty) for penalty in PENALTIES]
+    single = [RiskRecipe((name,), PENALTIES[0]) for name in BACKUPS if name in names and len(names) > 1]
     images = np.unique(objects.image, return_inverse=True)[1]
     best = combined[0]
     if objects.right.any() and not objects.right.all() and images.max(initial=0) >= 2 * FOLDS:
@@ -138,7 +141,7 @@ def choose_risk(
     return best.fit(objects.signals, objects.badness)
 
 
-def _coverage(candidate: Candidate, objects: Objects, images: IntArray, level: float) -> FloatArray:
+def _coverage(candidate: RiskRecipe, objects: CalledStickers, images: IntArray, level: float) -> FloatArray:
     """Share of the stickers removed by scores that never saw the image, mean of ``level`` and half of it, of each split."""
     count = int(images.max()) + 1
     shares = []
@@ -152,7 +155,7 @@ def _coverage(candidate: Candidate, objects: Objects, images: IntArray, level: f
             signals = {name: objects.signals[name] for name in candidate.signals}
             score = candidate.fit({n: v[others] for n, v in signals.items()}, objects.badness[others])
             doubt[own] = log_odds(score, {n: v[own] for n, v in signals.items()})
-        renumbered = Objects(images, objects.right, objects.badness, objects.truth, {})
+        renumbered = CalledStickers(images, objects.right, objects.badness, objects.truth, {})
         line = curve(renumbered, doubt, count, len(np.unique(objects.truth[objects.right])))
         shares.append((line.removed_at(level) + line.removed_at(level / 2)) / 2)
     return np.array(shares)

@@ -265,7 +265,7 @@ def limits_to_try(doubt: FloatArray) -> FloatArray:
 
 
 def removal_tests(
-    objects: outcomes.Objects, doubt: FloatArray, images: int, limits: FloatArray | Sequence[float]
+    objects: outcomes.CalledStickers, doubt: FloatArray, images: int, limits: FloatArray | Sequence[float]
 ) -> list[Trial]:
     """For each policy limit on ``doubt`` (N,), how many of ``images`` images would see something but a sticker removed."""
     wrong = ~objects.right

@@ -35,7 +35,7 @@ _ROLES: tuple[Literal["fit", "certificate"], ...] = ("fit", "certificate")
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LabelEvidence:
     """What the labels alone say: ``images``, whether each shows a sticker, and what the laptops of the proof can prove.
 
     ``at_most``: only the images tell which laptop they show, so that there may be fewer.
@@ -65,7 +65,7 @@ class Evidence:
 
 def evidence(
     sources: Sequence[LabelledSource], delta: float, share: float = FIT_SHARE, seed: int = 0
-) -> Evidence:
+) -> LabelEvidence:
     """What the labels of ``sources`` can prove with confidence 1 - ``delta``; InvalidInput for too few to split."""
     images = [(source, item) for source in sources for item in source.items.values()]
     names = ["" if source.workpieces else source.workpiece_of(item, 0) for source, item in images]
@@ -77,7 +77,7 @@ def evidence(
     if at_most:  # the images may be of fewer laptops, and split in another way
         units = replace(units, clean=min(units.laptops, int((~stickers).sum())))
     prospect = Prospect(units, delta, len(np.unique(laptops[fit])), share)
-    return Evidence(len(images), bool(stickers.all()), at_most, prospect)
+    return LabelEvidence(len(images), bool(stickers.all()), at_most, prospect)
 
 
 def assess_sources(

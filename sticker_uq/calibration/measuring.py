@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.calibration.outcomes import MATCH_IOU, Objects, Outcomes
+from sticker_uq.calibration.outcomes import MATCH_IOU, CalledStickers, Outcomes
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.evaluation.metrics.decisions import Count, DecisionCounts, Measured
 from sticker_uq.gate import Policy, judge
@@ -34,7 +34,7 @@ class Curve:
         return float(self.removed[last - 1]) if last else 0.0
 
 
-def curve(objects: Objects, doubt: FloatArray, images: int, stickers: int) -> Curve:
+def curve(objects: CalledStickers, doubt: FloatArray, images: int, stickers: int) -> Curve:
     """The curve of the score ``doubt`` (N,) over ``objects`` of ``images`` images with ``stickers`` labelled."""
     order = np.argsort(doubt, kind="stable")
     value = doubt[order]
@@ -86,7 +86,7 @@ class Score:
     """
 
     name: str
-    objects: Objects
+    objects: CalledStickers
     doubt: FloatArray
     images: int
     stickers: int

@@ -26,7 +26,7 @@ _WELL_MET = 0.2
 
 
 @dataclass(frozen=True)
-class Objects:
+class CalledStickers:
     """Objects on several images that a policy calls stickers: one row each, N in all.
 
     ``image`` (N,) number of its image, or of its laptop where several images show the same one; ``right`` (N,) bool whether it
@@ -43,17 +43,19 @@ class Objects:
     def __len__(self) -> int:
         return len(self.image)
 
-    def chosen(self, rows: NDArray[np.bool_]) -> Objects:
+    def chosen(self, rows: NDArray[np.bool_]) -> CalledStickers:
         signals = {name: values[rows] for name, values in self.signals.items()}
-        return Objects(self.image[rows], self.right[rows], self.badness[rows], self.truth[rows], signals)
+        return CalledStickers(
+            self.image[rows], self.right[rows], self.badness[rows], self.truth[rows], signals
+        )
 
 
 @dataclass(frozen=True)
 class Cleans:
     """Images that a policy calls clean if nothing that is left alone is a sticker too probably.
 
-    ``image`` (C,) as in :class:`Objects`; ``left`` (C,): the highest probability of sticker of what is left alone; ``missed``
-    (C,) bool: a sticker is there.
+    ``image`` (C,) as in :class:`CalledStickers`; ``left`` (C,): the highest probability of sticker of what is left alone;
+    ``missed`` (C,) bool: a sticker is there.
     """
 
     image: IntArray
@@ -73,13 +75,13 @@ class Outcomes:
 
     images: int
     stickers: int
-    detected: Objects
+    detected: CalledStickers
     removable: NDArray[np.bool_]
     risk: FloatArray
     cleans: Cleans
     verdicts: dict[Verdict, int]
 
-    def removed(self) -> tuple[Objects, FloatArray]:
+    def removed(self) -> tuple[CalledStickers, FloatArray]:
         return self.detected.chosen(self.removable), self.risk[self.removable]
 
 
@@ -120,7 +122,7 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
         stickers += len(record.stickers)
     # scores of a panel come after what every scene has, in the order in which they were first met
     names = dict.fromkeys((*SIGNALS, *(name for row in rows for name in row[5])))
-    detected = Objects(
+    detected = CalledStickers(
         image=np.array([row[0] for row in rows], np.int64),
         right=np.array([row[2] >= 0 for row in rows], bool),
         badness=np.array([row[1] for row in rows], float),

@@ -16,7 +16,7 @@ from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.crops import cut_crops, empty_boxes
 from sticker_uq.monitors import Monitor, Objects, concatenate, measure_cost, monitor_named
 from sticker_uq.monitors.detections import CROP_SIZE, Probe
-from sticker_uq.monitors.folder import Calibration, PanelFile, save_panel
+from sticker_uq.monitors.folder import MonitorCalibration, PanelFile, save_panel
 from sticker_uq.monitors.panel import PanelMember
 from sticker_uq.monitors.task_network import TaskNetwork
 from sticker_uq.perception import Perception
@@ -150,7 +150,7 @@ def fit_panel(
         [PanelMember(one, limits[one.name]) for one in panel],
         {name: int(rows[usable].sum()) for name, rows in refused.items()},
         probe,
-        Calibration(
+        MonitorCalibration(
             images=seen.images,
             stickers=int(usable.sum()),
             refused=int(together[usable].sum()),

@@ -30,7 +30,7 @@ from sticker_uq.evaluation.replay.recording import RecordedLaptop, read_recordin
 from sticker_uq.evaluation.reporting.annotated_images import write_animation
 from sticker_uq.evaluation.reporting.cell_report import cell_report
 from sticker_uq.evaluation.reporting.report import write_report
-from sticker_uq.evaluation.reporting.report_model import Headline, Section, Tone
+from sticker_uq.evaluation.reporting.report_model import Headline, ReportSection, Tone
 from sticker_uq.gate import Policy
 from sticker_uq.io import files
 from sticker_uq.io.bags import Bag
@@ -89,7 +89,7 @@ def read_outcome(
         failures.append(f"the recording is damaged: {bag.damage}")
     comparison = compare(by_score[: len(records)], records, matched, least_score, minutes)
     score, gate = comparison.score, comparison.gate
-    each = Section("Every laptop through the gate", "", columns=LAPTOP_COLUMNS, rows=rows, folded=True)
+    each = ReportSection("Every laptop through the gate", "", columns=LAPTOP_COLUMNS, rows=rows, folded=True)
     report = cell_report(
         laptops,
         out / "bag",

@@ -22,7 +22,13 @@ from sticker_uq.cli import option, options
 from sticker_uq.cli.terminal import counting, figures, output, tell_of_source
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import Assessed, one_by_one, process_count, side_by_side
-from sticker_uq.evaluation.replay.comparison import Candidate, Comparison, Differences, Judgement, live_scenes
+from sticker_uq.evaluation.replay.comparison import (
+    Contender,
+    Differences,
+    Judgement,
+    LiveComparison,
+    live_scenes,
+)
 from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
 from sticker_uq.evaluation.replay.tables import TableFormat, cell_of, laptops_of
 from sticker_uq.evaluation.reporting.replay_report import write_replay
@@ -71,7 +77,7 @@ class ReplayJob:
     verify: bool
     processes: int
     labels: Path | None = None
-    candidate: Candidate | None = None
+    candidate: Contender | None = None
 
     @property
     def rounds(self) -> int:
@@ -130,7 +136,7 @@ class ReplayJob:
                 if self.rounds == 1:
                     same.append(Judgement.of(assessment, judge(assessment, self.candidate.policy)))
 
-        def judged_again(candidate: Candidate) -> Iterator[Judgement]:
+        def judged_again(candidate: Contender) -> Iterator[Judgement]:
             for _, assessment in assessed(candidate.settings):
                 on_image()
                 yield Judgement.of(assessment, judge(assessment, candidate.policy))
@@ -178,7 +184,7 @@ def run_numbered(numbered: tuple[int, ReplayJob]) -> tuple[int, ReplayOutcome | 
         return number, " ".join(str(error).split())
 
 
-def _compared(summary: ReplaySummary, live: Comparison) -> ReplayOutcome:
+def _compared(summary: ReplaySummary, live: LiveComparison) -> ReplayOutcome:
     lines = live.differing()
     if live.different > len(lines):
         lines.append(f"... and {live.different - len(lines)} more")
@@ -320,12 +326,12 @@ def command(
     raise typer.Exit(0 if whole and not failed and all(result.agrees for _, result in ran) else 1)
 
 
-def _candidate(path: Path, settings: PerceptionSettings) -> Candidate:
+def _candidate(path: Path, settings: PerceptionSettings) -> Contender:
     """What ``--compare`` names: a bundle on this machine, or a policy for the assessments of the replay."""
     if path.is_dir():
         bundle = Bundle.load(path)
-        return Candidate(str(path), bundle.settings(settings), Policy.load(bundle.policy))
-    return Candidate(str(path), settings, Policy.load(path))
+        return Contender(str(path), bundle.settings(settings), Policy.load(bundle.policy))
+    return Contender(str(path), settings, Policy.load(path))
 
 
 def _folders(sources: list[Path], out: Path) -> list[Path]:

@@ -22,7 +22,7 @@ _CHUNK = 512
 
 
 @dataclass(frozen=True)
-class Training:
+class CropTraining:
     """``epochs`` over the data in batches of ``batch`` crops with Adam at ``learning_rate``, which falls to 0 along a cosine if
     ``deep``. ``deep``: three normalised convolutions instead of two plain ones; ``augment``: crops are mirrored, shifted and
     differently bright in every epoch.
@@ -84,9 +84,9 @@ N = TypeVar("N", bound=CropNetwork)
 
 
 def train_classifier(
-    crops: FloatArray, vectors: FloatArray, seed: int, training: Training | None = None
+    crops: FloatArray, vectors: FloatArray, seed: int, training: CropTraining | None = None
 ) -> CropClassifier:
-    training = Training() if training is None else training
+    training = CropTraining() if training is None else training
     return train_network(partial(CropClassifier, deep=training.deep), crops, vectors, seed, training)
 
 
@@ -96,7 +96,7 @@ def train_network(
     crops: FloatArray,
     vectors: FloatArray,
     seed: int,
-    training: Training,
+    training: CropTraining,
 ) -> N:
     """What ``build`` makes for a shape (C, h, w) and a number of classes, trained as by :func:`train_classifier`."""
     pictures = torch.from_numpy(np.ascontiguousarray(crops, np.float32))

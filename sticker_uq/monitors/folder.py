@@ -98,7 +98,7 @@ class MonitorFile(_Section):
     refused: int = Field(ge=0)
 
 
-class Calibration(_Section):
+class MonitorCalibration(_Section):
     """The images that limits come from: ``stickers`` that the policy with ``policy_hash`` would rightly remove, those ``refused``
     by any monitor, the share ``alarms`` that was allowed; ``wrong`` removals, and those ``caught``.
     """
@@ -123,7 +123,7 @@ class PanelFile(_Section):
     probe: str
     members: dict[str, str] = Field({}, max_length=0)
     """Weights of an ensemble: of panels of before, which are refused."""
-    calibration: Calibration
+    calibration: MonitorCalibration
     about: dict[str, Any]
 
 
@@ -133,7 +133,7 @@ def save_panel(
     voters: Sequence[PanelMember],
     refused: Mapping[str, int],
     probe: Probe,
-    calibration: Calibration,
+    calibration: MonitorCalibration,
     about: Mapping[str, Any],
 ) -> PanelFile:
     """Write a panel with all its monitors to ``folder``, which is made, and return what panel.json says.

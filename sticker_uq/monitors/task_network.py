@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from sticker_uq.detection.kernels.devices import single_thread
-from sticker_uq.monitors.crop_network import CropClassifier, Training, class_vectors, train_classifier
+from sticker_uq.monitors.crop_network import CropClassifier, CropTraining, class_vectors, train_classifier
 from sticker_uq.monitors.interface import Arrays, Monitor, Objects
 from sticker_uq.scene import FloatArray, InvalidInput
 
@@ -36,7 +36,7 @@ class TaskNetwork(Monitor):
             objects.crops,
             np.column_stack([1 - target, target]),
             self._options["seed"],
-            Training(epochs=self._options["epochs"], deep=True, augment=True),
+            CropTraining(epochs=self._options["epochs"], deep=True, augment=True),
         )
         learned: Arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
         return {**learned, "shape": np.array(objects.crops.shape[1:], np.int64)}

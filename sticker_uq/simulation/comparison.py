@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from sticker_uq.evaluation.replay.recording import RecordedLaptop
-from sticker_uq.evaluation.reporting.report_model import Section
+from sticker_uq.evaluation.reporting.report_model import ReportSection
 from sticker_uq.scene import FloatArray, Verdict
 from sticker_uq.simulation.simulated_cell import (
     TOUCH_IOU,
@@ -129,7 +129,7 @@ class Comparison:
             "headline": self.headline,
         }
 
-    def sections(self, settings: SimulationSettings) -> tuple[Section, ...]:
+    def sections(self, settings: SimulationSettings) -> tuple[ReportSection, ...]:
         how = (
             "The score threshold was run after the cell, without ROS: the same rendered laptops, the same weights in one pass "
             f"without dropout, the same simulated arm. It peels whatever scores {self.least_score:g} or more as a sticker and "
@@ -137,18 +137,18 @@ class Comparison:
             "dim light are put there on purpose, on five of six laptops: the counts are no rates of a real cell."
         )
         if not self.differences:
-            return (Section("Where they differ", f"Nowhere on these laptops. {how}"),)
+            return (ReportSection("Where they differ", f"Nowhere on these laptops. {how}"),)
         shown, rest = self.differences[:MOST_PICTURES], self.differences[MOST_PICTURES:]
         says = "Laptop {}, {}. Score threshold: {}. Gate: {}."
         pictures = tuple(
             (says.format(one.laptop + 1, one.thing.kind, one.score, one.gate), _picture(one, settings))
             for one in shown
         )
-        sections = [Section("Where they differ", how, pictures=pictures)]
+        sections = [ReportSection("Where they differ", how, pictures=pictures)]
         if rest:
             rows = tuple((f"{one.laptop + 1}", one.thing.kind, one.score, one.gate) for one in rest)
             columns = ("laptop", "thing", "score threshold", "gate")
-            sections.append(Section("Further differences", "", columns=columns, rows=rows, folded=True))
+            sections.append(ReportSection("Further differences", "", columns=columns, rows=rows, folded=True))
         return tuple(sections)
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from sticker_uq.calibration.biased import BiasedTrial, Population, spot_checks_needed, too_few
 from sticker_uq.calibration.control import learn_then_test, p_values
 from sticker_uq.calibration.measuring import augrc, curve
-from sticker_uq.calibration.outcomes import Objects
+from sticker_uq.calibration.outcomes import CalledStickers
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.statistics import upper_bound
 from sticker_uq.gate.policy.signals import SIGNALS
 
 
-def objects(image: list[int], right: list[bool], truth: list[int]) -> Objects:
-    return Objects(
+def objects(image: list[int], right: list[bool], truth: list[int]) -> CalledStickers:
+    return CalledStickers(
         np.array(image),
         np.array(right),
         1.0 - np.array(right),

@@ -6,11 +6,11 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from sticker_uq.calibration.choosing import PENALTIES, choose_risk, fit_risk, log_odds
-from sticker_uq.calibration.outcomes import Objects
+from sticker_uq.calibration.outcomes import CalledStickers
 from sticker_uq.gate.policy.signals import SIGNALS
 
 
-def objects(rng: np.random.Generator, count: int, useful: bool) -> Objects:
+def objects(rng: np.random.Generator, count: int, useful: bool) -> CalledStickers:
     """Objects of ``count`` images, three each, that are wrong where their improbability says so, and a second signal as well if
 
     it is ``useful``; otherwise that one lies, where there is little to learn from.
@@ -22,7 +22,7 @@ def objects(rng: np.random.Generator, count: int, useful: bool) -> Objects:
     crowding = np.clip(np.where(told, 0.7, 0.1) + rng.normal(0, 0.1, len(image)), 0, 1)
     truth = np.where(wrong, -1, np.arange(len(image)))
     signals = {"improbability": improbability, "crowding": crowding}
-    return Objects(image, ~wrong, wrong.astype(float), truth, signals)
+    return CalledStickers(image, ~wrong, wrong.astype(float), truth, signals)
 
 
 def test_signals_that_help_are_combined():
@@ -32,7 +32,7 @@ def test_signals_that_help_are_combined():
 
 def test_the_same_objects_give_the_same_score_whatever_the_images_are_called():
     known = objects(np.random.default_rng(0), 200, True)
-    renamed = Objects(known.image * 7 + 3, known.right, known.badness, known.truth, known.signals)
+    renamed = CalledStickers(known.image * 7 + 3, known.right, known.badness, known.truth, known.signals)
     names = ("improbability", "crowding")
     assert choose_risk(known, names, 0.02) == choose_risk(renamed, names, 0.02)
 

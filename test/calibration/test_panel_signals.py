@@ -9,7 +9,7 @@ import pytest
 
 from sticker_uq.calibration import fitting
 from sticker_uq.calibration.choosing import fit_risk
-from sticker_uq.calibration.outcomes import Objects, matching, outcomes_of
+from sticker_uq.calibration.outcomes import CalledStickers, matching, outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore
@@ -39,7 +39,7 @@ def _wrong(one: object, record: Record) -> float:
 def only_one_combination(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which combination is best is tested elsewhere, and takes long."""
 
-    def fitted(objects: Objects, names: Sequence[str], level: float, _: object) -> RiskScore:
+    def fitted(objects: CalledStickers, names: Sequence[str], level: float, _: object) -> RiskScore:
         return fit_risk({name: objects.signals[name] for name in names}, objects.badness)
 
     monkeypatch.setattr(fitting, "choose_risk", fitted)

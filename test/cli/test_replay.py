@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import sticker_uq.cli.replay as cli_replay
 from sticker_uq.cell.bundle import create_bundle
 from sticker_uq.cli import app
-from sticker_uq.evaluation.replay.comparison import Candidate, Differences, JudgedObject, Judgement
+from sticker_uq.evaluation.replay.comparison import Contender, Differences, JudgedObject, Judgement
 from sticker_uq.gate import Policy
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.images import decode_compressed, encode_jpeg
@@ -293,7 +293,7 @@ judgements = st.builds(
 
 
 def differences(replayed, candidate):
-    found = Differences(Candidate("other", PerceptionSettings(), Policy()))
+    found = Differences(Contender("other", PerceptionSettings(), Policy()))
     found.add("a.png", replayed, candidate)
     return found.rows[0]
 

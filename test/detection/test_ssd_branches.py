@@ -13,7 +13,7 @@ from torchvision.models.detection.ssdlite import SSDLiteClassificationHead, SSDL
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.kernels.fast_ssd import (
     Dropped,
-    Level,
+    MapLevel,
     SsdDeltas,
     levels_above_background,
     levels_of,
@@ -58,7 +58,7 @@ def maps(count: int) -> list[Tensor]:
     return [m.contiguous(memory_format=torch.channels_last) for m in made]
 
 
-def levels(kind: str, classes: bool = True) -> list[Level]:
+def levels(kind: str, classes: bool = True) -> list[MapLevel]:
     return levels_of(frozen(Model(branch(kind, classes))).branch)
 
 
@@ -129,7 +129,7 @@ def test_every_place_has_its_own_neighbours():
 
 
 @cache
-def levels_once() -> list[Level]:
+def levels_once() -> list[MapLevel]:
     return levels("ssdlite", classes=False)
 
 

@@ -27,7 +27,7 @@ may round differently in the last bits.
 """
 
 
-class Level(Protocol):
+class MapLevel(Protocol):
     few: int
     """Up to one place in so many of a map has its outputs computed by itself; of more the whole map is convolved."""
 
@@ -38,12 +38,12 @@ class Level(Protocol):
         """A fast SSD head's outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C), which it may change."""
 
 
-def levels_of(branch: Any) -> list[Level]:
+def levels_of(branch: Any) -> list[MapLevel]:
     """The levels of ``branch``, the classification or regression head of a frozen SSD300 or SSDLite."""
     return [_level(block, lambda values: values) for block in branch.module_list]
 
 
-def levels_above_background(branch: Any) -> list[Level]:
+def levels_above_background(branch: Any) -> list[MapLevel]:
     """Those of the classification head, whose outputs are the logits of the classes less that of the background.
 
     Softmax asks for no more. Two outputs per default box instead of three fill one vector of the processor where three fill two.
@@ -56,7 +56,7 @@ def levels_above_background(branch: Any) -> list[Level]:
     return [_level(block, less) for block in branch.module_list]
 
 
-def _level(block: nn.Module, outputs: Callable[[Tensor], Tensor]) -> Level:
+def _level(block: nn.Module, outputs: Callable[[Tensor], Tensor]) -> MapLevel:
     """``outputs``: what becomes of the last convolution's filters and shifts."""
     convolutions = [m for m in block.modules() if isinstance(m, nn.Conv2d)]
     last = convolutions[-1]
@@ -154,11 +154,11 @@ class Dropped:
         count = 1 if kept is None else len(kept)
         self.shape = (count, *shared.shape[1:])
 
-    def rows(self, level: Level) -> Tensor:
+    def rows(self, level: MapLevel) -> Tensor:
         """A fast SSD head's outputs (n, h * w, O) of all places."""
         return torch.cat([level.rows(group) for group in self._groups()])
 
-    def at(self, level: Level, places: IntArray) -> Tensor:
+    def at(self, level: MapLevel, places: IntArray) -> Tensor:
         """A fast SSD head's outputs (K, O) of ``places`` (K,), rising, counted over passes, rows and columns."""
         count, _, height, width = self.shape
         if level.few * len(places) > count * height * width:
@@ -203,7 +203,7 @@ class Dropped:
 class SsdDeltas:
     """Box deltas (n, N, 4) of the maps of n images, on a processor, computed where somebody asks."""
 
-    def __init__(self, levels: Sequence[Level], maps: Sequence[Dropped], counts: Sequence[int]) -> None:
+    def __init__(self, levels: Sequence[MapLevel], maps: Sequence[Dropped], counts: Sequence[int]) -> None:
         """``levels``: of the regression head; ``counts``: default boxes per level of ``maps``."""
         self._levels, self._maps, self._ends = levels, maps, np.cumsum(counts)
         self._counts = counts

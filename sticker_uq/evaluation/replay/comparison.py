@@ -46,7 +46,7 @@ which the two give different classes, REPLAYED>CANDIDATE."""
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Contender:
     name: str
     settings: PerceptionSettings
     policy: Policy
@@ -85,7 +85,7 @@ class Judgement:
 
 @dataclass
 class Differences:
-    candidate: Candidate
+    candidate: Contender
     rows: list[Row] = field(default_factory=list)
 
     def add(self, image: str, replayed: Judgement, candidate: Judgement) -> None:
@@ -150,7 +150,7 @@ MOST_EXAMPLES = 10
 _DIGEST_BYTES = 16
 
 
-class Comparison:
+class LiveComparison:
     """The assessments that a live cell published on ``topic``, against those of a replay.
 
     ``scenes`` reads the live ones; of several with the same stamp the last counts. Of each only stamp and digest are kept;
@@ -203,7 +203,7 @@ class Comparison:
         ]
 
 
-def live_scenes(bag: Bag, image_topic: str) -> Comparison:
+def live_scenes(bag: Bag, image_topic: str) -> LiveComparison:
     """The live cell's assessments in `bag`, to be compared with a replay of the images of `image_topic`.
 
     Where several cameras were recorded, the scenes beside the images count, see :func:`sticker_uq.io.topics.scene_topic_of`.
@@ -223,7 +223,7 @@ def live_scenes(bag: Bag, image_topic: str) -> Comparison:
             if item.message is not None:
                 yield scene_from_msg(item.message)
 
-    return Comparison(topics[0], scenes)
+    return LiveComparison(topics[0], scenes)
 
 
 def _digest(scene: SceneAssessment) -> bytes:

@@ -72,7 +72,7 @@ def cell_report(
     columns: Sequence[str],
     rows: Sequence[tuple[str | int | float | None, ...]],
     environment: Mapping[str, str],
-    sections: Sequence[report_model.Section] = (),
+    sections: Sequence[report_model.ReportSection] = (),
 ) -> report_model.Report:
     """The report of the recorded ``laptops``; writes its annotated pictures to ``pictures_folder`` as well.
 

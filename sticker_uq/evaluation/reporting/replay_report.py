@@ -15,7 +15,14 @@ from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.reporting.cell_report import policy_limits
 from sticker_uq.evaluation.reporting.document import blocked_bars
 from sticker_uq.evaluation.reporting.report import write_report
-from sticker_uq.evaluation.reporting.report_model import Course, Headline, Report, ReportLaptop, Section, Tone
+from sticker_uq.evaluation.reporting.report_model import (
+    Course,
+    Headline,
+    Report,
+    ReportLaptop,
+    ReportSection,
+    Tone,
+)
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import write_file
 from sticker_uq.messages import OUTCOMES
@@ -98,7 +105,7 @@ def replay_report(result: ReplayResult, policy: Policy) -> Report:
     )
 
 
-def _compared(found: Differences) -> Section:
+def _compared(found: Differences) -> ReportSection:
     outcomes = Counter((row["outcome"], row["candidate_outcome"]) for row in found.rows)
     classes = Counter(change for row in found.rows for change in row["other_classes"])
     rows = [
@@ -114,7 +121,7 @@ def _compared(found: Differences) -> Section:
     for key, count in sorted(classes.items()):
         one, other = key.split(">")
         rows.append((f"objects of class {one}", other, count))
-    return Section(
+    return ReportSection(
         title=f"Compared with {found.candidate.name}",
         note="The same images judged by both, without an operator. Objects are the same where their boxes overlap. Which of "
         "them is right is counted with --labels, one replay each.",
@@ -123,7 +130,7 @@ def _compared(found: Differences) -> Section:
     )
 
 
-def _limits(rows: Sequence[Row]) -> Section:
+def _limits(rows: Sequence[Row]) -> ReportSection:
     objects = [row for row in rows if row["about"] == "object"]
     columns = ([row[name] for row in objects] for name in ("name", "blocked", "alone"))
     chart = blocked_bars(*columns) if objects else ""
@@ -136,7 +143,7 @@ def _limits(rows: Sequence[Row]) -> Section:
         f" Of the {row['about']}s most are held back by: {row['name']} ({row['alone']} alone). What to do: {remedy(row)}."
         for row in most
     )
-    return Section(
+    return ReportSection(
         title="What kept objects and scenes from being released",
         note="Alone: nothing else blocked it, so that only this limit decides about it. The values are those measured on "
         f"what was blocked: 10th percentile, median, 90th percentile.{told} More is in docs/howto/policy.md (see what it does).",
@@ -146,9 +153,9 @@ def _limits(rows: Sequence[Row]) -> Section:
     )
 
 
-def _against_labels(found: Measured) -> Section:
+def _against_labels(found: Measured) -> ReportSection:
     wrong = f"{found.wrong_objects} objects would be removed that are no stickers, {found.on_logo} of them logos. "
-    return Section(
+    return ReportSection(
         title="What was decided, and what the labels say",
         note=f"{wrong if found.wrong_objects else ''}Each image by itself; images that the labels say are of the same laptop "
         "count as one. Nothing released and nothing called clean is never wrong: read the first and the third line too.",

@@ -84,7 +84,7 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A part of a report about all images: a ``note`` on how to read it, a chart, a table, and small pictures with captions.
 
     ``folded``: shown when the reader opens it.
@@ -118,7 +118,7 @@ class Report:
     limits: Mapping[str, float] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    sections: tuple[Section, ...] = ()
+    sections: tuple[ReportSection, ...] = ()
 
 
 @dataclass(frozen=True)

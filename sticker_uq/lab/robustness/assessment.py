@@ -104,7 +104,7 @@ def prepare(
 
 
 @dataclass(frozen=True)
-class Reply:
+class ImageReply:
     """The answer about an image, and how far that is from its source (None for a source image)."""
 
     answer: SystemAnswer
@@ -125,17 +125,19 @@ def _begin(load: Callable[[], System]) -> System:
     return _system
 
 
-def _ask(question: tuple[LabelledImage, LabelledImage | None]) -> Reply:
+def _ask(question: tuple[LabelledImage, LabelledImage | None]) -> ImageReply:
     """The reply about an image, which is compared with its source, if any."""
     assert _system is not None
     item, source = question
     image = read_picture(item)
-    return Reply(_system.answer(image), None if source is None else _reference(source.path).compare(image))
+    return ImageReply(
+        _system.answer(image), None if source is None else _reference(source.path).compare(image)
+    )
 
 
 def _replies(
     questions: Sequence[tuple[LabelledImage, LabelledImage | None]], load: Callable[[], System], jobs: int
-) -> Iterator[Reply]:
+) -> Iterator[ImageReply]:
     if jobs == 1:
         yield from map(_ask, questions)
         return
@@ -149,9 +151,9 @@ class AnsweredSet:
 
     circumstance: str
     cases: tuple[followups.FollowUpCase, ...]
-    replies: tuple[Reply, ...]
+    replies: tuple[ImageReply, ...]
     sources: tuple[LabelledImage, ...]
-    source_replies: tuple[Reply, ...]
+    source_replies: tuple[ImageReply, ...]
     origin: NDArray[np.intp]
 
     def paired(self, spec: Specification) -> verdicts.Paired:
@@ -266,8 +268,8 @@ def assess(
 def _answered(
     circumstance: str,
     cases: tuple[followups.FollowUpCase, ...],
-    of_case: Mapping[str, Reply],
-    of_source: Mapping[int, Reply],
+    of_case: Mapping[str, ImageReply],
+    of_source: Mapping[int, ImageReply],
 ) -> AnsweredSet:
     sources = {case.source_id: case.source for case in cases}
     place = {identity: number for number, identity in enumerate(sources)}

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sticker_uq.evaluation.replay.assessing import one_by_one
-from sticker_uq.evaluation.replay.comparison import Comparison
+from sticker_uq.evaluation.replay.comparison import LiveComparison
 from sticker_uq.evaluation.replay.replay import replay
 from sticker_uq.evaluation.replay.tables import image_row
 from sticker_uq.evaluation.reporting.replay_report import write_replay
@@ -261,7 +261,7 @@ def test_a_long_source_shows_where_something_changed(perception, tmp_path, asses
     ],
 )
 def test_one_difference_is_named_and_disagrees(assessment, change, words):
-    live = Comparison("/scene", lambda: [assessment, changed(assessment, stamp_ns=1)])
+    live = LiveComparison("/scene", lambda: [assessment, changed(assessment, stamp_ns=1)])
     live.add(changed(assessment, **change))
     assert not live.agrees
     assert live.missing == 1
@@ -269,9 +269,9 @@ def test_one_difference_is_named_and_disagrees(assessment, change, words):
 
 
 def test_a_replay_that_says_the_same_agrees_and_of_several_with_one_stamp_the_last_counts(assessment):
-    assert not Comparison("/scene", lambda: [assessment]).agrees, "nothing was compared"
+    assert not LiveComparison("/scene", lambda: [assessment]).agrees, "nothing was compared"
     other = changed(assessment, image_digest="11")
-    live = Comparison("/scene", lambda: [other, assessment])
+    live = LiveComparison("/scene", lambda: [other, assessment])
     live.add(changed(assessment, timings={"encode": 99.0}))
     live.add(changed(assessment, stamp_ns=99))
     assert (live.count, live.identical, live.differing(), live.missing, live.agrees) == (1, 1, [], 0, True)
@@ -281,6 +281,6 @@ def test_a_difference_in_the_last_bit_counts(assessment):
     box = assessment.objects[0].box.copy()
     box[0] = np.nextafter(box[0], np.float32(1e9))
     other = changed(assessment, objects=(changed(assessment.objects[0], box=box), *assessment.objects[1:]))
-    live = Comparison("/scene", lambda: [assessment])
+    live = LiveComparison("/scene", lambda: [assessment])
     live.add(other)
     assert live.differing() == [f"image at {assessment.stamp_ns} ns: other objects"]

@@ -25,7 +25,7 @@ from sticker_uq.io.reading import read_bytes, read_json
 from sticker_uq.lab import Progress
 from sticker_uq.lab.studies.detectors.measures import CLEAN
 from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudySettings
-from sticker_uq.lab.studies.detectors.study_tasks import Assess, Attack, Task, perform_task, weights_hash
+from sticker_uq.lab.studies.detectors.study_tasks import Assess, AttackTask, Task, perform_task, weights_hash
 from sticker_uq.scene import InvalidInput
 
 CELLS, PLAN = "cells.sqlite", "study.json"
@@ -93,7 +93,7 @@ def run_study(
 
 def _planned(
     settings: StudySettings, folder: Path, data: Mapping[str, list[LabelledImage]], weights: Mapping[str, str]
-) -> tuple[list[Attack], list[Assess]]:
+) -> tuple[list[AttackTask], list[Assess]]:
     """All tasks, in a fixed order."""
     digests = {
         (name, item.path.name): hashlib.blake2b(
@@ -117,12 +117,12 @@ def _planned(
             "variant": variant,
         }
 
-    def attack(model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Attack:
+    def attack(model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> AttackTask:
         key = _key(facts(model, dataset, item, variant) | attacking)
         # named by what decides it: pictures of other settings in the same folder are other files
         name = f"{item.path.stem}-{key[:8]}.png"
         file = folder / ATTACKED / model.label / dataset / variant / name
-        return Attack(model, dataset, item, variant, file, key)
+        return AttackTask(model, dataset, item, variant, file, key)
 
     def assessment(model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Assess:
         seen = attack(model, dataset, item, variant) if variant != CLEAN else None
@@ -160,7 +160,7 @@ def _items(dataset: str, items: Sequence[LabelledImage], most: int) -> list[Labe
 
 def _missing(tasks: Sequence[Task], store: JsonStore) -> Iterator[Task]:
     for task in tasks:
-        if isinstance(task, Attack):
+        if isinstance(task, AttackTask):
             if task.key not in store or not task.file.is_file():
                 yield task
         elif left := [(r, key) for r, key in zip(task.rates, task.keys, strict=True) if key not in store]:

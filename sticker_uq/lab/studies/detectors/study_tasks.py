@@ -204,7 +204,7 @@ def _mean(values: list[float]) -> float:
 
 
 @dataclass(frozen=True)
-class Attack:
+class AttackTask:
     model: ModelChoice
     dataset: str
     item: LabelledImage
@@ -226,15 +226,15 @@ class Assess:
     file: Path | None = None
 
 
-Task = Attack | Assess
+Task = AttackTask | Assess
 _RESULTS = ("iterations", "rms", "linf", "targets", "fooled", "success")
 
 
 def perform_task(task: Task, settings: StudySettings) -> dict[str, Any]:
-    return _attack(task, settings) if isinstance(task, Attack) else _assessed(task, settings)
+    return _attack(task, settings) if isinstance(task, AttackTask) else _assessed(task, settings)
 
 
-def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
+def _attack(task: AttackTask, settings: StudySettings) -> dict[str, Any]:
     detector = _detectors(settings.detector(task.model), (0.0,))[0.0]
     seed = variant_seed(settings.seed, int(task.variant[-2:]), task.item.path.name)
     (found,) = attack(detector, [task.item], settings.attack, [seed])

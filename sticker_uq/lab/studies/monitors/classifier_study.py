@@ -27,7 +27,7 @@ from sticker_uq.lab.studies.monitors.crop_changes import adversarial, corrupt
 from sticker_uq.lab.studies.monitors.material import Material, Tell
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL, builder
 from sticker_uq.monitors import MONITORS, Objects, measure_cost, monitor_named
-from sticker_uq.monitors.crop_network import CropNetwork, Training, class_vectors, parts_of, train_network
+from sticker_uq.monitors.crop_network import CropNetwork, CropTraining, class_vectors, parts_of, train_network
 from sticker_uq.scene import FloatArray, IntArray
 from sticker_uq.uncertainty.metrics import entropy
 
@@ -120,7 +120,7 @@ class MonitorStudySettings(Frozen):
     delta_max: float = Field(0.15, gt=0, le=1)
     """highest difference of the two probabilities of a test crop"""
     alarms: float = Field(0.05, gt=0, lt=1, description="share of nominal crops that a threshold may reject")
-    training: Training | None = None
+    training: CropTraining | None = None
     architectures: tuple[str, ...] = (CONVOLUTIONAL,)
 
     @model_validator(mode="after")

@@ -25,7 +25,7 @@ from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.lab.studies.ambiguity.raae import Pair, RaaeSettings
-from sticker_uq.monitors.crop_network import Training
+from sticker_uq.monitors.crop_network import CropTraining
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
 
 Tell = Callable[[str], None]
@@ -49,7 +49,7 @@ class Material:
     invalid: FloatArray
     pairs: tuple[Pair, ...]
     raae: RaaeSettings
-    training: Training = field(default_factory=Training)
+    training: CropTraining = field(default_factory=CropTraining)
 
     def __post_init__(self) -> None:
         for crops, labels in ((self.train, self.train_labels), (self.test, self.test_labels)):
@@ -122,7 +122,7 @@ def mnist(folder: Path, name: str, invalid: Path | None = None) -> Material:
     (train, train_labels), (test, test_labels) = (_part(folder, part) for part in _FILES)
     foreign = no_digits(len(test), side=test.shape[-1]) if invalid is None else _part(invalid, "test")[0]
     data, raae = (train, train_labels, test, test_labels), RaaeSettings(hidden=256)
-    return _of_digits(name, data, foreign, raae, training=Training(epochs=15))
+    return _of_digits(name, data, foreign, raae, training=CropTraining(epochs=15))
 
 
 def _part(folder: Path, part: str) -> tuple[FloatArray, NDArray[np.int64]]:
@@ -181,7 +181,7 @@ PAIRS = (
 )
 """Sticker against logo, the distinction that costs money, and sticker against the lid's texture."""
 RAAE = RaaeSettings(latent=4, hidden=96, steps=2000, keep=2)
-_TRAINING = Training(epochs=40, deep=True, augment=True)
+_TRAINING = CropTraining(epochs=40, deep=True, augment=True)
 _LIDS = 2  # crops of bare lid per scene
 _SCENE = (480, 360)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sticker_uq.evaluation.metrics.statistics import Interval, area_under_roc, cluster_bootstrap
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.lab.studies.monitors.material import Material, Tell
-from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
+from sticker_uq.monitors.crop_network import CropTraining, class_vectors, train_classifier
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 KERNELS = (0, 3, 7, 11)
@@ -73,7 +73,7 @@ def _blur(crop: FloatArray, kernel: int) -> FloatArray:
 THRESHOLDS = tuple(k / 10 for k in range(1, 10))
 ASK_ABOVE, REMOVE_ABOVE = 0.3, 0.7
 """The cascade: above the higher one the sticker is removed, above the lower one a person is asked, else it is kept."""
-TRAINING = Training(epochs=30)
+TRAINING = CropTraining(epochs=30)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class TaskScores:
 
 
 def train_and_score(
-    training: LabelledCrops, crops: FloatArray, seed: int, settings: Training
+    training: LabelledCrops, crops: FloatArray, seed: int, settings: CropTraining
 ) -> tuple[FloatArray, FloatArray]:
     """What nine (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h, w)."""
     known: dict[bytes, FloatArray] = {}
@@ -116,7 +116,7 @@ def train_and_score(
 
 
 def run_tasks(
-    material: Material, seeds: int = 3, training: Training = TRAINING, progress: Tell = lambda stage: None
+    material: Material, seeds: int = 3, training: CropTraining = TRAINING, progress: Tell = lambda stage: None
 ) -> TaskScores:
     learned, tested = blur_labels(material)
     task, probabilistic = [], []

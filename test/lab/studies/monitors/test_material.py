@@ -12,7 +12,7 @@ from sticker_uq.io.coco import read_coco
 from sticker_uq.lab.studies.monitors.classifier_study import observe_crops
 from sticker_uq.lab.studies.monitors.material import SIZE, cell_material, coco_material, mnist
 from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES
-from sticker_uq.monitors.crop_network import Training, train_network
+from sticker_uq.monitors.crop_network import CropTraining, train_network
 from sticker_uq.scene import InvalidInput
 from test.helpers.scenes import rendered
 
@@ -117,7 +117,7 @@ def test_every_kind_of_classifier_learns_and_is_observed(tmp_path, architecture)
     large = architecture in ("resnet50", "densenet")
     write(tmp_path / "mnist", 4 if large else 20)
     material = mnist(tmp_path / "mnist", "mnist")
-    training = Training(epochs=1 if large else 60, batch=10, learning_rate=3e-3)
+    training = CropTraining(epochs=1 if large else 60, batch=10, learning_rate=3e-3)
     model = train_network(
         ARCHITECTURES[architecture], material.train, np.eye(10)[material.train_labels], 0, training
     )

@@ -32,10 +32,10 @@ from sticker_uq.lab.studies.monitors.crop_changes import (
     pgd,
 )
 from sticker_uq.lab.studies.monitors.material import Material, digits
-from sticker_uq.monitors.crop_network import Training
+from sticker_uq.monitors.crop_network import CropTraining
 
 TINY = MonitorStudySettings(
-    seeds=1, members=1, passes=5, ambiguous=100, training=Training(epochs=18, batch=64)
+    seeds=1, members=1, passes=5, ambiguous=100, training=CropTraining(epochs=18, batch=64)
 )
 
 

@@ -21,9 +21,9 @@ from sticker_uq.lab.studies.monitors.task_networks import (
     task_report,
     train_and_score,
 )
-from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
+from sticker_uq.monitors.crop_network import CropTraining, class_vectors, train_classifier
 
-QUICK = Training(epochs=25, batch=32, learning_rate=3e-3)
+QUICK = CropTraining(epochs=25, batch=32, learning_rate=3e-3)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_the_cascade():
 
 
 def test_a_study_of_tasks_and_its_tables(cell):
-    found = run_tasks(cell, 1, Training(epochs=3))
+    found = run_tasks(cell, 1, CropTraining(epochs=3))
     # there is no label between 0.3 and 0.4: one network
     assert np.array_equal(found.task[:, 2], found.task[:, 3])
     rates = rate_table(found)
