@@ -2,7 +2,7 @@
 """Where the uncertainty is worth something: the gate and simpler methods under graded shift, with novel objects, on photographs.
 
     python -m benchmarks.hard --out FILE [--photographs FOLDER] [--part PART ...] [--split development|test] [--scenes N]
-        [--profile large|study] [--weights FILE] [--against RESULT]
+        [--profile large|study] [--figure FILE] [--weights FILE] [--against RESULT]
 
 Every method's limit is set on unchanged laptops of their own to the same rate of questions, that of config/policy.yaml, and again
 to the same rate of wrongful removals, then frozen. A few are also set to equal rates of questions in every group, which compares
@@ -47,7 +47,7 @@ from sticker_uq.evaluation.metrics.statistics import (
     bootstrap,
     clopper_pearson,
 )
-from sticker_uq.evaluation.reporting.document import Table, as_markdown
+from sticker_uq.evaluation.reporting.document import Table, as_markdown, legend_below, svg
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering.scene_sampling import Profile
 from sticker_uq.scene import FloatArray, InvalidInput
@@ -57,6 +57,7 @@ REFERENCE = "score, one pass"
 """The method that differences are taken to."""
 SHIPPED = "policy.yaml"
 """The method whose rate of questions on unchanged laptops all others are set to."""
+POLICIES = (SHIPPED, "policy_rendered.yaml")
 TRADED = (REFERENCE, "mean score, T passes")
 """The methods of which :func:`trade` says what they release wrongly where they ask about shares `AT` of the pictures."""
 AT = (0.2, 0.3, 0.4)
@@ -291,35 +292,16 @@ def read(file: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
-TABLES = (
-    "wrong",
-    "dirty_clean",
-    "asked",
-    "right",
-    "wrong_at_1_percent",
-    "right_at_1_percent",
-    "cases",
-    "signals",
-    "trade",
-    "worth",
-)
-"""The tables of docs/results/hard.md: a figure at the same rate of questions or of wrongful removals, single cases, and AUROC."""
+FIGURE_TABLES = ("wrong", "dirty_clean", "asked", "right", "wrong_at_1_percent", "right_at_1_percent")
+"""Tables of docs/results/hard.md: a figure at the same rate of questions or of wrongful removals."""
 
 
-def table(found: dict[str, Any], name: str = TABLES[0]) -> str:
-    """One of TABLES, as Markdown."""
-    if name == "cases":
-        made = _cases(found)
-    elif name == "signals":
-        made = _signals(found)
-    elif name == "trade":
-        made = _trade(found)
-    elif name == "worth":
-        made = _worth(found)
-    else:
-        figure = name.removesuffix("_at_1_percent")
-        made = _by_group(found, GOALS[figure != name], figure)
-    return as_markdown([made]).strip()
+def table(found: dict[str, Any], name: str = FIGURE_TABLES[0]) -> str:
+    """One of FIGURE_TABLES or OTHER_TABLES, as Markdown."""
+    if name in OTHER_TABLES:
+        return as_markdown([OTHER_TABLES[name](found)]).strip()
+    figure = name.removesuffix("_at_1_percent")
+    return as_markdown([_by_group(found, GOALS[figure != name], figure)]).strip()
 
 
 def _by_group(found: dict[str, Any], goal: str, figure: str) -> Table:
@@ -437,18 +419,23 @@ def _signals(found: dict[str, Any]) -> Table:
     )
 
 
-def _trade(found: dict[str, Any]) -> Table:
-    """Wrongful removals at equal questions: of each method, and less than those of REFERENCE with the same and other weights.
-
-    With the questions that were reached, below which no limit of a method gets, and the laptops with a sticker called clean.
-    """
+def _traded(found: dict[str, Any]) -> dict[tuple[str, str, str, float], dict[str, Any]]:
+    """What was counted, by weights ("": the packaged), method, group and share of questions."""
     results = {"": found["trade"]} | {name: other["trade"] for name, other in found["against"].items()}
-    counts = {
+    return {
         (name, row["method"], row["group"], row["asked_for"]): row
         for name, rows in results.items()
         for row in rows
         if row["method"] in TRADED and row["group"] != "photographs"
     }
+
+
+def _trade(found: dict[str, Any]) -> Table:
+    """Wrongful removals at equal questions: of each method, and less than those of REFERENCE with the same and other weights.
+
+    With the questions that were reached, below which no limit of a method gets, and the laptops with a sticker called clean.
+    """
+    counts = _traded(found)
 
     def cell(*keys: tuple[Any, ...]) -> str:
         if any(key not in counts for key in keys):
@@ -464,9 +451,11 @@ def _trade(found: dict[str, Any]) -> Table:
         return f"{value:.1f} ({low:.1f} to {high:.1f}), asked {questions:.0f}, dirty {missed:.0f}"
 
     columns: dict[str, tuple[tuple[str, str], ...]] = {
-        f"{method}{f', {name}' if name else ''}": ((name, method),) for name in results for method in TRADED
+        f"{method}{f', {name}' if name else ''}": ((name, method),)
+        for name in ("", *found["against"])
+        for method in TRADED
     }
-    for name in results:
+    for name in ("", *found["against"]):
         for method in TRADED[not name :]:
             title = f"{method} minus {REFERENCE}{f', {name}' if name else ''}"
             columns[title] = (("", method), (name, REFERENCE))
@@ -478,6 +467,34 @@ def _trade(found: dict[str, Any]) -> Table:
         ("% of pictures", "asked for", *columns),
         [(group, ", ".join(shares), *cells) for (group, *cells), shares in lines.items()],
     )
+
+
+OTHER_TABLES = {"cases": _cases, "signals": _signals, "trade": _trade, "worth": _worth}
+"""Further tables, by name: every case, AUROC, wrongful removals at equal questions, and for a manager."""
+
+
+def drawing(found: dict[str, Any]) -> str:
+    """Wrongful removals over questions under shift, percent of the pictures, as SVG: scores, other weights, and the policy."""
+    counts = _traded(found)
+    by_policy = {(row["method"], row["group"]): row for row in found["summary"] if row["goal"] == GOALS[0]}
+
+    def draw(canvas: Any) -> None:
+        for axes, group in zip(
+            canvas.subplots(1, 3, sharey=True), (f"{one} shift" for one in STRENGTHS), strict=True
+        ):
+            for name, method in dict.fromkeys(key[:2] for key in counts):
+                own = [counts[name, method, group, share] for share in AT]
+                sums = np.array([[np.sum(row[what], axis=0) for row in own] for what in ("asked", "wrong")])
+                asked, wrong = 100 * sums[..., 0] / sums[..., 1]
+                axes.plot(asked, wrong, "o-", label=f"{method}, {name}".rstrip(", "), markersize=3)
+            for name in POLICIES:
+                asked, wrong = (100 * by_policy[name, group][what][2] for what in ("asked", "wrong"))
+                axes.plot(asked, wrong, "*", label=name, markersize=10)
+            axes.set(title=group, xlabel="asked, %", xlim=(0, 100))
+        canvas.axes[0].set(ylabel="wrongful removal, %", ylim=(0, None))
+        legend_below(canvas, canvas.axes[0], columns=2)
+
+    return f"{svg(draw, 6.5, 3.2, 'wrongful removals over questions, by strength of shift')}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -516,6 +533,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     with atomic_write(options.out, "w") as stream:
         json.dump(found, stream, separators=(",", ":"))
+    if options.figure:
+        with atomic_write(options.figure, "w") as stream:
+            stream.write(drawing(found))
     print(table(found))
 
 
@@ -526,27 +546,18 @@ def _options() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", type=Path, required=True, help="JSON file for the result")
-    parser.add_argument(
-        "--profile", choices=SIZES, default="large", help="laptops, as `dataset render` has them"
-    )
+    parser.add_argument("--figure", type=Path, help="SVG file to draw, of wrongful removals over questions")
+    parser.add_argument("--profile", choices=SIZES, default="large", help="as `dataset render` has them")
     parser.add_argument("--weights", type=Path, help="weights file; none: the packaged")
-    parser.add_argument(
-        "--against", type=Path, nargs="*", default=[], help="results of other weights on the same laptops"
-    )
+    parser.add_argument("--against", type=Path, nargs="*", default=[], help="results of other weights")
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS, help="only these parts")
     parser.add_argument("--split", choices=("development", "test"), default="development")
     parser.add_argument("--scenes", type=int, default=60, help="laptops per case")
-    parser.add_argument(
-        "--fit", type=int, default=200, help="laptops that combination and density are fitted on"
-    )
+    parser.add_argument("--fit", type=int, default=200, help="laptops that methods are fitted on")
     parser.add_argument("--limits", type=int, default=300, help="laptops that limits are set on")
     parser.add_argument("--jobs", type=int, default=1, help="processes that render and measure")
-    parser.add_argument(
-        "--photographs", type=Path, help="folder of `python -m benchmarks.photographs`; none: skipped"
-    )
-    parser.add_argument(
-        "--panel", type=Path, help="folder of `sticker-uq monitors fit`; none: without a panel"
-    )
+    parser.add_argument("--photographs", type=Path, help="folder of benchmarks.photographs; none: skipped")
+    parser.add_argument("--panel", type=Path, help="folder of `sticker-uq monitors fit`; none: no panel")
     parser.add_argument(
         "--cache", type=Path, default=Path("out/benchmarks/hard"), help="folder for what is measured"
     )

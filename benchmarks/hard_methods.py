@@ -23,7 +23,6 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneAssessment
 from sticker_uq.uncertainty import iou_matrix
 
-PACKAGED = Policy()
 STICKER = int(ObjectClass.STICKER)
 NOTABLE = 0.2
 """Probability of sticker from which an object that is not released is asked about, as in config/policy.yaml; of a method that
@@ -92,16 +91,12 @@ class ObjectLimit:
 
 @dataclass(frozen=True)
 class PolicyMethod:
-    """A policy as it is, without the votes of the panel unless ``panel``; one with an open risk score has that limited."""
+    """A policy as it is, without the votes of the panel unless ``panel``; a limit is set on its risk score if ``limited``."""
 
     name: str
     policy: Policy
     panel: bool = False
-
-    @property
-    def limited(self) -> bool:
-        """Whether its risk score has to be limited."""
-        return self.policy.risk is not None
+    limited: bool = False
 
     def decide(self, scene: MeasuredScene, limit: float) -> Decision:
         """See :class:`Method`. A laptop ends with a question if one remains once the released objects are gone."""
@@ -178,8 +173,8 @@ def missed_passes(scene: MeasuredScene) -> FloatArray:
     return 1.0 - scene.seen[DROPOUT].rate
 
 
-def combination(scenes: Sequence[MeasuredScene]) -> Policy:
-    """The policy that `sticker-uq calibrate` fits to ``scenes``, with an open limit on its risk score.
+def combination(scenes: Sequence[MeasuredScene], base: Policy) -> Policy:
+    """The policy that `sticker-uq calibrate` fits to ``scenes`` from ``base``, with an open limit on its risk score.
 
     Other weights than the packaged have no novelty network: what they release, they release without.
     """
@@ -187,8 +182,7 @@ def combination(scenes: Sequence[MeasuredScene]) -> Policy:
         Record(str(s.seed), s.boxes, s.labels.astype(np.int64), without_panel(s.assessment)) for s in scenes
     ]
     novel = any(np.isfinite(one.scene_distance) for s in scenes if (one := s.assessment.localization))
-    base = PACKAGED if novel else PACKAGED.model_copy(update={"unmeasured_novelty": "release"})
-    return fit_policy(records, base)
+    return fit_policy(records, base if novel else base.model_copy(update={"unmeasured_novelty": "release"}))
 
 
 def notable(scenes: Sequence[MeasuredScene], sampler: str) -> float:
@@ -207,12 +201,14 @@ def methods(fit: Sequence[MeasuredScene]) -> list[Method]:
     once, passes = (notable(fit, sampler) for sampler in (SINGLE, DROPOUT))
     config = share_folder() / "config"
     shipped = Policy.load(config / "policy.yaml")
+    rendered = Policy.load(config / "policy_rendered.yaml")
     found: list[Method] = [PolicyMethod("policy.yaml", shipped)]
     if any(s.assessment.panel_hash for s in fit):
         found.append(PolicyMethod("policy.yaml and panel", shipped, panel=True))
     return [
         *found,
-        PolicyMethod("calibrated combination", combination(fit)),
+        PolicyMethod("policy_rendered.yaml", rendered.model_copy(update={"validity": None})),
+        PolicyMethod("calibrated combination", combination(fit, shipped), limited=True),
         ObjectLimit("score, one pass", SINGLE, improbability(SINGLE), once),
         ObjectLimit("mean score, T passes", DROPOUT, improbability(DROPOUT), passes),
         ObjectLimit("detection rate", DROPOUT, missed_passes, passes),

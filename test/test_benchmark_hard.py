@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import hard, hard_methods, hard_scenes
-from benchmarks.hard import REFERENCE, SHIPPED, TABLES, plan, shares, table
+from benchmarks.hard import REFERENCE, SHIPPED, plan, shares, table
 from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
 from benchmarks.hard_methods import Decision, ObjectLimit, limit_for, result, signal
-from benchmarks.hard_scenes import NONE, SPLITS, Case, cases
+from benchmarks.hard_scenes import NONE, SPLITS, STRENGTHS, Case, cases
 from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment
 from test.helpers.models import small_weights
@@ -143,6 +143,18 @@ def test_a_difference_is_taken_laptop_by_laptop():
     assert value.low > 0
 
 
+def test_the_figure_has_a_line_for_every_score_and_weights_and_a_star_for_every_policy():
+    counts = {"wrong": [[1, 4], [0, 4]], "asked": [[2, 4], [1, 4]]}
+    groups = [f"{strength} shift" for strength in STRENGTHS]
+    all_of = itertools.product(hard.TRADED, groups, hard.AT)
+    traded = [{"method": m, "group": g, "asked_for": share, **counts} for m, g, share in all_of]
+    counts = {"wrong": [1, 4, 0.25], "asked": [2, 4, 0.5], "goal": "asked"}
+    summary = [{"method": m, "group": g, **counts} for m, g in itertools.product(hard.POLICIES, groups)]
+    drawn = hard.drawing({"trade": traded, "against": {"of old": {"trade": traded}}, "summary": summary})
+    for label in (*hard.TRADED, *(f"{method}, of old" for method in hard.TRADED), *hard.POLICIES, *groups):
+        assert f">{label}<" in drawn
+
+
 def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(hard_scenes, "_NOVELTIES", dict([*hard_scenes._NOVELTIES.items()][:1]))
     # a fit takes twenty laptops; it is tested with `sticker-uq calibrate`
@@ -158,7 +170,7 @@ def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, caps
     groups = {row["group"] for row in found["summary"]}
     assert groups == {NONE, *(case.name for case in cases(["novelty"]) if case.part == "novelty")}
     assert all(row["wrong"][1] == 1 for row in found["summary"])
-    for name in TABLES:
+    for name in (*hard.FIGURE_TABLES, *hard.OTHER_TABLES):
         assert table(found, name).startswith("| ")
 
     def measured_again(*_):
