@@ -138,8 +138,7 @@ class Detector:
         return JudgedImage(image, scene, judge(scene, packaged_policy() if policy is None else policy))
 
     def assess(self, image: Picture) -> SceneAssessment:
-        """This Detector's assessment of ``image`` (H, W, 3) uint8 BGR: objects, probabilities, uncertainty, DiL, novelty,
-        saliency map.
+        """The assessment of ``image`` (H, W, 3) uint8 BGR: objects, probabilities, uncertainty, DiL, novelty, saliency map.
 
         The same pixels and settings give the same result.
 
@@ -148,7 +147,7 @@ class Detector:
         return self._perception.assess(image, keep_saliency=True)
 
     def assess_all(self, source: str | Path, topic: str | None = None) -> Iterator[AssessedImage]:
-        """The Detector's assessment of every image of ``source``, in order.
+        """The assessment of every image of ``source``, in order.
 
         ``source``: a picture, a folder of pictures, a recording (rosbag2 folder, .mcap, .db3; ``topic`` where it has several
         image topics), or a video.

@@ -61,7 +61,7 @@ class BlockReason(IntFlag):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The message codes of all block reasons in here, as :data:`BLOCK_REASONS` names them."""
+        """The codes of all reasons in here, as :data:`BLOCK_REASONS` names them."""
         return tuple(str(bit.name).lower() for bit in self)
 
 
@@ -97,7 +97,7 @@ PHASES = _WORDS["phases"]
 
 
 def gate_state(number: int) -> str:
-    """The name of the state of the gate with this ``number``, of :data:`PHASES`; "unknown" for a number without one."""
+    """The name in :data:`PHASES` of the state with this ``number``; "unknown" for a number without one."""
     return list(PHASES)[number if 0 <= number < len(PHASES) else 0]
 
 
@@ -176,12 +176,12 @@ def printable(text: str) -> str:
 
 
 def texts_of(reasons: Iterable[Reason]) -> str:
-    """Messages of all ``reasons`` in one line."""
+    """All ``reasons`` in one line."""
     return "; ".join(map(text_of, reasons))
 
 
 def gate_text(block_reasons: Iterable[str], details: Iterable[Reason]) -> str:
-    """Message of why the gate is closed, one line: its block reasons in words, then their details. Empty for an open gate."""
+    """Why the gate is closed, in one line: its block reasons in words, then their details. Empty for an open gate."""
     names = set(block_reasons)
     closed = "; ".join(words for name, words in BLOCK_REASONS.items() if name in names)
     why = texts_of(details)
@@ -194,7 +194,7 @@ def log_line(reasons: Iterable[Reason]) -> str:
 
 
 def placeholders(template: str) -> frozenset[str]:
-    """The names in braces of a message's ``template``."""
+    """The names in braces in ``template``."""
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name)
 
 

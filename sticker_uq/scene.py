@@ -175,17 +175,17 @@ class Detections:
 
     @property
     def labels(self) -> IntArray:
-        """The most probable class of each detection of a scene, background included, (N,) int64."""
+        """The most probable class of each detection, background included, (N,) int64."""
         return self.probabilities.argmax(axis=1)
 
     @property
     def foreground_labels(self) -> IntArray:
-        """The most probable class other than background of each detection of a scene, (N,) int64."""
+        """The most probable class other than background of each detection, (N,) int64."""
         return self.probabilities[:, 1:].argmax(axis=1) + 1
 
     @property
     def scores(self) -> FloatArray:
-        """The probability of the foreground label of each detection of a scene, (N,)."""
+        """The probability of the foreground label of each detection, (N,)."""
         return self.probabilities[:, 1:].max(axis=1) if len(self) else np.zeros(0, np.float32)
 
 
@@ -233,7 +233,7 @@ class MonitorScore:
 
     @property
     def objection(self) -> bool:
-        """Whether the monitor objects to an object: its score is above the limit, or one of the two is NaN."""
+        """Whether the monitor objects: its score is above the limit, or one of the two is NaN."""
         return not self.score <= self.limit
 
 
@@ -283,7 +283,7 @@ class ObservedObject(MetricValues):
 
     @classmethod
     def drawn(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:
-        """A scene's object that only a person saw: its place ``box`` (4,) px is known, nothing about it was measured."""
+        """An object that only a person saw: its place ``box`` (4,) px is known, nothing about it was measured."""
         return cls(
             id=object_id,
             label=label,
@@ -303,14 +303,14 @@ class ObservedObject(MetricValues):
 
     @property
     def over_all_passes(self) -> FloatArray:
-        """The mean class vector (3,) over all T passes of a scene's object; a pass that did not see it says background."""
+        """The mean class vector (3,) over all T passes; one that did not see the object says background."""
         vector = self.detection_rate * np.asarray(self.probabilities, float)
         vector[ObjectClass.BACKGROUND] = 1.0 - vector[ObjectClass.LOGO] - vector[ObjectClass.STICKER]
         return vector
 
     @property
     def score(self) -> float:
-        """The score of a scene's object: the mean probability of its label, 0..1."""
+        """The mean probability of the label, 0..1."""
         return float(self.probabilities[self.label])
 
 
@@ -436,12 +436,11 @@ class SceneAssessment:
 
     @property
     def device_kind(self) -> str:
-        """The kind of the device that assessed the scene: "cpu" or "cuda", ``device`` without its number, name and engine."""
+        """The ``device`` without its number, name and engine: "cpu" or "cuda"."""
         return self.device.partition(",")[0].partition(":")[0]
 
     def to_bytes(self) -> bytes:
-        """The plain bytes of a scene's assessment for its digest: all but timings, saliency map, image publishers, device
-        and its precision.
+        """The basis of :attr:`digest`: all but timings, saliency map, image publishers, device and its precision.
 
         The hash of the settings tells what of device and precision changes a result.
 
@@ -454,7 +453,7 @@ class SceneAssessment:
 
     @cached_property
     def digest(self) -> str:
-        """BLAKE2b digest of a scene's :meth:`to_bytes`, 32 hex digits."""
+        """BLAKE2b digest of :meth:`to_bytes`, 32 hex digits."""
         return hashlib.blake2b(self.to_bytes(), digest_size=16).hexdigest()
 
 
@@ -484,7 +483,7 @@ class Reason:
         return cls(code, subject, values=tuple(pairs))
 
     def to_dict(self) -> dict[str, Any]:
-        """The plain value of a scene's reason for JSON: its code, and of the rest what it has."""
+        """Plain values for JSON: the code, and of the rest what there is."""
         numbers = {k: v for k in ("value", "limit") if not math.isnan(v := getattr(self, k))}
         rest = {"subject": self.subject, **numbers, "values": dict(self.values)}
         plain = {"code": self.code, **{name: item for name, item in rest.items() if item not in ("", {})}}
@@ -492,7 +491,7 @@ class Reason:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Reason:
-        """A scene's reason from ``plain``, which :meth:`to_dict` made. Raises KeyError without a code."""
+        """A reason from what :meth:`to_dict` made. Raises KeyError without a code."""
         box = plain.get("box")
         return cls(
             plain["code"],
@@ -515,13 +514,13 @@ class ObjectVerdict:
 
     @property
     def objectors(self) -> tuple[str, ...]:
-        """Names of the monitors of the panel that objected to removing it."""
+        """Names of the monitors that objected to removing it."""
         return tuple(reason.subject for reason in self.reasons if reason.code == "monitor_objects")
 
 
 @dataclass(frozen=True)
 class SceneDecision:
-    """What was decided about one scene. ``decision_id`` is derived from the assessment and the policy."""
+    """What was decided about one scene. ``decision_id`` follows from assessment, policy, answers and workpiece."""
 
     decision_id: str
     stamp_ns: int
@@ -543,7 +542,7 @@ class SceneDecision:
 
 
 def to_plain(value: Any, leave_out: tuple[str, ...] = ()) -> Any:
-    """A value of a scene as nested dicts, lists, numbers and strings for JSON; dataclass fields in ``leave_out`` are omitted.
+    """``value`` as nested dicts, lists, numbers and strings for JSON; dataclass fields in ``leave_out`` are omitted.
 
     Arrays become lists of Python numbers without loss (float32 is widened exactly), enums become their values.
     """
@@ -577,7 +576,7 @@ def _of_mapping(value: Any, name: str) -> Any:
 
 
 def from_plain(kind: type[_D], value: Any, get: Callable[[Any, str], Any] = _of_mapping) -> _D:
-    """The dataclass ``kind`` of a scene in what :func:`to_plain` made of it.
+    """The dataclass ``kind`` from what :func:`to_plain` made of it.
 
     ``get(value, name)``: the value of a field, MISSING to leave the default; by it other containers are read, such as messages.
     An unknown value of an enumeration becomes its member 0. Raises TypeError for a field that is missing.

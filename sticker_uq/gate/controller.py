@@ -34,7 +34,7 @@ class GateController:
     def configure(
         self, policy: Policy, settings: GateSettings, watch: AssumptionSettings | None = None
     ) -> None:
-        """Replace the gate's policy and settings; its state machine begins anew. Without ``watch`` its settings stay.
+        """Replace policy and settings; scenes are counted anew. Without ``watch`` its settings stay.
 
         Another policy ends an alarm about what the one before rested on; evidence is kept while both stay the same.
 
@@ -72,7 +72,7 @@ class GateController:
         return (ev.PublishDecision(decision, poses), *alarmed, *effects)
 
     def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
-        """Whether the clock has jumped since the last step, so that a tick must come before anything else."""
+        """Whether the clock has jumped since the last tick, so that another must come before anything else."""
         most_ns = nanoseconds(self.settings.max_clock_jump_s)
         return abs(jump_since_tick(self.state, now_ns, steady_ns)) >= most_ns
 
@@ -112,7 +112,7 @@ class GateController:
 def facts_of(
     assessment: SceneAssessment, decision: SceneDecision, calibration: str = "", policy: Policy | None = None
 ) -> SceneFacts:
-    """What the gate's plausibility checks need of ``assessment``; ``calibration`` tells one camera calibration from another.
+    """What the plausibility checks need of ``assessment``; ``calibration`` tells one camera calibration from another.
 
     Signals of the scene that ``policy`` limits must have been measured.
     """

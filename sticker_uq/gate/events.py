@@ -26,11 +26,11 @@ class RemovalCode(IntEnum):
 
 
 class Event:
-    """Something that happened to the gate."""
+    """Something that happened."""
 
 
 class Effect:
-    """Something that the gate wants to happen."""
+    """Something that the gate wants done."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class AnswerGiven(Event):
 
 @dataclass(frozen=True)
 class Command(Event):
-    """What the operator does to the gate. ``person``: the name, empty when not given; ``checked``: as of an answer."""
+    """``person``: the operator's name, empty when not given; ``checked``: as in :class:`AnswerGiven`."""
 
     person: str = ""
     checked: bool = False
@@ -182,8 +182,6 @@ Effects = tuple[Effect, ...]
 
 @dataclass(frozen=True)
 class PublishGate(Effect):
-    """Publish the gate as it is in ``state``."""
-
     state: GateState
 
 
@@ -255,8 +253,6 @@ class Reply(Effect):
 
 
 class Severity(IntEnum):
-    """How severe a log line of the gate is."""
-
     INFO = 0
     WARNING = 1
     ERROR = 2
@@ -264,7 +260,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Log(Effect):
-    """A line for the log: what happened, and after that why."""
+    """A line for the log: what happened, then why."""
 
     severity: Severity
     reasons: tuple[Reason, ...]

@@ -46,7 +46,7 @@ def judge(
     memory: OperatorAnswers = NOTHING_SAID,
     workpiece_id: str = "",
 ) -> SceneDecision:
-    """The gate's judge: decides about one scene by the policy and the operator's answers what may be removed, and what is asked.
+    """Decide about one scene, by the policy and the operator's answers, what may be removed and what is asked.
 
     One verdict per object, the clustered ones first, then those seen in few passes, then the places that an operator drew and the
     detector does not see (their numbers follow). The outcome is BLOCKED for a failed scene and for one that the policy was not
@@ -80,7 +80,7 @@ def judge(
 
 
 def _seen(assessment: SceneAssessment) -> list[ObservedObject]:
-    """All objects of the scene; none of those that were seen in too few passes to cluster says anything else of itself."""
+    """All objects of the scene; those seen in too few passes to cluster are marked unstable, if they are not."""
     rarely = (o if o.unstable else replace(o, unstable=True) for o in assessment.unstable)
     return [*assessment.objects, *rarely]
 
@@ -218,7 +218,7 @@ def _unexplained(assessment: SceneAssessment, limit: float) -> list[Reason]:
 
 
 def _novelty_limit(assessment: SceneAssessment, name: NoveltySignal, limit: float) -> list[Reason]:
-    """That the signal ``name`` of the network that looks beside the detector is above ``limit``, or was not measured.
+    """That the novelty signal ``name`` is above ``limit``, or was not measured.
 
     One reason for the scene, and one for each place that no box explains.
     """
@@ -264,6 +264,6 @@ def decision_id(
     memory: OperatorAnswers = NOTHING_SAID,
     workpiece_id: str = "",
 ) -> str:
-    """The name of the decision that the gate's :func:`judge` makes of these, 32 hex digits: other answers give another one."""
+    """The name of the decision that :func:`judge` makes of these, 32 hex digits: other answers give another one."""
     basis = [assessment.digest, policy_hash, to_plain(memory), workpiece_id]
     return hashlib.blake2b(json.dumps(basis, sort_keys=True).encode(), digest_size=16).hexdigest()

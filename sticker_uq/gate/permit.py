@@ -33,7 +33,7 @@ class Lease:
 
 
 class PermitWatch:
-    """The arm's permit: holds the newest state of the gate; safe to use from several threads.
+    """Holds the newest state of the gate; safe to use from several threads.
 
     While more than one supervisor is active, it allows nothing: an arm must not obey two.
     """
@@ -58,7 +58,7 @@ class PermitWatch:
             self._changed.notify_all()
 
     def lose(self) -> None:
-        """The supervisor has died: what it permitted is void, whatever of it is still under way to here."""
+        """The supervisor has died: what it permitted is void, also what is still on its way here."""
         with self._changed:
             self._permit = None
             self._losses += 1
@@ -70,17 +70,17 @@ class PermitWatch:
             return self._losses
 
     def wake(self) -> None:
-        """Wake the arm's threads that wait for a permit: something other than the gate has changed (a cancelled goal)."""
+        """Wake the threads that wait for a permit: something other than the gate has changed (a cancelled goal)."""
         with self._changed:
             self._changed.notify_all()
 
     def refusal(self, decision_id: str, object_id: int) -> str:
-        """Why no permit of the gate lets the arm touch that object now; empty when one does."""
+        """Why no permit lets the arm touch that object now; empty when one does."""
         with self._changed:
             return self._refusal(decision_id, object_id)
 
     def expired(self, decision_id: str, object_id: int) -> bool:
-        """Whether the gate still names that object but the lease of its permit has run out."""
+        """Whether the gate still names that object, but its lease has run out or another supervisor publishes too."""
         with self._changed:
             permit = self._permit
         named = permit is not None and (permit.decision_id, permit.object_id) == (decision_id, object_id)

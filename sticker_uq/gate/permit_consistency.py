@@ -43,7 +43,7 @@ def surroundings(decision: SceneDecision, chosen: ObjectVerdict) -> tuple[tuple[
 
 
 def check_permit(permit: Permit, decision: SceneDecision, settings: GateSettings) -> PermitCheck:
-    """What a usable scene means for an open permit of the gate: it agrees, doubts or contradicts.
+    """What a usable scene means for an open permit: it agrees, doubts or contradicts.
 
     Until the arm has accepted the goal the object must be found again. After that the arm may hide it, or carry it away: then
     only an object that is seen at the place and may not be removed contradicts, and doubts about the scene as a whole do not,

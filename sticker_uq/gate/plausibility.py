@@ -44,10 +44,7 @@ def may_be_removed(verdict: ObjectVerdict) -> bool:
 
 
 def picture_of(facts: SceneFacts, before: SeenPixels | None) -> SeenPixels | None:
-    """The pixels that the gate saw last, once the image of ``facts`` has come after ``before``.
-
-    A scene without pixels changes nothing.
-    """
+    """The pixels seen last, once the image of ``facts`` has come after ``before``; without pixels it changes nothing."""
     if not facts.image_digest:
         return before
     if before is None or before.digest != facts.image_digest:
@@ -64,7 +61,7 @@ def problems_of(
     now_ns: int,
     settings: GateSettings,
 ) -> Problems:
-    """Everything that is wrong with a scene that comes at ``now_ns`` to a gate in the state ``before``.
+    """Everything that is wrong with a scene that comes at ``now_ns`` in the state ``before``.
 
     ``picture`` are the pixels seen last, those of this scene included. A failed scene, or one that the policy refuses to
     judge, is not checked any further.
@@ -103,7 +100,7 @@ def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings)
 
 
 def image_problems(check: ImageCheck, before: GateState, now_ns: int, settings: GateSettings) -> Problems:
-    """Everything that is wrong with an image that reaches the gate at ``now_ns``, whatever a model may make of it.
+    """Everything that is wrong with an image that arrives at ``now_ns``, whatever a model may make of it.
 
     An image that cannot be used, or comes from elsewhere than the ones before, is not checked any further.
     """
@@ -135,7 +132,7 @@ def _publishers(names: tuple[str, ...] | None) -> Iterator[Problem]:
 
 
 def lateness(stamp_ns: int, now_ns: int) -> Reason:
-    """Why an image is too old that reached the gate at ``now_ns``: how far its stamp is behind the clock."""
+    """Why an image that arrived at ``now_ns`` is too old: how far its stamp is behind the clock."""
     if stamp_ns < _EPOCH_NS <= now_ns:
         return Reason.of("stamp_since_start", seconds=round(stamp_ns / 1e9, 1))
     return Reason.of("image_late", seconds=round((now_ns - stamp_ns) / 1e9, 1))
@@ -252,7 +249,7 @@ _Ranges = dict[str, tuple[float, float]]
 
 
 def range_problem(assessment: SceneAssessment, policy: Policy | None = None) -> Reason | None:
-    """The first value of ``assessment`` outside of its range, as a reason of the gate; None when there is none.
+    """The first value of ``assessment`` outside of its range, as a reason; None when there is none.
 
     NaN means "not measured" and is none, except for a signal of the scene that ``policy`` limits: a detector that measures it
     has a number for every image, and without one the limit would be passed over where an object is removed.

@@ -17,7 +17,7 @@ class GatePublishers:
         self._inactive: dict[str, None] = {}
 
     def received(self, supervisor: str, active: bool) -> None:
-        """A message of the gate of ``supervisor`` came; one that is not active permits nothing and need not publish again."""
+        """A message of ``supervisor`` came; one that is not active permits nothing and need not publish again."""
         if active:
             self._active[supervisor] = self._now_s()
             self._inactive.pop(supervisor, None)
@@ -26,17 +26,17 @@ class GatePublishers:
             self._inactive[supervisor] = None
 
     def besides(self, own: str) -> list[str]:
-        """The other active publishers of the gate, in the order of their names."""
+        """The active publishers but ``own``, by name."""
         return [name for name in self.present() if name != own]
 
     def present(self) -> list[str]:
-        """All active publishers of the gate, in the order of their names."""
+        """The active publishers, by name."""
         now = self._now_s()
         self._active = {name: at for name, at in self._active.items() if now - at < QUIET_S}
         return sorted(self._active)
 
     def never_received(self, own: str, publishers: int) -> int:
-        """How many of ``publishers`` of the gate, that of ``own`` not counted, were never received.
+        """How many of ``publishers``, that of ``own`` not counted, were never received.
 
         When fewer publishers exist than were received, the inactive ones that were received first are taken to have gone.
         """
@@ -48,7 +48,7 @@ class GatePublishers:
 
 
 class Heartbeat:
-    """The arms that send a heartbeat to the gate, by the names in their messages.
+    """The arms that send a heartbeat, by the names in their messages.
 
     Time without a heartbeat is counted in calls of :meth:`tick`, not in seconds: a process that was stopped for a while ticks
     once when it goes on, and does not take that time for a missing heartbeat. ``patience``: ticks without a heartbeat after which
@@ -68,7 +68,7 @@ class Heartbeat:
         return changed
 
     def tick(self) -> None:
-        """Time has passed for the arms' heartbeats; an arm without one for too long counts as gone."""
+        """Time has passed: an arm without a heartbeat for too long counts as gone."""
         longer = {arm: ticks + 1 for arm, ticks in self._missed.items()}
         self._missed = {arm: ticks for arm, ticks in longer.items() if ticks < self._patience}
 

@@ -12,9 +12,9 @@ from sticker_uq.scene import ObjectVerdict, Reason
 
 
 def relief_doubt(state: GateState, verdict: ObjectVerdict, settings: GateSettings) -> Reason | None:
-    """Why the newest relief does not let the gate remove an object; None when it does, or is not needed.
+    """Why the newest relief does not allow removing an object; None when it does, or is not needed.
 
-    A person who approved the object has looked. A relief counts that was measured after the laptop came and the arm last moved.
+    A person who approved the object has looked. Only a relief measured after the laptop came and the arm last moved counts.
     """
     relief, scene, limit = state.relief, state.scene, settings.min_relief_mm
     if limit == 0.0 or verdict.by_operator:

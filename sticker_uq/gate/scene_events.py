@@ -64,7 +64,7 @@ def receive_relief(context: StepContext, event: ev.ReliefReceived) -> None:
 
 
 def awaited_relief(state: GateState, settings: GateSettings) -> Reason | None:
-    """Why the scenes, which agree about a sticker, do not open the gate: its relief is not there yet, or None."""
+    """Why scenes that agree about a sticker do not open the gate: its relief is not there yet. Else None."""
     target = state.streak.target
     if target is None or state.streak.count < settings.consecutive_scenes:
         return None
@@ -213,7 +213,7 @@ def ask_about_scene(context: StepContext, decision: SceneDecision, scene_reasons
 
 
 def _lacking(decision: SceneDecision) -> tuple[Reason, ...]:
-    """What the picture does not show of what ``decision`` asks, each once."""
+    """What the picture lacks for the questions of ``decision``, each once."""
     reasons = list(decision.reasons if decision.outcome is Outcome.ASK else ())
     for verdict in decision.verdicts:
         reasons += verdict.reasons if verdict.verdict is Verdict.ASK else ()

@@ -84,7 +84,7 @@ class GateSettings(Finite):
 
     @property
     def max_silent_ticks(self) -> int:
-        """Steps of the gate without a scene after which the newest one is too old even if the clock stands still."""
+        """Ticks without a scene after which the newest one is too old even if the clock stands still."""
         return math.ceil(self.max_scene_age_s / self.tick_period_s) + 1
 
 

@@ -18,7 +18,7 @@ from sticker_uq.scene import Exposure, FloatArray, ObjectClass, ObjectVerdict, O
 
 
 class Phase(IntEnum):
-    """The phase of the gate, the values of ``GateState.STATE_*``. Open only in PERMITTED and REMOVING."""
+    """The values of ``GateState.STATE_*``. The gate is open only in PERMITTED and REMOVING."""
 
     UNKNOWN = 0
     BLOCKED = 1
@@ -76,7 +76,7 @@ class Relief:
 
 @dataclass(frozen=True)
 class SeenPixels:
-    """The pixels that the gate saw last: ``count`` images in a row had exactly these, the first of them at ``since_ns``."""
+    """The pixels seen last: ``count`` images in a row had exactly these, the first of them at ``since_ns``."""
 
     digest: str
     since_ns: int
@@ -116,7 +116,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Permit:
-    """The gate's permit for one goal, from its grant until the arm reports the end of the goal.
+    """The permit for one goal, from its grant until the arm reports the end of the goal.
 
     ``revoked_ns`` is None while the permit is open; after that ``revoked`` and ``revoked_for`` say why and nothing reopens it.
     ``settings`` are those it was granted under. ``around``: label and place of the other objects detected when it was granted;
@@ -146,7 +146,7 @@ class Permit:
 
 @dataclass(frozen=True)
 class Verification:
-    """A removal whose effect the gate checks; ``seen`` and ``gone`` count scenes in a row since ``since_ns``."""
+    """A removal whose effect is checked; ``seen`` and ``gone`` count scenes in a row since ``since_ns``."""
 
     target: Target
     since_ns: int
@@ -156,7 +156,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class Request:
-    """The gate's open question to the operator, and why it is asked.
+    """The open question to the operator, and why it is asked.
 
     ``boxes``: the objects that must be answered; ``stickers``: everything in the image in question that looks like a sticker and
     was not left alone before: nobody may say that no sticker is left without a word about each; ``whole_scene``: the scene
@@ -177,7 +177,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Streak:
-    """Scenes in a row that led the gate to the same conclusion; for WORK about the same object, ``target`` as last seen."""
+    """Scenes in a row that led to the same conclusion; for WORK about the same object, ``target`` as last seen."""
 
     outcome: Outcome = Outcome.UNKNOWN
     count: int = 0

@@ -25,7 +25,7 @@ from sticker_uq.scene import Outcome, Reason
 def step(
     state: GateState, event: ev.Event, now_ns: int, settings: GateSettings
 ) -> tuple[GateState, ev.Effects]:
-    """A step of the gate: its next state after ``event`` at ``now_ns``, and the effects, in this order.
+    """The next state after ``event`` at ``now_ns``, and the effects in their order.
 
     Pure: the same arguments give the same result, nothing is read or written elsewhere. The gate is published first, so that
     it closes before anything else happens and a goal finds its permit.
@@ -207,7 +207,7 @@ _HANDLERS: dict[type, Callable[[StepContext, Any], None]] = {
 
 
 def keep_time(context: StepContext, event: ev.Event) -> None:
-    """Take over its time. After a jump the scenes are forgotten and all waiting goes on from the new time.
+    """Take over the time. After a jump the scenes are forgotten and all waiting goes on from the new time.
 
     A clock that goes back is noticed by itself, one that leaps ahead by a steady clock that the ticks bring along.
     """

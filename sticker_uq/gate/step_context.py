@@ -19,7 +19,7 @@ _Reasons = tuple[Reason, ...]
 
 
 class StepContext:
-    """One step of the gate: its state, time and settings, and what it makes happen."""
+    """State, time and settings of one step, and what it makes happen."""
 
     def __init__(self, state: GateState, now_ns: int, settings: GateSettings) -> None:
         self.state = state
@@ -83,14 +83,14 @@ class StepContext:
         return silent or self.passed(state.received_ns, limit) or self.passed(state.scene.stamp_ns, limit)
 
     def lease_end(self) -> int:
-        """Until when a permit of the gate may be valid that rests on the newest scene."""
+        """Until when a permit that rests on the newest scene may be valid."""
         scene = self.state.scene
         assert scene is not None
         freshest = min(scene.stamp_ns, self.state.received_ns) + nanoseconds(self.settings.max_scene_age_s)
         return min(self.now + nanoseconds(self.settings.lease_s), freshest)
 
     def revoke(self, reasons: BlockReason, *details: Reason) -> None:
-        """Revoke the gate's open permit and tell the arm to stop. Without an open permit nothing happens."""
+        """Revoke the open permit, if there is one, and tell the arm to stop."""
         permit = self.state.permit
         if permit is None or not permit.open:
             return

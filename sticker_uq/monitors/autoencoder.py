@@ -39,7 +39,7 @@ class Vae(nn.Module):
 
 
 class Autoencoder(Monitor):
-    """Autoencoder monitor: mean squared difference between a crop and what a variational autoencoder makes of it.
+    """Mean squared difference between a crop and what a variational autoencoder makes of it.
 
     ``hidden`` and ``latent``: sizes of its layers (the published code has a latent space of 2); ``steps`` of Adam with
     ``batch`` crops each; ``seed``: of weights, order and noise. The crops are 0..1.

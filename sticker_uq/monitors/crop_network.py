@@ -42,7 +42,7 @@ class CropNetwork(nn.Module, ABC):
 
     @abstractmethod
     def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
-        """The crop classifier's outputs (N, C, h, w) of the layers, and (N, D) of the last hidden one."""
+        """Outputs (N, C, h, w) of the layers, and (N, D) of the last hidden one."""
 
     def forward(self, crops: Tensor, dropout: bool = False) -> Tensor:
         logits: Tensor = self.last(F.dropout(self.activations(crops, dropout)[-1], 0.5, dropout))
@@ -145,5 +145,5 @@ def class_vectors(model: CropNetwork, crops: FloatArray) -> FloatArray:
 
 
 def parts_of(crops: FloatArray) -> tuple[Tensor, ...]:
-    """For a crop classifier: ``crops`` (N, C, h, w) as tensors of a size that fits into memory with everything made of them."""
+    """``crops`` (N, C, h, w) as tensors of a size that fits into memory with everything made of them."""
     return torch.from_numpy(np.ascontiguousarray(crops, np.float32)).split(_CHUNK)

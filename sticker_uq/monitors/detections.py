@@ -24,7 +24,7 @@ SAME_OBJECT = 0.5
 
 
 class Probe:
-    """A softmax perceptron from pooled maps to classes, for monitors: the logits that a detector's heads do not give for a box.
+    """A softmax perceptron from pooled maps to classes, for the logits that a detector's heads do not give for a box.
 
     ``weight`` (3, F), ``bias`` (3,).
     """
@@ -43,7 +43,7 @@ class Probe:
 def pooled_layers(
     detector: StochasticDetector, features: Features, boxes: FloatArray
 ) -> tuple[FloatArray, ...]:
-    """Layers of objects: means of the finest maps that enter the heads over ``boxes`` (N, 4) px, (N, C_l) each."""
+    """Means over ``boxes`` (N, 4) px of the finest maps that enter the heads, (N, C_l) each."""
     width, height = features.image_size
     scale = np.array([features.resized[1] / width, features.resized[0] / height] * 2, np.float32)
     rows = torch.from_numpy(np.asarray(boxes, np.float32).reshape(-1, 4) * scale).to(detector.device)
@@ -81,7 +81,7 @@ def observe_boxes(
     samples: StochasticSamples,
     probe: Probe | None = None,
 ) -> Objects:
-    """The objects in ``boxes`` (N, 4) px of ``image`` with class vectors ``probabilities`` (N, 3), as monitors see them.
+    """The objects in ``boxes`` (N, 4) px of ``image`` with class vectors ``probabilities`` (N, 3).
 
     ``features`` and ``samples``: what the detector made of the image and what its T passes saw; ``probe``: for logits.
     """

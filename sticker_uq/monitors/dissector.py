@@ -14,7 +14,7 @@ _STEPS = 200
 
 
 class Dissector(Monitor):
-    """Dissector monitor: 1 - the weighted mean over the layers of a softmax perceptron's support for the network's class.
+    """1 - the weighted mean over the layers of a softmax perceptron's support for the network's class.
 
     Weights grow linearly with depth, from 1 for the first layer. (The published code begins at 0, which throws the first
     layer away.) The perceptrons learn the true labels where ``fit`` gets them, else the predicted classes.
@@ -44,7 +44,7 @@ class Dissector(Monitor):
 
 
 def support(probabilities: FloatArray, said: IntArray) -> FloatArray:
-    """How much the vectors (N, K) of one layer support the classes ``said`` (N,) (Dissector monitor), 0..1, (N,).
+    """How much the vectors (N, K) of one layer support the classes ``said`` (N,), 0..1, (N,).
 
     l / (l + second) where the layer's best class is the one said, 1 - best / (best + l) where it is another (Wang et al.
     2020, section 3.2).
@@ -58,7 +58,7 @@ def support(probabilities: FloatArray, said: IntArray) -> FloatArray:
 
 
 def perceptron(layer: FloatArray, classes: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """The Dissector monitor's softmax perceptron from activations (N, F) to classes (N,): weight (count, F), bias (count,)."""
+    """Softmax perceptron from activations (N, F) to classes (N,): weight (count, F), bias (count,)."""
     weight, bias = np.zeros((count, layer.shape[1])), np.full(count, _NEVER)
     present = np.unique(classes)
     if len(present) == 1:

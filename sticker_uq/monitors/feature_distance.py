@@ -103,7 +103,7 @@ def _unit(vectors: FloatArray | None) -> FloatArray:
 
 
 class LikelihoodSurprise(Monitor):
-    """Surprise monitor LSA: minus the logarithm of a Gaussian kernel density at the activation, in nats.
+    """LSA: minus the logarithm of a Gaussian kernel density at the activation, in nats.
 
     Bandwidth by Scott's rule on the class's covariance, which is shrunk (Ledoit and Wolf) so that it can be inverted;
     ``most``: only so many activations, those that vary most, are read (300 in the published code).

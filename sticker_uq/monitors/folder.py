@@ -170,7 +170,7 @@ def save_panel(
 
 
 def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: StochasticDetector) -> Panel:
-    """The monitors ``names`` of the panel in ``folder``, all of it for none, for objects of ``detector``.
+    """The monitors ``names`` of the panel in ``folder``, all for none, for objects of ``detector``.
 
     Raises InvalidInput naming the file when one is missing, broken or does not belong to the others, when the panel was fitted
     for other weights or other settings of the passes, and for a name that is not in it.

@@ -81,7 +81,7 @@ class Objects:
 
 
 def concatenate(parts: Sequence[Objects]) -> Objects:
-    """The monitors' objects of ``parts`` in one; a field that one of them lacks is absent. InvalidInput without any part."""
+    """``parts`` in one; a field that one of them lacks is absent. InvalidInput without any part."""
     if not parts:
         raise InvalidInput("no objects to concatenate, expected at least one set")
     found: dict[str, Any] = {}
@@ -108,7 +108,7 @@ _BLAS = ThreadpoolController()
 
 
 class Monitor(ABC):
-    """A misclassification monitor: says how little each object can be trusted: higher is less, in a scale of its own.
+    """Says how little each object can be trusted: higher is less, on a scale of its own.
 
     ``name``: as a file or a parameter names it; ``needs``: fields of :class:`Objects` that it reads; ``learns``: it must be
     fitted; ``cost_ms``: milliseconds of :meth:`score` per object, NaN until :func:`measure_cost` measured it. What makes its
@@ -125,7 +125,7 @@ class Monitor(ABC):
         self._learned: Arrays = {}
 
     def fit(self, objects: Objects) -> Self:
-        """Fit the monitor to ``objects``, and return itself. InvalidInput when there is none or a field is missing."""
+        """Fit to ``objects`` and return itself. InvalidInput when there is none or a field is missing."""
         self._check(objects)
         if len(objects) == 0:
             raise InvalidInput(f"{self.name}: no objects to fit on, expected at least one")
@@ -134,10 +134,7 @@ class Monitor(ABC):
         return self
 
     def score(self, objects: Objects) -> FloatArray:
-        """The monitor's score, how little each object can be trusted, (N,) float64.
-
-        InvalidInput when a field is missing or it was not fitted.
-        """
+        """How little each object can be trusted, (N,) float64. InvalidInput when a field is missing or it was not fitted."""
         self._check(objects)
         if self.learns and not self._learned:
             raise InvalidInput(f"monitor {self.name} was not fitted: expected fit() or a file before score()")
@@ -147,11 +144,11 @@ class Monitor(ABC):
             return np.asarray(self._score(objects), np.float64)
 
     def settings(self) -> dict[str, Any]:
-        """What the monitor was constructed with, as JSON can hold it."""
+        """What it was constructed with, as JSON can hold it."""
         return dict(self._options)
 
     def arrays(self) -> Arrays:
-        """What the monitor has learned; empty for one that learns nothing."""
+        """What it has learned; empty for one that learns nothing."""
         return dict(self._learned)
 
     def restore(self, arrays: Arrays) -> None:
@@ -175,7 +172,7 @@ class Monitor(ABC):
 
 
 def measure_cost(monitor: Monitor, objects: Objects, repeats: int = 3) -> float:
-    """A monitor's milliseconds per object, of the fastest of ``repeats`` calls of ``score``; kept in ``monitor.cost_ms``.
+    """Milliseconds per object, of the fastest of ``repeats`` calls of ``score``; kept in ``monitor.cost_ms``.
 
     InvalidInput without an object.
     """

@@ -35,8 +35,8 @@ class PanelMember:
 class Panel:
     """Fitted monitors of one detector. Not thread-safe.
 
-    ``voters``: who votes; ``probe``: the logits of objects, for those who need them; ``hash``: SHA-256 over everything that was
-    fitted and who votes, hex. ``monitors.folder.load_panel`` makes it.
+    ``voters``: who votes; ``hash``: SHA-256 over everything that was fitted and who votes, hex. ``monitors.folder.load_panel``
+    makes it.
     """
 
     def __init__(self, voters: Sequence[PanelMember], probe: Probe, fitted_hash: str) -> None:
@@ -53,7 +53,7 @@ class Panel:
         samples: StochasticSamples,
         objects: tuple[ObservedObject, ...],
     ) -> tuple[ObservedObject, ...]:
-        """``objects`` of ``image`` (H, W, 3) uint8 BGR with what each monitor of the panel says about them.
+        """``objects`` of ``image`` (H, W, 3) uint8 BGR with what each monitor says about them.
 
         ``features`` and ``samples``: what the detector made of the image. The same input gives the same scores.
         """
@@ -81,7 +81,7 @@ def observe_objects(
     objects: Sequence[ObservedObject],
     probe: Probe | None = None,
 ) -> Objects:
-    """The clustered ``objects`` of ``image`` as monitors see them: their class vectors are the means over the passes.
+    """The clustered ``objects`` of ``image`` as monitors see them; class vectors are means over the passes.
 
     Without a ``probe`` there are no logits.
     """
@@ -91,7 +91,7 @@ def observe_objects(
 
 
 def same_passes(fitted: dict[str, object], detector: StochasticDetector) -> None:
-    """Raises InvalidInput naming the setting in which ``detector`` differs from the one that monitors were ``fitted`` for."""
+    """Raise InvalidInput naming the setting in which ``detector`` differs from the one ``fitted`` for."""
     for name in OF_PASSES:
         own = getattr(detector.settings, name)
         if fitted.get(name) != own:

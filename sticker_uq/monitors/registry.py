@@ -32,7 +32,7 @@ _KNOWN: dict[str, type[Monitor]] = {**MONITORS, TASK: TaskNetwork}
 
 
 def monitor_named(name: str, **settings: Any) -> Monitor:
-    """A new monitor of that name, for objects' class scores; InvalidInput when there is none, TypeError for unknown settings."""
+    """A new monitor of that name; InvalidInput when there is none, TypeError for unknown settings."""
     if name not in _KNOWN:
         close = difflib.get_close_matches(name, _KNOWN, 1)
         hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(_KNOWN)}"

@@ -32,7 +32,7 @@ from sticker_uq.scene import FloatArray, InvalidInput
 
 
 class SceneReference(nn.Module):
-    """Novelty of a scene: a Gaussian over activations of the training pictures, of several layers (Lee et al. 2018).
+    """A Gaussian over activations of several layers for the training pictures (Lee et al. 2018).
 
     Distances are Mahalanobis distances relative to that of an unusual picture of the same kind: 1 is the farthest that such
     pictures are expected to lie. Until :meth:`set` all distances are NaN, and a file cannot be written.
@@ -52,7 +52,7 @@ class SceneReference(nn.Module):
         self.root.copy_(root)
 
     def distance(self, activations: Tensor) -> float:
-        """Distance of a scene with ``activations`` (C,), of :func:`scene_activations`, from the novelty reference."""
+        """Distance of a scene with ``activations`` (C,), of :func:`scene_activations`, from the training pictures."""
         return float(torch.linalg.vector_norm(self.root @ (activations - self.mean)))
 
 
@@ -83,7 +83,7 @@ _MEAN, _SPREAD = 0.5, 0.5
 
 @dataclass(frozen=True)
 class NoveltyMaps:
-    """Outputs of the novelty network for a picture of ``image_size`` (width, height) px.
+    """Outputs for a picture of ``image_size`` (width, height) px.
 
     ``foreign`` and ``sticker`` (h, w): probability that the cell shows one. A cell is ``cell`` (width, height) px.
     ``boxes`` (K, 4) float32 px: the visible part of the stickers that it detects, of known kinds and of others;
@@ -100,7 +100,7 @@ class NoveltyMaps:
 
 
 class NoveltyNetwork(nn.Module):
-    """Takes pictures (n, 3, H, W) from :func:`network_input` to (n, 8, h, w): logits of CHANNELS, and BOX; STRIDE px per cell.
+    """Maps pictures (n, 3, H, W) from :func:`network_input` to (n, 8, h, w): logits of CHANNELS, and BOX; STRIDE px per cell.
 
     A MobileNetV3 (Howard et al. 2019) down to 16 px per cell, and a decoder that joins three of its resolutions. ``reference``:
     of the means and standard deviations of its maps; ``quality``: as measured after training, None where it was not; ``size``: of
@@ -137,14 +137,14 @@ class NoveltyNetwork(nn.Module):
         return tapped
 
     def decode(self, tapped: Sequence[Tensor]) -> Tensor:
-        """The novelty network's logits and boxes from the maps of :meth:`encode`."""
+        """Logits and boxes from the maps of :meth:`encode`."""
         quarter, eighth, _, sixteenth = tapped
         larger = F.interpolate(sixteenth, eighth.shape[-2:], mode="bilinear", align_corners=False)
         joined = self.coarse(torch.cat([larger, eighth], dim=1))
         return torch.as_tensor(self.head(torch.cat([joined, self.fine(quarter)], dim=1)))
 
     def start_from(self, blocks: nn.Sequential) -> None:
-        """Copy the weights of the first ``blocks`` of another MobileNetV3 into the novelty network."""
+        """Copy the weights of the first ``blocks`` of another MobileNetV3."""
         self.encoder.load_state_dict(blocks[:_BLOCKS].state_dict())
 
 
@@ -157,20 +157,20 @@ def _layer(inside: int, outside: int, *, stride: int = 1, kernel: int = 3) -> nn
 
 
 def input_size(width: int, height: int, size: tuple[int, int] = SIZE) -> tuple[int, int]:
-    """Width and height of the novelty network's input for ``width`` x ``height`` px: its shape, as many px as ``size`` has."""
+    """Width and height of the input for ``width`` x ``height`` px: the same shape, with as many px as ``size`` has."""
     scale = math.sqrt(size[0] * size[1] / (width * height))
     return max(STRIDE, round(width * scale)), max(STRIDE, round(height * scale))
 
 
 def network_input(pictures: Iterable[NDArray[np.uint8]]) -> Tensor:
-    """Input (n, 3, H, W) of the novelty network for ``pictures`` (H, W, 3) uint8 BGR, all of one size, of :func:`input_size`."""
+    """Input (n, 3, H, W) for ``pictures`` (H, W, 3) uint8 BGR, all of one size, that of :func:`input_size`."""
     stacked = torch.from_numpy(np.stack([picture.transpose(2, 0, 1) for picture in pictures]))
     scaled = (stacked.float() / 255 - _MEAN) / _SPREAD
     return scaled.contiguous(memory_format=torch.channels_last)
 
 
 def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMaps:
-    """Outputs of the novelty ``network`` for ``image`` (H, W, 3) uint8 BGR of any size."""
+    """Outputs of ``network`` for ``image`` (H, W, 3) uint8 BGR of any size."""
     height, width = image.shape[:2]
     across, down = input_size(width, height, network.size)
     cell = (STRIDE * width / across, STRIDE * height / down)
@@ -184,8 +184,7 @@ def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMa
 
 
 def scene_activations(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
-    """What the reference of the novelty ``network`` is about: means, then standard deviations, (C,) of the encoder's maps of
-    ``image`` (H, W, 3) uint8 BGR."""
+    """Means, then standard deviations, (C,) of the encoder's maps of ``image`` (H, W, 3) uint8 BGR, for the reference."""
     with torch.inference_mode():
         return _statistics(network.encode(_prepared(network, image)))
 
@@ -217,7 +216,7 @@ def _boxes(
 
 
 def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
-    """Write the novelty ``network``, which started from ``detector``, and its quality, in half precision.
+    """Write ``network``, which started from ``detector``, and its quality, in half precision.
 
     OSError when the disk fails, InvalidInput for a network without a reference.
     """
@@ -228,12 +227,12 @@ def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: st
 
 
 def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> NoveltyNetwork:
-    """The novelty network in file ``path``, ready for inference; InvalidInput if it holds none."""
+    """The network in file ``path``, ready for inference; InvalidInput if it holds none."""
     return ready(read_network(path)).to(device)
 
 
 def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
-    """The novelty network in file ``path`` as it was saved, not yet ready for run time; InvalidInput if it holds none."""
+    """The network in file ``path`` as it was saved, not yet ready for run time; InvalidInput if it holds none."""
     state, metadata = load_weights(path)
     if metadata.get("role") != NETWORK_ROLE:
         raise InvalidInput(
@@ -276,7 +275,7 @@ def _quality_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> No
 
 
 def ready(network: NoveltyNetwork) -> NoveltyNetwork:
-    """The novelty ``network`` itself, made ready for run time: normalisation is part of the convolutions, which is faster."""
+    """``network`` itself, made ready for run time: normalisation is part of the convolutions, which is faster."""
     network.eval().requires_grad_(False)
     _fuse(network)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -284,13 +283,13 @@ def ready(network: NoveltyNetwork) -> NoveltyNetwork:
 
 
 def packaged_file(name: str) -> Path | None:
-    """The packaged novelty network's file for the packaged weights of model ``name``, or None when there is none."""
+    """The packaged file for the packaged weights of model ``name``, or None when there is none."""
     path = Path(__file__).parent / "weights" / f"{name}_novelty.safetensors"
     return path if path.is_file() else None
 
 
 def packaged_for(detector: StochasticDetector) -> Path | None:
-    """The packaged novelty network's file for ``detector``; None unless this has packaged weights."""
+    """The packaged file for ``detector``; None unless this has packaged weights."""
     path = packaged_file(detector.name)
     if path is None or read_metadata(path).get("detector") != detector.weights_hash:
         return None
@@ -298,7 +297,7 @@ def packaged_for(detector: StochasticDetector) -> Path | None:
 
 
 def packaged_network(detector: StochasticDetector) -> NoveltyNetwork | None:
-    """The packaged novelty network for run time of ``detector``; None unless this has packaged weights."""
+    """Ready for run time; None unless ``detector`` has packaged weights."""
     path = packaged_for(detector)
     return None if path is None else load_network(path, detector.device)
 

@@ -14,7 +14,7 @@ about, one of 0.6 one in forty: the limits of a policy would hold back next to n
 
 @dataclass(frozen=True)
 class Auroc:
-    """Area under the ROC curve of novelty detection with its 95 % interval, 0..1."""
+    """Area under the ROC curve with its 95 % interval, 0..1."""
 
     value: float
     low: float
@@ -26,7 +26,7 @@ class Auroc:
 
 @dataclass(frozen=True)
 class NoveltyQuality:
-    """Quality of novelty detection on pictures that were not trained on, ``pictures`` of them.
+    """Measured on ``pictures`` pictures that were not trained on.
 
     ``objects``: how well novelty tells objects of unknown kinds from known ones; ``scenes``: how well the scene distance tells
     photographs of other things from these pictures.
@@ -37,15 +37,12 @@ class NoveltyQuality:
     pictures: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The quality of novelty detection for the metadata of a weights file."""
+        """For the metadata of a weights file."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """The quality of novelty detection that :meth:`to_dict` made ``plain`` of.
-
-        Raises KeyError or TypeError for anything else.
-        """
+        """From what :meth:`to_dict` made. Raises KeyError, TypeError or ValueError for anything else."""
         return cls(Auroc(**plain["objects"]), Auroc(**plain["scenes"]), int(plain["pictures"]))
 
     @property

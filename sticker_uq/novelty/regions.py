@@ -24,13 +24,13 @@ _NEAREST = 1e-6
 
 
 def scene_novelty(maps: NoveltyMaps) -> float:
-    """Novelty of a picture: mean log odds of a foreign object of its MOST_CELLS strongest cells, as a probability."""
+    """Mean log odds of a foreign object in the MOST_CELLS strongest cells, as a probability."""
     strongest = np.sort(maps.foreign.astype(np.float64), axis=None)[-MOST_CELLS:]
     return float(expit(logit(np.clip(strongest, _NEAREST, 1 - _NEAREST)).mean()))
 
 
 def missed_stickers(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Stickers that the novelty network detects and none of the ``predicted`` boxes (N, 4) px shows, the surest first.
+    """Detected stickers that none of the ``predicted`` boxes (N, 4) px shows, the surest first.
 
     Boxes (K, 4) float32 px and how probably each is a sticker, (K,) float32.
     """
@@ -44,7 +44,7 @@ def missed_sticker_probability(maps: NoveltyMaps, predicted: FloatArray) -> floa
 
 
 def unexplained_places(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The novelty network's stickers and foreign objects that the ``predicted`` boxes (N, 4) px do not explain.
+    """Stickers and foreign objects that the ``predicted`` boxes (N, 4) px do not explain.
 
     Boxes (K, 4) float32 px and probabilities (K,) float32: :func:`missed_stickers` of PLACE_PROBABILITY or more, then connected
     cells with a foreign object or a sticker of which no such box covers half; both the surest first.

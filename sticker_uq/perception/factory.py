@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 def load_perception(settings: PerceptionSettings, detector: StochasticDetector | None = None) -> Perception:
-    """The perception that ``settings`` describe, with ``detector`` if given, which was made from them.
-
-    Raises InvalidInput when weights, device or panel cannot be used.
-    """
+    """``detector``, if given, was made from ``settings``. Raises InvalidInput when weights, device or panel cannot be used."""
     # torch takes seconds to load: help and bad options need not wait
     from sticker_uq.perception.pipeline import Perception
 

@@ -29,7 +29,7 @@ _FEWEST_BLOCKS = 200
 
 
 def measure_exposure(image: NDArray[np.uint8]) -> Exposure:
-    """Exposure: what ``image`` (H, W, 3) uint8 BGR with at least one pixel tells about how it was taken.
+    """What ``image`` (H, W, 3) uint8 BGR with at least one pixel tells about how it was taken.
 
     Noise and sharpness are NaN where there is nothing to measure them on.
     """
@@ -109,7 +109,7 @@ def image_facts(image: NDArray[np.uint8]) -> ImageFacts:
 
 
 def check_picture(image: NDArray[np.uint8]) -> None:
-    """Raise :class:`InvalidInput` unless ``image`` is one that perception takes, (H, W, 3) uint8."""
+    """Raise :class:`InvalidInput` unless ``image`` is (H, W, 3) uint8."""
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         shape, dtype = getattr(image, "shape", None), getattr(image, "dtype", type(image).__name__)
         raise InvalidInput(f"image has shape {shape} and type {dtype}, expected (H, W, 3) uint8 BGR")
@@ -136,7 +136,7 @@ class ImageInspector:
         self._stamp_ns = 0
 
     def glance(self, stamp_ns: int, frame_id: str, image_size: tuple[int, int]) -> ImageCheck | None:
-        """What its header tells of the next image when it is not as large as the one before; None when it is.
+        """What the header tells of an image that is not as large as the one before; else, or for the first, None.
 
         To decode a giant image takes long. :meth:`inspect` still follows.
         """

@@ -70,7 +70,7 @@ class Perception:
 
     @property
     def shortage(self) -> str:
-        """What the device's memory did not suffice for in perception, in words; "" where it did."""
+        """What the device's memory did not suffice for, in words; "" where it did."""
         now = self.detector.chunk
         if now >= self._chunk:
             return ""
@@ -80,7 +80,7 @@ class Perception:
         )
 
     def warm_up(self) -> SceneAssessment:
-        """Let perception assess an empty image, so that the first real one is not slower than the others."""
+        """Assess an empty image, so that the first real one is not slower than the others."""
         return self.assess(np.zeros((*WARM_UP_SIZE, 3), np.uint8))
 
     def assess(
@@ -91,7 +91,7 @@ class Perception:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """Perception's assessment of ``image`` (H, W, 3) uint8 BGR.
+        """The assessment of ``image`` (H, W, 3) uint8 BGR.
 
         ``facts``: those of ``image`` that were measured beforehand; the others are measured while the network encodes. Stamp
         and frame are copied. The saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the
@@ -157,8 +157,7 @@ class Perception:
         return replace(scene, timings=timings)
 
     def examine(self, image: NDArray[np.uint8]) -> tuple[SceneAssessment, Objects]:
-        """What perception sees on ``image`` after all passes, without DiL, and what monitors may read of its clustered objects
-        but logits.
+        """What all passes see in ``image``, without DiL, and what monitors may read of its clustered objects but logits.
 
         What a panel is fitted on; raises as :meth:`assess` does, and NonFiniteOutput.
         """
@@ -179,7 +178,7 @@ class Perception:
         return scene, observe_objects(self.detector, image, features, samples, objects)
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """Perception's SceneAssessment of an image that failed: status FAILED with ``reason``; it closes the gate."""
+        """Status FAILED with ``reason``, which closes the gate."""
         return SceneAssessment(
             stamp_ns=stamp_ns,
             frame_id=frame_id,
@@ -222,7 +221,7 @@ class Perception:
     def _measuring(
         self, image: NDArray[np.uint8], facts: ImageFacts | None
     ) -> tuple[Callable[[], str], Callable[[], Exposure | None]]:
-        """What waits for the digest of ``image`` and for its exposure; those that are missing in ``facts`` are measured
+        """Functions that wait for the digest of ``image`` and its exposure; what is missing in ``facts`` is measured
         meanwhile, the digest first: masks follow from it.
         """
         if facts is not None and facts.digest:
@@ -248,7 +247,7 @@ def _status(localization: Localization | None, problem: str) -> tuple[Status, st
 
 
 def image_seed(digest: str, seed: int) -> int:
-    """Perception's seed for the dropout masks of the image with ``digest`` under the user's ``seed``, below 2**63."""
+    """Seed for the dropout masks of the image with ``digest`` under the user's ``seed``, below 2**63."""
     mixed = hashlib.blake2b(f"{digest}:{seed}".encode(), digest_size=8).digest()
     return int.from_bytes(mixed, "little") >> 1
 

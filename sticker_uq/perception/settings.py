@@ -29,7 +29,7 @@ _PATHS = ("weights", "panel")
 
 
 class PerceptionSettings(DetectorSettings):
-    """Settings of perception's image pipeline. A bad value raises pydantic's ``ValidationError``."""
+    """A bad value raises pydantic's ``ValidationError``."""
 
     min_cluster_size: int = same_field(ClusterSettings, "min_cluster_size")
     min_samples: int = same_field(ClusterSettings, "min_samples")
@@ -70,12 +70,12 @@ class PerceptionSettings(DetectorSettings):
         )
 
     def rooted(self) -> PerceptionSettings:
-        """The same settings of perception with absolute paths, for a process in another folder."""
+        """The same settings with absolute paths, for a process in another folder."""
         files = {name: os.path.abspath(file) for name in _PATHS if (file := getattr(self, name))}
         return self.model_copy(update=files)
 
     def hash_on(self, device_kind: str) -> str:
-        """Digest of all settings of perception that change the SceneAssessment, SHA-256, hex; weights and panel have their own.
+        """Digest of all settings that change the SceneAssessment, SHA-256, hex; weights and panel have their own.
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """

@@ -71,7 +71,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Difference:
-    """A thing on one of the simulated laptops with which one of the two went wrong and the other did not."""
+    """A thing that one of the two ways got wrong and the other did not."""
 
     laptop: int
     thing: Thing
@@ -81,7 +81,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same simulated laptops peeled in two ways. ``minutes``: of a person for each question, an assumption."""
+    """The same laptops peeled in two ways. ``minutes``: of a person for each question, an assumption."""
 
     least_score: float
     minutes: float
@@ -159,7 +159,7 @@ def compare(
     least_score: float,
     minutes: float,
 ) -> Comparison:
-    """Compare the simulated laptops peeled ``by_score`` with the same ones ``through_gate``, of which there is a recording."""
+    """Compare laptops peeled ``by_score`` with the same ones ``through_gate``, of which there is a recording."""
     asked = [_asked(laptop) for laptop in recorded]
     questions = [len(laptop.questions) if laptop is not None else 0 for laptop in recorded]
     differences = tuple(

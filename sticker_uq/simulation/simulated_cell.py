@@ -86,7 +86,7 @@ _LABELLED = {ObjectClass.STICKER: Touch.STICKER.value, ObjectClass.LOGO: Touch.L
 
 @dataclass(frozen=True)
 class Thing:
-    """Something on a simulated laptop, or a place on its lid: a `Touch`, an id and a ``box`` (x1, y1, x2, y2) px."""
+    """Something on a laptop, or a place on its lid: a `Touch`, an id and a ``box`` (x1, y1, x2, y2) px."""
 
     kind: str
     id: int
@@ -95,7 +95,7 @@ class Thing:
 
 @dataclass
 class LaptopRecord:
-    """Ground truth of one simulated laptop: its ``things``, and those that a removal met, in order: ``touched``."""
+    """Ground truth of one laptop: its ``things``, and those that a removal met, in order: ``touched``."""
 
     workpiece_id: str
     seed: int
@@ -158,7 +158,7 @@ class SimulatedCell:
         return cv2.add(self._truth.image, noise, dtype=cv2.CV_8U)
 
     def relief(self) -> FloatArray:
-        """Heights of the simulated laptop above its lid that a second sensor measures next, m (H, W); NaN when it fails."""
+        """Heights above the lid that a second sensor measures next, m (H, W); NaN when it fails."""
         settings, random, truth = self.settings, self._sensor, self._truth
         if random.random() < settings.relief_failure_rate:
             return np.full(truth.id_map.shape, np.nan, np.float32)
@@ -172,7 +172,7 @@ class SimulatedCell:
         return 1e-3 * (heights + cv2.resize(coarse, heights.shape[::-1]))
 
     def touched_by(self, box: FloatArray) -> tuple[Touch, int]:
-        """What an arm sent to ``box`` (4,) px of the simulated laptop touches: its kind and id (-1: the bare lid)."""
+        """What an arm sent to ``box`` (4,) px touches: its kind and id (-1: the bare lid)."""
         things = [*self._visible(), *(t for t in self.record.things if t.kind not in _LABELLED.values())]
         if things:
             overlap = iou_matrix(np.asarray(box, float)[None], np.array([thing.box for thing in things]))[0]
@@ -185,7 +185,7 @@ class SimulatedCell:
         return bool(self._random.random() < self.settings.failure_rate)
 
     def peel(self, box: FloatArray) -> Touch:
-        """Peel at ``box`` of the simulated laptop: removes a sticker from the picture; anything else is counted as damage."""
+        """Removes a sticker from the picture; anything else is counted as damage."""
         kind, object_id = self.touched_by(box)
         self.record.touched.append(Thing(kind.value, object_id, tuple(np.asarray(box, float).tolist())))
         if kind is Touch.STICKER:
@@ -193,7 +193,7 @@ class SimulatedCell:
         return kind
 
     def missed(self, boxes: Sequence[FloatArray]) -> list[FloatArray]:
-        """Boxes of the simulated laptop's stickers that none of ``boxes`` covers, as an operator would draw them."""
+        """Boxes of the stickers that none of ``boxes`` covers, as an operator would draw them."""
         stickers = self._truth.boxes[self._truth.labels == ObjectClass.STICKER]
         if not len(stickers) or not len(boxes):
             return list(stickers)
@@ -207,7 +207,7 @@ class SimulatedCell:
                 json.dump(told, file, indent=1)
 
     def hand_over(self) -> bool:
-        """Replace the simulated laptop by the next one; ``False`` when it was the last one."""
+        """Replace the laptop by the next one; ``False`` when it was the last one."""
         self.record.handed_over = True
         if len(self.records) == self.settings.laptops:
             return False

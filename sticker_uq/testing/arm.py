@@ -59,7 +59,7 @@ UNTIL_STOPPED = MotionStep(Feedback.PHASE_PEEL, 600.0, 0.8)
 
 
 class ScriptedMotion:
-    """Test double of an arm driver: does the steps of ``script`` one after the other and raises the exceptions in it."""
+    """Does the steps of ``script`` one after the other and raises the exceptions in it."""
 
     def __init__(self) -> None:
         self.script: list[MotionStep | Exception] = [APPROACH, PEEL, RETREAT]
@@ -82,7 +82,7 @@ class ScriptedMotion:
 
 
 class ArmBench:
-    """Test bench of an :class:`ArmClient` around ``motion`` (default: a :class:`ScriptedMotion`), a gate and an action client.
+    """An :class:`ArmClient` around ``motion`` (default: a :class:`ScriptedMotion`), a gate and an action client.
 
     ``motion`` is a driver or makes one from the arm's node. Waits patiently for a permit unless ``permit_wait_s`` says
     otherwise, because a busy machine may deliver one late. Use as a context manager.

@@ -37,7 +37,7 @@ PATIENCE_S = 90.0
 
 
 def local_environment(domain: int, log_folder: Path) -> dict[str, str]:
-    """Test environment with which processes meet on ``domain`` over the loopback interface only, and log into ``log_folder``."""
+    """Environment with which processes meet on ``domain`` over the loopback interface only, and log into ``log_folder``."""
     local = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     settings = transport_environment({**os.environ, **local})
     return local | settings | {"ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(log_folder)}
@@ -146,7 +146,7 @@ def values_of(status: Any) -> dict[str, str]:
 
 @contextmanager
 def running_bench() -> Iterator[Bench]:
-    """A test bench for nodes under test in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
+    """A bench in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
     init_ros([])
     try:
         with closing(Bench()) as made:
@@ -160,7 +160,7 @@ def overrides(**values: Any) -> list[Parameter]:
 
 
 class NodeProcess:
-    """A process under test ``python -m MODULE --ros-args -p name:=value ...`` whose output lines can be waited for."""
+    """A process ``python -m MODULE --ros-args -p name:=value ...`` whose output lines can be waited for."""
 
     def __init__(
         self, module: str, parameters: dict[str, str] | None = None, arguments: Sequence[str] = ()
@@ -198,7 +198,7 @@ class NodeProcess:
                 return line
 
     def stop(self, number: signal.Signals) -> int:
-        """Send the process a signal and return the exit status."""
+        """Returns the exit status."""
         self.process.send_signal(number)
         return self.wait()
 

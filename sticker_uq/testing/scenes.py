@@ -93,7 +93,7 @@ def assessment(
     dil: float | None = 0.1,
     **changes: Any,
 ) -> SceneAssessment:
-    """A test's scene of these objects, numbered in their order. ``dil`` None: distinctive localization was not computed."""
+    """A scene of these objects, numbered in their order. ``dil`` None: distinctive localization was not computed."""
     numbered = [replace(o, id=number) for number, o in enumerate((*objects, *unstable))]
     scene = SceneAssessment(
         stamp_ns=stamp_ns,

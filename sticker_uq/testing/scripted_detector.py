@@ -26,7 +26,7 @@ HANGS = "an assessment hangs"
 
 
 class Seen(IntEnum):
-    """What a test's image shows, or does to perception: the grey level of its first pixel."""
+    """What an image shows, or does to perception: the grey level of its first pixel."""
 
     STICKER = 50
     NOTHING = 60
@@ -48,7 +48,7 @@ class ScriptedPerception:
         self.shortage = ""
 
     def warm_up(self) -> None:
-        """Nothing is to be warmed up in scripted perception."""
+        """Nothing is to be warmed up."""
 
     def assess(
         self,
@@ -58,7 +58,7 @@ class ScriptedPerception:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """The scripted detector's scene, named by the first pixel.
+        """The scene that the first pixel names.
 
         Raises RuntimeError for ``CRASH`` and DeviceFailed for ``DEVICE_FAILURE``; never returns for ``HANG``.
         """

@@ -27,7 +27,7 @@ MISSED_STICKER = "missed_sticker"
 
 
 class AssumptionSettings(Finite):
-    """Settings of the monitoring of the policy's assumption."""
+    """Settings of :class:`AssumptionMonitor`."""
 
     watch_assumption: bool = True
     """Whether the scenes are compared with the policy's reference; nothing happens without one"""
@@ -50,7 +50,7 @@ class Alarm:
 
 
 class AssumptionMonitor:
-    """The tests of one policy's assumptions and how far each workpiece has come through them."""
+    """Tests of one policy's assumptions, and how far the present workpiece has come."""
 
     def __init__(
         self, reference: Reference | None, risks: Mapping[str, float], settings: AssumptionSettings
@@ -72,7 +72,6 @@ class AssumptionMonitor:
         self.next_workpiece()
 
     def next_workpiece(self) -> None:
-        """Another workpiece lies in the cell, for the tests of the policy's assumption."""
         self._unseen = True
         self._to_check: frozenset[str] = frozenset()
         self._own: SceneDecision | None = None
@@ -84,7 +83,7 @@ class AssumptionMonitor:
 
     @property
     def workpieces(self) -> int:
-        """Workpieces whose first scene was compared with the policy's reference."""
+        """Workpieces whose first scene was compared with the reference."""
         return self._drift.observed if self._drift is not None else 0
 
     @property
@@ -96,17 +95,14 @@ class AssumptionMonitor:
 
     @property
     def evidence(self) -> float:
-        """The strongest evidence against the policy's assumption, logarithmic: 0 none, 1 raises the alarm; NaN: not watched."""
+        """The strongest evidence against the assumption, logarithmic: 0 none, 1 raises the alarm; NaN: not watched."""
         logs = [test.log_evidence for test in self._risks.values()]
         if self._drift is not None:
             logs.append(self._drift.strongest[1])
         return max(0.0, max(logs)) / self._alarm_at if logs else math.nan
 
     def see(self, scene: SceneAssessment, decision: SceneDecision) -> Alarm | None:
-        """Test a scene of the present workpiece and ``decision`` against the policy's assumption; the alarm it raises, if any.
-
-        Of each workpiece the first usable scene counts.
-        """
+        """Test a scene of the present workpiece, of which the first usable one counts; the alarm it raises, if any."""
         if decision.outcome is Outcome.BLOCKED:
             return None
         self._own = decision
@@ -125,7 +121,7 @@ class AssumptionMonitor:
         return self._alarm(reason, log)
 
     def spot_checked(self, decision: SceneDecision, memory: OperatorAnswers) -> SceneDecision:
-        """``decision``, turned into a question where monitoring drew a workpiece for a spot check that would go by unasked.
+        """``decision``, turned into a question where the workpiece was drawn for a spot check and would go by unasked.
 
         It is checked before the first removal and again before it is called clean.
         """
@@ -139,7 +135,7 @@ class AssumptionMonitor:
         self._asked = self._own
 
     def answered(self, event: AnswerGiven) -> Alarm | None:
-        """Test an accepted answer; the alarm it raises, if any. Only that to a spot check is a test."""
+        """Test an accepted answer, if it is one to a spot check; the alarm it raises, if any."""
         own = self._asked
         if own is None or event.scene_answer not in (SceneAnswer.NONE, SceneAnswer.CLEAN):
             return None  # nothing was said about the stickers

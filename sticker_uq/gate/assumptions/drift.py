@@ -67,7 +67,7 @@ class Reference(Finite):
 
     @classmethod
     def of(cls, scenes: Iterable[SceneAssessment]) -> Reference:
-        """The drift reference of a policy made of ``scenes``: one per workpiece, as the cell first sees it.
+        """The reference of a policy made from ``scenes``: one per workpiece, as the cell first sees it.
 
         Failed scenes are left out, and signals that were measured on none of the others. Raises :class:`InvalidInput` when fewer
         than 20 can be used.
@@ -84,7 +84,7 @@ class Reference(Finite):
 
 
 class RankTest(EProcess):
-    """Drift test whether a stream of numbers is exchangeable with ``reference``; ``log_evidence`` against it."""
+    """Whether a stream of numbers is exchangeable with ``reference``; ``log_evidence`` against it."""
 
     # p^(k-1) k is the density of a bet on small ranks (values above the reference), mirrored on large ones; the last
     # one bets on both ends at once
@@ -95,7 +95,7 @@ class RankTest(EProcess):
         super().__init__(2 * len(self._POWERS) + 1)
 
     def observe(self, value: float, tie_break: float) -> float:
-        """Test ``value`` for drift; its conformal p-value: small when it is large. ``tie_break``: uniform on [0, 1)."""
+        """Test ``value``; its conformal p-value, small where ``value`` is large. ``tie_break``: uniform on [0, 1)."""
         seen = self._seen
         above = len(seen) - bisect_right(seen, value)
         equal = bisect_right(seen, value) - bisect_left(seen, value)
@@ -128,13 +128,13 @@ class DriftTest:
         return next(iter(self._tests.values())).observed
 
     def observe(self, scene: SceneAssessment) -> None:
-        """Test one scene for drift. The same scenes in the same order give the same evidence: ties are broken by the pixels."""
+        """The same scenes in the same order give the same evidence: ties are broken by the pixels."""
         for name, test in self._tests.items():
             test.observe(signal_value(name, scene), uniform(scene.image_digest, name))
 
     @property
     def strongest(self) -> tuple[str, float]:
-        """The signal with the most evidence of drift, and the natural logarithm of that evidence."""
+        """The signal with the most evidence, and the natural logarithm of that."""
         name = max(self._tests, key=lambda signal: self._tests[signal].log_evidence)
         return name, self._tests[name].log_evidence
 

@@ -47,7 +47,7 @@ MIN_SCENES = 20
 
 
 def _of(part: str, *names: SceneSignal) -> dict[SceneSignal, Callable[[SceneAssessment], float]]:
-    """What the ``part`` of a scene says by the same names, NaN where the scene has no such part."""
+    """Functions that read ``names`` from the ``part`` of a scene; NaN where it has none."""
 
     def of(name: SceneSignal) -> Callable[[SceneAssessment], float]:
         def measured(scene: SceneAssessment) -> float:
@@ -103,7 +103,7 @@ class Usual(Section):
         return self
 
     def distance(self, value: float, ratio: bool = False) -> float:
-        """How far ``value`` lies from the familiar middle: 1 at low and high; 0 where not measured, or never varied.
+        """How far ``value`` lies from the middle: 1 at low and high; 0 where not measured, or never varied.
 
         ``ratio``: on a scale of log(1 + value).
         """
@@ -127,7 +127,7 @@ def _usual(values: FloatArray, beyond: float, ratio: bool) -> Usual:
 
 
 def tail_limit(values: FloatArray, beyond: float) -> float:
-    """The limit above which lies a share ``beyond`` of values like ``values`` (N,), with an exponential tail."""
+    """The limit that a share ``beyond`` of values like ``values`` (N,) lies above, with an exponential tail."""
     tail = max(_TAIL, _LEAST_IN_TAIL / len(values))
     threshold = float(np.quantile(values, 1.0 - tail))
     above = values[values > threshold]
@@ -147,7 +147,7 @@ class Familiarity(Section):
 
     @classmethod
     def of(cls, scenes: Sequence[SceneAssessment], percentile: float) -> Familiarity:
-        """The familiarity learned from ``scenes``; of others like them about ``percentile`` percent are within it.
+        """Learned from ``scenes``; of others like them about ``percentile`` percent are within it.
 
         Every signal has a limit of its own on either side, beyond which an equal part of the rest lies. So little of it is
         seen in the scenes that their tails are continued as exponential ones (peaks over threshold; Pickands 1975).

@@ -33,8 +33,8 @@ class EProcess:
         return float(np.logaddexp(self._idle, np.logaddexp.reduce(self._active)))
 
     def bet(self, factors: FloatArray) -> None:
-        """A round of the test martingale: each strategy's capital times its one of ``factors`` (S,), at least 0, of mean at most
-        1 under the claim. Raises :class:`InvalidInput` for any other number of factors, and for one that is negative or NaN.
+        """A round: multiply each strategy's capital by its one of ``factors`` (S,), which are at least 0 and of mean at most 1
+        under the claim. Raises :class:`InvalidInput` for any other number of factors, and for one that is negative or NaN.
         """
         if factors.shape != self._active.shape or not bool((factors >= 0).all()):
             raise InvalidInput(f"factors {factors}: expected {len(self._active)} numbers of at least 0")
@@ -63,7 +63,7 @@ class RiskTest(EProcess):
         super().__init__(len(self._STRATEGIES))
 
     def observe(self, loss: float) -> None:
-        """Take one loss into the test martingale. Raises :class:`InvalidInput` unless it lies in [0, 1]."""
+        """Raises :class:`InvalidInput` unless ``loss`` lies in [0, 1]."""
         if not 0 <= loss <= 1:
             raise InvalidInput(f"loss {loss}: expected 0 to 1")
         self.total += loss

@@ -30,7 +30,7 @@ _FIELDS = {"number", "time", "kind", "data", "previous", "hash"}
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the audit log: its number, when it was made (UTC), what it is about, and its place in the hash chain.
+    """One line of the log: its number, when it was made (UTC), what it is about, and its place in the hash chain.
 
     ``hash`` is the SHA-256 of the line without it, ``previous`` that of the entry before; both are hex.
     """
@@ -56,7 +56,7 @@ class Entry:
         return int(whole.timestamp()) * 10**9 + int(fraction or 0)
 
     def line(self) -> bytes:
-        """The entry as the one line that it is in the file, with its line feed."""
+        """The entry as a line of the file, with its line feed."""
         return _canonical({name: getattr(self, name) for name in _FIELDS}) + b"\n"
 
     @classmethod
@@ -94,7 +94,7 @@ class ChainFinding:
 
 @dataclass
 class ChainCheck:
-    """What verifying the audit log found. ``head``: hash of the last good entry; ``seals`` torn lines that a restart vouched for;
+    """What :func:`verify` found. ``head``: hash of the last good entry; ``seals`` torn lines that a restart vouched for;
     ``gaps`` entries about times in which nothing could be written; ``ended``: the last entry is the orderly end of a supervisor.
     """
 
@@ -123,7 +123,7 @@ class Line:
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """The lines of an audit log file in their order; one of more than :data:`MOST_LINE` bytes, which is no entry, in pieces."""
+    """The lines of a file of the log in order; one of more than :data:`MOST_LINE` bytes, which is no entry, comes in pieces."""
     with path.open("rb") as file:
         for number, raw in enumerate(iter(lambda: file.readline(MOST_LINE), b""), 1):
             complete = raw.endswith(b"\n")
@@ -131,7 +131,7 @@ def lines_of(path: Path) -> Iterator[Line]:
 
 
 def log_files(folder: Path) -> list[Path]:
-    """The files of the audit log in their order.
+    """The files of the log in order.
 
     Raises :class:`InvalidInput` when ``folder`` is no folder, or when something is named like a file of the log and is none.
     """
@@ -162,7 +162,7 @@ def seal_of(torn: bytes) -> dict[str, Any]:
 
 
 def verify(folder: Path, head: str = "", since: str = GENESIS) -> ChainCheck:
-    """Verification of the audit log in ``folder``, every line: one that was changed, removed, added or exchanged is found.
+    """Check every line of the log in ``folder``: one that was changed, removed, added or exchanged is found.
 
     ``since`` is the hash of the last entry of older files that were taken away, if any were. What was cut off at the very end
     leaves a good chain: give the hash that the supervisor published last as ``head``, which must be in the log then. Raises
@@ -224,7 +224,7 @@ def verify(folder: Path, head: str = "", since: str = GENESIS) -> ChainCheck:
 
 
 def finite(value: Any) -> Any:
-    """``value`` for the audit log's JSON: every number that JSON cannot hold as its name: ``nan``, ``inf``, ``-inf``."""
+    """``value`` with every number that JSON cannot hold as its name: ``nan``, ``inf``, ``-inf``."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):

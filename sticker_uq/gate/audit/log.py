@@ -26,7 +26,7 @@ BEHIND_S = 2.0
 
 @dataclass(frozen=True)
 class AuditStatus:
-    """State of the audit log: hash and number of the last entry on the disk, entries waiting, longest time one took, in s.
+    """Hash and number of the last entry on the disk, entries waiting, longest time one took, in s.
 
     ``problem`` says why entries do not reach the disk; None when they do.
     """
@@ -41,7 +41,7 @@ class AuditStatus:
 
 
 class AuditLog:
-    """The audit log in ``folder``, which is made when it is missing; a log that is there is continued.
+    """The log in ``folder``, which is made when it is missing; a log that is there is continued.
 
     A line that a crash tore is kept and vouched for by an entry of kind ``sealed``. Raises :class:`InvalidInput` when another
     process writes this log or when it was damaged in its middle; :class:`OSError` when it cannot be written.

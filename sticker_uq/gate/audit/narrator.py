@@ -16,7 +16,7 @@ AuditRecord = tuple[str, Mapping[str, Any]]
 
 
 class Narrator:
-    """Turns the gate's steps into audit log entries ``(kind, data)``; remembers the last decision and model."""
+    """Turns the gate's steps into entries ``(kind, data)``; remembers the last decision and model."""
 
     def __init__(self) -> None:
         self._decision: object = None
@@ -25,7 +25,7 @@ class Narrator:
     def entries_of_step(
         self, event: ev.Event | None, before: GateState, after: GateState, effects: Sequence[ev.Effect]
     ) -> list[AuditRecord]:
-        """The entries of one step of the gate. ``event`` is None for a scene, whose entries come from the effects."""
+        """``event`` is None for a scene, whose entries come from the effects."""
         told: list[AuditRecord] = [("model", model) for model in self._new_model(after)]
         if event is not None:
             told += _happened(event, effects)

@@ -97,7 +97,7 @@ class OperatorAnswers:
 
 
 def contradiction(answers: Sequence[OperatorAnswer], scene: SceneAnswer) -> Reason | None:
-    """Why what an operator said at once cannot all be meant, with the box; None when it can.
+    """Why answers given at once contradict each other, with the box; else None.
 
     An answer for the whole image excludes every removal: which of the two is a mistake is unknown, and one of them would leave a
     sticker on a laptop that is called clean or move the arm although something is wrong. At one place there is one answer;
@@ -122,7 +122,7 @@ def sticker_places(verdicts: Iterable[ObjectVerdict]) -> tuple[Box, ...]:
 def unmentioned(
     stickers: Iterable[Box], answers: Iterable[OperatorAnswer], not_stickers: Iterable[Box]
 ) -> Reason | None:
-    """Why nobody can mean that no sticker is left: a place of ``stickers`` is in neither of the others; None when they can."""
+    """Why nobody may say that no sticker is left: a place of ``stickers`` is in neither of the others; None when they may."""
     said = [*(answer.box for answer in answers), *not_stickers]
     open_places = (box for box in stickers if not any(same_place(box, other) for other in said))
     return next((Reason("sticker_not_mentioned", box=box) for box in open_places), None)

@@ -122,18 +122,18 @@ class Policy(Finite):
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the canonical JSON of all limits and sections of the policy, hex."""
+        """SHA-256 of the canonical JSON of all limits and sections, hex."""
         values = self.model_dump(mode="json", exclude_none=True)
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def model_copy(self, **options: Any) -> Self:
-        """Pydantic's copy of the policy, whose hash is its own."""
+        """Pydantic's copy, whose hash is its own."""
         copied = super().model_copy(**options)
         vars(copied).pop("hash", None)
         return copied
 
     def probabilities(self, observed: ObservedObject) -> FloatArray:
-        """Class probabilities (3,) of ``observed`` over all passes as the policy judges them: by its maps where it has some."""
+        """Class probabilities (3,) of ``observed`` over all passes, calibrated where the policy has maps for it."""
         vector = observed.over_all_passes
         return vector if self.calibration is None or observed.unstable else self.calibration(vector)
 

@@ -28,7 +28,7 @@ class Section(Finite):
 
 
 class Isotonic(Section):
-    """Isotonic calibration in a policy file: a non-decreasing map, lines between the points (x, y), level outside."""
+    """A non-decreasing map: lines between the points (x, y), level outside."""
 
     kind: Literal["isotonic"] = Field("isotonic", description="This kind of map")
     x: tuple[Share, ...] = Field(min_length=1, description="Probabilities of the detector, ascending")
@@ -62,7 +62,7 @@ Map = Annotated[Isotonic | Temperature, Field(discriminator="kind")]
 
 
 class Calibration(Section):
-    """Calibration in a policy file: maps from the mean probability of a class to the share of such objects that are of it."""
+    """Maps from the mean probability of a class to the share of such objects that are of it."""
 
     logo: Map
     sticker: Map
@@ -80,7 +80,7 @@ class Calibration(Section):
 
 
 class RiskTerm(Section):
-    """What one signal of a policy adds to the log odds of a wrongful removal: lines between knots, level outside them."""
+    """What one signal adds to the log odds of a wrongful removal: lines between knots, level outside them."""
 
     signal: SignalName
     """Which signal, monitor.NAME for one of the panel; each grows with doubt"""
@@ -101,7 +101,7 @@ class RiskTerm(Section):
 
 
 class RiskScore(Section):
-    """A policy's combined estimate that removing an object would be wrong, from all signals, growing with each of them."""
+    """How probably removing an object would be wrong, from all signals; it grows with each of them."""
 
     intercept: float = Field(ge=-100.0, le=100.0, description="Log odds where no term adds anything")
     terms: tuple[RiskTerm, ...] = Field(description="What each signal adds")
@@ -117,14 +117,14 @@ class RiskScore(Section):
 
 
 class PanelRule(Section):
-    """How a policy uses the panel of monitors. The most restrictive wins, or the calibrated combination."""
+    """How the panel of monitors is heard: the most restrictive wins, or the calibrated combination."""
 
     combination: Literal["any", "risk"] = "any"
     """any: one objection is enough to ask a person; risk: the scores are signals of the risk score alone"""
 
 
 class SaliencyLimit(Section):
-    """A policy's cut-offs for the saliency that no box explains; they replace max_dil and max_dil_clean."""
+    """Limits of the saliency that no box explains; they replace max_dil and max_dil_clean."""
 
     signal: SaliencyName = Field("dil", description="What is limited")
     max_removal: float | None = Field(None, ge=0.0, description="Nothing is removed above; empty: no limit")
@@ -134,7 +134,7 @@ class SaliencyLimit(Section):
 
 
 class Proof(Section):
-    """What was shown about one risk of a policy on images that took no part in fitting.
+    """What was shown about one risk on images that took no part in fitting.
 
     ``level``: the promised highest rate of bad images, which alone is proved; ``events`` bad ones among ``images`` at the chosen
     limit; ``bound``: the Clopper-Pearson bound at ``confidence`` there, for information, because a limit that was chosen by these
@@ -227,8 +227,6 @@ class DataSet(Section):
 
 
 class Provenance(Section):
-    """Where a policy comes from."""
-
     command: str
     created: dt.date
     data: tuple[DataSet, ...]

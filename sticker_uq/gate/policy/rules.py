@@ -18,10 +18,10 @@ _Objects = Sequence[ObservedObject]
 def judge_object(
     observed: ObservedObject, others: _Objects, policy: Policy, signals: Signals | None = None
 ) -> Finding:
-    """The policy's verdict about ``observed`` and at least one reason; an unstable object is never removable.
+    """The verdict about ``observed`` and at least one reason; an unstable object is never removable.
 
     ``others``: everything else that the scene shows; a possible logo among them protects its neighbourhood. ``signals``: what the
-    policy's risk score is made of. Whatever is not a number never passes a limit.
+    risk score is made of. Whatever is not a number never passes a limit.
     """
     if not is_sound(observed):
         return Verdict.ASK, (Reason("measurement_invalid"),)
@@ -50,12 +50,12 @@ def _judged_as(observed: ObservedObject, policy: Policy) -> ObjectClass:
 
 
 def is_sound(observed: ObservedObject) -> bool:
-    """Whether the policy can judge ``observed``: its box has an area, and box, probabilities and detection rate are finite."""
+    """Whether ``observed`` can be judged: its box has an area, and box, probabilities and detection rate are finite."""
     return is_proper(as_box(observed.box)) and bool(np.isfinite(observed.over_all_passes).all())
 
 
 def is_possible_logo(observed: ObservedObject, policy: Policy) -> bool:
-    """Whether ``observed`` might be a logo to the policy. Of an object seen in few passes only its label is believed."""
+    """Whether ``observed`` might be a logo. Of an object seen in few passes only its label is believed."""
     likely = not _probability(observed, ObjectClass.LOGO, policy) < policy.notable_probability
     return observed.label is ObjectClass.LOGO or (likely and not observed.unstable)
 

@@ -99,7 +99,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
 
 
 def scene_saliency(assessment: SceneAssessment, name: SaliencyName = "dil") -> float:
-    """The policy's saliency signal ``name`` of a scene; NaN where there is no distinctive localization, or no image."""
+    """The saliency signal ``name``; NaN where there is no distinctive localization, or no image."""
     pixels, found = assessment.image_size[0] * assessment.image_size[1], assessment.localization
     # without any saliency BL is 0 too, but nothing was looked at
     if found is None or pixels <= 0 or not np.isfinite(found.dil):

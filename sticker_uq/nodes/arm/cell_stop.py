@@ -33,7 +33,7 @@ class StopState(Enum):
 
 
 class CellStop:
-    """The stop of the arm, demanded by ``node``; never waits. Raises :class:`InvalidInput` for an invalid name."""
+    """Demands the stop of the arm; never waits. Raises :class:`InvalidInput` for an invalid name."""
 
     def __init__(self, node: Node, settings: StopSettings) -> None:
         self._node = node

@@ -40,7 +40,7 @@ STATUS_PERIOD_S = 0.05
 
 @dataclass(frozen=True)
 class MotionStep:
-    """A step of the arm's motion: its phase (``RemoveSticker.Feedback.PHASE_*``), duration in s, and progress 0..1 after it.
+    """A step of a motion: its phase (``RemoveSticker.Feedback.PHASE_*``), duration in s, and progress 0..1 after it.
 
     ``finished``, if given, is polled at 20 Hz and ends the step when it returns True; ``duration_s`` is then its timeout, after
     which the removal ends with ERROR_TIMEOUT. It may raise :class:`MotionFailed`.
@@ -67,7 +67,7 @@ class MotionFailed(RuntimeError):
 
 class Motion(Protocol):
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """Start the arm's next step each time the iterator is advanced; raises :class:`MotionFailed`."""
+        """Start the next step each time the iterator is advanced; raises :class:`MotionFailed`."""
         ...
 
     def stop(self) -> None:

@@ -20,7 +20,7 @@ THREADS = 4
 
 
 class ArmExecutor(Executor):
-    """An arm node's executor: callbacks in four threads; its shutdown waits until the current motion has stopped.
+    """Runs callbacks in four threads; its shutdown waits until the current motion has stopped.
 
     rclpy's ``MultiThreadedExecutor`` submits a callback again and again until a thread has started it, and holds the GIL
     meanwhile. On a busy machine thousands of copies of one callback queue up, and the heartbeat of the arm stops for seconds.
@@ -36,13 +36,13 @@ class ArmExecutor(Executor):
         self._closed = False
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
-        """Wait for one callback of an arm node, until a thread has started it; raises what an earlier callback raised."""
+        """Wait for one callback, until a thread has started it; raises what an earlier callback raised."""
         self._hand_out(timeout_sec, lambda: False)
 
     def spin_once_until_future_complete(
         self, future: Future, timeout_sec: float | TimeoutObject | None = None
     ) -> None:
-        """:meth:`spin_once` of an arm node, which ends early when ``future`` is done; rclpy's own raises NotImplementedError."""
+        """:meth:`spin_once` that ends early when ``future`` is done; rclpy's own raises NotImplementedError."""
         future.add_done_callback(lambda _: self.wake())
         self._hand_out(timeout_sec, future.done)
 
@@ -70,8 +70,7 @@ class ArmExecutor(Executor):
             task.result()
 
     def shutdown(self, timeout_sec: float | None = None) -> bool:
-        """Wait for the arm node's running callbacks, which rclpy does not, then shut down.
-        A motion ends at the latest with its permit.
+        """Wait for the running callbacks, which rclpy does not, then shut down. A motion ends at the latest with its permit.
 
         What has not begun by then, such as a goal just accepted, never does. Another thread may be spinning: it is waited for,
         because rclpy would destroy the guard condition under its wait.

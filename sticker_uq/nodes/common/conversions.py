@@ -30,7 +30,7 @@ NOWHERE: Mapping[int, ObjectPose] = {}
 
 
 def ns_to_stamp(stamp_ns: int) -> Time:
-    """``stamp_ns`` as a ROS message; raises :class:`InvalidInput` outside the range of the message (years 1901 to 2038)."""
+    """Raises :class:`InvalidInput` outside the range of the message (years 1901 to 2038)."""
     seconds, nanoseconds = divmod(stamp_ns, NANOSECONDS)
     if not -(2**31) <= seconds < 2**31:
         raise InvalidInput(f"stamp {stamp_ns} ns does not fit into builtin_interfaces/Time (32 bit seconds)")
@@ -65,7 +65,7 @@ def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessm
 
 
 def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
-    """``check`` as a ROS message; raises :class:`InvalidInput` for a stamp that does not fit into one."""
+    """Raises :class:`InvalidInput` for a stamp that does not fit into the message."""
     return filled(
         m.ImageCheck,
         check,
@@ -98,7 +98,7 @@ def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
 
 
 def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
-    """The distinctive localization of ``scene`` as a ROS message; all numbers are NaN when it was not computed."""
+    """All numbers are NaN when the distinctive localization was not computed."""
     localization = scene.localization or sc.Localization(math.nan, math.nan, math.nan, math.nan)
     return filled(
         m.DistinctiveLocalization,
@@ -126,7 +126,6 @@ def reason_to_msg(reason: sc.Reason) -> m.Reason:
 
 
 def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:
-    """The decision about one object as a ROS message, with its pose if that is known."""
     return filled(
         m.Verdict,
         verdict,
@@ -153,7 +152,7 @@ def pose_to_msg(pose: ObjectPose | None) -> PoseWithCovariance:
 
 
 def decision_to_msg(decision: sc.SceneDecision, poses: Mapping[int, ObjectPose] = NOWHERE) -> m.SceneDecision:
-    """``decision`` as a ROS message; objects are carried by id, label, box and, where ``poses`` has it by id, pose."""
+    """Objects are carried by id, label, box and, where ``poses`` has it by id, pose."""
     return filled(
         m.SceneDecision,
         decision,
@@ -187,7 +186,7 @@ _PLAIN = {"boolean": bool, "string": str, "float": float, "double": float} | {
 
 
 def filled(kind: type[M], source: object, **others: Any) -> M:
-    """A message with the fields ``others``, and of its plain ones those that ``source`` has by the same name."""
+    """A message with the fields ``others`` and the plain fields that ``source`` has by the same name."""
     for name, type_ in kind.get_fields_and_field_types().items():  # type: ignore[attr-defined]
         if name not in others and type_ in _PLAIN and hasattr(source, name):
             others[name] = _PLAIN[type_](getattr(source, name))

@@ -32,7 +32,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True)
 class PartReport:
-    """Diagnostics of one part of a node: ``values`` map a constant set of keys to numbers or strings; ``None`` becomes n/a."""
+    """``values`` map a constant set of keys to numbers or strings; ``None`` becomes n/a."""
 
     level: Level
     message: str
@@ -40,12 +40,12 @@ class PartReport:
 
 
 def steady_timer(node: Node, period_s: float, callback: Callable[[], None], **more: Any) -> Timer:
-    """A timer of ``node`` in wall time, which neither a simulated clock nor a jump of the clock stops."""
+    """A timer in wall time, which neither a simulated clock nor a jump of the clock stops."""
     return node.create_timer(period_s, callback, clock=Clock(clock_type=ClockType.STEADY_TIME), **more)
 
 
 class Diagnostics:
-    """Publishes a node's /diagnostics: all registered reports once per second, in every state of the node."""
+    """Publishes all registered reports on /diagnostics once per second, in every state of the node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

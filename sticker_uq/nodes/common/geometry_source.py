@@ -22,7 +22,7 @@ from sticker_uq.scene import InvalidInput, Reason
 
 
 class GeometrySource:
-    """A node's subscriptions to the parts of the cell's calibration, combined for each image."""
+    """Subscriptions to the parts of the cell's calibration, combined for each image."""
 
     def __init__(self, node: Node, settings: PoseSettings) -> None:
         self._settings = settings
@@ -128,10 +128,7 @@ class _TransformTree:
 
 
 def camera_from_msg(message: CameraInfo, rectified: bool = False) -> Camera:
-    """The camera in a ROS ``CameraInfo``, its binning and region of interest included.
-
-    Raises :class:`InvalidInput` for an invalid calibration.
-    """
+    """Binning and region of interest are included. Raises :class:`InvalidInput` for an invalid calibration."""
     matrix = np.array(message.p if rectified else message.k, float).reshape(3, -1)[:, :3]
     roi, binning = message.roi, (max(message.binning_x, 1), max(message.binning_y, 1))
     matrix[0, 2] -= roi.x_offset

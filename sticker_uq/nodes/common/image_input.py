@@ -48,7 +48,7 @@ class MessageLossCounter:
         self._last, self._jump = None, 0
 
     def received(self, number: int | None) -> None:
-        """Count messages lost in the cell up to one with this sequence number; None where the middleware has none."""
+        """Count messages lost up to the one with this sequence number; None where the middleware has none."""
         self._numbered = number is not None
         self._missing += self._jump
         self._jump = 0
@@ -72,7 +72,7 @@ TRANSPORTS: dict[str, tuple[type, str, str]] = {
 
 
 class ImageInput:
-    """A node's image subscription to ``topic`` or ``<topic>/compressed`` with queue depth 1; every message goes to ``deliver``.
+    """A subscription to ``topic`` or ``<topic>/compressed`` with queue depth 1; every message goes to ``deliver``.
 
     With reliability ``auto`` it asks for reliable delivery if every publisher offers it (best effort loses large images easily)
     and for best effort otherwise (a reliable subscription would receive nothing); it checks again whenever a publisher appears or
@@ -117,9 +117,7 @@ class ImageInput:
         self._node.destroy_guard_condition(self._recheck)
 
     def check(self) -> None:
-        """Match the QoS of the image publishers with the node's subscription, and log a fault once when it appears, and once that
-        images arrive again. For a slow timer.
-        """
+        """Ask for the QoS that publishers offer; log a fault once, and once that images arrive again. For a slow timer."""
         wanted = self._wanted(self._publishers())
         if wanted != self.profile:
             self._node.get_logger().info(
@@ -140,7 +138,7 @@ class ImageInput:
             self._missed = False
 
     def state(self) -> tuple[Level, str]:
-        """Level and description of the node's image subscription for diagnostics, naming topic and QoS policies."""
+        """Level and description for diagnostics, naming topic and QoS policies."""
         publishers = self._publishers()
         now = time.monotonic()
         last = self._arrivals[-1] if self._arrivals else -math.inf
@@ -176,7 +174,7 @@ class ImageInput:
         )
 
     def rate(self) -> float:
-        """Rate of the last images of the node's subscription, Hz; 0 after QUIET_S without one."""
+        """Rate of the last images, Hz; 0 after QUIET_S without one."""
         if len(self._arrivals) < 2 or time.monotonic() - self._arrivals[-1] > QUIET_S:
             return 0.0
         return (len(self._arrivals) - 1) / max(self._arrivals[-1] - self._arrivals[0], 1e-9)
@@ -186,7 +184,7 @@ class ImageInput:
 
     @property
     def skipped(self) -> int | None:
-        """Images that the node's subscription neither received nor reported as lost; None when that is unknown.
+        """Images neither received nor reported as lost; None when that is unknown.
 
         They were replaced in the queue of depth 1, or dropped by the publisher. Their number is unknown without sequence
         numbers or with several publishers.

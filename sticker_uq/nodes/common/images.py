@@ -34,7 +34,7 @@ _BRIDGED = frozenset(name for name in ENCODINGS if not name.endswith("16")) - {"
 
 
 def bgr_from_msg(message: Image | CompressedImage) -> Picture:
-    """The picture in any node's ROS image ``message``, uint8 (H, W, 3) BGR; raises :class:`InvalidInput` naming what is invalid.
+    """The picture in ``message``, uint8 (H, W, 3) BGR; raises :class:`InvalidInput` naming what is invalid.
 
     A bgr8 image without padding is not copied but shares the memory of ``message``.
     """
@@ -45,7 +45,7 @@ def bgr_from_msg(message: Image | CompressedImage) -> Picture:
 
 
 def bgr_with_cv_bridge(message: Image, bridge: Any) -> Picture:
-    """The picture in a ROS message of an image, through a ``cv_bridge.CvBridge``.
+    """The picture in ``message``, by ``bridge``, a ``cv_bridge.CvBridge``.
 
     NumPy decodes where cv_bridge fails: rows whose padding is not a whole number of pixels, which it shears, and swapped
     bytes, for which it uses a method that NumPy 2 has removed.
@@ -63,7 +63,7 @@ def bgr_with_cv_bridge(message: Image, bridge: Any) -> Picture:
 
 @functools.cache
 def cv_bridge() -> tuple[Any, str]:
-    """A working ``CvBridge`` for ROS messages of images and "", or None and the reason why there is none.
+    """A working ``CvBridge`` and "", or None and the reason why there is none.
 
     Tested once: that of a distribution may be built for another NumPy.
     """
@@ -90,7 +90,7 @@ def map_to_image(values: NDArray[np.floating[Any]], stamp: Time, frame_id: str) 
 
 
 def relief_from_msg(message: Image) -> Relief:
-    """The map of heights in any node's ROS image ``message``; raises :class:`InvalidInput` naming what is invalid."""
+    """The map of heights in ``message``; raises :class:`InvalidInput` naming what is invalid."""
     found = (message.encoding, message.step, len(message.data))
     expected = ("32FC1", 4 * message.width, 4 * message.width * message.height)
     if found != expected:
@@ -101,7 +101,7 @@ def relief_from_msg(message: Image) -> Relief:
 
 
 def bgr_to_compressed(image: Picture, stamp: Time, frame_id: str, quality: int = 90) -> CompressedImage:
-    """``image`` (H, W, 3) BGR as a JPEG ROS message; ``format`` is written as compressed_image_transport does."""
+    """``image`` (H, W, 3) BGR as a JPEG; ``format`` is written as compressed_image_transport does."""
     message = CompressedImage(format="bgr8; jpeg compressed bgr8", data=_bytes(encode_jpeg(image, quality)))
     message.header.stamp = stamp
     message.header.frame_id = frame_id

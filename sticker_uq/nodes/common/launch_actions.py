@@ -25,7 +25,7 @@ from sticker_uq.scene import InvalidInput
 
 
 def declared_arguments(leave_out: Sequence[str] = ()) -> list[DeclareLaunchArgument]:
-    """Arguments of a ROS launch file, one per field of :class:`CellOptions`, with its description, choices and default."""
+    """One argument per field of :class:`CellOptions`, with its description, choices and default."""
     return [
         DeclareLaunchArgument(
             name,
@@ -41,7 +41,7 @@ def declared_arguments(leave_out: Sequence[str] = ()) -> list[DeclareLaunchArgum
 def start_processes(
     processes: Callable[[CellOptions], Sequence[ProcessSpec]], leave_out: Sequence[str] = ()
 ) -> OpaqueFunction:
-    """A launch action for rclpy nodes that starts ``processes(options)`` with the options of the launch arguments.
+    """A launch action that starts ``processes(options)`` with the options of the launch arguments.
 
     An invalid or misspelt argument raises :class:`InvalidInput`, which ends the launch with one line.
     """

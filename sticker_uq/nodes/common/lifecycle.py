@@ -35,7 +35,7 @@ from sticker_uq.scene import InvalidInput
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Handle SIGINT and SIGTERM of a cell's process; yields a function that registers a callback.
+    """Handle SIGINT and SIGTERM; yields a function that registers a callback.
 
     Callbacks run in a thread on the first signal, or at once if it has arrived. Python runs signal handlers only between two
     bytecodes of the main thread, which may block inside the middleware; a wake-up file descriptor reaches another thread.
@@ -120,16 +120,16 @@ class ManagedNode(LifecycleNode, Generic[M]):
         self._answer_impossible_transitions()
 
     def configure(self) -> None:
-        """Acquire the node's resources for the settings; raise :class:`InvalidInput` for invalid settings."""
+        """Acquire resources for the settings; raise :class:`InvalidInput` for invalid ones."""
 
     def activate(self) -> None:
-        """Start the node's work. Publishers are already enabled."""
+        """Start working. Publishers are already enabled."""
 
     def settings_changed(self, old: M, new: M) -> None:
-        """Called after valid parameters of the node were set at run time; ``self.settings`` is already ``new``."""
+        """Called after valid parameters were set at run time; ``self.settings`` is already ``new``."""
 
     def reason_for_lock(self, name: str) -> str | None:
-        """Why the node's parameter ``name`` cannot be changed now; None when it can."""
+        """Why the parameter ``name`` cannot be changed now; None when it can."""
         if name in self._locked_while_active and self.is_active:
             return f"{name} cannot be changed while {self.get_name()} is active: deactivate it first"
         return None
@@ -148,7 +148,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return bool(self.get_parameter("autostart").value)
 
     def start(self) -> bool:
-        """Configure and activate the node; False if that failed, with the reason in :attr:`last_failure`."""
+        """Configure and activate; False if that failed, with the reason in :attr:`last_failure`."""
         success = TransitionCallbackReturn.SUCCESS
         return self.trigger_configure() == success and self.trigger_activate() == success
 
@@ -280,12 +280,12 @@ _STOPS: weakref.WeakKeyDictionary[Node, _Stop] = weakref.WeakKeyDictionary()
 
 
 def request_exit(node: Node, code: int = 0) -> None:
-    """End the node that :func:`run_node` runs, rclpy and all, from any thread, with exit status ``code``."""
+    """End :func:`run_node` from any thread, with exit status ``code``."""
     _STOPS[node].request(code)
 
 
 def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
-    """``rclpy.init`` for a node, with the cell's transport settings in the environment of this process.
+    """``rclpy.init`` with the cell's transport settings in the environment of this process.
 
     See :func:`~sticker_uq.cell.transport.transport_environment`. Raises what either raises.
     """
@@ -298,7 +298,7 @@ def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
 def run_process(
     factory: Callable[[], Node], *, executor: Callable[[], Executor] = SingleThreadedExecutor
 ) -> NoReturn:
-    """Run the node that ``factory`` makes as :func:`run_node` does, and end the process with its exit status."""
+    """Call :func:`run_node`, and end the process with its exit status."""
     exit_process(run_node(factory, executor=executor))
 
 
@@ -326,10 +326,8 @@ def run_node(
 
 
 def exit_process(code: int) -> NoReturn:
-    """End a node at once, with the exit status ``code``.
-
-    The interpreter's shutdown takes seconds when torch is loaded, a second signal in that time would change the exit
-    status, and native code of a thread that still computes aborts when it returns.
+    """End at once. The interpreter's shutdown takes seconds when torch is loaded, a second signal in that time would change the
+    exit status, and native code of a thread that still computes aborts when it returns.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -22,12 +22,12 @@ _PREFIX = 12
 
 
 def type_of(message_class: type) -> str:
-    """The name of a ROS message's type, e.g. ``sensor_msgs/msg/Image``."""
+    """The name of a message's type, e.g. ``sensor_msgs/msg/Image``."""
     return f"{message_class.__module__.split('.')[0]}/msg/{message_class.__name__}"
 
 
 def publisher_name(endpoint: TopicEndpointInfo, expected_type: str = "") -> str:
-    """The full name of the node of any ROS ``endpoint``, with its type where that is not ``expected_type``."""
+    """The full name of the node of ``endpoint``, with its type where that is not ``expected_type``."""
     if endpoint.node_name.startswith("_NODE_NAME_UNKNOWN"):
         name = UNNAMED
     else:

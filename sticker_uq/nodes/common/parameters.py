@@ -58,7 +58,7 @@ class _UnknownParameter(ParameterNotDeclaredException):
 
 
 class SettingsParameters(Generic[M]):
-    """The ROS parameters of a node that make up one model; made by :func:`declare_settings`."""
+    """The parameters of a node that make up one model; made by :func:`declare_settings`."""
 
     def __init__(
         self, node: Node, model: type[M], locked: Callable[[str], str | None], changed: Callable[[M, M], None]
@@ -76,10 +76,7 @@ class SettingsParameters(Generic[M]):
         node.add_post_set_parameters_callback(self._apply)
 
     def read(self) -> M:
-        """The settings in the declared parameters of the node.
-
-        Raises :class:`InvalidInput` naming every parameter that is unknown or has an invalid value, and what was expected.
-        """
+        """Raises :class:`InvalidInput` naming every parameter that is unknown or has an invalid value, and what was expected."""
         problems = [*self._bad_overrides.values(), *unknown_overrides(self._node), *_misplaced(self._node)]
         if problems:
             raise InvalidInput("; ".join(problems))
@@ -162,7 +159,7 @@ def _sections() -> list[tuple[str, dict[str, Any]]]:
 
 
 def _misplaced(node: Node) -> list[str]:
-    """One sentence for each parameter file of this process with a section that matches no node, or not ``node`` of its name."""
+    """One sentence for each parameter file with a section that matches no node, or only a ``node`` of another namespace."""
     name, full = node.get_name(), node.get_fully_qualified_name()
     problems = []
     for file in _FILES if name in NODES else ():

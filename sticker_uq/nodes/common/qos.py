@@ -57,7 +57,7 @@ DIAGNOSTICS = _keep_last(10)
 
 
 def describe(profile: QoSProfile) -> str:
-    """A node's quality of service ``profile`` in words for logs and diagnostics, e.g. ``best effort, volatile``."""
+    """``profile`` in words for logs and diagnostics, e.g. ``best effort, volatile``."""
     return f"{_words(profile.reliability)}, {_words(profile.durability)}"
 
 

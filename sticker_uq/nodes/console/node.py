@@ -60,7 +60,7 @@ def shown_scene(scene: m.SceneAssessment, decision: m.SceneDecision | None) -> d
 
 
 def shown_request(message: m.InterventionRequest) -> dict[str, Any] | None:
-    """The message of an open question as the operator's page shows it; None when the message says that none is open."""
+    """An open question as the page shows it; None when ``message`` says that none is open."""
     if not message.request_id:
         return None
     objects = [
@@ -133,7 +133,7 @@ _MOST_PENDING = 6
 
 
 class SupervisorCalls:
-    """The supervisor's services as the console node calls them for ``node``, which waits ``timeout_s`` for each response."""
+    """Calls the supervisor's services; waits ``timeout_s`` for each response."""
 
     def __init__(self, node: Node, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -204,7 +204,7 @@ _UNDECIDED_S = 2.0
 
 
 class Console(Node):
-    """The ROS node ``console``; see the module's docstring. ``port`` is the one that is listened on."""
+    """``port`` is the one that is listened on."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__("console", **arguments)

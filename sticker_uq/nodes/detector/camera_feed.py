@@ -218,7 +218,7 @@ class Counters:
 
 
 class CameraFeed:
-    """A camera of the detector node: receives the images of ``topic`` and publishes their scenes in its namespace.
+    """Receives the images of ``topic`` and publishes their scenes in its namespace.
 
     ``create`` makes a publisher from type, topic and QoS. Call all methods but :meth:`publish` from the executor's thread.
     """
@@ -234,7 +234,7 @@ class CameraFeed:
         self._sequence = 0
 
     def open(self, mailbox: Mailbox[Arrival], settings: DetectorNodeSettings) -> Callable[[], None]:
-        """Start delivering the camera's images to the detector's ``mailbox``; returns the function that stops it."""
+        """Start delivering images to ``mailbox``; returns the function that stops it."""
         self.counters = Counters()
         self._sequence = 0
         receiver = Receiver(

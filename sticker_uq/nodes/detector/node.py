@@ -38,7 +38,7 @@ LOG_PERIOD_S = 5.0
 
 @dataclass(eq=False, repr=False)
 class Worker(threading.Thread):
-    """The detector node's worker: takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
+    """Takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
 
     The lock ``computing`` keeps a worker that did not stop in time and its successor from computing at once; ``counters`` are
     those of all cameras; ``give_up`` ends the process, to be started again.
@@ -118,7 +118,7 @@ Factory = Callable[[PerceptionSettings], "Perception"]
 
 
 def fallback_of(perception: Perception) -> str:
-    """That device "auto" found no GPU for the detector, in words; "" if it did, or a device was named."""
+    """That device "auto" found no GPU, in words; "" if it did, or a device was named."""
     if perception.settings.device != "auto" or perception.device != "cpu":
         return ""
     return (
@@ -132,9 +132,8 @@ _STAGES = ("encode", "sample", "detect", "dil", "novelty", "cluster", "panel", "
 
 
 class DetectorNode(ManagedNode[DetectorNodeSettings]):
-    """The ROS node ``detector``; see the module's docstring. ``factory`` makes perception from its settings.
-
-    ``feeds``: the cameras, that of the topic ``image`` first; ``perception``: None until configure has loaded it.
+    """``factory`` makes perception from its settings; ``feeds``: the cameras, that of the topic ``image`` first; ``perception``:
+    None until configure has loaded it.
     """
 
     def __init__(self, factory: Factory = load_perception, **arguments: Any) -> None:
@@ -178,7 +177,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             self.while_active.callback(feed.open(mailbox, self.settings))
 
     def reason_for_lock(self, name: str) -> str | None:
-        """What perception and cameras are made of is locked in the detector node as long as they are there."""
+        """What perception and cameras are made of is locked as long as they are there."""
         if self.feeds and name in LOCKED_SINCE_CONFIGURE:
             return f"{name} cannot be changed while {self.get_name()} is configured: clean it up first"
         return super().reason_for_lock(name)

@@ -37,7 +37,7 @@ from sticker_uq_msgs import msg as m
 
 
 class RecordedImages:
-    """The recorder passes every serialised image of ``topic`` to the callback that ``writing(topic, type)`` returns.
+    """Passes every serialised image of ``topic`` to the callback that ``writing(topic, type)`` returns.
 
     Requests reliable delivery, or best effort once a publisher does not offer it. ``name``: the resolved topic.
     """
@@ -101,9 +101,7 @@ if VISUALIZATION_MSGS is not None:
 
 
 class Recorder(Node):
-    """The ROS node ``recorder``; see the module's docstring.
-
-    ``recorded`` counts the messages written per topic, ``lost`` those that came while the disk refused them. What was in the
+    """``recorded`` counts the messages written per topic, ``lost`` those that came while the disk refused them. What was in the
     writer's buffer of 1 MB at a disk error is lost too. ``problem``: why nothing is written now, empty when it is.
     """
 

@@ -45,7 +45,7 @@ KEEP = ObjectAnswer.ANSWER_KEEP
 
 
 class SimulatedOperator:
-    """A simulated operator: gets ``intervention/request`` and ``decision`` on ``node``, answers with ``intervention/resolve``."""
+    """Gets ``intervention/request`` and ``decision``, answers with ``intervention/resolve``."""
 
     def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock) -> None:
         self._node = node
@@ -129,7 +129,7 @@ _PHASES = (
 
 @dataclass
 class SimulatedMotion:
-    """The simulated arm's motion; peels at the end of the peeling phase. Implements ``Motion``."""
+    """Peels at the end of the peeling phase. Implements ``Motion``."""
 
     node: Node
     cell: SimulatedCell
@@ -137,7 +137,7 @@ class SimulatedMotion:
     unwritten: bool = False
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """The simulated arm's four phases; the sticker is removed from the image between peeling and retreat."""
+        """Four phases; the sticker is removed from the image between peeling and retreat."""
         self.check_pose(goal)
         with self.lock:
             fails = self.cell.motion_fails()
@@ -151,10 +151,10 @@ class SimulatedMotion:
             yield MotionStep(phase, share * self.cell.settings.motion_s, progress)
 
     def stop(self) -> None:
-        """Does nothing: the simulated arm's blade leaves the lid at once."""
+        """Does nothing: the blade leaves the lid at once."""
 
     def check_pose(self, goal: RemoveSticker.Goal) -> None:
-        """Raise :class:`MotionFailed` when the pose of the goal of the simulated cell's arm does not project into its box."""
+        """Raise :class:`MotionFailed` when the pose of ``goal`` does not project into its box."""
         if not goal.pose_valid:
             return
         settings, where = self.cell.settings, goal.pose.pose.position
@@ -169,7 +169,7 @@ class SimulatedMotion:
             )
 
     def write_record(self) -> None:
-        """Write the cell's records, under its lock. An error does not stop the cell; one of several in a row is told."""
+        """Write the records, under the lock. An error does not stop the cell; of several in a row the first is logged."""
         told, self.unwritten = self.unwritten, False
         try:
             self.cell.write_record()

@@ -59,7 +59,7 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         self.while_configured.callback(self.diagnostics.remove, "source")
 
     def activate(self) -> None:
-        """Play the node's images from the beginning, in a thread, because reading a camera blocks."""
+        """Play from the beginning, in a thread because reading a camera blocks."""
         self._published = self._unreadable = 0
         stop = threading.Event()
         player = threading.Thread(target=self._play, args=(stop,), name="player", daemon=True)
@@ -138,7 +138,7 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
 
 
 def _camera_info(recorded: Any) -> CameraInfo:
-    """The message of a recording as ROS message, without header; raises :class:`InvalidInput` when it is none."""
+    """Without header; raises :class:`InvalidInput` when ``recorded`` is no such message."""
     try:
         numbers = {name: [float(value) for value in getattr(recorded, name)] for name in "dkrp"}
         sizes = {name: int(getattr(recorded, name)) for name in ("height", "width", "binning_x", "binning_y")}

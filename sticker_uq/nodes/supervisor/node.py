@@ -48,7 +48,7 @@ from sticker_uq_msgs.srv import ResolveIntervention
 
 
 class GateWatch:
-    """The supervisor's subscription to the topic ``gate`` on ``node``, for publishers besides ``identity``.
+    """Watches the topic ``gate`` for publishers besides ``identity``.
 
     ``impede`` gets each reason why the gate must stay closed because of them, with None when it has ended. ``listen_s``: time
     after the start, s, before the absence of others counts.
@@ -104,7 +104,7 @@ class GateWatch:
 
 
 def several_detectors(node: Node, subscriptions: Sequence[Subscription]) -> Reason | None:
-    """Why scenes may come from more than one detector, for the supervisor's ``subscriptions``; None when they come from one.
+    """Why scenes may come from more than one detector; None when they come from one.
 
     Discovery also knows publishers that are not received, and a subscription those that discovery has not named yet.
     """
@@ -117,7 +117,7 @@ def several_detectors(node: Node, subscriptions: Sequence[Subscription]) -> Reas
 
 
 def publishers_of(node: Node, subscription: Subscription) -> list[str]:
-    """The nodes that publish what ``subscription`` is to, sorted, one for each publisher, with a type that differs."""
+    """Nodes that publish the topic of ``subscription``, sorted, one per publisher, with the type where it differs."""
     expected = type_of(cast(type, subscription.msg_type))
     found = node.get_publishers_info_by_topic(subscription.topic_name)
     names = [publisher_name(one, expected) for one in found]
@@ -202,13 +202,13 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_active.callback(setattr, self, "_from_detector", ())
 
     def reason_for_lock(self, name: str) -> str | None:
-        """Why the supervisor's limits are locked: none changes while the arm has a permit or owes the end of its goal."""
+        """No parameter changes while the arm has a permit or owes the end of its goal."""
         if self._core is not None and self._core.state.permit is not None:
             return f"{name} cannot be changed while a permit is out: hold the gate first"
         return super().reason_for_lock(name)
 
     def settings_changed(self, old: SupervisorNodeSettings, new: SupervisorNodeSettings) -> None:
-        """The supervisor's gate goes on under new settings and counts anew; another policy is read on the next activation."""
+        """The gate goes on under new settings and counts anew; another policy is read on the next activation."""
         if self._core is not None:
             self._core.configure(self._core.policy, new.part(GateSettings), new.part(AssumptionSettings))
             self._audit.note("settings", new.model_dump())
@@ -312,7 +312,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         return self._perform(event, before, self._core.handle(event, self._now()))
 
     def _notice_a_jump(self) -> None:
-        """Let a jump of the clock be known before anything that is timed by it; else all waiting would seem to be over."""
+        """Tell of a jump of the clock before anything that is timed by it; else all waiting would seem to be over."""
         steady_ns = time.monotonic_ns()
         if self.core.clock_has_jumped(self._now(), steady_ns):
             self._happen(ev.Tick(steady_ns))

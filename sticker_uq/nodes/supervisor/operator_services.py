@@ -24,7 +24,7 @@ LONGEST_NAME = 200
 
 
 class OperatorServices:
-    """The supervisor's services ``intervention/resolve``, ``hold``, ``reset`` and ``operate`` on ``node``.
+    """The services ``intervention/resolve``, ``hold``, ``reset`` and ``operate``.
 
     Each request becomes an event for ``happen``, whose reply is the response; ``state`` gives the state of the gate.
     ``answered`` gets an answer that was accepted, with the workpiece and the frame that it is about.

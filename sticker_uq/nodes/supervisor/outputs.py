@@ -95,7 +95,7 @@ def markers_to_msg(
 
 
 class SupervisorOutputs:
-    """The supervisor's publishers on ``node``. They publish in every state of the node: a closed gate is news too.
+    """Publishes in every state of ``node``: a closed gate is news too.
 
     ``identity`` names this process to everybody, ``audit_head`` tells the newest entry of its audit log.
     """
@@ -166,7 +166,7 @@ class SupervisorOutputs:
             self._markers.publish(markers_to_msg(decision, poses, VISUALIZATION_MSGS))
 
     def numbers(self, scene: SceneAssessment) -> None:
-        """Publish a scene's mean Shannon entropy of the objects, bits, and DiL; NaN where there is none."""
+        """Publish the mean Shannon entropy of the objects, bits, and DiL; NaN where there is none."""
         dil = scene.localization.dil if scene.localization is not None else float("nan")
         self._monitor_uncertainty.publish(Float64(data=float(scene.uncertainty.shannon_entropy)))
         self._monitor_dil.publish(Float64(data=float(dil)))
@@ -205,7 +205,7 @@ _LEVELS = {Phase.FAULT: Level.ERROR, Phase.BLOCKED: Level.WARN, Phase.INTERVENTI
 
 
 def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]) -> PartReport:
-    """Diagnostics of a configured supervisor: phase, policy, its monitoring and ``counts``."""
+    """Phase, policy, its monitoring and ``counts``, once configured."""
     state, policy, watch = core.state, core.policy, core.watch
     age_ms = (state.now_ns - state.scene.stamp_ns) / 1e6 if state.scene is not None else None
     holds = "holds so far" if watch.active else "not watched"
@@ -228,7 +228,7 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
 
 
 def policy_report(policy: Policy) -> PartReport:
-    """Diagnostics of the supervisor's policy: what it promises, and what it was made for; a warning where it promises nothing."""
+    """What the policy promises, and what it was made for; a warning where it promises nothing, or releases without novelty."""
     made_for = policy.validity
     values = {
         "hash": policy.hash[:12],
@@ -271,7 +271,7 @@ FLUSH_S = 5.0
 
 
 class AuditTrail:
-    """The supervisor node's audit log in ``folder`` (empty: the default one), opened for ``node``.
+    """The audit log in ``folder`` (empty: the default one of ``node``).
 
     Raises :class:`InvalidInput` when it cannot be opened, was damaged or is being written by another supervisor.
     """
@@ -296,7 +296,7 @@ class AuditTrail:
 
     @property
     def head(self) -> str:
-        """What the supervisor node publishes of its audit log: the hash of the newest entry on the disk."""
+        """The hash of the newest entry on the disk."""
         return self._log.status.head
 
     @property

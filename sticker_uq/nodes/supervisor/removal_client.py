@@ -26,8 +26,7 @@ LOOK_PERIOD_S = 0.05
 
 
 class RemovalClient:
-    """The supervisor's client of the arm: sends goals on ``node``, reports their ends and the arm's presence to ``happened``;
-    never waits.
+    """Sends goals to the arm, reports their ends and the arm's presence to ``happened``; never waits.
 
     An arm is there while exactly one action server is, and exactly one arm sends its heartbeat on ``arm/status`` at least
     every ``silence_s`` seconds, from a process that lives. A restarted server knows nothing of its goal; of two it is not known
@@ -102,7 +101,7 @@ class RemovalClient:
         sent.add_done_callback(lambda future: self._on_response(goal_id, future))
 
     def cancel(self, goal_id: int) -> None:
-        """Ask the arm to stop for the supervisor; a goal that it has not accepted yet is cancelled when it does."""
+        """Ask the arm to stop. A goal that it has not accepted yet goes on: the gate cancels that once it is accepted."""
         handle = self._handles.get(goal_id)
         if handle is not None:
             handle.cancel_goal_async()
@@ -124,7 +123,7 @@ class RemovalClient:
 
 
 def removal_code(status: int, error_code: int) -> ev.RemovalCode:
-    """How the supervisor's removal goal ended. A result that nobody filled has code 0: only with the status it means success."""
+    """A result that nobody filled has code 0: only with the status it means success."""
     code = ev.RemovalCode(error_code) if error_code in set(ev.RemovalCode) else ev.RemovalCode.UNKNOWN
     if status == GoalStatus.STATUS_SUCCEEDED or code is not ev.RemovalCode.NONE:
         return code
