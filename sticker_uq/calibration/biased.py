@@ -119,7 +119,7 @@ def spot_checks_needed(trial: BiasedTrial, level: float, delta: float) -> int:
 
 
 def too_few(fitted: int, asked: int, checked: int, population: Population, level: float, delta: float) -> str:
-    """Why so many laptops cannot prove ``level`` for wrongful removals even without a bad one, "" where they could.
+    """Why these laptops cannot prove ``level`` for wrongful removals even without a bad one, "" where they could.
 
     ``fitted``: those that limits are fitted on; ``asked``, ``checked``: answered and spot checked ones of the proof.
     """

@@ -62,7 +62,7 @@ def calibration_report(
 
 
 def guarantee_text(guarantee: Guarantee) -> str:
-    """What a calibrated policy was proved to guarantee, in one paragraph without a formula."""
+    """What was proved, in one paragraph without a formula."""
     sentences = []
     if (removal := guarantee.wrongful_removal) is not None:
         sentences.append(
@@ -123,7 +123,7 @@ def measured_table(measured: Measured) -> Table:
 
 
 def part_table(sources: Mapping[str, Sequence[Record]], policy: Policy) -> Table:
-    """What the calibrated policy does with the images of each source that prove: it may serve one part less well."""
+    """What ``policy`` does with the images of each source that prove: it may serve one part less well."""
     assert policy.guarantee is not None
     rows = []
     for source, records in sources.items():
@@ -138,7 +138,7 @@ def part_table(sources: Mapping[str, Sequence[Record]], policy: Policy) -> Table
 
 
 def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -> Table:
-    """At several levels the share of stickers removed under a limit that the images prove, for the gate and for the score."""
+    """The share of stickers removed under a limit that the images prove, at several levels and for each score."""
     names = [name for name in seen if name in tried]
     rows = []
     for level in _LEVELS:
@@ -153,7 +153,7 @@ def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -
 
 
 def curve_drawing(shown: Sequence[Score], level: float) -> Markup:
-    """Calibration curve as SVG: rate of images with a wrongful removal over the share of stickers removed, a line per score."""
+    """As SVG: rate of images with a wrongful removal over the share of stickers removed, a line per score."""
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()

@@ -29,7 +29,7 @@ _BLAS = ThreadpoolController()
 def fit_risk(
     signals: Mapping[SignalName, FloatArray], badness: FloatArray, penalty: float = PENALTIES[0]
 ) -> RiskScore:
-    """The policy's risk score that best tells how bad a removal would be, ``badness`` (N,) 0..1, by ``signals`` (N,) each.
+    """The risk score that best tells how bad a removal would be, ``badness`` (N,) 0..1, by ``signals`` (N,) each.
 
     Logistic regression on ramps between quantiles of each signal with weights that must not be negative and an L2
     ``penalty``. Its limit admits everything; a certificate lowers it. Wrong objects are few; those that fit their sticker badly
@@ -98,7 +98,7 @@ MARGIN = 0.002
 
 @dataclass(frozen=True)
 class RiskRecipe:
-    """A way to make a policy's risk score: of which signals, and with which penalty on their weights."""
+    """A way to make a risk score: of which signals, and with which penalty on their weights."""
 
     signals: tuple[SignalName, ...]
     penalty: float
@@ -113,7 +113,7 @@ def choose_risk(
     level: float,
     say: Callable[[str], None] = lambda _: None,
 ) -> RiskScore:
-    """The policy's risk score that removes most stickers while ``level`` of the images go wrong, fitted to all ``objects``.
+    """The risk score that removes most stickers while ``level`` of the images go wrong, fitted to all ``objects``.
 
     Combinations of the signals ``names`` with several penalties, and the best single signals, are compared by cross-validation
     over images; half the level counts as much as the level, where fewer mistakes decide. A combination stays unless a single
@@ -142,7 +142,7 @@ def choose_risk(
 
 
 def _coverage(candidate: RiskRecipe, objects: CalledStickers, images: IntArray, level: float) -> FloatArray:
-    """Share of the stickers removed by scores that never saw the image, mean of ``level`` and half of it, of each split."""
+    """Share of stickers removed by scores that never saw the image, mean over ``level`` and half of it, for each split."""
     count = int(images.max()) + 1
     shares = []
     for split in range(SPLITS):

@@ -17,7 +17,7 @@ _LEAST_DELTA, _HALVINGS = 1e-9, 30
 
 @dataclass(frozen=True)
 class Trial:
-    """A limit that calibration tries, how many of ``images`` it decides about, and how many of those are bad."""
+    """A limit to try, how many ``images`` it decides about, and how many of those are bad, ``events``."""
 
     limit: float
     images: int
@@ -38,7 +38,7 @@ class Trial:
 
 
 def p_values(tested: Sequence[Trial], level: float) -> FloatArray:
-    """For each limit of a policy the chance of so few bad images if their rate were just above ``level``, (L,).
+    """For each limit the chance of so few bad images if their rate were just above ``level``, (L,).
 
     The exact binomial tail, valid for 0-1 losses at any sample size; it is never above the Hoeffding-Bentkus value
     (Angelopoulos et al. 2021, proposition 2). 1 where there is no image.
@@ -62,7 +62,7 @@ def _p_value(trial: Trial, level: float) -> float:
 
 
 def learn_then_test(tested: Sequence[Trial], level: float, delta: float) -> IntArray:
-    """Numbers of the policy limits whose rate of bad images is at most ``level``, all together with confidence 1 - ``delta``.
+    """Indices of the limits whose rate of bad images is at most ``level``, all together with confidence 1 - ``delta``.
 
     Fixed-sequence testing in the order of ``tested`` (Angelopoulos et al. 2021, section 2.2): it must not depend on the images
     that are tested. It ends at the first limit that cannot be proved.
@@ -73,7 +73,7 @@ def learn_then_test(tested: Sequence[Trial], level: float, delta: float) -> IntA
 
 
 def conformal_risk_control(tested: Sequence[Trial], level: float) -> int:
-    """Number of the loosest policy limit whose expected loss on a new image is at most ``level``; -1 when there is none.
+    """Index of the loosest limit whose expected loss on a new image is at most ``level``; -1 when there is none.
 
     ``tested`` in ascending order of a loss that grows with the limit (Angelopoulos et al. 2024, eq 4 with B = 1):
     n / (n + 1) R + 1 / (n + 1) <= level.
@@ -89,12 +89,12 @@ def smallest_level(images: int, delta: float) -> float:
 
 
 def images_needed(level: float, delta: float) -> int:
-    """How many images without a bad one prove the guarantee ``level`` of a policy with confidence 1 - ``delta``."""
+    """How many images without a bad one prove ``level`` with confidence 1 - ``delta``."""
     return math.ceil(math.log(delta) / math.log1p(-level))
 
 
 def check_levels(alpha: float, beta_level: float, delta: float) -> None:
-    """Raise :class:`InvalidInput` for a guarantee's level or delta that is no probability between 0 and 1; beta may be 0."""
+    """Raise :class:`InvalidInput` for a level or delta that is not between 0 and 1; beta may be 0."""
     for name, value in (("alpha", alpha), ("beta", beta_level), ("delta", delta)):
         if not 0.0 < value < 1.0 and not (name == "beta" and value == 0.0):
             raise InvalidInput(f"{name} = {value!r}: expected a number between 0 and 1")

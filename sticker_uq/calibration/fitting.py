@@ -241,7 +241,7 @@ class Trials:
 
 
 def clean_units(records: Sequence[Record]) -> int:
-    """How many laptops of the labelled ``records`` a policy could rightly call clean: an image of them shows no sticker."""
+    """How many laptops of ``records`` could rightly be called clean: an image of them shows no sticker."""
     clean = [not len(record.stickers) for record in records]
     return len(np.unique(units_of(records)[clean]))
 
@@ -257,7 +257,7 @@ def _first_of_each(records: Sequence[Record]) -> list[Record]:
 
 
 def limits_to_try(doubt: FloatArray) -> FloatArray:
-    """Limits that calibration tries: every value of ``doubt`` (N,) on the images fitted on, strict to loose, (L,).
+    """Every value of ``doubt`` (N,) on the images fitted on, strict to loose, (L,).
 
     However many are tried, a sequence that stops at the first failure pays nothing for them.
     """
@@ -267,7 +267,7 @@ def limits_to_try(doubt: FloatArray) -> FloatArray:
 def removal_tests(
     objects: outcomes.CalledStickers, doubt: FloatArray, images: int, limits: FloatArray | Sequence[float]
 ) -> list[Trial]:
-    """For each policy limit on ``doubt`` (N,), how many of ``images`` images would see something but a sticker removed."""
+    """For each limit on ``doubt`` (N,), how many of ``images`` images would see something but a sticker removed."""
     wrong = ~objects.right
     worst = np.full(images, np.inf)  # the doubt from which an image is bad
     np.minimum.at(worst, objects.image[wrong], doubt[wrong])
@@ -277,7 +277,7 @@ def removal_tests(
 
 
 def clean_tests(cleans: outcomes.Cleans, limits: Sequence[float]) -> list[Trial]:
-    """For each policy limit on what is left alone, how many images are called clean, and how many of those show a sticker.
+    """For each limit on what is left alone, how many images are called clean, and how many of those show a sticker.
 
     Images of one laptop count once, and as missed when one of those called clean shows a sticker.
     """

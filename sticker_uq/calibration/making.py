@@ -89,7 +89,7 @@ def assess_sources(
     ray_address: str = "",
     need_novelty: bool = False,
 ) -> list[Assessed]:
-    """What perception with ``settings`` says about all images labelled for calibration; the file ``cache`` keeps it between runs.
+    """What perception with ``settings`` says about all images of ``sources``; the file ``cache`` keeps it between runs.
 
     ``jobs``: processes that share the images, 0: automatic; ``ray_address``: a Ray cluster instead, see
     :func:`sticker_uq.evaluation.executors.executor`. Raises what the executor raises, and :class:`InvalidInput` for an image that

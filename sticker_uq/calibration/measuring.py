@@ -81,9 +81,7 @@ def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_
 
 @dataclass(frozen=True)
 class Score:
-    """One way to rank the objects of an image by doubt, in the comparison of a policy with simpler rules. ``objects`` (N) and the
-    doubt about each (N,).
-    """
+    """One way to rank objects by doubt: the ``objects`` (N) of ``images`` images and the ``doubt`` about each (N,)."""
 
     name: str
     objects: CalledStickers
@@ -96,7 +94,7 @@ class Score:
         return curve(self.objects, self.doubt, self.images, self.stickers)
 
     def removed(self, limit: float) -> Count:
-        """Labelled stickers that a threshold of this score, beside the calibrated policy, would remove."""
+        """Labelled stickers that a threshold ``limit`` of this score would remove."""
         truth = self.objects.truth[(self.doubt <= limit) & self.objects.right]
         return Count(len(np.unique(truth)), self.stickers)
 

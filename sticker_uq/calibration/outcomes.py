@@ -52,7 +52,7 @@ class CalledStickers:
 
 @dataclass(frozen=True)
 class Cleans:
-    """Images that a policy calls clean if nothing that is left alone is a sticker too probably.
+    """Images that a policy calls clean if nothing left alone is too likely to be a sticker.
 
     ``image`` (C,) as in :class:`CalledStickers`; ``left`` (C,): the highest probability of sticker of what is left alone;
     ``missed`` (C,) bool: a sticker is there.
@@ -146,7 +146,7 @@ def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int
 
 
 def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
-    """The labelled sticker of ``record`` that a policy's removal of ``observed`` would take, -1 if none. See :func:`met`."""
+    """The labelled sticker of ``record`` that a removal of ``observed`` would take, -1 if none. See :func:`met`."""
     return _sticker(record, met(observed, record, match_iou)[0])
 
 
@@ -157,7 +157,7 @@ def _sticker(record: Record, place: int) -> int:
 
 
 def clean_saliency(records: Sequence[Record], signal: SaliencyName) -> FloatArray:
-    """The saliency of every image without a sticker, (C,), to calibrate its limit; without those where it was not measured."""
+    """The saliency of every image without a sticker on which it was measured, (C,)."""
     values = [scene_saliency(r.assessment, signal) for r in records if not len(r.stickers)]
     return np.array([value for value in values if np.isfinite(value)], float)
 

@@ -36,7 +36,7 @@ Labelled = tuple[LabelledImage, FloatArray]
 
 @dataclass(frozen=True)
 class Evidence:
-    """The clustered objects of some pictures as the monitors of a panel to be fitted see them.
+    """The clustered objects of some pictures as the monitors to be fitted see them.
 
     ``objects``: with the classes that the labels give them and their fractions; ``crops`` (M, C, h, w) and ``fractions`` (M,) of
     everything labelled and of bare lid; ``removable`` (N,): which of the objects the policy would remove by itself; ``images``:
@@ -58,8 +58,8 @@ class Evidence:
 def examine(perception: Perception, pictures: Iterable[Labelled], policy: Policy, seed: int) -> Evidence:
     """What ``perception`` sees on ``pictures``, and what ``policy`` would remove, to fit a panel of monitors.
 
-    An object is what the labelled box is that it overlaps most, from IoU 0.3 on. Raises InvalidInput for a picture that cannot be
-    read and when nothing at all is detected.
+    An object has the class of the labelled box that it overlaps most, from IoU 0.3 on. Raises InvalidInput for a picture that
+    cannot be read and when nothing at all is detected.
     """
     parts, crops, fractions, removable = [], [], [], []
     for number, (item, shares) in enumerate(pictures):
@@ -101,7 +101,7 @@ def fit_panel(
     seed: int = 0,
     tell: Tell = lambda _: None,
 ) -> PanelFile:
-    """Fit the panel ``names`` on labelled images and write it to the folder ``out``; what panel.json says.
+    """Fit the panel ``names`` on labelled images and write it to the folder ``out``; returns what panel.json says.
 
     ``alarms``: share of the stickers of ``calibrating`` that ``policy`` would rightly remove, that the panel as a whole may
     refuse; what the policy asks about anyway needs no panel, and would only loosen its limits. ``task``: threshold of a task
@@ -164,10 +164,9 @@ def fit_panel(
 
 
 def joint_limits(scores: dict[str, FloatArray], alarms: float) -> dict[str, float]:
-    """The fitted limit of each panel member, so that all together object to at most a share ``alarms`` of the objects scored
-    (N,).
+    """The limit of each monitor, so that all together object to at most a share ``alarms`` of the objects scored (N,).
 
-    Each refuses as many of them by itself, as many as that allows; those that are the same for all monitors cost nothing
+    Each refuses equally many of them by itself, as many as that allows; those that are the same for all monitors cost nothing
     extra. NaN and infinite scores are objections whatever the limit.
     """
     known = {name: np.where(np.isnan(values), np.inf, values) for name, values in scores.items()}
@@ -187,7 +186,7 @@ def _finite(ordered: FloatArray, place: int) -> float:
 
 
 def task_network(fitted: Evidence, threshold: float, seed: int) -> TaskNetwork:
-    """The panel's network for the decision at ``threshold``; InvalidInput when all fractions lie on one side of it."""
+    """A network for the decision at ``threshold``; InvalidInput when all fractions lie on one side of it."""
     assert fitted.objects.crops is not None
     assert fitted.objects.fractions is not None
     crops = np.concatenate([fitted.crops, fitted.objects.crops])

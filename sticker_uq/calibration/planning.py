@@ -29,7 +29,7 @@ class Units:
 @dataclass(frozen=True)
 class Prospect:
     """What can be proved with confidence 1 - ``delta``: ``proof`` are the laptops that no limit is fitted on, ``fit`` how many
-    others there are, ``share`` theirs.
+    others there are, ``share`` their share.
     """
 
     proof: Units

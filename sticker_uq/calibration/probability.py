@@ -84,8 +84,7 @@ def _loss(calibrate: Callable[[float], float], p: FloatArray, right: NDArray[np.
 def fit_calibration(
     records: Sequence[Record], kind: Kind, match_iou: float = MATCH_IOU
 ) -> Calibration | None:
-    """Calibration's probability maps of logo and sticker, one against the rest, fitted on all clustered objects of labelled
-    ``records``.
+    """Maps of logo and sticker, one against the rest, fitted on all clustered objects of ``records``.
 
     None for the kind "none". Raises :class:`InvalidInput` when there are fewer than ten objects.
     """
@@ -143,8 +142,7 @@ def same_odds(limit: float, before: Observations, now: Observations) -> float:
 
 
 def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotonic:
-    """Calibration's probability map of a class by isotonic regression (pool adjacent violators), as lines between its blocks'
-    middles.
+    """Isotonic regression (pool adjacent violators), as lines between the middles of its blocks.
 
     Every block counts one right and one wrong object more than it has, so that few objects do not make certainty; blocks
     that then violate the order are pooled again.

@@ -16,8 +16,7 @@ from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass, Sc
 
 @dataclass(frozen=True)
 class Record:
-    """One labelled image for calibration: ``boxes`` (N, 4) px and ``labels`` (N,) of what is there,
-    ``assessment`` of what was seen.
+    """One labelled image: ``boxes`` (N, 4) px and ``labels`` (N,) of what is there, ``assessment`` of what was seen.
 
     ``workpiece``: the laptop that it shows, "" when nobody says; images of the same one are no independent evidence.
     """
@@ -34,12 +33,12 @@ class Record:
 
 
 def units_of(records: Sequence[Record]) -> IntArray:
-    """The number of each labelled image's exchangeable unit, (N,) from 0 on: its workpiece, or itself if unknown."""
+    """The number of each image's exchangeable unit, (N,) from 0 on: its workpiece, or itself if unknown."""
     return numbered([record.workpiece for record in records])
 
 
 def numbered(workpieces: Sequence[str]) -> IntArray:
-    """The number of each labelled image's laptop, (N,) from 0 on; an image whose laptop is "" has one of its own."""
+    """The number of each image's laptop, (N,) from 0 on; an image whose laptop is "" has one of its own."""
     known: dict[str, int] = {}
     units = []
     for number, workpiece in enumerate(workpieces):
@@ -50,7 +49,7 @@ def numbered(workpieces: Sequence[str]) -> IntArray:
 
 @dataclass(frozen=True)
 class Assessed:
-    """What calibration got of one source: its records, and how to recognise it."""
+    """The records of one source, and how to recognise it."""
 
     source: str
     records: tuple[Record, ...]
@@ -64,7 +63,7 @@ def assess(
     identity: str,
     progress: Callable[[], None] = lambda: None,
 ) -> Assessed:
-    """Calibration records: what perception says about every labelled image of ``source``.
+    """What perception says about every labelled image of ``source``.
 
     ``run`` assesses images in order; ``identity`` names weights and settings: an assessment is taken from ``cache`` if the
     same pixels were assessed under the same identity by the same code. Raises :class:`InvalidInput` for an image that cannot

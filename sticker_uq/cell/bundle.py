@@ -134,7 +134,7 @@ class Bundle:
 
     @property
     def warning(self) -> str:
-        """What whoever starts the cell should know about the bundle's policy, "" for nothing."""
+        """What whoever starts the cell should know about the policy, "" for nothing."""
         if Policy.load(self.policy).unmeasured_novelty == "ask":
             return ""
         return (
@@ -148,12 +148,12 @@ class Bundle:
         return values | ({"panel": str(self.folder / _PANEL)} if has_panel else {})
 
     def supervisor_parameters(self) -> dict[str, Any]:
-        """Parameters for the supervisor, with path and hash of the policy, which hold it to that, and the bundle's hash."""
+        """Parameters for the supervisor, with path and hash of the policy, which bind it to that one, and the manifest's hash."""
         own = {"policy": str(self.policy), "policy_hash": self.manifest.policy_hash, "bundle_hash": self.hash}
         return {**self.manifest.supervisor, **own}
 
     def settings(self, present: PerceptionSettings | None = None) -> PerceptionSettings:
-        """The bundle's settings of perception; device and threads are those of ``present``, which belong to the machine.
+        """Settings of perception; device and threads, which belong to the machine, are those of ``present``.
 
         Raises :class:`InvalidInput` for a value that perception refuses.
         """
@@ -181,7 +181,7 @@ class Bundle:
                 )
 
     def verify(self, present: PerceptionSettings | None = None) -> SceneAssessment:
-        """Let the bundle assess a grey picture on this machine; returns the assessment.
+        """Assess a grey picture on this machine; returns the assessment.
 
         Raises :class:`InvalidInput` when weights, settings or panel are not those of the manifest here, or the policy refuses
         them.
@@ -302,7 +302,7 @@ def _manifest(values: Any, name: str) -> Manifest:
 
 
 def _files(folder: Path) -> list[str]:
-    """All below ``folder`` but its folders; a link to a folder is no folder of it, and nothing behind it is looked at."""
+    """All files below ``folder``; a link to a folder counts as a file, and nothing behind it is looked at."""
     found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     return sorted(path.relative_to(folder).as_posix() for path in found)
 

@@ -28,9 +28,9 @@ class Mailbox(Generic[T]):
             self._condition.notify()
 
     def take(self) -> T | None:
-        """Wait for an item of the mailbox and remove it, from the sender that was served least recently.
+        """Wait for an item and remove it, from the sender that was served least recently.
 
-        Returns None as soon as the mailbox is closed.
+        Returns None as soon as this is closed.
         """
         with self._condition:
             self._condition.wait_for(lambda: self._waiting or self._closed)

@@ -42,7 +42,7 @@ IMAGE_SOURCE = "image_source"
 
 
 class CellOptions(Frozen):
-    """Options of a cell at start. An empty string or ``None`` keeps the value of the parameter file or the default."""
+    """An empty string or ``None`` keeps the value of the parameter file or the default."""
 
     camera_topic: str = "image"
     """Topic of the camera's images (raw, or its /compressed variant)"""
@@ -106,7 +106,7 @@ class CellOptions(Frozen):
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """One process of a cell: the executable of this package, its node name, parameters beyond the file's, and topic remappings.
+    """One process: the executable of this package, its node name, parameters beyond the file's, and topic remappings.
 
     ``rights``: the name of its SROS2 enclave; empty: that of the node.
     """
@@ -131,7 +131,7 @@ class ProcessSpec:
         return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.rights or self.name}"
 
     def ros_arguments(self, own_parameters: Path | None) -> list[str]:
-        """The ``--ros-args`` that start a cell's process; ``own_parameters`` is a file holding :attr:`parameters`."""
+        """``own_parameters`` is a file holding :attr:`parameters`."""
         arguments = ["--ros-args", "-r", f"__node:={self.name}", "--enclave", self.enclave]
         arguments += self.log_arguments()
         if self.namespace:
@@ -155,8 +155,8 @@ class ProcessSpec:
 
 
 def check_parameter_file(path: Path, own: Collection[str] = ()) -> None:
-    """Raise InvalidInput for a section of a cell's parameter file that is for no node of it, and for a parameter in a section for
-    all nodes that none of them knows; ``own``: parameters of the node that asks.
+    """Raise InvalidInput for a section that is for no node of the cell, and for a parameter in a section for all nodes that none
+    of them knows; ``own``: parameters of the node that asks.
     """
     known = {*own, *(name for model in NODE_SETTINGS.values() for name in model.model_fields)}
     for pattern, values in read_sections(path):
@@ -179,7 +179,7 @@ def absolute_namespace(namespace: str) -> str:
 
 
 def existing_file(text: str, what: str) -> Path:
-    """An option of a cell, ``text``, as the path of an existing file; raises :class:`InvalidInput` otherwise."""
+    """``text`` as the path of an existing file; raises :class:`InvalidInput`, which calls it ``what``, otherwise."""
     path = Path(text).expanduser().resolve()
     if not path.is_file():
         raise InvalidInput(f"{what} {text!r}: no such file")
@@ -187,10 +187,7 @@ def existing_file(text: str, what: str) -> Path:
 
 
 def cell_processes(options: CellOptions) -> list[ProcessSpec]:
-    """The processes of a whole cell in start order.
-
-    Raises :class:`InvalidInput` when a named file does not exist, or the bundle is not whole.
-    """
+    """In start order. Raises :class:`InvalidInput` when a named file does not exist, or the bundle is not whole."""
     audit = str(Path(options.audit).expanduser().resolve()) if options.audit else ""
     bundle = _bundle(options)
     supervision = _given(policy=_file(options.policy, "policy"), audit_folder=audit)
@@ -223,7 +220,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
 
 
 def detector_process(options: CellOptions, bundle: Bundle | None = None) -> ProcessSpec:
-    """The detector of a cell; ``bundle``: that of ``options``, where it is loaded already."""
+    """``bundle``: that of ``options``, where it is loaded already."""
     parameters = _given(
         model=options.model,
         weights=_file(options.weights, "weights"),

@@ -22,7 +22,7 @@ _DISK_S = 5.0
 
 
 class ActiveBundle(NamedTuple):
-    """A bundle that was active or is: where it lies, and the SHA-256 of its manifest."""
+    """A bundle that is or was active: where it lies, and the SHA-256 of its manifest."""
 
     folder: Path
     hash: str

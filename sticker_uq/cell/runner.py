@@ -30,7 +30,7 @@ Output = Callable[[str], None]
 
 
 class ProcessGroup:
-    """Starts, monitors and stops the processes of a cell. Use as a context manager: leaving it stops all of them.
+    """Starts, monitors and stops processes. Use as a context manager: leaving it stops all of them.
 
     In the main thread SIGTERM and SIGHUP end the body as Ctrl-C does, so that no process is left running; further signals
     are ignored during the stop.
@@ -75,7 +75,7 @@ class ProcessGroup:
         return self._processes[name].pid
 
     def wait_for_exit(self, timeout: float | None = None) -> tuple[str, int] | None:
-        """Wait until a process of the cell ends: returns its name and exit code, or ``None`` after ``timeout`` seconds.
+        """Wait until a process ends: returns its name and exit code, or ``None`` after ``timeout`` seconds.
 
         A process with ``respawn`` is restarted after a pause instead of being reported.
         """
@@ -143,7 +143,7 @@ def _on_stop_signals(handlers: dict[signal.Signals, Any]) -> dict[signal.Signals
 
 
 def run_processes(specs: Sequence[ProcessSpec], output: Output = lambda line: print(line, flush=True)) -> int:
-    """Run a cell until Ctrl-C, SIGTERM, SIGHUP or the end of a node; returns the exit code of the command.
+    """Run until Ctrl-C, SIGTERM, SIGHUP or the end of a node; returns the exit code of the command.
 
     0 after one of those signals or when a node ended with 0; 1 when a node died, or ended with an error when it was stopped,
     as a recorder that has lost messages.

@@ -18,7 +18,7 @@ StopServiceType = Literal["trigger", "set_bool"]
 
 
 class StopSettings(Frozen):
-    """The supervisor's settings of how the cell stops an arm that does not end a cancelled goal."""
+    """How to stop an arm that does not end a cancelled goal."""
 
     stop_service: str = ""
     """Service that stops the arm when it does not end a cancelled goal in time; empty: none"""
@@ -29,8 +29,6 @@ class StopSettings(Frozen):
 
 
 class PoseSettings(Frozen):
-    """The supervisor's calibration of the cell. If empty, the camera's pose comes from tf2 and the lid from ``lid_pose``."""
-
     arm_frame: str = Field("base_link", min_length=1)
     """Frame of the poses that are sent to the arm"""
     camera_pose: str = ""
@@ -56,8 +54,6 @@ def numbers_of(text: str) -> list[float]:
 
 
 class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, PoseSettings):
-    """Parameters of ``supervisor``: gate, assumption monitoring, arm stop, calibration, policy and audit log."""
-
     policy: str = Field("", description="Policy file (YAML); empty: config/policy.yaml of this package")
     policy_hash: str = Field("", pattern=r"^([0-9a-f]{64})?$")
     """Hash that the policy must have, as a bundle sets it; empty: any"""
@@ -89,7 +85,7 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
         return policy
 
     def uncalibrated(self, policy: Policy) -> Reason | None:
-        """Why the cell's parameters permit nothing under ``policy``, which proves too little; None when they permit."""
+        """Why nothing is permitted under ``policy``, which proves too little; None with ``allow_uncalibrated``."""
         return None if self.allow_uncalibrated else unproved(policy)
 
 

@@ -21,7 +21,7 @@ PROFILE_VARIABLES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES
 def transport_environment(
     environment: Mapping[str, str], middleware: str = "rmw_fastrtps_cpp"
 ) -> dict[str, str]:
-    """Environment variables of a cell's processes for Fast DDS, needed before ``rclpy.init``, by ``environment`` and middleware.
+    """Environment variables for Fast DDS, needed before ``rclpy.init``, by ``environment`` and middleware.
 
     Empty for a user's own profile and for another middleware. Otherwise ``config/fastdds.xml``: no shared memory, in which a
     killed process can leave a lock that blocks the others for seconds, and socket buffers large enough for images.
@@ -75,8 +75,7 @@ def _port_used(port: int) -> bool:
 
 @contextlib.contextmanager
 def free_domain() -> Iterator[int]:
-    """For a cell, a ROS domain from 1 to 100 in which nobody of this machine takes part; kept from other callers until the
-    context ends.
+    """A ROS domain from 1 to 100 in which nobody on this machine takes part; kept from other callers until the context ends.
 
     Each call begins at another one: a process that takes long to die does not talk to what comes next. Other programs keep
     off a domain only if they reserve it as this function does, with ``domain_coordinator``.

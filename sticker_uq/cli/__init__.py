@@ -68,7 +68,7 @@ COMMANDS = {name: panel for panel, commands in PANELS.items() for name in comman
 
 
 def option(default: Any, help_text: str, *names: str, **more: Any) -> Any:
-    """A command line option, required with the default ``...``; ``more``: as of :func:`typer.Option`."""
+    """Required with the default ``...``; ``more``: as of :func:`typer.Option`."""
     return typer.Option(default, *names, help=help_text, **more)
 
 
@@ -139,7 +139,7 @@ def _show_no_type(parameters: list[Any]) -> None:
 
 
 def _fit_screen(command: Any, args: list[str], parent: Any) -> None:
-    """Leave what is given rarely out of the help that is asked for, until it fits a screen."""
+    """Leave rarely given options out of the requested help until it fits a screen."""
     for word in args:
         command = getattr(command, "commands", {}).get(word, command)
     may_go = [each for each in command.params[::-1] if not each.required and hasattr(each, "hidden")]
@@ -234,7 +234,7 @@ def _about(
 
 
 def main() -> None:
-    """Entry point of the command line ``sticker-uq``. Does not return."""
+    """Entry point of ``sticker-uq``. Does not return."""
     # torch's threads otherwise spin while they wait for each other, which beside other processes takes several times as long
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - a service may be started without any

@@ -139,6 +139,6 @@ def _show(bundle: Bundle) -> None:
 
 
 def promise_of(bundle: Bundle) -> str:
-    """What a bundle that was made guarantees, and its warning."""
+    """What ``bundle`` guarantees, and its warning."""
     promise = bundle.manifest.guarantee or NO_GUARANTEE
     return f"{promise}.{f' WARNING: {bundle.warning}.' if bundle.warning else ''}"

@@ -49,7 +49,7 @@ Row = tuple[str | int | float | None, ...]
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """Outcome of the demo. ``rows``: a laptop each; ``stages``: median ms per image; ``failures``: missed criteria."""
+    """``rows``: a laptop each; ``stages``: median ms per image; ``failures``: missed criteria."""
 
     rows: tuple[Row, ...]
     comparison: Comparison
@@ -73,7 +73,7 @@ def read_outcome(
     least_score: float,
     minutes: float,
 ) -> DemoOutcome:
-    """Outcome of the demo: the recording in ``out``, made with ``policy``, against ground truth; writes pictures and report.html.
+    """The recording in ``out``, made with ``policy``, against ground truth; writes pictures and report.html.
 
     ``by_score``: the same simulated laptops, peeled by a score threshold. Raises :class:`sticker_uq.scene.InvalidInput` when
     the recording cannot be read.

@@ -42,7 +42,7 @@ OK, WARN, FAIL = CheckLevel
 
 @dataclass(frozen=True)
 class Check:
-    """One finding of ``doctor``. ``advice`` says what to do, "" for nothing."""
+    """One finding. ``advice`` says what to do, "" for nothing."""
 
     name: str
     level: CheckLevel
@@ -54,7 +54,7 @@ _Found = tuple[CheckLevel, str] | tuple[CheckLevel, str, str]
 
 
 def run_checks() -> Iterator[Check]:
-    """The findings of all ``doctor`` checks; a check that raises is a finding too."""
+    """The findings of all checks; one that raises is a finding too."""
     for name, check in CHECKS.items():
         try:
             level, found, *advice = check()

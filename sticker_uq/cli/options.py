@@ -58,7 +58,7 @@ _PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes 
 
 
 def output_file(default: Any, help_text: str, *names: str) -> Any:
-    """A command line option for a file to write. The command does not start when nothing can be written there."""
+    """An option for a file to write. The command does not start when it cannot be written."""
     return option(default, help_text, *names, callback=check_file)
 
 
@@ -90,7 +90,7 @@ def settings_options(
     also_known: Iterable[str] = (),
     other_help: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Its parameter `argument` is filled with a `model` made from options and ``--params``.
+    """Fill the command's parameter `argument` with a `model` made from options and ``--params``.
 
     Every field becomes ``--field-name``. In the parameter file the section of `node` is read; names in `also_known` are
     parameters of that node that do not apply to the command and are skipped. A command that has a parameter ``params``
@@ -131,7 +131,7 @@ def settings_options(
 
 
 def supervisor_parameters(params: Path | None) -> dict[str, Any]:
-    """What a command's ``--params`` gives to the supervisor, checked as the node does; nothing without a file."""
+    """What ``--params`` gives to the supervisor, checked as the node does; nothing without a file."""
     if params is None:
         return {}
     known = SupervisorNodeSettings.model_fields
@@ -161,7 +161,7 @@ def loaded_bundle(folder: Path | None, given: Mapping[str, Any], params: Path | 
 def field_options(
     argument: str, model: type[BaseModel], *names: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Its parameter `argument` gets a dict of the fields `names` of `model` that were given as options."""
+    """Give the command's parameter `argument` a dict of the fields `names` of `model` that were given as options."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)

@@ -52,8 +52,8 @@ _FILES = (".*.tmp", "*.parquet", "*.csv", "report.html", "summary.json", "pictur
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """Result of a replay. ``compared``: comparison with the live scenes, "" without ``verify``; ``differing``: a line for some
-    of those that differ; ``differences``: the comparison with the candidate, None without one.
+    """``compared``: comparison with the live scenes, "" without ``verify``; ``differing``: a line for some of those that
+    differ; ``differences``: the comparison with the candidate, None without one.
     """
 
     summary: ReplaySummary
@@ -65,7 +65,7 @@ class ReplayOutcome:
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """A job of the command ``replay``: one source; ``processes`` that share its images, 0: automatic."""
+    """One source; ``processes`` that share its images, 0: automatic."""
 
     source: Path
     topic: str | None
@@ -113,7 +113,7 @@ class ReplayJob:
         load: Callable[[PerceptionSettings], Perception] = load_perception,
         on_image: Callable[[], None] = lambda: None,
     ) -> ReplayOutcome:
-        """Run the replay job; ``on_image`` is called after every image. Raises what :meth:`open` and :func:`replay` raise."""
+        """``on_image`` is called after every image. Raises what :meth:`open` and :func:`replay` raise."""
         images = self.open()
         live = live_scenes(Bag(self.source), images.topic) if self.verify else None
         count = operator.length_hint(images, 0)
@@ -176,7 +176,7 @@ _kept_perception = cache(load_perception)
 
 
 def run_numbered(numbered: tuple[int, ReplayJob]) -> tuple[int, ReplayOutcome | str]:
-    """Run one of several replay jobs; its number, and its result or why there is none."""
+    """Run one of several jobs; its number, and its result or why there is none."""
     number, job = numbered
     try:
         return number, job.run(_kept_perception)
@@ -348,7 +348,7 @@ def _folders(sources: list[Path], out: Path) -> list[Path]:
 
 
 def policy_of(file: Path | None, params: Path | None) -> Policy:
-    """The policy of a replay's ``--policy``, else that of the supervisor in the parameter file, else the packaged one.
+    """The policy of ``--policy``, else that of the supervisor in the parameter file, else the packaged one.
 
     Raises InvalidInput for a file that cannot be used.
     """

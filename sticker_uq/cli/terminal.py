@@ -24,7 +24,7 @@ LOG_EVERY = 30.0
 
 
 def command_line() -> str:
-    """The command as it was called, for what it makes."""
+    """The command as it was called, to be named in what it makes."""
     return shlex.join(["sticker-uq", *sys.argv[1:]])
 
 

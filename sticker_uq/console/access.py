@@ -25,7 +25,7 @@ Address = tuple[str, str, int]
 
 
 def address_of(origin: str) -> Address | None:
-    """The parts of an ``Origin`` of the operator's page; None when it is none that a page of http or https has."""
+    """The parts of an ``Origin``; None unless it is one of http or https."""
     scheme, separator, host = origin.lower().partition("://")
     match = _HOST.fullmatch(host)
     if not separator or scheme not in _PORTS or match is None:
@@ -34,7 +34,7 @@ def address_of(origin: str) -> Address | None:
 
 
 def origins_of(text: str) -> tuple[Address, ...]:
-    """The page's addresses in a comma-separated list; raises :class:`InvalidInput` naming the one that is none."""
+    """The addresses in a comma-separated list; raises :class:`InvalidInput` naming the first that is none."""
     found = []
     for origin in filter(None, (part.strip() for part in text.split(","))):
         address = address_of(origin)
@@ -45,7 +45,7 @@ def origins_of(text: str) -> tuple[Address, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the operator's page on ``host`` can be reached from this machine only."""
+    """Whether ``host`` can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -53,12 +53,12 @@ def is_loopback(host: str) -> bool:
 
 
 def in_url(host: str) -> str:
-    """``host`` as it stands in the operator's page's address: an IPv6 address has brackets."""
+    """``host`` as it stands in a URL: an IPv6 address has brackets."""
     return f"[{host}]" if ":" in host else host.lower()
 
 
 class Addresses:
-    """The addresses under which the operator's page may be opened: loopback, the host that is listened on, and ``origins``.
+    """The addresses under which the page may be opened: loopback, the host that is listened on, and ``origins``.
 
     The IP address that a connection came to counts too, so that a page on all interfaces can be opened by address. No website can
     take the place of one of them: DNS rebinding brings the website's own name.
@@ -70,11 +70,11 @@ class Addresses:
         self._known = frozenset({("http", name, port) for name in names} | set(origins))
 
     def has_host(self, host: str, local: str) -> bool:
-        """Whether a request with this ``Host`` that came to the IP address ``local`` is meant for the operator's page."""
+        """Whether a request with this ``Host`` that came to the IP address ``local`` is meant for the page."""
         return any(_is_host(host, address) for address in self._all(local))
 
     def has_origin(self, origin: str | None, host: str, local: str) -> bool:
-        """Whether a request comes from the operator's page itself: its ``Origin`` is an address of the page, the one in ``Host``.
+        """Whether a request comes from the page itself: its ``Origin`` is an address of the page, the one in ``Host``.
 
         Scheme, host and port are compared. A browser always sends both.
         """
@@ -92,7 +92,7 @@ def _is_host(host: str, address: Address) -> bool:
 
 
 class Access:
-    """Whom the operator's page lets in. Without a ``token`` it is open to whoever reaches it.
+    """Whom the page lets in. Without a ``token`` it is open to whoever reaches it.
 
     ``name_header``: the header in which a reverse proxy names the operator, who then cannot type another name.
     """
@@ -119,7 +119,7 @@ class Access:
 
 
 def read_token(path: Path) -> str:
-    """The operator's page's token in a file that only its owner can read; made when there is none.
+    """The token in a file that only its owner can read; made when there is none.
 
     Raises :class:`InvalidInput` when it cannot be read, others can read it, or it is too short to withstand guessing or longer
     than a sign-in takes, OSError when it cannot be made.

@@ -22,8 +22,7 @@ _CONTOUR_PARTS = 400
 
 
 class Album:
-    """The newest ``capacity`` images for the operator's page, and those pinned because a page shows them or a question is about
-    them.
+    """The newest ``capacity`` images, and those pinned because a page shows them or a question is about them.
 
     ``encode`` makes a file of an image, or raises :class:`InvalidInput`.
     """
@@ -43,7 +42,7 @@ class Album:
                 self._images.popitem(last=False)
 
     def pin(self, purpose: str, stamp_ns: int) -> bool:
-        """Keep the picture of ``stamp_ns`` for ``purpose``, in place of the earlier one; whether it is there."""
+        """Keep the picture of ``stamp_ns`` for ``purpose``, in place of the earlier one; returns whether it is there."""
         with self._lock:
             image = self._find(stamp_ns)
             if image is None:
@@ -84,7 +83,7 @@ class Album:
 
 
 def heat(saliency: FloatArray) -> bytes:
-    """A saliency map (H, W) >= 0 as a PNG for the operator's page: the stronger, the brighter and the less transparent.
+    """A saliency map (H, W) >= 0 as a PNG: the stronger, the brighter and the less transparent.
 
     White contours with a dark rim around a quarter, a half and three quarters of the strongest show its shape without colour.
     """

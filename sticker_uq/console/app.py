@@ -54,7 +54,7 @@ _PUBLIC = ("/", "/session")
 
 
 class Guard:
-    """ASGI middleware of the operator's page: refuses requests not from it or not from somebody whom ``access`` lets in.
+    """ASGI middleware: refuses requests that are not from the page or not from somebody whom ``access`` lets in.
 
     The request that passes has in ``scope[SIGNED_IN]`` whether it has the cookie, and in ``scope[NAME]`` whom the proxy names.
     """
@@ -162,8 +162,8 @@ class BoxAnswer(Place):
 
 
 class PersonsAnswer(Said):
-    """What a person answered on the operator's page to one question. ``person``: counts only where no proxy
-    names the operator. ``not_stickers``: what looks like a sticker and is none, where ``scene`` is "clean".
+    """A person's answer to one question. ``person``: counts only where no proxy names the operator. ``not_stickers``: what looks
+    like a sticker and is none, where ``scene`` is "clean".
     """
 
     request_id: Text = Field(min_length=1, max_length=200)
@@ -174,27 +174,25 @@ class PersonsAnswer(Said):
 
 
 class PersonsCommand(Said):
-    """A person's command to the gate. ``person``: as in :class:`PersonsAnswer`; nobody needs one to hold."""
+    """A person's command to the gate. ``person``: as in :class:`PersonsAnswer`; not needed to hold."""
 
     command: Literal["hold", "release", "reset"]
     person: Text = Field("", max_length=100)
 
 
 class SignIn(Said):
-    """The token of the operator's page."""
-
     secret: str = Field(min_length=1, max_length=LONGEST_TEXT)
 
 
 class Accepted(BaseModel):
-    """Whether the supervisor accepted what the operator's page sent, and why, as the page shows reasons."""
+    """Whether the supervisor accepted what was sent, and why, as the page shows reasons."""
 
     accepted: bool
     reasons: list[dict[str, Any]]
 
 
 class Person(NamedTuple):
-    """Who answers or commands on the operator's page. ``checked``: whether the proxy before the page has checked the name."""
+    """Who answers or commands. ``checked``: whether a proxy has checked the name."""
 
     name: str
     checked: bool
@@ -202,19 +200,19 @@ class Person(NamedTuple):
 
 class Cell(Protocol):
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
-        """Hand an answer from the operator's page to the supervisor."""
+        """Hand an answer to the supervisor."""
 
     async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
-        """Hold, release or reset the gate, from the operator's page."""
+        """Hold, release or reset the gate."""
 
     def picture(self, stamp_ns: int) -> bytes:
-        """The camera's picture of that stamp for the operator's page, as JPEG, empty when it is not kept."""
+        """The camera's picture of that stamp as JPEG, empty when it is not kept."""
 
     def heat(self, stamp_ns: int) -> bytes:
-        """The saliency of that picture for the operator's page, as PNG, empty when it is not kept."""
+        """The saliency of that picture as PNG, empty when it is not kept."""
 
     def watched(self, pages: int, heat: int) -> None:
-        """The web server says how many operator's pages are open, and how many of them show the saliency."""
+        """Take note of how many pages are open, and how many of them show the saliency."""
 
 
 def make_app(
@@ -334,7 +332,7 @@ def make_app(
 
 
 async def in_time(until: float | None = None) -> None:
-    """Refuse what the operator's page has reported as not done meanwhile, because this process or the network stood still.
+    """Refuse what the page has meanwhile reported as not done, because this process or the network stood still.
 
     ``until``: the end of the page's patience, s of the monotonic clock of :meth:`ConsoleState.snapshot`.
     """

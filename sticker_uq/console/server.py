@@ -56,7 +56,7 @@ class ConsoleSettings(Frozen):
 
 
 class PageServer:
-    """Serves the operator's page of ``cell`` until :meth:`close`. ``port``: where; ``address``: the same as a link.
+    """Serves the page of ``cell`` until :meth:`close`. ``port``: where; ``address``: the same as a link.
 
     Raises :class:`InvalidInput` when the address cannot be listened on, or is reachable from other machines without a sign-in.
     """

@@ -22,7 +22,7 @@ allowed it, the gate is closed, which is a warning of its own."""
 
 
 class ConsoleState:
-    """What the operator's page shows: newest gate, scene and question, recent events, state of the nodes. Thread-safe.
+    """What the page shows: newest gate, scene and question, recent events, state of the nodes. Thread-safe.
 
     Written by the node, read by the pages. ``version`` grows with every change, so that a reader can wait for the next one.
     """
@@ -83,7 +83,7 @@ class ConsoleState:
                 self._bump()
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything on the operator's page but the pictures; ``connected``: whether the supervisor still publishes.
+        """Everything on the page but the pictures; ``connected``: whether the supervisor still publishes.
 
         ``hold``: who holds the gate (``name``, empty: unknown) and since when (``since_ms`` since 1970, None: unknown), or None;
         ``scene_age_s``: how long ago the newest scene came, s, or None.
@@ -103,13 +103,13 @@ class ConsoleState:
             }
 
     def wait_for_change(self, version: int, timeout_s: float) -> int:
-        """Wait until the operator's page is newer than ``version``; the present version, also after ``timeout_s``."""
+        """Wait for a change after ``version``; returns the present version, also after ``timeout_s``."""
         with self._changed:
             self._changed.wait_for(lambda: self.version > version, timeout_s)
             return self.version
 
     def _follow_hold(self, held: bool) -> None:
-        """Since when the gate is held, when nobody has said so: a command from elsewhere is seen in its state alone."""
+        """Note since when the gate is held where nobody said so: a command from elsewhere shows in its state alone."""
         before = self._values.get("gate")
         if not held and before and before.get("held"):
             self._hold = None

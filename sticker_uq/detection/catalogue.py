@@ -36,7 +36,7 @@ def build_model(
     input_size: int = 0,
     anchor_scales: Sequence[float] = (),
 ) -> nn.Module:
-    """The detector family's network ``name`` with random weights, in training mode, all parameters trainable.
+    """The network of detector ``name`` with random weights, in training mode, all parameters trainable.
 
     ``min_size``: shorter side of the resized image in px, FPN models only, None: that of default settings; ``num_classes``
     counts the background. SSDs only: ``input_size``: side of the square that images are resized to, px; ``anchor_scales``:

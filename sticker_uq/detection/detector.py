@@ -103,11 +103,11 @@ class StochasticDetector:
 
     @property
     def device_name(self) -> str:
-        """The detector's device in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
+        """The device in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
         return name_of(self.device)
 
     def products(self) -> AbstractContextManager[None]:
-        """In the block a GPU multiplies float32 as the detector's ``settings.precision`` says; see :func:`float32_products`."""
+        """In the block a GPU multiplies float32 as ``settings.precision`` says; see :func:`float32_products`."""
         return float32_products(self.settings.precision == "tf32", self.device)
 
     @contextmanager
@@ -126,7 +126,7 @@ class StochasticDetector:
             yield
 
     def free_memory(self) -> None:
-        """Give back to the detector's device what torch keeps for later.
+        """Give back to the device what torch keeps for later.
 
         Call it when nothing refers to the tensors of a failed attempt any more, also no traceback.
         """
@@ -156,7 +156,7 @@ class StochasticDetector:
 
     @_inference
     def encode(self, image: NDArray[np.uint8]) -> Features:
-        """The detector's features of ``image`` (H, W, 3) uint8 BGR: all before the first dropout, the same in every pass.
+        """The features of ``image`` (H, W, 3) uint8 BGR: everything before the first dropout, the same in every pass.
 
         Raises InvalidInput for anything but such an image, or one too narrow to be resized.
         """
@@ -170,7 +170,7 @@ class StochasticDetector:
 
     @_inference
     def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
-        """Detections of ``passes`` stochastic passes of the detector.
+        """Detections of ``passes`` stochastic passes.
 
         The masks of a pass depend on ``seed`` and its number only, so a pass is the same however many are asked for. With a
         dropout rate of 0 every pass equals :meth:`detect`. Where a GPU's memory does not suffice, ``chunk`` is halved for good.
@@ -207,7 +207,7 @@ class StochasticDetector:
 
     @_inference
     def detect(self, features: Features) -> Detections:
-        """The detector's detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`sample` does."""
+        """Detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`sample` does."""
         boxes, probabilities, _ = _to_numpy([self._plain_rows(features)])
         return Detections(boxes, probabilities)
 
@@ -217,7 +217,7 @@ class StochasticDetector:
 
     @_inference
     def head_maps(self, features: Features) -> list[Tensor]:
-        """The detector's dropout-free maps that enter the heads, one (1, C, h, w) per level, fine to coarse."""
+        """The maps without dropout that enter the heads, one (1, C, h, w) per level, fine to coarse."""
         exact = features.as_float32()
         maps = features.derive("head_maps", lambda: self._exact.head_maps(exact, no_dropout))
         return list(maps)
@@ -307,7 +307,7 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The torch device of a detector's "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
+    """The torch device of "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
 
     Raises InvalidInput if that GPU does not exist.
     """
@@ -325,7 +325,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def name_of(device: torch.device) -> str:
-    """A detector's ``device`` in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
+    """``device`` in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
     if device.type == "cpu":
         return "cpu"
     number = device.index or 0

@@ -13,7 +13,7 @@ from sticker_uq.scene import Detections
 
 @dataclass(frozen=True)
 class DeterministicPass:
-    """A detector's pass without dropout over an image, before anything was suppressed.
+    """A pass without dropout over an image, before anything was suppressed.
 
     ``maps``: the maps (1, C, h, w) that enter the heads, per level, fine to coarse; ``objectness``: (1, A, h, w) per level: the
     objectness head's logits of a ``two_stage`` detector, else a score 0..1 of each anchor that it holds any object;
@@ -33,25 +33,25 @@ class DeterministicPass:
     tf32: bool = False
 
     def probability(self) -> Tensor:
-        """Objectness of every anchor in a pass without dropout as a probability, (N,)."""
+        """Objectness of every anchor as a probability, (N,)."""
         values = flat([level.detach() for level in self.objectness])[0]
         return torch.sigmoid(values) if self.two_stage else values
 
 
 def leaves(maps: Sequence[Tensor]) -> list[Tensor]:
-    """The head maps of a deterministic pass as leaves of a graph of their own, sharing memory, so that a gradient ends there."""
+    """``maps`` as leaves of a graph of their own, sharing memory, so that a gradient ends there."""
     return [m.detach().requires_grad_(True) for m in maps]
 
 
 def flat(levels: Sequence[Tensor]) -> Tensor:
-    """Head values of all levels (n, A, h, w) as (n, sum of h * w * A), in torchvision's order of anchors."""
+    """``levels`` (n, A, h, w) as (n, sum of h * w * A), in torchvision's order of anchors."""
     return torch.cat([level.permute(0, 2, 3, 1).flatten(1) for level in levels], dim=1)
 
 
 def by_level(
     scores: Tensor, maps: Sequence[Tensor], anchors_per_location: Sequence[int]
 ) -> tuple[Tensor, ...]:
-    """Anchor values (n, sum of h * w * A), in torchvision's order, as (n, A, h, w) per level of ``maps``."""
+    """``scores`` (n, sum of h * w * A), in torchvision's order of anchors, as (n, A, h, w) per level of ``maps``."""
     shapes = [(*m.shape[-2:], a) for m, a in zip(maps, anchors_per_location, strict=True)]
     levels = scores.split([h * w * a for h, w, a in shapes], dim=1)
     pairs = zip(levels, shapes, strict=True)

@@ -36,7 +36,7 @@ class Dropout(Protocol):
 
 
 def pass_generator(seed: int, pass_number: int, device: torch.device) -> torch.Generator:
-    """The random generator of one stochastic pass's dropout, determined by ``seed``, ``pass_number`` and the device type."""
+    """The generator of one pass, determined by ``seed``, ``pass_number`` and the device type."""
     digest = hashlib.blake2b(f"{seed}:{pass_number}".encode(), digest_size=8).digest()
     return torch.Generator(device).manual_seed(int.from_bytes(digest, "big") >> 1)
 
@@ -64,8 +64,6 @@ class PassDropout:
 
 
 class NoDropout:
-    """No dropout: the maps as they are, for the deterministic detector."""
-
     keep = 1.0
 
     def masks(self, like: Tensor) -> Tensor:
@@ -114,7 +112,7 @@ class CounterDropout:
 
 
 def drawn(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -> Tensor:
-    """The dropout masks of :class:`CounterDropout` for the keys ``first`` and ``second`` (n, 1) of n passes.
+    """The masks of :class:`CounterDropout` for the keys ``first`` and ``second`` (n, 1) of n passes.
 
     ``floor`` and ``carry``: 256 times the dropout rate, its whole part and the rest times 2^31.
     """

@@ -20,7 +20,7 @@ Maps = list[Tensor]
 
 @dataclass(frozen=True)
 class Features:
-    """A detector's features: everything of an image that no dropout reaches; the input of every pass.
+    """Everything of an image that no dropout reaches; the input of every pass.
 
     ``image_size``: (width, height) of the original image, px; ``resized`` and ``padded``: (height, width) of the network's input
     without and with padding, px; ``maps``: the feature maps (1, C, h, w) that meet dropout first, fine to coarse; ``extra``:
@@ -35,13 +35,13 @@ class Features:
     _derived: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def derive(self, name: str, compute: Callable[[], Any]) -> Any:
-        """Cache of a detector's features: the value of ``compute()``, computed on the first call under ``name`` and kept."""
+        """The value of ``compute()``, computed on the first call under ``name`` and kept."""
         if name not in self._derived:
             self._derived[name] = compute()
         return self._derived[name]
 
     def as_float32(self) -> Features:
-        """A detector's features in single precision; themselves where they are."""
+        """In single precision; itself where it already is."""
         if all(m.dtype == torch.float32 for m in (*self.maps, *self.extra)):
             return self
         return self.derive("as_float32", self._widened)
@@ -51,12 +51,12 @@ class Features:
         return replace(self, maps=maps, extra=extra, _derived={})
 
     def image_list(self, passes: int) -> ImageList:
-        """A detector's ``passes`` images of this size as torchvision's anchor and region modules expect them, without pixels."""
+        """``passes`` images of this size as torchvision's anchor and region modules expect them, without pixels."""
         canvas = self.maps[0].new_empty((), dtype=torch.float32).expand(passes, 3, *self.padded)
         return ImageList(canvas, [self.resized] * passes)
 
     def anchors(self, generator: Any, maps: Sequence[Tensor]) -> Tensor:
-        """A detector's anchors (N, 4) float32, made by torchvision's ``generator`` for ``maps``, px of the resized image."""
+        """Anchors (N, 4) float32 that torchvision's ``generator`` makes for ``maps``, px of the resized image."""
 
         def generated() -> Tensor:
             # default boxes come from the processor in any case: whole, so that nothing waits for their copy

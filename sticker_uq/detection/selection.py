@@ -23,7 +23,7 @@ from sticker_uq.detection.transfer import to_host
 
 
 def decoded(coder: Any, deltas: Tensor, anchors: Tensor) -> Tensor:
-    """A detector's boxes (N, 4), as torchvision's ``coder`` makes them of ``deltas`` (N, 4) to ``anchors`` (N, 4), bit for bit.
+    """Boxes (N, 4) as torchvision's ``coder`` makes them of ``deltas`` (N, 4) to ``anchors`` (N, 4), bit for bit.
 
     The ``decode_single`` of torchvision's ``BoxCoder`` copies the number 0.5 to a GPU twice in every call, and waits for it. Any
     other coder, such as that of FCOS, decodes itself.
@@ -55,7 +55,7 @@ class NonFiniteOutput(RuntimeError):
 
 @dataclass(frozen=True)
 class Rows:
-    """A detector's boxes of a group of passes, ordered by pass and then by falling score.
+    """Boxes of a group of passes, ordered by pass and then by falling score.
 
     ``boxes`` (N, 4) px; ``probabilities`` (N, 3), rows sum to 1; ``pass_index`` (N,) within the group. On a device there may be
     weaker rows than asked for, or of zeros alone, and ``finite`` tells, as a tensor () that was not waited for, whether what the
@@ -71,13 +71,13 @@ class Rows:
         return Rows(self.boxes[index], self.probabilities[index], self.pass_index[index], self.finite)
 
     def above(self, score_floor: float) -> Rows:
-        """A detector's rows above ``score_floor``. Waits for a device. Raises NonFiniteOutput as :func:`check_finite` does."""
+        """The rows above ``score_floor``. Waits for a device. Raises NonFiniteOutput as :func:`check_finite` does."""
         if self.finite is not None:
             _require(self.finite)
         return self[self.probabilities[:, 1:].amax(dim=1) > score_floor]
 
     def on_processor(self, score_floor: float) -> Rows:
-        """A detector's rows above ``score_floor`` in the processor's memory, by one transfer: the only wait of a group of passes.
+        """The rows above ``score_floor`` in the processor's memory, by one transfer: the only wait of a group of passes.
 
         Raises NonFiniteOutput as :func:`check_finite` does. Rows that lie there are above it already.
         """
@@ -89,7 +89,7 @@ class Rows:
 
 
 def all_finite(*tensors: Tensor) -> Tensor:
-    """Whether a detector's ``tensors`` hold no NaN or infinity, as a tensor () bool on their device, without waiting for it.
+    """Whether ``tensors`` hold no NaN or infinity, as a tensor () bool on their device, without waiting for it.
 
     On a processor, which need not wait, NonFiniteOutput is raised at once as by :func:`check_finite`.
     """
@@ -103,7 +103,7 @@ def all_finite(*tensors: Tensor) -> Tensor:
 
 
 def check_finite(*tensors: Tensor) -> None:
-    """Raise NonFiniteOutput if a detector's ``tensors`` hold NaN or infinity. Waits for a device."""
+    """Raise NonFiniteOutput if ``tensors`` hold NaN or infinity. Waits for a device."""
     _require(all_finite(*tensors))
 
 
@@ -113,13 +113,13 @@ def _require(finite: Tensor) -> None:
 
 
 def softmax_distribution(logits: Tensor) -> Tensor:
-    """A detector's class distribution (..., 3) of a softmax head's logits (..., 3), background first."""
+    """Class distribution (..., 3) of a softmax head's logits (..., 3), background first."""
     # over the first dimension it is twenty times as fast as over a last one of three
     return torch.softmax(logits.to(torch.float32).movedim(-1, 0).contiguous(), dim=0).movedim(0, -1)
 
 
 def sigmoid_distribution(logits: Tensor) -> Tensor:
-    """A detector's class distribution (..., 3) of a head with one independent sigmoid per class (..., 3).
+    """Class distribution (..., 3) of a head with one independent sigmoid per class (..., 3).
 
     RetinaNet never learns its first, background column, so it is left out: with p_c the sigmoids of the foreground classes, the
     background has the probability that none is present, prod(1 - p_c), and the vector is normalised.
@@ -131,7 +131,7 @@ def sigmoid_distribution(logits: Tensor) -> Tensor:
 
 
 def strongest(probabilities: Tensor, score_floor: float) -> tuple[Tensor, Tensor]:
-    """Pass and candidate indices (N,), (N,) of a detector's candidates of ``probabilities`` (n, A, 3) above ``score_floor``.
+    """Pass and candidate indices (N,), (N,) of the candidates of ``probabilities`` (n, A, 3) above ``score_floor``.
 
     At most CANDIDATES of a pass, ordered by pass, then by falling score, then by candidate. On a device always so many, weaker
     ones too: how many are above the floor would have to be waited for.
@@ -153,7 +153,7 @@ def strongest(probabilities: Tensor, score_floor: float) -> tuple[Tensor, Tensor
 
 
 def top_ranked(scores: Tensor, count: int) -> Tensor:
-    """Top scores for suppression: indices (n, count) of the largest of ``scores`` (n, N), falling, equal ones by index.
+    """Indices (n, count) of the largest of ``scores`` (n, N), falling, equal ones by index.
 
     ``topk`` may take any of several equal scores, others for another number of rows. Scores must not be NaN.
     """
@@ -165,7 +165,7 @@ def top_ranked(scores: Tensor, count: int) -> Tensor:
 
 
 def keep_best(rows: Rows, size: tuple[int, int], nms_threshold: float, max_detections: int) -> Rows:
-    """A detector's ``rows`` clipped to the image of ``size`` (height, width), without empty boxes, suppressed per pass and class.
+    """``rows`` clipped to the image of ``size`` (height, width), without empty boxes, suppressed per pass and class.
 
     They lie in the processor's memory. At most ``max_detections`` of a pass remain. The order stays.
     """

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def to_device(host: Tensor, device: torch.device) -> Tensor:
-    """``host``, which lies on the processor, in the memory of a network's ``device``, without waiting for it."""
+    """``host``, which lies on the processor, in the memory of ``device``, without waiting for it."""
     if device.type != "cuda" or not host.numel():
         return host.to(device)
     # only out of pinned memory, which torch keeps until the copy is made

@@ -81,7 +81,7 @@ def packaged_weights(name: str) -> Path | None:
 
 
 def checksum(state: Mapping[str, Tensor]) -> str:
-    """A detector's SHA-256 (hex) over names, shapes and float32 values of ``state``, in the order of the names."""
+    """SHA-256 (hex) over names, shapes and float32 values of ``state``, in the order of the names."""
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().to("cpu", torch.float32).contiguous()
@@ -91,7 +91,7 @@ def checksum(state: Mapping[str, Tensor]) -> str:
 
 
 def save_weights(model: nn.Module, path: PathLike, metadata: Mapping[str, Any], *, half: bool = False) -> str:
-    """Write the weights of a detector's ``model`` to the safetensors file ``path`` and return their checksum.
+    """Write the weights of ``model`` to the safetensors file ``path`` and return their checksum.
 
     ``metadata`` must name the ``model`` (of the registry) and may hold whatever JSON can; ``format``, ``classes`` and
     ``checksum`` are added. ``half`` stores convolution and linear weights in half precision; vectors (biases, normalisation) stay
@@ -162,7 +162,7 @@ def network_settings(path: PathLike) -> dict[str, Any]:
 
 
 def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
-    """Fill the detector ``model``, made by ``build_model(name)``, from the file ``path``; return its metadata.
+    """Fill ``model``, made by ``build_model(name)``, from the file ``path``; return its metadata.
 
     Raises InvalidInput, naming the file, the value found and the one expected, for whatever
     :func:`load_weights` refuses, weights of another model, number or order of classes, an unknown order of classes, and missing,

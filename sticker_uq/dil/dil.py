@@ -51,7 +51,7 @@ def objectness_gradients(deterministic: DeterministicPass) -> Sequence[Tensor]:
 
 
 def summed_objectness(objectness: Sequence[Tensor], two_stage: bool) -> Tensor:
-    """The scalar that DiL differentiates, from the objectness (n, A, h, w) of every level.
+    """The scalar to differentiate, from the objectness (n, A, h, w) of every level.
 
     One-stage detectors: the sum over everything (DiL paper, eq 1). Two-stage ones: the sum over all places of the largest
     objectness of the boxes there (eq 2).
@@ -61,7 +61,7 @@ def summed_objectness(objectness: Sequence[Tensor], two_stage: bool) -> Tensor:
 
 
 def activation_map(activations: Tensor, gradients: Tensor, technique: Technique) -> Tensor:
-    """DiL's class activation maps of one level, (n, h, w) >= 0, from its activations and gradients (n, C, h, w).
+    """Class activation maps of one level, (n, h, w) >= 0, from its activations and gradients (n, C, h, w).
 
     "gradcam": a channel's weight is its mean gradient (Selvaraju et al. 2017, eq 1-2); "gradcam++": its positive gradients
     weighted by their share (Chattopadhay et al. 2018, eq 19 with an exponential as the last activation); "layercam": every
@@ -79,7 +79,7 @@ def activation_map(activations: Tensor, gradients: Tensor, technique: Technique)
 
 
 def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:
-    """DiL's saliency: the sum of the maps (h, w) of all ``levels``, each enlarged bilinearly to the image, (H, W) float32.
+    """The sum of the maps (h, w) of all ``levels``, each enlarged bilinearly to the image, (H, W) float32.
 
     A map covers the padded input of the network; its part over the padding is left out. Places between the outermost cell
     centres and the edge take the value of the outermost cell.
@@ -102,7 +102,7 @@ def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:
 
 
 def cell_sums(levels: Maps, features: Features, row_edges: IntArray, column_edges: IntArray) -> FloatArray:
-    """Sums of DiL's enlarged saliency over cells between pixel edges, (R, C) float64 for R + 1 and C + 1 rising edges.
+    """Sums of the enlarged saliency over cells between pixel edges, (R, C) float64 for R + 1 and C + 1 rising edges.
 
     What :func:`enlarge` would give, summed, without making it: an image has a million pixels, and CL and BL are sums.
     """
@@ -173,7 +173,7 @@ _TINY = 1e-9
 
 @dataclass(frozen=True)
 class Unexplained:
-    """Anchors that no predicted box explains, for DiL's regions.
+    """Anchors that no predicted box explains.
 
     ``objectness``: the largest one, 0..1, 0 if every anchor is explained; ``boxes`` (K, 4) float32 px of the original image
     and ``values`` (K,) float32: the places that reach the asked objectness, by falling objectness, apart from each other.
@@ -225,7 +225,7 @@ def apart(deterministic: DeterministicPass, places: Tensor, objectness: Tensor, 
 
 
 def _scale(deterministic: DeterministicPass) -> Tensor:
-    """What coordinates (4,) of the original image are multiplied by to be those of the resized one."""
+    """Factors (4,) from coordinates of the original image to those of the resized one."""
     features = deterministic.features
     (height, width), (original_width, original_height) = features.resized, features.image_size
     scale = [width / original_width, height / original_height] * 2
@@ -282,7 +282,7 @@ def localize(
     keep_saliency: bool = False,
     novelty: NoveltyMaps | None = None,
 ) -> Localization:
-    """DiL: how well the predicted boxes explain the objectness of the image of ``deterministic`` (DiL paper, eq 1-6).
+    """How well the predicted boxes explain the objectness of the image of ``deterministic`` (DiL paper, eq 1-6).
 
     Predicted boxes are the detections whose score reaches the fixed decision threshold. The saliency map stays
     in the result if ``keep_saliency``. ``novelty``: output of the novelty network; what no box explains of

@@ -13,10 +13,7 @@ from sticker_uq.scene import Detections, FloatArray, IntArray, Localization
 
 
 def covered_pixels(boxes: FloatArray, height: int, width: int) -> NDArray[np.bool_]:
-    """Pixels that at least one of the predicted ``boxes`` (N, 4) explains for DiL, (height, width) bool.
-
-    See :func:`pixel_edges`.
-    """
+    """Pixels in at least one of the predicted ``boxes`` (N, 4), (height, width) bool; see :func:`pixel_edges`."""
     covered = np.zeros((height, width), np.bool_)
     for left, top, right, bottom in pixel_edges(boxes, height, width):
         covered[top:bottom, left:right] = True
@@ -46,11 +43,7 @@ def distinctive_localization(saliency: FloatArray, boxes: FloatArray) -> tuple[f
 
 
 def dynamic_threshold(dil: float, decision_threshold: float, alpha: float) -> float:
-    """DiL's decision threshold: the fixed ``decision_threshold`` lowered by ``alpha * dil``, a probability >= 0 (DiL paper,
-    eq 6).
-
-    The fixed one when ``dil`` is NaN.
-    """
+    """``decision_threshold`` lowered by ``alpha * dil``, a probability >= 0 (DiL paper, eq 6); as it is when ``dil`` is NaN."""
     return decision_threshold if math.isnan(dil) else max(0.0, decision_threshold - alpha * dil)
 
 
@@ -65,7 +58,7 @@ def decision_thresholds(
     decision_threshold: float = _DEFAULTS.decision_threshold,
     alpha: float = _DEFAULTS.alpha,
 ) -> FloatArray:
-    """The score that each of ``detections`` must reach under a DiL threshold, (N,) probabilities.
+    """The score that each of ``detections`` must reach under ``rule``, (N,) probabilities.
 
     "fixed": FDT, the ``decision_threshold``. "paper": FDT - ``alpha`` * DiL in the whole image (DiL paper, eq 6). "regional":
     FDT - ``alpha`` in the unexplained regions, FDT elsewhere: no box explains anything in them, so that their own DiL is 1.
@@ -90,7 +83,7 @@ def above_dil_threshold(
     decision_threshold: float = _DEFAULTS.decision_threshold,
     alpha: float = _DEFAULTS.alpha,
 ) -> Detections:
-    """The detections that reach their DiL threshold (see :func:`decision_thresholds`), in their order."""
+    """The detections that reach their threshold (see :func:`decision_thresholds`), in their order."""
     least = decision_thresholds(detections, localization, rule, decision_threshold, alpha)
     kept: NDArray[np.bool_] = detections.scores >= least
     return Detections(detections.boxes[kept], detections.probabilities[kept])

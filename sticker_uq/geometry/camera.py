@@ -52,7 +52,7 @@ class Camera:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the camera's size, matrix and distortion, by which pixels become metres, 16 hex digits."""
+        """Hash of size, matrix, lens model and distortion, by which pixels become metres, 16 hex digits."""
         values = (self.image_size, np.asarray(self.matrix, float).tolist(), self.model, self.distortion)
         return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()
 
@@ -63,7 +63,7 @@ class Camera:
         return distorted @ matrix[:2, :2].T + matrix[:2, 2]
 
     def rays(self, pixels: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The camera's rays through ``pixels`` (N, 2): x and y (N, 2) at z = 1 of the optical frame, and their derivatives.
+        """Rays through ``pixels`` (N, 2): x and y (N, 2) at z = 1 of the optical frame, and their derivatives.
 
         The derivatives (N, 2, 2) are with respect to the pixel. Raises :class:`InvalidInput` for a pixel outside the range in
         which the distortion polynomial can be inverted.

@@ -53,17 +53,17 @@ class CellGeometry:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the cell's calibration, 16 hex digits; without the camera's pose, which may be mounted on the arm."""
+        """Hash of the calibration, 16 hex digits; without the pose of the camera, which may be mounted on the arm."""
         values = (self.frame_id, self.camera.fingerprint, self.lid.normal.tolist(), self.lid.offset)
         return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
 class ScenePoses:
-    """Poses by object id, and ``problem``: why some object that may be removed has none, or all of them; None when none lacks.
+    """Poses by object id.
 
-    ``problem``: why an object that may be removed has no pose, empty when all have one; ``fingerprint`` of the calibration,
-    empty without one.
+    ``problem``: why an object that may be removed, or every object, has no pose; None otherwise; ``fingerprint`` of the
+    calibration, empty without one.
     """
 
     poses: Mapping[int, ObjectPose] = field(default_factory=dict)

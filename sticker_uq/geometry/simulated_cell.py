@@ -27,12 +27,12 @@ _FOCAL_LENGTH = 1.2
 
 
 def sim_camera(width: int, height: int) -> Camera:
-    """The simulated cell's pinhole camera, for images of ``width`` by ``height`` px."""
+    """The pinhole camera for images of ``width`` by ``height`` px."""
     focal = _FOCAL_LENGTH * width
     return Camera((width, height), np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]]))
 
 
 def project_to_image(position: FloatArray, camera: Camera) -> FloatArray:
-    """Pixel (2,) of ``position`` (3,) m in the arm's frame, seen by the simulated cell's camera."""
+    """Pixel (2,) of ``position`` (3,) m in the arm's frame, seen by ``camera``."""
     pose = Transform.of(CAMERA_POSE, "CAMERA_POSE")
     return camera.project(pose.inverse(np.asarray(position, float)[None]))[0]

@@ -84,7 +84,7 @@ class Plane:
 
 
 def quaternion(rotation: FloatArray) -> tuple[float, float, float, float]:
-    """The rigid transform's quaternion x, y, z, w of ``rotation`` (3, 3), w >= 0."""
+    """The quaternion x, y, z, w of ``rotation`` (3, 3), w >= 0."""
     if not np.isfinite(rotation).all():
         return (math.nan,) * 4  # of a box without a width; eigh would raise
     # the eigenvector of the largest eigenvalue (Bar-Itzhack 2000), which no angle makes inexact

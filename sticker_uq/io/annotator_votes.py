@@ -25,7 +25,7 @@ _Names = Mapping[str, ObjectClass | None]
 
 
 def sticker_fractions(folder: Path, items: list[LabelledImage]) -> dict[int, FloatArray]:
-    """Annotator votes from a file: the share (N,) who call each object of an image a sticker, by image id, for all of ``items``.
+    """The share (N,) of annotators who call each object of an image a sticker, by image id, for all of ``items``.
 
     Objects are in the order of ``items``, which :func:`sticker_uq.io.coco.read_coco` read from the same ``folder``. Raises
     :class:`InvalidInput` naming the annotation whose field is invalid.

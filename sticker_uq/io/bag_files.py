@@ -65,7 +65,7 @@ _COMPUTED = pattern(r"\bAS\s*\(|\bVIRTUAL\b", IGNORECASE)
 
 @dataclass(frozen=True)
 class Channel:
-    """A topic in a recording's file. ``encoding``: of its messages ("cdr"); ``schema``: the definition of its type, in the
+    """A topic in a file. ``encoding``: of its messages ("cdr"); ``schema``: the definition of its type, in the
     language ``schema_encoding`` ("ros2msg"), empty where the file has none.
     """
 
@@ -93,7 +93,7 @@ class BagFile(ABC):
 
     @abstractmethod
     def messages(self, wanted: Set[int]) -> Iterator[tuple[int, int, bytes]]:
-        """Time of recording, channel and bytes of the file's messages in the channels ``wanted``, in order of time."""
+        """Time of recording, channel and bytes of the messages in the channels ``wanted``, in order of time."""
 
     def _problem(self, text: str) -> None:
         if text not in self.problems:
@@ -101,7 +101,7 @@ class BagFile(ABC):
 
 
 def open_bag_file(path: Path, temporary: Callable[[], Path]) -> BagFile:
-    """The recording's file at ``path``, unpacked into the folder that ``temporary`` makes where it is compressed as a whole.
+    """The file at ``path``, unpacked into the folder that ``temporary`` makes where it is compressed as a whole.
 
     Raises InvalidInput, which says what the file is, when it is none or nothing in it can be read.
     """
@@ -145,7 +145,7 @@ def is_bag_content(path: Path) -> bool:
 
 
 def unpacked_message(data: bytes) -> bytes:
-    """``data`` of a recording's message, unpacked where rosbag2 compressed it alone: CDR never begins with the number of zstd.
+    """``data`` of a message, unpacked where rosbag2 compressed it alone: CDR never begins with the number of zstd.
 
     Raises ValueError when it cannot be unpacked or is too large.
     """
@@ -178,7 +178,7 @@ def _unpacked_file(path: Path, temporary: Path) -> Path:
 
 
 def _unpack(data: bytes, compression: str, size: int) -> bytes:
-    """``data``, at most ``size`` bytes and one when unpacked, so that too many show; raises ValueError."""
+    """``data`` unpacked, at most ``size`` bytes and one, so that too many show; raises ValueError."""
     if size > MOST_UNPACKED:
         raise ValueError(f"{size} bytes when unpacked, expected at most {MOST_UNPACKED}")
     try:
@@ -214,7 +214,7 @@ class _Segment:
 
 
 class McapFile(BagFile):
-    """An mcap file (https://mcap.dev/spec) of a recording, with or without its summary, index or end."""
+    """An mcap file (https://mcap.dev/spec), with or without its summary, index or end."""
 
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name)
@@ -243,7 +243,7 @@ class McapFile(BagFile):
             self.end_ns = max(segment.end_ns for segment in self._segments)
 
     def messages(self, wanted: Set[int]) -> Iterator[tuple[int, int, bytes]]:
-        """Time, channel and bytes of the recording's messages; a broken chunk is a problem, and the next is read."""
+        """As of :class:`BagFile`; a broken chunk is a problem, and the next is read."""
         with self.path.open("rb") as stream:
             parts = [
                 self._in_order(stream, part, wanted)
@@ -436,7 +436,7 @@ def _indexed(data: bytes) -> _Segment:
 
 
 class SqliteFile(BagFile):
-    """An SQLite database of a recording, with its write-ahead log where there is one."""
+    """An SQLite database, with its write-ahead log where there is one."""
 
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name)
@@ -478,7 +478,7 @@ class SqliteFile(BagFile):
             self.end_ns = max(last, self.end_ns)
 
     def messages(self, wanted: Set[int]) -> Iterator[tuple[int, int, bytes]]:
-        """Time, topic and bytes of the recording's messages; what the database does not give is a problem."""
+        """As of :class:`BagFile`; what the database does not give is a problem."""
         query = (
             "SELECT timestamp, topic_id, data FROM messages "
             f"WHERE topic_id IN ({','.join('?' * len(wanted))}) ORDER BY timestamp, id"

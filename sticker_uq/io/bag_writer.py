@@ -21,7 +21,7 @@ from sticker_uq.scene import InvalidInput
 
 
 def register_installed_type(types: Typestore, message_type: str) -> None:
-    """Add the installed definitions of all messages of ``message_type``'s package to ``types``, to write a recording.
+    """Add the installed definitions of all messages of ``message_type``'s package to ``types``.
 
     Raises :class:`InvalidInput` when the package is not installed or lacks the type.
     """
@@ -84,7 +84,7 @@ class BagWriter:
         self.close()
 
     def add_topic(self, topic: str, message_type: str, latched: bool = False) -> None:
-        """Register a topic of the recording with the full name of its type, e.g. ``sensor_msgs/msg/Image``.
+        """Register a topic with the full name of its type, e.g. ``sensor_msgs/msg/Image``.
 
         ``latched``: a message is valid until the next. Raises :class:`InvalidInput` when the type is unknown.
         """
@@ -97,7 +97,7 @@ class BagWriter:
             self._connections[topic] = self._connected(self._writer, topic)
 
     def write(self, topic: str, received_ns: int, data: bytes) -> bool:
-        """Append one serialised message to the recording; returns whether a new folder was begun for it.
+        """Append one serialised message; returns whether a new folder was begun for it.
 
         Disk errors propagate as :class:`OSError`; nothing more can be written then before :meth:`resume`.
         """
@@ -110,7 +110,7 @@ class BagWriter:
         return full
 
     def resume(self, now_ns: int) -> None:
-        """Begin the recording's next folder after a disk error. Raises :class:`OSError` where there is no space for it."""
+        """Begin the next folder after a disk error. Raises :class:`OSError` where there is no space for it."""
         with tempfile.TemporaryFile(dir=self._path.parent) as probe:
             os.posix_fallocate(probe.fileno(), 0, SPACE_BYTES)
         with self._abandoned_on_error():

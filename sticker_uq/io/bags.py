@@ -37,7 +37,7 @@ _DDS_NAME = re.compile(r"(\w+)(?:/|::)(?:msg(?:/|::))?(?:dds_::)?(\w+?)_?")
 
 @dataclass(frozen=True)
 class BagMessage:
-    """One message of a recording. ``received_ns``: when it was recorded; ``message`` is None where ``error`` says why; ``lost``:
+    """One message. ``received_ns``: when it was recorded; ``message`` is None where ``error`` says why; ``lost``:
     whether it stands for all that is lost of its topic.
     """
 
@@ -76,7 +76,7 @@ class Bag:
             self.remarks += self._problems
 
     def messages(self, topic: str) -> Iterator[BagMessage]:
-        """The messages of `topic` in a recording, in the order of recording.
+        """The messages of `topic` in the order of recording.
 
         A message that cannot be decoded is an item with an error; where messages are lost, a last item says so. Raises
         InvalidInput when the topic is not in the recording or its type is unknown.
@@ -106,7 +106,7 @@ class Bag:
         return [topic for topic, found in self.topics.items() if found == kind]
 
     def listed(self) -> str:
-        """The topics of the recording in words, with those that cannot be read and why."""
+        """The topics in words, with those that cannot be read and why."""
         known = ", ".join(sorted(self.topics)) or "none"
         others = ", ".join(f"{topic} ({why})" for topic, why in sorted(self.unreadable.items()))
         return f"{known}{f'; not readable: {others}' if others else ''}{f'; {self.damage}' if self.damage else ''}"
@@ -121,8 +121,8 @@ class Bag:
         return "" if read >= declared else f"{read} of {declared} messages of {topic} can be read"
 
     def loss(self, topic: str, read: int | None = None) -> str:
-        """What is lost of the messages of `topic` in the recording, of which `read` were read (default: as :meth:`messages` said,
-        before it all that were found); "" when nothing is.
+        """What is lost of the messages of `topic`, of which `read` were read (default: as :meth:`messages` said, before it all
+        that were found); "" when nothing is.
         """
         if read is None and topic in self._lost:
             return self._lost[topic]
@@ -251,7 +251,7 @@ class Bag:
 
 
 class Metadata:
-    """What a recording's metadata.yaml says: ``files`` by name, ``counts`` by topic and type; ``problem``: why nothing."""
+    """What metadata.yaml says: ``files`` by name, ``counts`` by topic and type; ``problem``: why nothing."""
 
     def __init__(self, path: Path) -> None:
         self.files: list[str] = []
@@ -289,7 +289,7 @@ class Metadata:
 
 
 def type_name(channel: Channel) -> str:
-    """The type of a recording's topic as ROS 2 writes it: pkg/msg/Name, also where it is pkg/Name or pkg::msg::dds_::Name_."""
+    """The type of a topic as ROS 2 writes it: pkg/msg/Name, also where it is pkg/Name or pkg::msg::dds_::Name_."""
     match = _DDS_NAME.fullmatch(channel.msgtype)
     return f"{match[1]}/msg/{match[2]}" if match else channel.msgtype
 

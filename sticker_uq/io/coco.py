@@ -31,7 +31,7 @@ _TARGETS = ", ".join((*OWN_NAMES, IGNORE))
 
 
 def category_names(folder: Path) -> dict[str, ObjectClass | None]:
-    """Maps names of annotation categories in the COCO ``folder``, in lower case, to their class; None: such objects are left out.
+    """Classes by the names of annotation categories in ``folder``, in lower case; None: such objects are left out.
 
     ``logo`` and ``sticker`` are always known; ``categories.yaml``, if it exists, adds lines NAME: logo, sticker or ignore. Raises
     InvalidInput, naming the line, for a file that is not such a table.
@@ -80,7 +80,7 @@ Corners = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class EncodedScene:
-    """A rendered scene with its picture encoded, to be written to a COCO folder."""
+    """A rendered scene with its picture encoded."""
 
     seed: int
     format: str
@@ -132,7 +132,7 @@ class LabelledImage:
 
 
 def encode_picture(image: npt.NDArray[np.uint8], image_format: str = "jpg") -> bytes:
-    """The bytes of a file of a COCO folder with the picture (H, W, 3); InvalidInput for a format other than "jpg" or "png"."""
+    """The bytes of a file with the picture (H, W, 3); InvalidInput for a format other than "jpg" or "png"."""
     if image_format not in IMAGE_FORMATS:
         raise InvalidInput(f"image format {image_format!r}: expected {' or '.join(IMAGE_FORMATS)}")
     options = (cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY) if image_format == "jpg" else ()
@@ -204,7 +204,7 @@ def write_annotations(
     images: Sequence[Mapping[str, Any]],
     annotations: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write a COCO folder's `annotations.json` with our categories to ``root``, whole or not at all."""
+    """Write `annotations.json` with our categories to ``root``, whole or not at all."""
     document = {
         "info": {"description": description},
         "categories": [{"id": int(label), "name": name} for name, label in OWN_NAMES.items()],
@@ -228,10 +228,10 @@ def annotation(identity: int, image_id: int, box: list[float], label: int) -> di
 
 
 def read_coco(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[LabelledImage]:
-    """The labelled pictures of a COCO folder with their annotations, in the order of the file.
+    """The labelled pictures of ``folder`` with their annotations, in the order of the file.
 
     Categories are matched by name ("logo", "sticker", any case, or as `categories.yaml` beside the annotations says, see
-    :mod:`sticker_uq.io.coco`), whatever their ids; objects of an ignored category are not looked at. A file name is looked
+    :func:`category_names`), whatever their ids; objects of an ignored category are not looked at. A file name is looked
     up in the folder itself and in its `images/`. InvalidInput names the file and all entries that are wrong: no or
     broken annotations.json, a category that is neither, a box outside its image or without area, an id used
     twice, an image that is not in the file or not on the disk.
@@ -248,7 +248,7 @@ def read_coco(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[La
 
 
 def read_annotations(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[LabelledImage]:
-    """The images in a COCO folder's `annotations.json`, as :func:`read_coco` returns them, without checking that the files exist.
+    """The images in `annotations.json`, as :func:`read_coco` returns them, without checking that the files exist.
 
     The paths are the file names in the annotations.
     """
@@ -297,7 +297,7 @@ def parse_annotations(path: Path, document: Mapping[str, Any], *, crowd: bool = 
 def with_objects(
     item: LabelledImage, objects: Sequence[tuple[Corners, int]], crowd: Sequence[tuple[Corners, int]] = ()
 ) -> LabelledImage:
-    """The COCO image ``item`` with these boxes and classes, as they are stored."""
+    """``item`` with these boxes and classes, as they are stored."""
 
     def arrays(found: Sequence[tuple[Corners, int]]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         return (
@@ -310,7 +310,7 @@ def with_objects(
 
 
 def is_crowd(annotation: Mapping[str, Any], where: str) -> bool:
-    """Whether a COCO annotation marks a region of several objects; InvalidInput, which calls it ``where``, if unclear."""
+    """Whether ``annotation`` marks a region of several objects; InvalidInput, which calls it ``where``, if unclear."""
     value = annotation.get("iscrowd", 0)
     if not isinstance(value, int | float) or value not in (0, 1):
         raise InvalidInput(f"{where}: iscrowd {shown(value)}: expected 0 or 1")
@@ -318,7 +318,7 @@ def is_crowd(annotation: Mapping[str, Any], where: str) -> bool:
 
 
 def check_objects(items: Sequence[LabelledImage], name: str) -> None:
-    """Raise InvalidInput, which calls the labelled images ``name``, when none of them shows a logo or sticker."""
+    """Raise InvalidInput, which calls the images ``name``, when none of them shows a logo or sticker."""
     if not any(len(item.labels) for item in items):
         crowds = sum(len(item.crowd) for item in items)
         regions = f" ({crowds} regions are marked as crowd, which are no objects)" if crowds else ""
@@ -328,7 +328,7 @@ def check_objects(items: Sequence[LabelledImage], name: str) -> None:
 
 
 def label_counts(items: Sequence[LabelledImage], document: Mapping[str, Any], folder: Path) -> LabelCounts:
-    """What the annotations ``document`` of the COCO ``folder`` declare, and what of it is in the labelled images ``items``."""
+    """What the annotations ``document`` of ``folder`` declare, and what of it is in ``items``."""
     labels_of = category_labels(folder / ANNOTATIONS, document)
     counts = LabelCounts(pictures=len(document["images"]), objects=len(document["annotations"]))
     for annotation in document["annotations"]:
@@ -345,12 +345,12 @@ def label_counts(items: Sequence[LabelledImage], document: Mapping[str, Any], fo
 
 
 def is_difficult(annotation: Mapping[str, Any]) -> bool:
-    """Whether a COCO annotation has a mark of converters for VOC's difficult objects."""
+    """Whether ``annotation`` has a mark of converters for VOC's difficult objects."""
     return any(annotation.get(key) in (1, True, "1") for key in ("difficult", "ignore"))
 
 
 def load_annotations(folder: str | os.PathLike[str]) -> Mapping[str, Any]:
-    """The content of a COCO folder's `annotations.json`; InvalidInput when it is missing or not a JSON object."""
+    """The content of `annotations.json`; InvalidInput when it is missing or not a JSON object."""
     path = Path(folder) / ANNOTATIONS
     if not path.exists():
         raise InvalidInput(f"{path}: no such file; expected a COCO folder with {ANNOTATIONS}")
@@ -361,7 +361,7 @@ def load_annotations(folder: str | os.PathLike[str]) -> Mapping[str, Any]:
 
 
 def entries_of(path: Path, document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The objects in the list ``key`` of a COCO folder's annotations at ``path``; InvalidInput when it is no such list."""
+    """The objects in the list ``key`` of the annotations at ``path``; InvalidInput when it is no such list."""
     entries = document.get(key)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidInput(f"{path}: expected {key!r} to be a list of objects")
@@ -385,7 +385,7 @@ def category_labels(path: Path, document: Mapping[str, Any]) -> Labels:
 
 
 def label_of(annotation: Mapping[str, Any], labels_of: Labels) -> tuple[str, ObjectClass | None]:
-    """What is wrong with the category of a COCO annotation ("" if nothing), and its class, None for one to be left out."""
+    """What is wrong with the category of ``annotation`` ("" if nothing), and its class, None for one to be left out."""
     category = annotation.get("category_id")
     name, label, known = labels_of.get(as_id(category), (None, None, False))
     if known:
@@ -398,13 +398,13 @@ def label_of(annotation: Mapping[str, Any], labels_of: Labels) -> tuple[str, Obj
 
 
 def as_id(value: object) -> int | None:
-    """An id of a COCO file, also where it is written as a whole float; None for one that is none."""
+    """``value`` as an id, also where it is a whole float; None where it is none."""
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return int(value) if (whole or isinstance(value, int)) and not isinstance(value, bool) else None  # type: ignore[call-overload]
 
 
 def box_fault(box: object, width: int, height: int) -> str:
-    """What is wrong with a COCO ``box`` (x, y, width, height) of an image of this size; "" if nothing."""
+    """What is wrong with a ``box`` (x, y, width, height) of an image of this size; "" if nothing."""
     if not is_box(box):
         return f"bbox {shown(box)}: expected four numbers x, y, width, height"
     x, y, w, h = map(float, box)
@@ -530,7 +530,7 @@ def _image_path(root: Path, item: LabelledImage) -> Path:
 
 
 def dataset_digest(items: Sequence[LabelledImage]) -> str:
-    """Hash of a COCO folder: of the names and annotations of its pictures, 16 hex digits."""
+    """Hash of the names and annotations of the pictures, 16 hex digits."""
     digest = hashlib.blake2b(digest_size=8)
     for item in items:
         digest.update(item.path.name.encode() + item.boxes.tobytes() + item.labels.tobytes())
@@ -539,10 +539,7 @@ def dataset_digest(items: Sequence[LabelledImage]) -> str:
 
 
 def read_picture(item: LabelledImage) -> npt.NDArray[np.uint8]:
-    """The image of a COCO folder's ``item`` from its JPEG, PNG, BMP or WebP file, BGR.
-
-    Raises InvalidInput if they cannot be read or have another size than labelled.
-    """
+    """The image of ``item``, BGR; raises InvalidInput if it cannot be read or has another size than labelled."""
     image = read_image_file(item.path)
     if image.shape[:2] != (item.height, item.width):
         raise InvalidInput(

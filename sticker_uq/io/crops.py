@@ -13,7 +13,7 @@ _PLACES = 60
 
 
 def crop_square(box: FloatArray) -> tuple[int, int, int]:
-    """Left, top and side in px of the square image crop of an object in ``box`` (4,); it may extend beyond the picture."""
+    """Left, top and side in px of the square crop of an object in ``box`` (4,); it may extend beyond the picture."""
     x1, y1, x2, y2 = (float(v) for v in box)
     side = max(4, round(MARGIN * max(x2 - x1, y2 - y1)))
     return round((x1 + x2 - side) / 2), round((y1 + y2 - side) / 2), side
@@ -39,8 +39,7 @@ def cut_crops(image: npt.NDArray[np.uint8], boxes: FloatArray, size: int) -> npt
 def empty_boxes(
     size: tuple[int, int], boxes: FloatArray, count: int, rng: np.random.Generator
 ) -> npt.NDArray[np.float32]:
-    """Up to ``count`` image crops without object: square boxes (M, 4) px of object size, clear of ``boxes`` (N, 4), in
-    ``size`` (w, h).
+    """Up to ``count`` square boxes (M, 4) px of object size, clear of ``boxes`` (N, 4), in an image of ``size`` (w, h).
 
     Candidates lie within the hull of the objects, which are on the laptop, or in the middle half of the picture.
     """

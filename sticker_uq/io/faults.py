@@ -29,7 +29,7 @@ class Faults:
 
     @contextmanager
     def collected(self, hint: str = "") -> Iterator[None]:
-        """Note the InvalidInput that the block raises as a fault of a file, with ``hint``."""
+        """Note the InvalidInput that the block raises as a fault, with ``hint``."""
         try:
             yield
         except InvalidInput as error:

@@ -114,7 +114,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def whereabouts() -> dict[str, Any]:
-    """Which process writes files here: host, user and number."""
+    """Which process this is: host, user and number."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name

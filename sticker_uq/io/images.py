@@ -118,7 +118,7 @@ ENCODINGS = tuple(_ENCODINGS)
 
 
 def check_layout(encoding: str, width: int, height: int, step: int, size: int) -> int:
-    """Bytes per pixel of an image message of ``size`` bytes in ``height`` rows of ``step`` bytes; raises if they do not fit.
+    """Bytes per pixel of an image message of ``size`` bytes in ``height`` rows of ``step`` bytes.
 
     Raises :class:`InvalidInput` when the encoding is unknown or the numbers are inconsistent.
     """
@@ -249,9 +249,7 @@ def _as_sent(blob: bytes, name: str, encoding: str, target: str) -> Picture:
 def decode_picture(data: Buffer) -> Picture:
     """The image in a JPEG, PNG, BMP, WebP, TIFF or GIF file, of several the first, as :func:`decode_compressed` returns it.
 
-    Raises the same.
-
-    A HEIC or AVIF picture is refused with the way to convert it.
+    Raises the same. A HEIC or AVIF picture is refused with the way to convert it.
     """
     blob = np.frombuffer(data, np.uint8).tobytes()
     if blob[4:8] == b"ftyp":

@@ -45,7 +45,7 @@ class JsonStore:
             return self._file.execute("SELECT 1 FROM kept WHERE key = ?", (key,)).fetchone() is not None
 
     def put(self, values: Mapping[str, Any]) -> None:
-        """Keep all of ``values`` by their keys in the JSON file, or none of them."""
+        """Keep all of ``values`` by their keys, or none of them."""
         rows = [(key, zlib.compress(json.dumps(value).encode(), 1)) for key, value in values.items()]
         with self._usable(), self._file:
             self._file.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", rows)

@@ -92,7 +92,7 @@ class LabelledSource(ImageSource):
         return f"{item.workpiece_id} of {self.path}" if item.workpiece_id else self.workpiece_at(stamp_ns)
 
     def fingerprint(self, digests: Sequence[str]) -> str:
-        """SHA-256 over the annotated images with ``digests`` of a COCO folder, in order, and their labels, hex."""
+        """SHA-256 over the ``digests`` of the images, in order, and their labels, hex."""
         whole = hashlib.sha256()
         for item, digest in zip(self.items.values(), digests, strict=True):
             whole.update(digest.encode() + item.boxes.tobytes() + item.labels.tobytes())

@@ -36,7 +36,7 @@ def expected_fields(name: str) -> Iterator[None]:
 
 
 def stamp_to_ns(stamp: Any) -> int:
-    """Nanoseconds since the epoch in a message's field ``stamp``, live or from a recording, read without ROS."""
+    """Nanoseconds since the epoch in ``stamp``, live or from a recording."""
     # of a recording they may be lists, and * repeats them
     return int(stamp.sec) * NANOSECONDS + int(stamp.nanosec)
 
@@ -106,7 +106,7 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
 
 
 def _field(message: Any, name: str) -> Any:
-    """A scene's field in ``message``, MISSING where a recording is older than the field."""
+    """The field ``name`` of ``message``, MISSING where a recording is older than the field."""
     match name:
         case "stamp_ns":
             return stamp_to_ns(message.header.stamp)

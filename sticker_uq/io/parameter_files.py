@@ -15,7 +15,7 @@ _EVERY_NODES_OWN = ("use_sim_time", "autostart")
 
 
 def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None = None) -> None:
-    """InvalidInput for the first of `names` that is not `known` and no parameter of every node; suggests the nearest."""
+    """Raise InvalidInput for the first of `names` that is neither `known` nor a parameter of every node; suggests the nearest."""
     for name in names:
         if name in (*known, *_EVERY_NODES_OWN) or name.startswith("qos_overrides"):
             continue
@@ -55,7 +55,7 @@ def read_parameters(path: Path, node: str, known: Collection[str] | None = None)
 
 
 def read_sections(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The sections of the ROS 2 parameter file at `path` in order: for which nodes (``/**/detector``), and their parameters."""
+    """The sections of the file at `path` in order: for which nodes (``/**/detector``), and their parameters."""
     sections = [
         (f"/{name.lstrip('/')}", values)
         for name, values in _sections(read_yaml(path, f"parameter file {path}"))
@@ -75,7 +75,7 @@ def is_shared(pattern: str) -> bool:
 
 
 def matches(pattern: str, node: str) -> bool:
-    """Whether a section of a ROS 2 parameter file is for the node of the full name ``node``, by the rule of rclcpp and rclpy."""
+    """Whether the section ``pattern`` is for the node with the full name ``node``, by the rule of rclcpp and rclpy."""
     expression = re.escape(pattern).replace(r"/\*\*", r"(/\w+)*").replace(r"/\*", r"(/\w+)")
     return re.fullmatch(expression, node) is not None
 

@@ -54,7 +54,7 @@ def shown(value: object) -> str:
 
 
 def check_regular(path: PathLike, name: str = "") -> int:
-    """The size in bytes of the regular file at ``path``, links followed, to read it within bounds.
+    """The size in bytes of the regular file at ``path``, links followed.
 
     Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), when it is none or cannot be found.
     """
@@ -114,7 +114,7 @@ def read_text(path: PathLike, most: int, name: str = "") -> str:
 
 
 def marked_encoding(data: bytes) -> str:
-    """The encoding that the byte order mark of a text file announces, "" without a mark."""
+    """The encoding that the byte order mark announces, "" without a mark."""
     return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), "")
 
 

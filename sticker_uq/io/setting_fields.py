@@ -32,7 +32,7 @@ class Frozen(BaseModel):
 
 
 class Finite(Frozen):
-    """The same, whose numbers are finite."""
+    """The same with finite numbers."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -47,12 +47,12 @@ _SHORTER = {
 
 
 def same_field(model: type[BaseModel], name: str) -> Any:
-    """A copy of the settings field ``name`` of ``model``, for another model with the same default, limits and meaning."""
+    """A copy of the field ``name`` of ``model``, for another model with the same default, limits and meaning."""
     return copy.copy(model.model_fields[name])
 
 
 def without_none(info: FieldInfo) -> FieldInfo:
-    """A settings field that may be left out, as one that may not be."""
+    """A field that may be left out, as one that may not be."""
     kinds = [kind for kind in get_args(info.annotation) if kind is not type(None)]
     if len(kinds) != 1 or len(get_args(info.annotation)) != 2 or get_origin(info.annotation) is Literal:
         return info
@@ -62,7 +62,7 @@ def without_none(info: FieldInfo) -> FieldInfo:
 
 
 def kind_of(info: FieldInfo) -> type:
-    """The type of a settings field's values; a choice is a string. Raises TypeError for one that no ROS parameter can have."""
+    """The type of a field's values; a choice is a string. Raises TypeError for one that no ROS parameter can have."""
     annotation: Any = info.annotation
     kind: type = str if get_origin(annotation) is Literal else annotation
     if kind not in (bool, int, float, str):
@@ -71,7 +71,7 @@ def kind_of(info: FieldInfo) -> type:
 
 
 def limits_of(info: FieldInfo) -> tuple[float | None, float | None, bool, bool]:
-    """The lowest and the highest value of a settings field, None for none, and for each whether it is itself refused."""
+    """The lowest and the highest value of a field, None for none, and for each whether it is itself refused."""
     found = {
         name: value
         for constraint in info.metadata
@@ -82,7 +82,7 @@ def limits_of(info: FieldInfo) -> tuple[float | None, float | None, bool, bool]:
 
 
 def expectation(info: FieldInfo) -> str:
-    """What a settings field accepts, in words: ``an integer from 1 to 200``, ``one of cpu, cuda``."""
+    """What a field accepts, in words: ``an integer from 1 to 200``, ``one of cpu, cuda``."""
     if get_origin(info.annotation) is Literal:
         return f"one of {', '.join(map(repr, get_args(info.annotation)))}"
     words = {bool: "true or false", int: "an integer", float: "a number", str: "a string (quote it in YAML)"}
@@ -102,7 +102,7 @@ def expectation(info: FieldInfo) -> str:
 
 
 def refusal(info: FieldInfo, problem: Any) -> str:
-    """Why pydantic refused a value of a settings field, ``problem`` of its errors: the field's own rule, or what it expects."""
+    """Why pydantic refused a value, ``problem`` of its errors: the field's own rule, or what it expects."""
     info = without_none(info)
     simple = info.annotation in (bool, int, float, str) or get_origin(info.annotation) is Literal
     own_rule = problem["type"] == "value_error" or not simple
@@ -140,7 +140,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def validated(model: type[M], values: dict[str, Any], strict: bool = False) -> M:
-    """Settings: ``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid field and what was expected.
+    """A ``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid field and what was expected.
 
     ``strict``: neither ``true`` nor ``"0.8"`` is a number, as in a file.
     """

@@ -45,7 +45,7 @@ def take_time_to_end() -> None:
 
 
 def resumable(how: str, kept: Path) -> None:
-    """Who interrupts this command is told ``how`` to go on, once ``kept`` exists."""
+    """Tell whoever interrupts this command ``how`` to go on, once ``kept`` exists."""
     _resumable[:] = [(how, kept)]
 
 

@@ -199,12 +199,12 @@ def canonical_order(samples: StochasticSamples) -> IntArray:
 
 
 def distinct(passes: IntArray) -> int:
-    """For clustering: how many different stochastic passes there are in ``passes`` (N,)."""
+    """How many different passes there are in ``passes`` (N,)."""
     return int(np.count_nonzero(np.bincount(passes)))
 
 
 def rows_of(labels: IntArray) -> list[IntArray]:
-    """The rows of each clustered object 0, 1, ... of ``labels`` (N,), ascending; negative labels are left out."""
+    """The rows of each object 0, 1, ... of ``labels`` (N,), ascending; negative labels are left out."""
     kept = np.flatnonzero(labels >= 0)
     if not len(kept):
         return []

@@ -37,7 +37,7 @@ class GroupedSamples:
 
     @classmethod
     def of(cls, samples: StochasticSamples, members: Sequence[IntArray]) -> GroupedSamples:
-        """Boxes by object: those whose rows in ``samples`` are ``members``, at least one, each with at least one row."""
+        """The objects whose rows in ``samples`` are ``members``: at least one, each with at least one row."""
         rows = np.concatenate(members)
         sizes = np.array([len(one) for one in members])
         owner = np.repeat(np.arange(len(members)), sizes)
@@ -59,7 +59,7 @@ class GroupedSamples:
 
     @cached_property
     def mean_vectors(self) -> FloatArray:
-        """Mean class vector of each clustered object, (G, 3), rows sum to 1 (Lu et al., eq 1)."""
+        """Mean class vector of each object, (G, 3), rows sum to 1 (Lu et al., eq 1)."""
         return self._means(self.vectors)
 
     @cached_property
@@ -106,13 +106,13 @@ class GroupedSamples:
 
 
 def entropy(vectors: FloatArray) -> FloatArray:
-    """For the metrics: Shannon entropy of class vectors (..., K) that sum to 1, 0..log2 K bits, of shape (...)."""
+    """Shannon entropy of class vectors (..., K) that sum to 1, 0..log2 K bits, of shape (...)."""
     # Adding 0.0 turns the -0.0 of a certain vector into 0.0.
     return np.asarray(-scipy.special.xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0)
 
 
 def variation_ratio(objects: GroupedSamples) -> FloatArray:
-    """Metric VR: share of the passes' boxes whose most probable class is not the commonest, (G,) 0..2/3 (Lu et al., eq 2-4).
+    """VR: share of the passes' boxes whose most probable class is not the commonest, (G,) 0..2/3 (Lu et al., eq 2-4).
 
     A tie within one row goes to the lower class.
     """
@@ -124,12 +124,12 @@ def variation_ratio(objects: GroupedSamples) -> FloatArray:
 
 
 def shannon_entropy(objects: GroupedSamples) -> FloatArray:
-    """Metric SE: entropy of the mean class vector, (G,) 0..log2(3) bits (Lu et al., eq 5)."""
+    """SE: entropy of the mean class vector, (G,) 0..log2(3) bits (Lu et al., eq 5)."""
     return entropy(objects.mean_vectors)
 
 
 def mutual_information(objects: GroupedSamples) -> FloatArray:
-    """Metric MI: entropy of the mean class vector minus the mean entropy of the vectors, (G,) 0..log2(3) bits (Lu et al., eq 6).
+    """MI: entropy of the mean class vector minus the mean entropy of the vectors, (G,) 0..log2(3) bits (Lu et al., eq 6).
 
     Never above SE; rounding errors below 0 are cut off.
     """
@@ -139,12 +139,12 @@ def mutual_information(objects: GroupedSamples) -> FloatArray:
 
 
 def total_variance(objects: GroupedSamples) -> FloatArray:
-    """Metric TV: trace of the box covariance, (G,) >= 0 px^2 (Lu et al., eq 7-8)."""
+    """TV: trace of the box covariance, (G,) >= 0 px^2 (Lu et al., eq 7-8)."""
     return np.asarray(np.trace(objects.covariances, axis1=1, axis2=2))
 
 
 def predictive_surface(objects: GroupedSamples) -> FloatArray:
-    """Metric PS: mean area of the four corner hulls, (G,) >= 0 px^2 (Lu et al., eq 11)."""
+    """PS: mean area of the four corner hulls, (G,) >= 0 px^2 (Lu et al., eq 11)."""
     return np.asarray(objects.hull_areas.mean(axis=1))
 
 
@@ -155,7 +155,7 @@ _FUNCTIONS: dict[str, Callable[[GroupedSamples], FloatArray]] = {
 
 
 def measure(objects: GroupedSamples) -> dict[str, FloatArray]:
-    """Every uncertainty metric of `scene.METRICS` by name, (G,) each; relative ones are NaN for a mean box without area."""
+    """Every metric of `scene.METRICS` by name, (G,) each; relative ones are NaN for a mean box without area."""
     measured = {name: function(objects) for name, function in _FUNCTIONS.items()}
     area = box_areas(objects.mean_boxes)
     area = np.where(area > 0.0, area, np.nan)

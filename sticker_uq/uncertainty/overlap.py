@@ -10,8 +10,7 @@ _PAIRS_AT_ONCE = 1 << 15  # in the processor's cache: the operations on one pair
 
 
 def iou_matrix(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Overlap (intersection over union) of every box of ``first`` (N, 4) with every box of ``second`` (M, 4), (N, M) float64,
-    0..1.
+    """Intersection over union of every box of ``first`` (N, 4) with every box of ``second`` (M, 4), (N, M) float64, 0..1.
 
     Boxes are ``(x1, y1, x2, y2)``. A box without area overlaps nothing, not even itself.
     """
@@ -27,7 +26,7 @@ def iou_matrix(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def box_areas(boxes: FloatArray) -> FloatArray:
-    """For overlap: area of each box of ``boxes`` (N, 4), (N,) float64 px^2; 0 for a box whose corners are in the wrong order."""
+    """Area of each of ``boxes`` (N, 4), (N,) float64 px^2; 0 for one whose corners are in the wrong order."""
     return _areas(np.asarray(boxes, np.float64))
 
 
@@ -82,7 +81,7 @@ def paired_iou(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def in_order_of_appearance(labels: IntArray) -> IntArray:
-    """Labels of clustered boxes renumbered 0, 1, ... in the order in which each first appears; negative ones stay."""
+    """``labels`` renumbered 0, 1, ... in the order in which each first appears; negative ones stay."""
     labels = np.asarray(labels, np.int64)
     values, first = np.unique(labels[labels >= 0], return_index=True)
     rank = np.empty(len(values), np.int64)

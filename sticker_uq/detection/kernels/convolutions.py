@@ -22,9 +22,7 @@ def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, padding: int, grou
 
 
 def gradient_filters(weight: Tensor) -> Tensor:
-    """Filters (C, O, k, k), channels last, of a convolution that gives the input's gradient of one with ``weight`` (O, C,
-    k, k).
-    """
+    """Filters (C, O, k, k), channels last, of the convolution that is the input gradient of one with ``weight`` (O, C, k, k)."""
     return weight.flip(2, 3).transpose(0, 1).contiguous(memory_format=torch.channels_last)
 
 
@@ -40,7 +38,7 @@ class OneDnn(nn.Conv2d):
         return self.forward_only(input)
 
     def forward_only(self, x: Tensor) -> Tensor:
-        """oneDNN's convolution of ``x`` without a trace for autograd, on a processor."""
+        """The convolution of ``x`` without a trace for autograd, on a processor."""
         made: Tensor = torch.mkldnn_convolution(
             x,
             self.weight,
@@ -128,7 +126,7 @@ class Winograd(OneDnn):
         return _filtered(x, self.transformed, self.bias)
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
-        """Winograd's convolution gradient, as of :class:`OneDnn`; the gradient is filtered like the input."""
+        """As of :class:`OneDnn`; the gradient is filtered like the input."""
         if not _worth_it(gradient):
             return super().input_gradient(gradient)
         return _filtered(gradient, self._transformed_turned, None)

@@ -55,8 +55,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def device_broken(error: BaseException) -> bool:
-    """Whether a kernel's ``error`` says that the GPU is lost to this process: device-side assertion, illegal address, lost
-    device.
+    """Whether ``error`` says that the GPU is lost to this process: device-side assertion, illegal address, lost device.
 
     Every further call of this process to the GPU fails after it.
     """

@@ -175,8 +175,7 @@ _PAIRS_AT_ONCE = 1 << 24
 
 
 def greedy_nms(boxes: Tensor, usable: Tensor, threshold: float) -> Tensor:
-    """Non-maximum suppression of groups of boxes: kept ones, (G, K) bool, exactly those of ``torchvision.ops.nms`` on a
-    processor.
+    """The boxes of each group that are kept, (G, K) bool, exactly those of ``torchvision.ops.nms`` on a processor.
 
     ``boxes`` (G, K, 4) of G groups, by falling score in each; those that are not ``usable`` (G, K) take no part. A box is
     suppressed by a better kept one of its group with an IoU above ``threshold``.

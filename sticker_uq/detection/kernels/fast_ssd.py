@@ -32,10 +32,10 @@ class MapLevel(Protocol):
     """Up to one place in so many of a map has its outputs computed by itself; of more the whole map is convolved."""
 
     def rows(self, x: Tensor, places: Tensor | None = None) -> Tensor:
-        """A fast SSD head's outputs (n, h * w, O) of the map ``x`` (n, C, h, w), or (K, O) of its ``places`` (K,) alone."""
+        """Outputs (n, h * w, O) of the map ``x`` (n, C, h, w), or (K, O) of its ``places`` (K,) alone."""
 
     def at(self, patches: Tensor) -> Tensor:
-        """A fast SSD head's outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C), which it may change."""
+        """Outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C), which it may change."""
 
 
 def levels_of(branch: Any) -> list[MapLevel]:
@@ -155,11 +155,11 @@ class Dropped:
         self.shape = (count, *shared.shape[1:])
 
     def rows(self, level: MapLevel) -> Tensor:
-        """A fast SSD head's outputs (n, h * w, O) of all places."""
+        """Outputs (n, h * w, O) of all places."""
         return torch.cat([level.rows(group) for group in self._groups()])
 
     def at(self, level: MapLevel, places: IntArray) -> Tensor:
-        """A fast SSD head's outputs (K, O) of ``places`` (K,), rising, counted over passes, rows and columns."""
+        """Outputs (K, O) of ``places`` (K,), rising, counted over passes, rows and columns."""
         count, _, height, width = self.shape
         if level.few * len(places) > count * height * width:
             size = self._together * height * width
@@ -251,7 +251,6 @@ class FastSsd(Ssd):
         return [dropout.masks(torch.empty_like(m, dtype=torch.uint8)) for m in scaled]
 
     def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
-        """The SSD's default boxes above the floor with their softmax vectors."""
         if maps[0].dtype != torch.uint8:
             return super().candidates(features, maps, dropout, score_floor)
         dropped = [Dropped(*pair) for pair in zip(self._scaled(features), maps, strict=True)]

@@ -55,7 +55,7 @@ class BoxHead(nn.Module):
         self.dense = nn.ModuleList(_as_convolution(m, bins if m is linears[0] else 1) for m in linears)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The frozen, fast box head's vectors (R, D) of pooled features (R, C, bins, bins)."""
+        """Vectors (R, D) of pooled features (R, C, bins, bins)."""
         x = self.convolutions(x)
         x = x.permute(0, 2, 3, 1).reshape(1, len(x), 1, -1).permute(0, 3, 1, 2)
         for layer in self.dense:

@@ -18,8 +18,7 @@ _PROCESSOR = torch.device("cpu")
 
 
 def network_input(transform: Any, image: NDArray[np.uint8], device: torch.device = _PROCESSOR) -> ImageList:
-    """The network's input: torchvision's ``transform`` of ``image`` (H, W, 3) uint8 BGR on ``device``, but for rounding;
-    channels last.
+    """torchvision's ``transform`` of ``image`` (H, W, 3) uint8 BGR on ``device``, but for rounding; channels last.
 
     Bilinear interpolation without antialiasing reads at most four pixels per resized pixel. Those alone are converted and
     normalised here, where torchvision first does so with all pixels of the camera. To a device go the bytes, a quarter of what

@@ -27,17 +27,17 @@ class Family(Protocol):
         """The part before the first dropout, for transformed images whose originals have ``image_size`` (W, H)."""
 
     def head_maps(self, features: Features, dropout: Dropout) -> Maps:
-        """A detector family's maps that enter the heads, one (n, C, h, w) per level of n passes, fine to coarse."""
+        """The maps that enter the heads, one (n, C, h, w) per level of n passes, fine to coarse."""
 
     def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
-        """A detector family's boxes above ``score_floor`` in ``maps``, px of the resized image, not yet suppressed."""
+        """The boxes above ``score_floor`` in ``maps``, px of the resized image, not yet suppressed."""
 
     def head_outputs(self, features: Features, maps: Maps, score_floor: float) -> HeadOutputs:
         """Candidates of the head maps (1, C, h, w) of an image, and the objectness before them (see ``DeterministicPass``)."""
 
 
 class HeadOutputs(NamedTuple):
-    """A detector's head outputs of an image: ``rows`` like ``Family.candidates``, the rest like ``DeterministicPass``."""
+    """``rows`` like ``Family.candidates``, the rest like ``DeterministicPass``."""
 
     objectness: tuple[Tensor, ...]
     anchors: Tensor
@@ -48,7 +48,7 @@ class HeadOutputs(NamedTuple):
 def anchor_candidates(
     model: Any, features: Features, maps: Maps, probabilities: Tensor, deltas: Tensor, score_floor: float
 ) -> Rows:
-    """Candidates of a one-stage detector: class distributions (n, A, 3) and box deltas (n, A, 4) of its anchors."""
+    """Candidates of a one-stage detector from class distributions (n, A, 3) and box deltas (n, A, 4) of its anchors."""
     anchors, finite = anchors_of(model, features, maps), all_finite(probabilities, deltas)
     return anchor_outputs(model, (), anchors, probabilities, taken(deltas), finite, score_floor).rows
 

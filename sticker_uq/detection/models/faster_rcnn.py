@@ -26,7 +26,7 @@ class FasterRcnn:
         return encode_pyramid(self._model.backbone, images, image_size)
 
     def head_maps(self, features: Features, dropout: Dropout) -> Maps:
-        """Faster R-CNN's P2..P5 and the pooled map that only the region proposal network sees."""
+        """P2..P5 and the pooled map that only the region proposal network sees."""
         return pyramid_maps(self._model.backbone.fpn, features, dropout)
 
     def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
@@ -34,7 +34,7 @@ class FasterRcnn:
         return self._rows(features, maps, objectness, deltas, score_floor)
 
     def head_outputs(self, features: Features, maps: Maps, score_floor: float) -> HeadOutputs:
-        """Head outputs; objectness is the region proposal network's logit, before suppression (DiL paper, section 3)."""
+        """Objectness is the region proposal network's logit, before suppression (DiL paper, section 3)."""
         rpn = self._model.rpn
         with torch.enable_grad():
             objectness, deltas = rpn.head(maps)

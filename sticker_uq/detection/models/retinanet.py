@@ -28,7 +28,7 @@ class RetinaNet:
         self._model = model
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        """RetinaNet's backbone and inner convolutions of the FPN; in v2 also P6 and P7, which no dropout reaches."""
+        """Backbone and inner convolutions of the FPN; in v2 also P6 and P7, which no dropout reaches."""
         return encode_pyramid(self._model.backbone, images, image_size)
 
     def head_maps(self, features: Features, dropout: Dropout) -> Maps:
@@ -40,7 +40,7 @@ class RetinaNet:
         return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
 
     def head_outputs(self, features: Features, maps: Maps, score_floor: float) -> HeadOutputs:
-        """RetinaNet's head outputs; objectness is the largest sigmoid of the foreground classes: there is no objectness head."""
+        """Objectness is the largest sigmoid of the foreground classes: there is no objectness head."""
         head = self._model.head
         with torch.enable_grad():
             logits = head.classification_head(maps)

@@ -24,7 +24,7 @@ from sticker_uq.detection.settings import DetectorSettings
 
 
 class Ssd:
-    """Detector family of ssd300_vgg16 and ssdlite320_mobilenet_v3_large.
+    """For ssd300_vgg16 and ssdlite320_mobilenet_v3_large.
 
     ``site`` "in" (Lu et al.): dropout on each feature map that enters the head, one mask per map and pass that the regression and
     the classification branch share, drawn from the finest level to the coarsest. ``site`` "out" (a later revision of the
@@ -39,7 +39,7 @@ class Ssd:
         self._site = settings.dropout_site
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        """The SSD's whole backbone; with site "out" the head's convolutions as well, their outputs in ``extra``."""
+        """The whole backbone; with site "out" the head's convolutions as well, their outputs in ``extra``."""
         maps = tuple(backbone_maps(self._model.backbone, images.tensors))
         extra = tuple(self._convolutions(list(maps))) if self._site == "out" else ()
         resized, padded = tuple(images.image_sizes[0]), tuple(images.tensors.shape[-2:])
@@ -58,7 +58,7 @@ class Ssd:
         return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
 
     def head_outputs(self, features: Features, maps: Maps, score_floor: float) -> HeadOutputs:
-        """The SSD's head outputs; objectness is the probability of a default box that it is not background."""
+        """Objectness is the probability that a default box is not background."""
         head, generator = self._model.head, self._model.anchor_generator
         with torch.enable_grad():
             outputs = _branch(head.classification_head, maps)
@@ -88,7 +88,7 @@ class Ssd:
 
 
 def backbone_maps(backbone: Any, images: Tensor) -> Maps:
-    """The maps (n, C, h, w) of an SSD's backbone, fine to coarse: six for pictures of the model's own size.
+    """The maps (n, C, h, w) of ``backbone``, fine to coarse: six for pictures of the model's own size.
 
     VGG's last levels do not pad. A picture in training may be smaller than SSD300's 300 px; it has no map where a filter is
     larger than what it would see, and the default boxes of that level, as large as the picture, take no part.
