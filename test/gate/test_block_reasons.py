@@ -6,22 +6,13 @@ from dataclasses import replace
 import pytest
 
 from sticker_uq.gate import BlockReason, GateState, Phase, Policy
-from sticker_uq.gate.events import (
-    AssumptionBroken,
-    CloseIntervention,
-    Hold,
-    Impediment,
-    Log,
-    Reset,
-    Severity,
-    WorkpieceChanged,
-)
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Localization, Reason
 from test.helpers.gate import SETTINGS, STICKER, UNSURE, Cell, K, asking, codes, faulted, permitted, running
 
 DRIFT = Reason.of("drift", "sharpness", count=9, rate=0.01)
-BROKEN = AssumptionBroken(DRIFT)
+BROKEN = ev.AssumptionBroken(DRIFT)
 FULL = Reason.of("audit_write_failed", detail="no space left on device")
 BEHIND = Reason.of("audit_behind", seconds=3)
 OTHERS = Reason.of("other_gate_publishers", names="a, b")
@@ -39,19 +30,19 @@ def test_a_misspelt_field_of_the_state_is_an_error():
 
 def test_each_impediment_closes_for_its_own_reason_until_it_is_over():
     cell = permitted()
-    cell.send(Impediment(BlockReason.AUDIT, FULL))
+    cell.send(ev.Impediment(BlockReason.AUDIT, FULL))
     assert (cell.phase, cell.state.reasons & BlockReason.AUDIT) == (Phase.BLOCKED, BlockReason.AUDIT)
-    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, OTHERS))
+    cell.send(ev.Impediment(BlockReason.SECOND_GATE_PUBLISHER, OTHERS))
     assert {FULL, OTHERS} <= {*cell.state.details}
-    cell.send(Impediment(BlockReason.AUDIT, BEHIND))
+    cell.send(ev.Impediment(BlockReason.AUDIT, BEHIND))
     assert BEHIND in cell.state.details
     assert FULL not in cell.state.details
-    cell.send(Impediment(BlockReason.AUDIT, None))
+    cell.send(ev.Impediment(BlockReason.AUDIT, None))
     assert (
         cell.state.reasons & (BlockReason.AUDIT | BlockReason.SECOND_GATE_PUBLISHER)
         == BlockReason.SECOND_GATE_PUBLISHER
     )
-    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, None))
+    cell.send(ev.Impediment(BlockReason.SECOND_GATE_PUBLISHER, None))
     assert cell.state.impediments == ()
 
 
@@ -62,9 +53,9 @@ def test_the_first_reason_why_the_policy_does_not_hold_stands_and_is_told_once()
     cell = running()
     cell.send(BROKEN)
     assert DRIFT in cell.state.details
-    cell.send(AssumptionBroken(Reason.of("drift", "noise", count=9, rate=0.01)))
+    cell.send(ev.AssumptionBroken(Reason.of("drift", "noise", count=9, rate=0.01)))
     assert cell.state.assumption == DRIFT
-    assert [line.reasons for line in cell.sent(Log) if line.reasons[0].code == "assumption"] == [
+    assert [line.reasons for line in cell.sent(ev.Log) if line.reasons[0].code == "assumption"] == [
         (Reason("assumption"), DRIFT)
     ]
 
@@ -73,9 +64,9 @@ def test_a_reset_ends_the_question_about_the_policy_and_says_nothing_of_a_fault(
     cell = running().scene(STICKER)
     cell.send(BROKEN)
     assert cell.phase is Phase.INTERVENTION
-    cell.send(Reset())
+    cell.send(ev.Reset())
     assert codes(cell.reply().reasons) == ["assumption_reset"]
-    assert len(cell.sent(CloseIntervention)) == 1
+    assert len(cell.sent(ev.CloseIntervention)) == 1
     assert cell.state.request is None
 
 
@@ -83,9 +74,9 @@ def test_a_reset_leaves_a_question_that_was_asked_before_the_policy_failed():
     cell = asking()
     cell.send(BROKEN)
     assert cell.state.assumption_request == ""
-    cell.send(Reset())
+    cell.send(ev.Reset())
     assert cell.phase is Phase.INTERVENTION
-    assert not cell.sent(CloseIntervention)
+    assert not cell.sent(ev.CloseIntervention)
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------------
@@ -120,32 +111,32 @@ def test_the_log_tells_each_change_of_phase_with_its_reason():
         Reason.of("phase_changed", before=before, after=after)
         for before, after in (("MONITORING", "PERMITTED"), ("PERMITTED", "BLOCKED"))
     )
-    assert (opened,) in [line.reasons for line in cell.sent(Log)]
-    cell.send(Hold())
-    assert (closed, Reason("held")) in [line.reasons[:2] for line in cell.sent(Log)]
-    assert cell.sent(Log)[-1].severity is Severity.INFO
-    assert faulted().sent(Log)[-1].severity is Severity.ERROR
+    assert (opened,) in [line.reasons for line in cell.sent(ev.Log)]
+    cell.send(ev.Hold())
+    assert (closed, Reason("held")) in [line.reasons[:2] for line in cell.sent(ev.Log)]
+    assert cell.sent(ev.Log)[-1].severity is ev.Severity.INFO
+    assert faulted().sent(ev.Log)[-1].severity is ev.Severity.ERROR
 
 
 def test_the_log_tells_other_reasons_of_a_gate_that_stays_blocked_and_only_those():
     cell = running()
-    cell.send(Hold())
-    cell.send(Impediment(BlockReason.AUDIT, FULL))
+    cell.send(ev.Hold())
+    cell.send(ev.Impediment(BlockReason.AUDIT, FULL))
     assert cell.phase is Phase.BLOCKED
-    told = cell.sent(Log)[-1]
+    told = cell.sent(ev.Log)[-1]
     assert codes(told.reasons) == ["still_blocked", "no_scene", "held", "audit", "audit_write_failed"]
-    assert told.severity is Severity.ERROR
-    before = len(cell.sent(Log))
+    assert told.severity is ev.Severity.ERROR
+    before = len(cell.sent(ev.Log))
     cell.tick()
-    assert len(cell.sent(Log)) == before, "the same reasons are told once"
-    cell.send(Impediment(BlockReason.AUDIT, None))
-    told = cell.sent(Log)[-1]
+    assert len(cell.sent(ev.Log)) == before, "the same reasons are told once"
+    cell.send(ev.Impediment(BlockReason.AUDIT, None))
+    told = cell.sent(ev.Log)[-1]
     assert codes(told.reasons) == ["still_blocked", "no_scene", "held"]
-    assert told.severity is Severity.INFO
+    assert told.severity is ev.Severity.INFO
 
 
 @pytest.mark.parametrize(("workpiece", "name"), [("laptop-7", "laptop-7"), ("", "(unnamed)")])
 def test_the_log_names_the_workpiece_that_came(workpiece, name):
     cell = running()
-    cell.send(WorkpieceChanged(workpiece, cell.now))
-    assert cell.sent(Log)[-1].reasons == (Reason.of("workpiece_arrived", workpiece=name),)
+    cell.send(ev.WorkpieceChanged(workpiece, cell.now))
+    assert cell.sent(ev.Log)[-1].reasons == (Reason.of("workpiece_arrived", workpiece=name),)

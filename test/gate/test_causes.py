@@ -9,26 +9,7 @@ from typing import Any
 import pytest
 
 from sticker_uq.gate import BlockReason as Why
-from sticker_uq.gate.events import (
-    Activated,
-    ArmLost,
-    ArmReady,
-    AssumptionBroken,
-    CancelGoal,
-    Command,
-    Deactivated,
-    Event,
-    Fault,
-    Hold,
-    Impediment,
-    Release,
-    Reset,
-    SceneReceived,
-    SceneUnreadable,
-    SendGoal,
-    Tick,
-    WorkpieceChanged,
-)
+from sticker_uq.gate import events as ev
 from sticker_uq.scene import Exposure, Outcome, Reason, Status
 from sticker_uq.testing.scenes import SECOND, observed, rarely_seen
 from test.helpers.gate import (
@@ -59,7 +40,7 @@ def image(**changes: Any) -> Act:
     return lambda cell: cell.image(**changes)
 
 
-def send(*events: Event) -> Act:
+def send(*events: ev.Event) -> Act:
     return lambda cell: [cell.send(event) for event in events]
 
 
@@ -70,7 +51,7 @@ def decided(outcome: Outcome, *reasons: Reason, usable: bool = True) -> Act:
         known, decision = cell.state.scene, cell.state.decision
         assert decision is not None
         facts = replace(known, stamp_ns=known.stamp_ns + 1, image_digest="a" * 32, usable=usable)
-        cell.send(SceneReceived(replace(decision, outcome=outcome, reasons=reasons), facts))
+        cell.send(ev.SceneReceived(replace(decision, outcome=outcome, reasons=reasons), facts))
 
     return happen
 
@@ -91,15 +72,15 @@ def other_settings(cell: Cell) -> None:
 
 def stands(cell: Cell) -> None:
     while cell.state.open:
-        cell.send(Tick())
+        cell.send(ev.Tick())
 
 
 ITSELF: Act = lambda cell: cell.tick()  # noqa: E731  # the end of the goal and K good scenes
-RESET, RELEASE = send(Reset()), send(Release())
+RESET, RELEASE = send(ev.Reset()), send(ev.Release())
 
 
 def ended(reason: Why) -> Act:
-    return send(Impediment(reason, None))
+    return send(ev.Impediment(reason, None))
 
 
 IMPEDIMENTS = {
@@ -123,23 +104,23 @@ TWO = ("/camera", "/usb_cam")
 
 CAUSES: dict[str, tuple[Act, Why, str | Reason, Act]] = {
     # people, the supervisor and the arm
-    "hold": (send(Hold()), Why.HELD, "held", RELEASE),
-    "fault": (send(Fault()), Why.FAULT, "internal_error", RESET),
-    "deactivated": (send(Deactivated()), Why.NOT_ACTIVE, "not_active", send(Activated())),
-    "arm silent": (send(ArmReady(False)), Why.ARM_FAILED, "arm_silent", send(ArmReady(True))),
-    "arm gone": (send(ArmLost()), Why.ARM_FAILED, "arm_server_lost", send(ArmReady(True))),
-    "workpiece": (lambda c: c.send(WorkpieceChanged("x", c.now)), Why.CONTRADICTED, "another_workpiece", ITSELF),
+    "hold": (send(ev.Hold()), Why.HELD, "held", RELEASE),
+    "fault": (send(ev.Fault()), Why.FAULT, "internal_error", RESET),
+    "deactivated": (send(ev.Deactivated()), Why.NOT_ACTIVE, "not_active", send(ev.Activated())),
+    "arm silent": (send(ev.ArmReady(False)), Why.ARM_FAILED, "arm_silent", send(ev.ArmReady(True))),
+    "arm gone": (send(ev.ArmLost()), Why.ARM_FAILED, "arm_server_lost", send(ev.ArmReady(True))),
+    "workpiece": (lambda c: c.send(ev.WorkpieceChanged("x", c.now)), Why.CONTRADICTED, "another_workpiece", ITSELF),
     "settings": (other_settings, Why.CONTRADICTED, "gate_settings_changed", ITSELF),
-    "policy broken": (send(AssumptionBroken(BROKEN)), Why.ASSUMPTION, BROKEN, RESET),
+    "policy broken": (send(ev.AssumptionBroken(BROKEN)), Why.ASSUMPTION, BROKEN, RESET),
     **{
-        str(reason.name): (send(Impediment(reason, detail)), reason, detail, ended(reason))
+        str(reason.name): (send(ev.Impediment(reason, detail)), reason, detail, ended(reason))
         for reason, detail in IMPEDIMENTS.items()
     },
     # scenes
     "failed": (scene(status=Status.FAILED), Why.FAILED_SCENE, "perception_failed", ITSELF),
     "unknown status": (scene(status=Status.UNKNOWN), Why.FAILED_SCENE, "perception_failed", ITSELF),
     "unreadable": (
-        send(SceneUnreadable(Reason.of("scene_unreadable", detail="arrays do not fit"))),
+        send(ev.SceneUnreadable(Reason.of("scene_unreadable", detail="arrays do not fit"))),
         Why.FAILED_SCENE,
         "scene_unreadable",
         ITSELF,
@@ -218,7 +199,7 @@ CAUSES: dict[str, tuple[Act, Why, str | Reason, Act]] = {
         Reason.of("clock_ahead", seconds=0.2),
         ITSELF,
     ),
-    "clock ahead, unnoticed": (lambda c: c.leap(100.0).send(Tick()), Why.STALE_SCENE, "", ITSELF),
+    "clock ahead, unnoticed": (lambda c: c.leap(100.0).send(ev.Tick()), Why.STALE_SCENE, "", ITSELF),
     "clock at zero": (lambda c: c.wait(-c.now / SECOND - 0.1).tick(), Why.CLOCK, "", ITSELF),
     "image: clock at zero": (lambda c: c.wait(-c.now / SECOND - 0.1).image(), Why.CLOCK, "clock_zero", ITSELF),
     "clock stands": (stands, Why.STALE_SCENE, "clock_stands", ITSELF),
@@ -237,19 +218,19 @@ def test_it_closes_in_the_same_step_stops_the_arm_and_opens_again_only_as_it_may
     told = [*cell.state.details, *(code for line in cell.logged for code in map(Reason, line))]
     # as text, for NaN equals nothing
     assert not detail or repr(detail) in map(repr, told) or detail in [each.code for each in told], told
-    assert cell.sent(CancelGoal) == [CancelGoal(1)]
+    assert cell.sent(ev.CancelGoal) == [ev.CancelGoal(1)]
     # nothing but the end of the goal makes way for another one
     cell.tick().scene(STICKER, times=K + 2)
-    assert len(cell.sent(SendGoal)) == 1
+    assert len(cell.sent(ev.SendGoal)) == 1
     finish(cell, CANCELLED)
     if reopen is not ITSELF:
         cell.image().scene(STICKER, times=K + 2)
         assert cell.state.reasons & reason
-        assert len(cell.sent(SendGoal)) == 1
+        assert len(cell.sent(ev.SendGoal)) == 1
         reopen(cell)
         assert not cell.state.open
     cell.scene(STICKER, times=K + 2)
-    assert len(cell.sent(SendGoal)) == 2
+    assert len(cell.sent(ev.SendGoal)) == 2
     assert cell.state.open
 
 
@@ -269,4 +250,4 @@ def test_every_reason_that_forbids_a_permit_has_a_cause_here():
 def test_every_event_is_handled():
     from sticker_uq.gate.state_machine import _HANDLERS
 
-    assert set(_HANDLERS) == {*Event.__subclasses__(), *Command.__subclasses__()} - {Command}
+    assert set(_HANDLERS) == {*ev.Event.__subclasses__(), *ev.Command.__subclasses__()} - {ev.Command}

@@ -11,19 +11,7 @@ from collections import Counter
 import pytest
 
 from sticker_uq.gate import BlockReason, Phase, step
-from sticker_uq.gate.events import (
-    Activated,
-    ArmReady,
-    Event,
-    Hold,
-    Impediment,
-    Release,
-    RemovalCode,
-    RemovalFinished,
-    Reset,
-    Tick,
-    WorkpieceChanged,
-)
+from sticker_uq.gate import events as ev
 from sticker_uq.testing.scenes import SIZE
 from test.helpers.exploration import ALPHABET, MOMENT, PAUSE, Node, always, explore, scene
 from test.helpers.gate import SETTINGS, K
@@ -106,7 +94,7 @@ def test_only_a_person_sends_the_arm_again_to_where_it_reported_a_removal(reache
 
 def test_from_every_state_one_hold_closes(reached):
     for node in reached:
-        held = node.follow(always(Hold()), MOMENT)
+        held = node.follow(always(ev.Hold()), MOMENT)
         assert not held.state.open
         assert held.witness.wire is None or not held.witness.wire.state.open
 
@@ -114,19 +102,19 @@ def test_from_every_state_one_hold_closes(reached):
 def test_every_open_state_closes_when_nothing_more_is_heard(reached):
     for node in reached:
         if node.state.open:
-            assert not node.follow(always(Tick()), PAUSE).state.open
+            assert not node.follow(always(ev.Tick()), PAUSE).state.open
 
 
 def test_no_state_is_a_dead_end(reached):
     """People, an arm that answers and a new workpiece bring the gate back to a permit from everywhere."""
     for node in reached[::11]:
         state, now = node.state, node.now
-        events: list[Event] = [Activated(), Release(), ArmReady(True)]
-        events += [Impediment(BlockReason.SECOND_SCENE_PUBLISHER, None)]
+        events: list[ev.Event] = [ev.Activated(), ev.Release(), ev.ArmReady(True)]
+        events += [ev.Impediment(BlockReason.SECOND_SCENE_PUBLISHER, None)]
         events += [
-            RemovalFinished(state.goals, RemovalCode.MOTION_FAILED),
-            Reset(),
-            WorkpieceChanged("new", now),
+            ev.RemovalFinished(state.goals, ev.RemovalCode.MOTION_FAILED),
+            ev.Reset(),
+            ev.WorkpieceChanged("new", now),
         ]
         for event in events:
             now += MOMENT

@@ -6,15 +6,8 @@ from dataclasses import replace
 import pytest
 
 from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, SceneAnswer
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box
-from sticker_uq.gate.events import (
-    DeclareDone,
-    Log,
-    OpenIntervention,
-    RemovalVerified,
-    SceneReceived,
-    SendGoal,
-)
 from sticker_uq.gate.policy.signals import UNEXPLAINED
 from sticker_uq.gate.scene_events import unexplained
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, Status, Verdict
@@ -24,23 +17,23 @@ from test.helpers.gate import STICKER, UNSURE, Cell, K, answer, asking, codes, r
 HALF = (100.0, 100.0, 140.0, 160.0)  # the left half of HERE: they overlap by exactly match_iou
 
 
-def asked(cell: Cell) -> OpenIntervention:
+def asked(cell: Cell) -> ev.OpenIntervention:
     """What the only request asks."""
-    (request,) = cell.sent(OpenIntervention)
-    assert isinstance(request, OpenIntervention)
+    (request,) = cell.sent(ev.OpenIntervention)
+    assert isinstance(request, ev.OpenIntervention)
     return request
 
 
 def test_objects_that_overlap_by_exactly_the_limit_are_the_same():
     cell = running().scene(STICKER).scene(observed(HALF))
-    assert [goal.target.box for goal in cell.sent(SendGoal)] == [HALF]
+    assert [goal.target.box for goal in cell.sent(ev.SendGoal)] == [HALF]
     cell = verifying().scene(observed(HALF))
     assert (cell.state.verification.seen, cell.state.verification.gone) == (1, 0)
 
 
 def test_a_sticker_at_another_place_says_nothing_about_a_removal():
     cell = verifying().scene(observed(ELSEWHERE), times=K)
-    assert [e.target.box for e in cell.sent(RemovalVerified)] == [HERE]
+    assert [e.target.box for e in cell.sent(ev.RemovalVerified)] == [HERE]
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------------
@@ -60,7 +53,7 @@ def test_what_a_person_has_decided_is_not_in_question_again():
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     cell.scene(UNSURE, observed(THERE), dil=0.9, times=K)
-    assert [as_box(v.object.box) for v in cell.sent(OpenIntervention)[-1].objects] == [THERE]
+    assert [as_box(v.object.box) for v in cell.sent(ev.OpenIntervention)[-1].objects] == [THERE]
 
 
 def test_that_perception_is_restricted_is_no_doubt_about_the_scene():
@@ -70,11 +63,11 @@ def test_that_perception_is_restricted_is_no_doubt_about_the_scene():
 
 
 def test_why_a_workpiece_is_done_is_told():
-    assert codes(e.reason for e in running().scene(times=K).sent(DeclareDone)) == ["no_sticker_left"]
+    assert codes(e.reason for e in running().scene(times=K).sent(ev.DeclareDone)) == ["no_sticker_left"]
     cell = asking()
     assert answer(cell, scene=SceneAnswer.CLEAN, not_stickers=(HERE,))
     cell.scene(UNSURE, times=K)
-    assert codes(e.reason for e in cell.sent(DeclareDone)) == ["operator_says_clean"]
+    assert codes(e.reason for e in cell.sent(ev.DeclareDone)) == ["operator_says_clean"]
 
 
 @pytest.mark.parametrize(("workpiece", "kept"), [("laptop-1", 1), ("", 0)])
@@ -82,7 +75,7 @@ def test_approvals_outlive_a_clean_scene_only_on_a_workpiece_with_a_name(workpie
     cell = running(workpiece=workpiece).scene(UNSURE, times=K)
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     cell.scene(times=K)
-    assert len(cell.sent(DeclareDone)) == 1
+    assert len(cell.sent(ev.DeclareDone)) == 1
     assert len(cell.state.memory.approvals) == kept
 
 
@@ -93,7 +86,9 @@ def decided(cell: Cell, *verdicts: ObjectVerdict, outcome: Outcome) -> Cell:
     assert decision is not None
     stamp_ns = cell.wait(0.1).now
     facts = replace(scene, stamp_ns=stamp_ns, image_digest=f"{stamp_ns:032x}")
-    cell.send(SceneReceived(replace(decision, stamp_ns=stamp_ns, verdicts=verdicts, outcome=outcome), facts))
+    cell.send(
+        ev.SceneReceived(replace(decision, stamp_ns=stamp_ns, verdicts=verdicts, outcome=outcome), facts)
+    )
     return cell
 
 
@@ -108,7 +103,7 @@ def test_what_a_person_approved_is_not_what_the_rules_chose_before():
     cell = running().scene(STICKER)
     (chosen,) = cell.state.decision.verdicts
     decided(cell, replace(chosen, by_operator=True), outcome=Outcome.WORK)
-    assert not cell.sent(SendGoal)
+    assert not cell.sent(ev.SendGoal)
     assert cell.state.streak.count == 1
 
 
@@ -155,7 +150,7 @@ def test_a_decision_to_remove_a_logo_beside_a_sticker_is_not_believed():
     sticker, other = decision.verdicts
     forged = replace(other, object=replace(other.object, label=ObjectClass.LOGO))
     newer = replace(scene, stamp_ns=scene.stamp_ns + 1, image_digest="a" * 32)
-    cell.send(SceneReceived(replace(decision, verdicts=(sticker, forged)), newer))
+    cell.send(ev.SceneReceived(replace(decision, verdicts=(sticker, forged)), newer))
     assert cell.state.reasons & BlockReason.IMPLAUSIBLE_SCENE
     assert cell.details == ["decision_inconsistent"]
     assert cell.phase is Phase.BLOCKED
@@ -166,5 +161,5 @@ def test_a_decision_to_remove_a_logo_beside_a_sticker_is_not_believed():
 
 @pytest.mark.parametrize(("workpiece", "name"), [("laptop-1", "laptop-1"), ("", "(unnamed)")])
 def test_the_log_names_the_workpiece_that_is_done(workpiece, name):
-    lines = [e.reasons for e in running(workpiece=workpiece).scene(times=K).sent(Log)]
+    lines = [e.reasons for e in running(workpiece=workpiece).scene(times=K).sent(ev.Log)]
     assert (Reason.of("workpiece_done", workpiece=name), Reason("no_sticker_left")) in lines

@@ -9,15 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, SceneAnswer, facts_of, judge
-from sticker_uq.gate.events import (
-    AnswerGiven,
-    Escalate,
-    Hold,
-    PublishDecision,
-    RemovalCode,
-    SceneReceived,
-    SendGoal,
-)
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.plausibility import may_be_removed
 from sticker_uq.gate.state import NOT_CALIBRATED
 from sticker_uq.geometry import Camera, CellGeometry, Plane, ScenePoses, Transform, locate
@@ -106,7 +98,7 @@ def test_answers_about_places_do_not_outlive_the_camera_they_were_seen_with():
     cell.scene(UNSURE, times=K, image_size=(1280, 960))
     assert cell.state.memory.answers == ()
     assert cell.scene(UNSURE, image_size=(1280, 960)).phase is Phase.INTERVENTION
-    cell = finish(removing(), RemovalCode.MOTION_FAILED).scene(STICKER, frame_id="other")
+    cell = finish(removing(), ev.RemovalCode.MOTION_FAILED).scene(STICKER, frame_id="other")
     assert cell.state.attempts == ()
     cell = verifying().scene(STICKER, frame_id="other")
     assert cell.state.verification is None
@@ -123,7 +115,7 @@ def test_an_answer_about_the_picture_of_another_camera_is_refused():
     cell = asking().scene(UNSURE, image_size=(1280, 960))
     assert not answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     assert codes(cell.reply().reasons) == ["camera_changed_since"]
-    both = AnswerGiven(
+    both = ev.AnswerGiven(
         cell.state.request.request_id, "Ada", SceneAnswer.RESCAN, (OperatorAnswer(Answer.KEEP, HERE),)
     )
     cell.send(both)
@@ -136,11 +128,11 @@ def test_an_answer_about_the_picture_of_another_camera_is_refused():
 
 def test_after_a_leap_all_waiting_goes_on_from_the_new_time():
     cell = removing().tick()
-    cell.send(Hold())
+    cell.send(ev.Hold())
     cell.leap(100.0).tick()
-    assert not cell.sent(Escalate), "the arm has had no time to stop"
+    assert not cell.sent(ev.Escalate), "the arm has had no time to stop"
     cell.tick(6)
-    assert len(cell.sent(Escalate)) == 1
+    assert len(cell.sent(ev.Escalate)) == 1
     cell = asking().tick().leap(100.0).tick()
     assert not cell.state.request.overdue
     assert cell.state.request.opened_ns == cell.now - SECOND // 10 - SECOND // 10
@@ -160,8 +152,8 @@ def located(cell: Cell, geometry: Any, *objects: Any, times: int = 1) -> Cell:
         effects = cell.core.on_scene(scene, cell.now, geometry)
         cell.effects += effects
         decision = effects[0]
-        assert isinstance(decision, PublishDecision)
-        received = SceneReceived(decision.decision, facts_of(scene, decision.decision), decision.poses)
+        assert isinstance(decision, ev.PublishDecision)
+        received = ev.SceneReceived(decision.decision, facts_of(scene, decision.decision), decision.poses)
         cell.witness.see(before, received, cell.now, cell.state, effects[1:], cell.core.settings)
     return cell
 
@@ -178,7 +170,7 @@ def test_a_box_without_a_width_is_refused_and_faults_nothing():
 
 
 def test_a_goal_carries_the_pose_of_its_object():
-    (goal,) = located(running(set_to(require_pose=True)), CALIBRATED, STICKER, times=K).sent(SendGoal)
+    (goal,) = located(running(set_to(require_pose=True)), CALIBRATED, STICKER, times=K).sent(ev.SendGoal)
     assert goal.target.pose == locate(goal.target.verdict.object, CALIBRATED)
 
 
@@ -202,7 +194,7 @@ def test_what_cannot_be_located_is_not_removed_where_poses_are_required(geometry
     assert reason in cell.state.details
     cell = located(running(), geometry, STICKER, times=K)
     assert cell.phase is Phase.PERMITTED
-    assert cell.sent(SendGoal)[0].target.pose is None
+    assert cell.sent(ev.SendGoal)[0].target.pose is None
 
 
 def test_a_decision_whose_poses_lack_a_removable_object_is_not_believed():
@@ -211,7 +203,7 @@ def test_a_decision_whose_poses_lack_a_removable_object_is_not_believed():
     scene = assessment(STICKER, stamp_ns=cell.now - SECOND // 50)
     decision = judge(scene, cell.core.policy)
     cell.send(
-        SceneReceived(decision, facts_of(scene, decision), ScenePoses({5: locate(STICKER, CALIBRATED)}))
+        ev.SceneReceived(decision, facts_of(scene, decision), ScenePoses({5: locate(STICKER, CALIBRATED)}))
     )
     stays_closed(cell, BlockReason.POSE)
     assert cell.state.details == (Reason.of("object_not_located", object=0),)

@@ -20,30 +20,9 @@ from sticker_uq.gate import (
     judge,
     step,
 )
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.arm_events import ORDERED_STOP
 from sticker_uq.gate.box_overlap import Box
-from sticker_uq.gate.events import (
-    Activated,
-    AnswerGiven,
-    ArmLost,
-    ArmReady,
-    Deactivated,
-    Event,
-    Fault,
-    GoalAccepted,
-    GoalRejected,
-    Hold,
-    ImageArrived,
-    Impediment,
-    Release,
-    RemovalCode,
-    RemovalFinished,
-    Reset,
-    SceneReceived,
-    SceneUnreadable,
-    Tick,
-    WorkpieceChanged,
-)
 from sticker_uq.gate.state import SceneFacts
 from sticker_uq.scene import (
     Exposure,
@@ -78,7 +57,7 @@ TWO = ("/camera", "/usb_cam")
 DETECTORS = Reason.of("scene_publishers", topic="/scene", count=2, names="/detector, /detector")
 APPROVED = OperatorAnswers().remember([OperatorAnswer(Answer.REMOVE, HERE)])
 
-Make = Callable[[GateState, int], Event | None]
+Make = Callable[[GateState, int], ev.Event | None]
 Template = tuple[SceneDecision, SceneFacts]
 
 
@@ -117,10 +96,10 @@ def _judged(name: str, seen: SceneAssessment) -> Template:
 
 
 def scene(name: str, age: int = MOMENT) -> Make:
-    def make(state: GateState, now: int) -> Event:
+    def make(state: GateState, now: int) -> ev.Event:
         decision, facts = scenes()[name]
         stamp = now - age
-        return SceneReceived(
+        return ev.SceneReceived(
             replace(decision, stamp_ns=stamp), replace(facts, stamp_ns=stamp, image_digest=f"{stamp:032x}")
         )
 
@@ -128,51 +107,51 @@ def scene(name: str, age: int = MOMENT) -> Make:
 
 
 def image(problem: str = "", exposure: Exposure = LIT, publishers: tuple[str, ...] = ("/camera",)) -> Make:
-    def make(state: GateState, now: int) -> Event:
+    def make(state: GateState, now: int) -> ev.Event:
         source = ("camera", SIZE) if state.reference is None else state.reference.source
         check = ImageCheck(now - MOMENT, source[0], problem, source[1], exposure, image_publishers=publishers)
-        return ImageArrived(check)
+        return ev.ImageArrived(check)
 
     return make
 
 
-def again(state: GateState, now: int) -> Event | None:
+def again(state: GateState, now: int) -> ev.Event | None:
     if state.scene is None or state.decision is None:
         return None
-    return SceneReceived(state.decision, state.scene)
+    return ev.SceneReceived(state.decision, state.scene)
 
 
-def frozen(state: GateState, now: int) -> Event | None:
+def frozen(state: GateState, now: int) -> ev.Event | None:
     """The newest pixels once more, as if they were a new image."""
     if state.scene is None or state.decision is None:
         return None
     stamp = now - MOMENT
-    return SceneReceived(replace(state.decision, stamp_ns=stamp), replace(state.scene, stamp_ns=stamp))
+    return ev.SceneReceived(replace(state.decision, stamp_ns=stamp), replace(state.scene, stamp_ns=stamp))
 
 
-def ticking(state: GateState, now: int) -> Event:
+def ticking(state: GateState, now: int) -> ev.Event:
     """Time has passed on all clocks."""
-    return Tick(state.steady_ns + now - state.tick_ns)
+    return ev.Tick(state.steady_ns + now - state.tick_ns)
 
 
-def leaping(state: GateState, now: int) -> Event:
+def leaping(state: GateState, now: int) -> ev.Event:
     """The clock was set, and next to no time has passed."""
-    return Tick(state.steady_ns + MOMENT)
+    return ev.Tick(state.steady_ns + MOMENT)
 
 
 def answered(
     scene_answer: SceneAnswer, answer: Answer | None = None, not_stickers: tuple[Box, ...] = ()
 ) -> Make:
-    def make(state: GateState, now: int) -> Event | None:
+    def make(state: GateState, now: int) -> ev.Event | None:
         if state.request is None:
             return None
         given = () if answer is None else (OperatorAnswer(answer, HERE),)
-        return AnswerGiven(state.request.request_id, "Ada", scene_answer, given, not_stickers=not_stickers)
+        return ev.AnswerGiven(state.request.request_id, "Ada", scene_answer, given, not_stickers=not_stickers)
 
     return make
 
 
-def always(event: Event) -> Make:
+def always(event: ev.Event) -> Make:
     return lambda state, now: event
 
 
@@ -181,41 +160,41 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "scene: old": (scene("sticker", PAUSE), 2 * MOMENT),
     "scene: in the future": (scene("sticker", -PAUSE), 2 * MOMENT),
     "scene: again": (again, 2 * MOMENT),
-    "scene: unreadable": (always(SceneUnreadable(Reason("detector_lost"))), MOMENT),
+    "scene: unreadable": (always(ev.SceneUnreadable(Reason("detector_lost"))), MOMENT),
     "scene: frozen": (frozen, 2 * MOMENT),
     "image: good": (image(), MOMENT),
     "image: dark": (image(exposure=Exposure(2.0, 0.99, 0.0)), MOMENT),
     "image: unusable": (image(problem="test"), MOMENT),
     "image: of two cameras": (image(publishers=TWO), MOMENT),
-    "detectors: two": (always(Impediment(BlockReason.SECOND_SCENE_PUBLISHER, DETECTORS)), MOMENT),
-    "detectors: one": (always(Impediment(BlockReason.SECOND_SCENE_PUBLISHER, None)), MOMENT),
+    "detectors: two": (always(ev.Impediment(BlockReason.SECOND_SCENE_PUBLISHER, DETECTORS)), MOMENT),
+    "detectors: one": (always(ev.Impediment(BlockReason.SECOND_SCENE_PUBLISHER, None)), MOMENT),
     "tick": (ticking, MOMENT),
     "pause": (ticking, PAUSE),
     "clock goes back": (leaping, -3 * PAUSE),
     "clock leaps ahead": (leaping, 3 * PAUSE),
-    "arm comes": (always(ArmReady(True)), MOMENT),
-    "arm falls silent": (always(ArmReady(False)), MOMENT),
-    "arm goes": (always(ArmLost()), MOMENT),
-    "accepted": (lambda state, now: GoalAccepted(state.goals), MOMENT),
-    "rejected": (lambda state, now: GoalRejected(state.goals), MOMENT),
-    "peeled": (lambda state, now: RemovalFinished(state.goals, RemovalCode.NONE), MOMENT),
-    "failed": (lambda state, now: RemovalFinished(state.goals, RemovalCode.MOTION_FAILED), MOMENT),
-    "cannot stop": (lambda state, now: RemovalFinished(state.goals, RemovalCode.NOT_STOPPED), MOMENT),
-    "stopped": (lambda state, now: RemovalFinished(state.goals, RemovalCode.OPERATOR_ABORT), MOMENT),
-    "older goal": (lambda state, now: RemovalFinished(state.goals - 1, RemovalCode.NONE), MOMENT),
+    "arm comes": (always(ev.ArmReady(True)), MOMENT),
+    "arm falls silent": (always(ev.ArmReady(False)), MOMENT),
+    "arm goes": (always(ev.ArmLost()), MOMENT),
+    "accepted": (lambda state, now: ev.GoalAccepted(state.goals), MOMENT),
+    "rejected": (lambda state, now: ev.GoalRejected(state.goals), MOMENT),
+    "peeled": (lambda state, now: ev.RemovalFinished(state.goals, ev.RemovalCode.NONE), MOMENT),
+    "failed": (lambda state, now: ev.RemovalFinished(state.goals, ev.RemovalCode.MOTION_FAILED), MOMENT),
+    "cannot stop": (lambda state, now: ev.RemovalFinished(state.goals, ev.RemovalCode.NOT_STOPPED), MOMENT),
+    "stopped": (lambda state, now: ev.RemovalFinished(state.goals, ev.RemovalCode.OPERATOR_ABORT), MOMENT),
+    "older goal": (lambda state, now: ev.RemovalFinished(state.goals - 1, ev.RemovalCode.NONE), MOMENT),
     "person: remove": (answered(SceneAnswer.NONE, Answer.REMOVE), MOMENT),
     "person: look again": (answered(SceneAnswer.RESCAN), MOMENT),
     "person: skip": (answered(SceneAnswer.SKIP_LAPTOP), MOMENT),
     "person: clean": (answered(SceneAnswer.CLEAN), MOMENT),
     "person: clean, that too": (answered(SceneAnswer.CLEAN, not_stickers=(HERE,)), MOMENT),
     "person: fault": (answered(SceneAnswer.FAULT), MOMENT),
-    "hold": (always(Hold()), MOMENT),
-    "release": (always(Release()), MOMENT),
-    "reset": (always(Reset()), MOMENT),
-    "workpiece": (lambda state, now: WorkpieceChanged(state.workpiece_id + "+", now), MOMENT),
-    "fault": (always(Fault()), MOMENT),
-    "deactivated": (always(Deactivated()), MOMENT),
-    "activated": (always(Activated()), MOMENT),
+    "hold": (always(ev.Hold()), MOMENT),
+    "release": (always(ev.Release()), MOMENT),
+    "reset": (always(ev.Reset()), MOMENT),
+    "workpiece": (lambda state, now: ev.WorkpieceChanged(state.workpiece_id + "+", now), MOMENT),
+    "fault": (always(ev.Fault()), MOMENT),
+    "deactivated": (always(ev.Deactivated()), MOMENT),
+    "activated": (always(ev.Activated()), MOMENT),
 }
 
 

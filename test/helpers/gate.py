@@ -16,25 +16,8 @@ from sticker_uq.gate import (
     SceneAnswer,
     facts_of,
 )
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import Box
-from sticker_uq.gate.events import (
-    Activated,
-    AnswerGiven,
-    ArmReady,
-    Effect,
-    Event,
-    Fault,
-    GoalAccepted,
-    ImageArrived,
-    Log,
-    PublishDecision,
-    RemovalCode,
-    RemovalFinished,
-    Reply,
-    SceneReceived,
-    Tick,
-    WorkpieceChanged,
-)
 from sticker_uq.scene import Exposure, ImageCheck, ObjectClass, ObservedObject, Reason, SceneAssessment
 from sticker_uq.testing.scenes import MS, SECOND, SIZE, START, assessment, observed
 from test.helpers.witness import POLICY, SETTINGS, K, Witness
@@ -44,7 +27,7 @@ UNSURE = observed(shannon_entropy=1.5)
 SLIGHTLY_UNSURE = observed(shannon_entropy=1.2)
 LOGO = observed(label=ObjectClass.LOGO)
 NEARBY = observed((105.0, 103.0, 185.0, 163.0))
-CANCELLED = RemovalCode.OPERATOR_ABORT
+CANCELLED = ev.RemovalCode.OPERATOR_ABORT
 LIT = Exposure(120.0, 0.0, 0.0)
 
 
@@ -66,8 +49,8 @@ class Cell:
         self.core = GateController(policy, settings)
         self.now = START
         self.steady = SECOND
-        self.effects: list[Effect] = []
-        self.last: tuple[Effect, ...] = ()
+        self.effects: list[ev.Effect] = []
+        self.last: tuple[ev.Effect, ...] = ()
         self.witness = Witness()
 
     @property
@@ -85,7 +68,7 @@ class Cell:
 
     @property
     def logged(self) -> list[list[str]]:
-        return [codes(line.reasons) for line in self.sent(Log)]
+        return [codes(line.reasons) for line in self.sent(ev.Log)]
 
     @property
     def goal(self) -> int:
@@ -102,7 +85,7 @@ class Cell:
         self.now += round(seconds * SECOND)
         return self
 
-    def send(self, event: Event) -> tuple[Effect, ...]:
+    def send(self, event: ev.Event) -> tuple[ev.Effect, ...]:
         before = self.state
         self.last = self.core.handle(event, self.now)
         self.effects += self.last
@@ -112,7 +95,7 @@ class Cell:
     def tick(self, times: int = 1) -> Cell:
         for _ in range(times):
             self.wait(self.core.settings.tick_period_s)
-            self.send(Tick(self.steady))
+            self.send(ev.Tick(self.steady))
         return self
 
     def scene(self, *objects: ObservedObject, times: int = 1, age: float = 0.02, **changes: Any) -> Cell:
@@ -122,13 +105,13 @@ class Cell:
             self.assess(assessment(*objects, **{"stamp_ns": self.now - round(age * SECOND), **changes}))
         return self
 
-    def assess(self, scene: SceneAssessment) -> tuple[Effect, ...]:
+    def assess(self, scene: SceneAssessment) -> tuple[ev.Effect, ...]:
         before = self.state
         effects = self.core.on_scene(scene, self.now)
         self.effects += effects
-        event: Event = Fault()
-        if isinstance(effects[0], PublishDecision):
-            event = SceneReceived(
+        event: ev.Event = ev.Fault()
+        if isinstance(effects[0], ev.PublishDecision):
+            event = ev.SceneReceived(
                 effects[0].decision, facts_of(scene, effects[0].decision, policy=self.core.policy)
             )
             effects = effects[1:]
@@ -141,24 +124,24 @@ class Cell:
         stamp = self.now - round(age * SECOND)
         values = {"image_size": SIZE, "exposure": LIT, "previous_stamp_ns": stamp - 50 * MS, **changes}
         check = ImageCheck(values.pop("stamp_ns", stamp), values.pop("frame_id", "camera"), **values)
-        self.send(ImageArrived(check))
+        self.send(ev.ImageArrived(check))
         return self
 
     def sent(self, kind: type) -> list[Any]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
-    def reply(self) -> Reply:
-        (reply,) = [effect for effect in self.last if isinstance(effect, Reply)]
+    def reply(self) -> ev.Reply:
+        (reply,) = [effect for effect in self.last if isinstance(effect, ev.Reply)]
         return reply
 
 
 def running(settings: GateSettings = SETTINGS, workpiece: str = "laptop-1", policy: Policy = POLICY) -> Cell:
     """A cell whose supervisor is active and whose arm is ready; no scene has come yet."""
     cell = Cell(settings, policy)
-    cell.send(Activated())
-    cell.send(ArmReady(True))
+    cell.send(ev.Activated())
+    cell.send(ev.ArmReady(True))
     if workpiece:
-        cell.send(WorkpieceChanged(workpiece, cell.now))
+        cell.send(ev.WorkpieceChanged(workpiece, cell.now))
     return cell
 
 
@@ -170,7 +153,7 @@ def permitted(settings: GateSettings = SETTINGS) -> Cell:
 
 def removing(settings: GateSettings = SETTINGS) -> Cell:
     cell = permitted(settings)
-    cell.send(GoalAccepted(cell.goal))
+    cell.send(ev.GoalAccepted(cell.goal))
     assert cell.phase is Phase.REMOVING
     return cell
 
@@ -178,7 +161,7 @@ def removing(settings: GateSettings = SETTINGS) -> Cell:
 def verifying(settings: GateSettings = SETTINGS) -> Cell:
     """A cell whose arm says that it has peeled the sticker at HERE."""
     cell = removing(settings)
-    cell.send(RemovalFinished(cell.goal, RemovalCode.NONE))
+    cell.send(ev.RemovalFinished(cell.goal, ev.RemovalCode.NONE))
     assert cell.phase is Phase.VERIFYING
     return cell
 
@@ -191,13 +174,13 @@ def asking(settings: GateSettings = SETTINGS) -> Cell:
 
 def faulted(settings: GateSettings = SETTINGS) -> Cell:
     cell = removing(settings)
-    cell.send(Fault())
+    cell.send(ev.Fault())
     assert cell.phase is Phase.FAULT
     return cell
 
 
-def finish(cell: Cell, code: RemovalCode = RemovalCode.NONE) -> Cell:
-    cell.send(RemovalFinished(cell.goal, code))
+def finish(cell: Cell, code: ev.RemovalCode = ev.RemovalCode.NONE) -> Cell:
+    cell.send(ev.RemovalFinished(cell.goal, code))
     return cell
 
 
@@ -209,5 +192,7 @@ def answer(
     not_stickers: tuple[Box, ...] = (),
 ) -> bool:
     """Whether a person's answer to the open question was accepted."""
-    cell.send(AnswerGiven(cell.state.request.request_id, person, scene, answers, not_stickers=not_stickers))
+    cell.send(
+        ev.AnswerGiven(cell.state.request.request_id, person, scene, answers, not_stickers=not_stickers)
+    )
     return cell.reply().accepted

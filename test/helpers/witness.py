@@ -10,29 +10,8 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 
 from sticker_uq.gate import Answer, BlockReason, GateSettings, GateState, Phase, Policy, SceneAnswer
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import Box, as_box, iou
-from sticker_uq.gate.events import (
-    AnswerGiven,
-    CancelGoal,
-    CloseIntervention,
-    DeclareDone,
-    Effect,
-    Escalate,
-    Event,
-    GoalRejected,
-    ImageArrived,
-    OpenIntervention,
-    PublishGate,
-    Release,
-    ReliefReceived,
-    RemovalCode,
-    RemovalFinished,
-    Reply,
-    Reset,
-    SceneReceived,
-    SendGoal,
-    WorkpieceChanged,
-)
 from sticker_uq.gate.state import Relief, SceneFacts
 from sticker_uq.messages import LOG_LINES, MESSAGES, gate_text, placeholders
 from sticker_uq.scene import ImageCheck, ObjectClass, ObjectVerdict, Outcome, Reason, Verdict
@@ -61,11 +40,11 @@ class Witness:
     """Sees every step and fails the test as soon as a rule is broken."""
 
     def __init__(self) -> None:
-        self.history: list[SceneReceived] = []  # sound scenes in a row while nothing closed the gate
+        self.history: list[ev.SceneReceived] = []  # sound scenes in a row while nothing closed the gate
         self.owed: int | None = None  # goal whose end the arm has not reported
         self.lost = False
         self.last_goal = 0
-        self.wire: PublishGate | None = None
+        self.wire: ev.PublishGate | None = None
         self.request = ""
         self.asked: tuple[ObjectVerdict, ...] = ()
         self.done: set[str] = set()
@@ -93,31 +72,31 @@ class Witness:
     def see(
         self,
         before: GateState,
-        event: Event,
+        event: ev.Event,
         now: int,
         after: GateState,
-        effects: Sequence[Effect],
+        effects: Sequence[ev.Effect],
         settings: GateSettings = SETTINGS,
     ) -> None:
         self.refused_ns = min(self.refused_ns, now)  # a clock that went back goes on from its new time
         if (
-            isinstance(event, RemovalFinished)
+            isinstance(event, ev.RemovalFinished)
             and event.goal_id == self.owed
-            and event.code is RemovalCode.NOT_STOPPED
+            and event.code is ev.RemovalCode.NOT_STOPPED
         ):
             assert after.fault, "the arm may still move, and the gate knows of no fault"
-            assert any(isinstance(e, Escalate) for e in effects), "nobody was told to stop the arm"
-        if isinstance(event, ReliefReceived):
+            assert any(isinstance(e, ev.Escalate) for e in effects), "nobody was told to stop the arm"
+        if isinstance(event, ev.ReliefReceived):
             assert not after.open or before.open, "a relief opened the gate"
             self.relief = event.relief
-        if after.workpieces > before.workpieces or isinstance(event, RemovalFinished):
-            self.moved_ns = now if isinstance(event, RemovalFinished) else after.workpiece_ns
+        if after.workpieces > before.workpieces or isinstance(event, ev.RemovalFinished):
+            self.moved_ns = now if isinstance(event, ev.RemovalFinished) else after.workpiece_ns
         self._ends(event, before)
         self._peels(before, event, after, effects)
         self._published(before, after, effects)
         self._latches(before, event, after, effects)
         sound = self._sound(event, before, now, settings)
-        if isinstance(event, SceneReceived):
+        if isinstance(event, ev.SceneReceived):
             kept = before.scene if now >= before.now_ns else None
             shown_ns = min(kept.stamp_ns, before.received_ns) if kept is not None else now
             self.late = now - shown_ns >= round(settings.max_scene_age_s * SECOND)
@@ -126,7 +105,7 @@ class Witness:
             elif event.facts.image_digest != self.digest or not settings.frozen_images:
                 self.history.append(event)
             self.digest = event.facts.image_digest or self.digest
-        if isinstance(event, ImageArrived):
+        if isinstance(event, ev.ImageArrived):
             assert not after.open or before.open, "an image opened the gate"
             alone = _of_one_publisher(event.check)
             if event.check.problem or not _lit(event.check, settings) or not alone:
@@ -143,7 +122,9 @@ class Witness:
         if after.open:
             self._open(event, after, now, settings)
         if not after.open and before.permit is not None and before.permit.open and after.permit is not None:
-            assert CancelGoal(before.permit.goal_id) in effects, "the permit is gone and the arm was not told"
+            assert ev.CancelGoal(before.permit.goal_id) in effects, (
+                "the permit is gone and the arm was not told"
+            )
         assert (
             after.open
             == (after.phase in (Phase.PERMITTED, Phase.REMOVING))
@@ -153,28 +134,30 @@ class Witness:
         assert bool(why) == (not after.open), "only a closed gate says why"
         _have_words(after, effects)
 
-    def _ends(self, event: Event, before: GateState) -> None:
-        if isinstance(event, RemovalFinished | GoalRejected) and event.goal_id == self.owed:
-            if isinstance(event, RemovalFinished) and event.code is RemovalCode.NONE and self.goal_box:
+    def _ends(self, event: ev.Event, before: GateState) -> None:
+        if isinstance(event, ev.RemovalFinished | ev.GoalRejected) and event.goal_id == self.owed:
+            if isinstance(event, ev.RemovalFinished) and event.code is ev.RemovalCode.NONE and self.goal_box:
                 self.peeled.append(self.goal_box)
             self.owed = None
-        if isinstance(event, Reset) and before.fault and before.permit is not None and before.permit.lost:
+        if isinstance(event, ev.Reset) and before.fault and before.permit is not None and before.permit.lost:
             self.owed = None
 
-    def _peels(self, before: GateState, event: Event, after: GateState, effects: Sequence[Effect]) -> None:
+    def _peels(
+        self, before: GateState, event: ev.Event, after: GateState, effects: Sequence[ev.Effect]
+    ) -> None:
         if after.workpieces > before.workpieces:
             self.peeled, self.goal_box = [], None
-        if isinstance(event, SceneReceived) and after.problem & BlockReason.SOURCE_CHANGED:
+        if isinstance(event, ev.SceneReceived) and after.problem & BlockReason.SOURCE_CHANGED:
             self.peeled = []
-        taken = any(isinstance(e, Reply) and e.accepted for e in effects)
-        if isinstance(event, AnswerGiven) and taken:
+        taken = any(isinstance(e, ev.Reply) and e.accepted for e in effects)
+        if isinstance(event, ev.AnswerGiven) and taken:
             stickers = [a.box for a in event.answers if a.answer in (Answer.REMOVE, Answer.MISSED)]
             self.peeled = [
                 place for place in self.peeled if not any(iou(place, box) >= 0.5 for box in stickers)
             ]
 
-    def _published(self, before: GateState, after: GateState, effects: Sequence[Effect]) -> None:
-        gates = [e for e in effects if isinstance(e, PublishGate)]
+    def _published(self, before: GateState, after: GateState, effects: Sequence[ev.Effect]) -> None:
+        gates = [e for e in effects if isinstance(e, ev.PublishGate)]
         assert len(gates) <= 1
         if gates:
             assert effects[0] is gates[0], "the gate is said before anything else happens"
@@ -185,25 +168,27 @@ class Witness:
         )
         assert before.phase is after.phase or gates, "a change of phase was not said"
 
-    def _latches(self, before: GateState, event: Event, after: GateState, effects: Sequence[Effect]) -> None:
+    def _latches(
+        self, before: GateState, event: ev.Event, after: GateState, effects: Sequence[ev.Effect]
+    ) -> None:
         if before.fault:
-            assert after.fault or isinstance(event, Reset), "a fault ended without a reset"
+            assert after.fault or isinstance(event, ev.Reset), "a fault ended without a reset"
         if after.fault:
             assert after.phase is Phase.FAULT
-        opened = [e for e in effects if isinstance(e, OpenIntervention)]
-        closed = [e for e in effects if isinstance(e, CloseIntervention)]
+        opened = [e for e in effects if isinstance(e, ev.OpenIntervention)]
+        closed = [e for e in effects if isinstance(e, ev.CloseIntervention)]
         assert len(opened) <= 1
         if closed:
-            answered = isinstance(event, AnswerGiven) and any(
-                isinstance(e, Reply) and e.accepted for e in effects
+            answered = isinstance(event, ev.AnswerGiven) and any(
+                isinstance(e, ev.Reply) and e.accepted for e in effects
             )
-            reset = isinstance(event, Reset) and self.request == before.assumption_request
-            assert answered or reset or isinstance(event, WorkpieceChanged | Release), (
+            reset = isinstance(event, ev.Reset) and self.request == before.assumption_request
+            assert answered or reset or isinstance(event, ev.WorkpieceChanged | ev.Release), (
                 "a request was closed by itself"
             )
             assert [e.request_id for e in closed] == [self.request]
             self.request = ""
-            if isinstance(event, AnswerGiven) and event.scene_answer is SceneAnswer.CLEAN:
+            if isinstance(event, ev.AnswerGiven) and event.scene_answer is SceneAnswer.CLEAN:
                 said = [*(given.box for given in event.answers), *event.not_stickers]
                 for seen in (*self.asked, *(before.decision.verdicts if before.decision else ())):
                     sticker = seen.object.label is ObjectClass.STICKER and seen.verdict is not Verdict.KEEP
@@ -215,19 +200,19 @@ class Witness:
             assert self.request == "", "a second request was opened"
             self.request, self.asked = opened[0].request_id, opened[0].objects
         assert (after.request.request_id if after.request else "") == self.request
-        if isinstance(event, WorkpieceChanged) and event.workpiece_id != before.workpiece_id:
+        if isinstance(event, ev.WorkpieceChanged) and event.workpiece_id != before.workpiece_id:
             self.done.discard(event.workpiece_id)
         for effect in effects:
-            if isinstance(effect, DeclareDone) and effect.workpiece_id:
+            if isinstance(effect, ev.DeclareDone) and effect.workpiece_id:
                 assert effect.workpiece_id not in self.done, "a workpiece was declared done twice"
                 self.done.add(effect.workpiece_id)
                 if effect.clean:
                     assert len(self.history) >= 1
-                    assert isinstance(event, SceneReceived)
+                    assert isinstance(event, ev.SceneReceived)
                     assert event.decision.outcome is Outcome.CLEAN
 
-    def _sound(self, event: Event, before: GateState, now: int, settings: GateSettings) -> bool:
-        if not isinstance(event, SceneReceived):
+    def _sound(self, event: ev.Event, before: GateState, now: int, settings: GateSettings) -> bool:
+        if not isinstance(event, ev.SceneReceived):
             return False
         facts = event.facts
         previous = self.history[-1].facts if self.history else None
@@ -271,7 +256,7 @@ class Witness:
             or self.late
         )
 
-    def _open(self, event: Event, after: GateState, now: int, settings: GateSettings) -> None:
+    def _open(self, event: ev.Event, after: GateState, now: int, settings: GateSettings) -> None:
         permit = after.permit
         assert permit.revoked_ns is None
         assert permit.goal_id == self.owed
@@ -300,7 +285,7 @@ class Witness:
         if not removable:
             assert not any(v.object.label is ObjectClass.LOGO for v in here), "open over a logo"
             assert all(_slightly_unsure(v, target.box) for v in doubtful), "open for something in question"
-        if isinstance(event, SceneReceived):
+        if isinstance(event, ev.SceneReceived):
             unsure = (not removable and doubtful) or (
                 not permit.accepted and decision.outcome is Outcome.ASK and not silent
             )
@@ -308,9 +293,9 @@ class Witness:
         assert self.doubts < settings.consecutive_scenes, "open although the scenes keep doubting it"
 
     def _goals(
-        self, before: GateState, event: Event, now: int, after: GateState, effects: Sequence[Effect]
+        self, before: GateState, event: ev.Event, now: int, after: GateState, effects: Sequence[ev.Effect]
     ) -> None:
-        sent = [e for e in effects if isinstance(e, SendGoal)]
+        sent = [e for e in effects if isinstance(e, ev.SendGoal)]
         assert len(sent) <= 1
         assert not after.open or before.open or sent, "opened without a goal"
         if not sent:
@@ -319,7 +304,7 @@ class Witness:
         assert not before.open
         assert self.owed is None, "a second goal while the arm owes the end of the first"
         assert goal.goal_id > self.last_goal
-        assert isinstance(event, SceneReceived), "only a scene opens"
+        assert isinstance(event, ev.SceneReceived), "only a scene opens"
         assert after.open
         assert after.permit.goal_id == goal.goal_id
         self.owed = self.last_goal = goal.goal_id
@@ -355,12 +340,14 @@ class Witness:
         assert 0.001 * settings.min_relief_mm <= middle <= 0.003, "no sticker is as flat or high"
 
 
-def _have_words(after: GateState, effects: Sequence[Effect]) -> None:
+def _have_words(after: GateState, effects: Sequence[ev.Effect]) -> None:
     """Every reason that leaves the gate is in the catalogue and has the values that its message names."""
     found = list(after.details)
     for effect in effects:
-        found += effect.state.details if isinstance(effect, PublishGate) else getattr(effect, "reasons", ())
-        found += [effect.reason] if isinstance(effect, DeclareDone | Escalate) else []
+        found += (
+            effect.state.details if isinstance(effect, ev.PublishGate) else getattr(effect, "reasons", ())
+        )
+        found += [effect.reason] if isinstance(effect, ev.DeclareDone | ev.Escalate) else []
     for reason in found:
         if wanted := _placeholders(reason.code):
             known = {*dict(reason.values), *((reason.box and ("x1", "y1", "x2", "y2")) or ())}

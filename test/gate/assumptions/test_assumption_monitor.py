@@ -15,26 +15,10 @@ from sticker_uq.gate import (
     Policy,
     SceneAnswer,
 )
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.controller import GateController
-from sticker_uq.gate.events import (
-    Activated,
-    AnswerGiven,
-    ArmReady,
-    CancelGoal,
-    CloseIntervention,
-    Effect,
-    Event,
-    OpenIntervention,
-    PublishDecision,
-    RemovalCode,
-    RemovalFinished,
-    Reply,
-    Reset,
-    Tick,
-    WorkpieceChanged,
-)
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
 from sticker_uq.scene import Outcome, SceneAssessment
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, MS, START, THERE, assessment, observed
@@ -59,25 +43,25 @@ class Line:
         self.core = GateController(policy, SETTINGS, AssumptionSettings(**watch))
         self.rng = np.random.default_rng(1)
         self.now, self.count, self.number = START, 0, 0
-        self.effects: list[Effect] = []
-        self.send(Activated())
-        self.send(ArmReady(True))
+        self.effects: list[ev.Effect] = []
+        self.send(ev.Activated())
+        self.send(ev.ArmReady(True))
 
-    def send(self, event: Event) -> tuple[Effect, ...]:
+    def send(self, event: ev.Event) -> tuple[ev.Effect, ...]:
         return self._happened(self.core.handle(event, self.now))
 
-    def _happened(self, effects: tuple[Effect, ...]) -> tuple[Effect, ...]:
+    def _happened(self, effects: tuple[ev.Effect, ...]) -> tuple[ev.Effect, ...]:
         """The arm stops whenever it is told to."""
         self.effects += effects
         for effect in effects:
-            if isinstance(effect, CancelGoal):
-                self.send(RemovalFinished(effect.goal_id, RemovalCode.PERMIT_REVOKED))
+            if isinstance(effect, ev.CancelGoal):
+                self.send(ev.RemovalFinished(effect.goal_id, ev.RemovalCode.PERMIT_REVOKED))
         return effects
 
     def workpiece(self) -> None:
         self.count += 1
         self.now += 100 * MS
-        self.send(WorkpieceChanged(f"laptop-{self.count}", self.now))
+        self.send(ev.WorkpieceChanged(f"laptop-{self.count}", self.now))
 
     def see(self, times: int = 1, **changes: Any) -> None:
         for _ in range(times):
@@ -96,11 +80,11 @@ class Line:
                 return number
         return count
 
-    def answer(self, scene_answer: SceneAnswer = SceneAnswer.NONE, *answers: tuple[Answer, Box]) -> Reply:
+    def answer(self, scene_answer: SceneAnswer = SceneAnswer.NONE, *answers: tuple[Answer, Box]) -> ev.Reply:
         request = self.core.state.request
         given = tuple(OperatorAnswer(answer, box) for answer, box in answers)
-        effects = self.send(AnswerGiven(request.request_id, "Ada", scene_answer, given))
-        return next(effect for effect in effects if isinstance(effect, Reply))
+        effects = self.send(ev.AnswerGiven(request.request_id, "Ada", scene_answer, given))
+        return next(effect for effect in effects if isinstance(effect, ev.Reply))
 
     @property
     def broken(self) -> bool:
@@ -150,24 +134,24 @@ def test_a_broken_assumption_closes_says_why_and_asks_once(broken):
     broken.see(5)
     assert broken.core.state.phase is Phase.BLOCKED
     assert broken.broken
-    told = [r for r in broken.sent(OpenIntervention) if r.reasons[0].code == "assumption"]
+    told = [r for r in broken.sent(ev.OpenIntervention) if r.reasons[0].code == "assumption"]
     assert len(told) == 1
 
 
 def test_a_question_that_left_with_its_workpiece_is_asked_again(broken):
     broken.workpiece()
     broken.see()
-    told = [r for r in broken.sent(OpenIntervention) if r.reasons[0].code == "assumption"]
+    told = [r for r in broken.sent(ev.OpenIntervention) if r.reasons[0].code == "assumption"]
     assert len(told) == 2
 
 
 def test_it_latches_until_reset_and_then_begins_anew(broken):
     broken.laptops(3)
     assert broken.broken
-    reply = next(effect for effect in broken.send(Reset()) if isinstance(effect, Reply))
+    reply = next(effect for effect in broken.send(ev.Reset()) if isinstance(effect, ev.Reply))
     assert reply.accepted
     assert codes(reply.reasons) == ["assumption_reset"]
-    assert isinstance(broken.sent(CloseIntervention)[-1], CloseIntervention)
+    assert isinstance(broken.sent(ev.CloseIntervention)[-1], ev.CloseIntervention)
     assert not broken.broken
     assert broken.core.watch.workpieces == 0
     broken.workpiece()
@@ -200,7 +184,7 @@ def test_a_clock_that_jumps_brings_no_other_workpiece():
     steady = 10**9
     for leap in (0, 3600 * 10**9, -1800 * 10**9):
         line.now += leap
-        line.send(Tick(steady))
+        line.send(ev.Tick(steady))
         steady += 1
         line.see(2)
     assert line.core.watch.workpieces == 1
@@ -243,8 +227,8 @@ def test_a_spot_check_asks_before_anything_is_removed_and_then_lets_work_go_on()
     line = checking()
     line.workpiece()
     line.see(2)
-    assert line.sent(PublishDecision)[-1].decision.outcome is Outcome.ASK
-    (asked,) = line.sent(OpenIntervention)
+    assert line.sent(ev.PublishDecision)[-1].decision.outcome is Outcome.ASK
+    (asked,) = line.sent(ev.OpenIntervention)
     assert "spot_check" in codes(asked.reasons)
     assert [tuple(v.object.box) for v in asked.objects] == [HERE]
     assert line.answer(SceneAnswer.NONE, (Answer.REMOVE, HERE)).accepted
@@ -257,7 +241,7 @@ def test_without_a_promise_spot_checks_still_ask_and_nothing_is_tested():
     line = Line(POLICY.model_copy(update={"guarantee": None, "reference": None}), spot_check_rate=1.0)
     line.workpiece()
     line.see(2)
-    assert "spot_check" in codes(line.sent(OpenIntervention)[-1].reasons)
+    assert "spot_check" in codes(line.sent(ev.OpenIntervention)[-1].reasons)
     line.answer(SceneAnswer.NONE, (Answer.KEEP, HERE))
     assert (line.core.watch.spot_checks, line.core.watch.active) == (1, False)
 
@@ -323,4 +307,4 @@ def test_only_the_drawn_share_is_checked():
     for _ in range(200):
         line.workpiece()
         line.see(2)
-    assert 20 <= len(line.sent(OpenIntervention)) <= 60
+    assert 20 <= len(line.sent(ev.OpenIntervention)) <= 60

@@ -10,19 +10,8 @@ from typing import Any
 import pytest
 
 from sticker_uq.gate import Answer, BlockReason, GateState, OperatorAnswer
+from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit import Narrator
-from sticker_uq.gate.events import (
-    AnswerGiven,
-    Fault,
-    GoalAccepted,
-    Hold,
-    Impediment,
-    Release,
-    RemovalCode,
-    RemovalFinished,
-    Reset,
-    WorkpieceChanged,
-)
 from sticker_uq.scene import Reason
 from sticker_uq.testing.scenes import HERE, assessment, observed
 from test.helpers.gate import Cell, K, asking, removing, running
@@ -68,7 +57,7 @@ def test_a_removal_from_the_first_scene_to_its_proof():
     story = Story(running())
     story.scene(observed(), times=K)
     cell = story.cell
-    story.send(GoalAccepted(cell.goal)).send(RemovalFinished(cell.goal, RemovalCode.NONE, "peeled"))
+    story.send(ev.GoalAccepted(cell.goal)).send(ev.RemovalFinished(cell.goal, ev.RemovalCode.NONE, "peeled"))
     story.scene(times=K)
     expected = ["model", "decision", "permit", "goal", "permit_end", "result", "decision", "verified"]
     assert sorted(k for k in story.kinds() if k != "gate") == sorted(expected)
@@ -104,7 +93,7 @@ def test_who_answered_what_is_told_and_what_was_refused_too():
     story = Story(asking())
     request = story.cell.state.request
     said = (OperatorAnswer(Answer.REMOVE, HERE),)
-    answer = AnswerGiven(request.request_id, "Ada", answers=said, checked=True)
+    answer = ev.AnswerGiven(request.request_id, "Ada", answers=said, checked=True)
     story.send(answer).send(replace(answer, checked=False))  # the second one comes too late
     first, second = [data for kind, data in story.told if kind == "answer"]
     assert (first["person"], first["person_check"], first["accepted"]) == ("Ada", "checked", True)
@@ -118,9 +107,9 @@ def test_who_answered_what_is_told_and_what_was_refused_too():
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (Hold(), BlockReason.HELD),
-        (Impediment(BlockReason.AUDIT, FULL), BlockReason.AUDIT),
-        (WorkpieceChanged("laptop-2", 0), BlockReason.CONTRADICTED),
+        (ev.Hold(), BlockReason.HELD),
+        (ev.Impediment(BlockReason.AUDIT, FULL), BlockReason.AUDIT),
+        (ev.WorkpieceChanged("laptop-2", 0), BlockReason.CONTRADICTED),
     ],
 )
 def test_a_permit_that_ends_early_is_told_with_its_reason(event, reason):
@@ -134,7 +123,7 @@ def test_a_permit_that_ends_early_is_told_with_its_reason(event, reason):
 
 def test_hold_release_reset_and_faults_are_told():
     story = Story(running())
-    story.send(Hold()).send(Release()).send(Fault()).send(Reset())
+    story.send(ev.Hold()).send(ev.Release()).send(ev.Fault()).send(ev.Reset())
     assert [k for k in story.kinds() if k != "gate"] == ["hold", "release", "fault", "reset"]
     assert story.only("fault") == {"reasons": []}
     assert story.only("reset")["accepted"] is True

@@ -6,20 +6,7 @@ from typing import Any
 import pytest
 
 from sticker_uq.gate import Answer, BlockReason, GateController, OperatorAnswer, Phase, Policy, SceneAnswer
-from sticker_uq.gate.events import (
-    Activated,
-    AnswerGiven,
-    CloseIntervention,
-    Deactivated,
-    DeclareDone,
-    GoalAccepted,
-    Hold,
-    OpenIntervention,
-    Release,
-    RemovalVerified,
-    SendGoal,
-    WorkpieceChanged,
-)
+from sticker_uq.gate import events as ev
 from sticker_uq.scene import ObjectClass, Reason
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, THERE, observed
 from test.helpers.gate import (
@@ -42,13 +29,13 @@ def test_k_uncertain_scenes_ask_once():
     cell = running().scene(UNSURE, times=K - 1)
     assert cell.state.reasons == BlockReason.INCONSISTENT | BlockReason.UNCERTAIN
     assert cell.scene(UNSURE).phase is Phase.INTERVENTION
-    (request,) = cell.sent(OpenIntervention)
+    (request,) = cell.sent(ev.OpenIntervention)
     assert request.workpiece_id == "laptop-1"
     assert request.decision_id == cell.state.decision.decision_id
     assert [v.object.id for v in request.objects] == [0]
     cell.scene(UNSURE, times=10).scene(STICKER, times=10).scene(times=10).tick(30)
     assert cell.phase is Phase.INTERVENTION
-    assert len(cell.sent(OpenIntervention)) == 1
+    assert len(cell.sent(ev.OpenIntervention)) == 1
 
 
 def test_a_request_that_nobody_answers_stays_and_the_gate_stays_closed():
@@ -63,10 +50,10 @@ def test_a_request_that_nobody_answers_stays_and_the_gate_stays_closed():
 def test_an_approved_object_is_removed_and_the_approval_is_used_up():
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
-    assert len(cell.sent(CloseIntervention)) == 1
+    assert len(cell.sent(ev.CloseIntervention)) == 1
     assert cell.scene(UNSURE, times=K).phase is Phase.PERMITTED
     assert cell.state.permit.target.by_operator
-    cell.send(GoalAccepted(cell.goal))
+    cell.send(ev.GoalAccepted(cell.goal))
     finish(cell).scene(times=K)
     assert cell.state.memory.answers == ()
     assert cell.scene(UNSURE, times=K).phase is Phase.INTERVENTION
@@ -77,17 +64,17 @@ def test_a_drawn_sticker_is_removed_and_verified():
     assert cell.phase is Phase.INTERVENTION
     assert answer(cell, OperatorAnswer(Answer.MISSED, ELSEWHERE))
     assert cell.scene(dil=0.9, times=K).phase is Phase.PERMITTED
-    cell.send(GoalAccepted(cell.goal))
+    cell.send(ev.GoalAccepted(cell.goal))
     cell.scene(dil=0.9)
     finish(cell).scene(dil=0.9, times=K)
-    assert len(cell.sent(RemovalVerified)) == 1
+    assert len(cell.sent(ev.RemovalVerified)) == 1
     cell.scene(dil=0.9, times=K)
-    assert [e.clean for e in cell.sent(DeclareDone)] == [True]
+    assert [e.clean for e in cell.sent(ev.DeclareDone)] == [True]
 
 
 def test_a_doubt_about_the_scene_puts_every_sticker_in_question():
     cell = running().scene(STICKER, observed(THERE, ObjectClass.LOGO), dil=0.9, times=K)
-    (request,) = cell.sent(OpenIntervention)
+    (request,) = cell.sent(ev.OpenIntervention)
     assert (request.reasons[0].code, request.reasons[0].subject) == ("above_limit", "dil")
     assert [v.object.id for v in request.objects] == [0]
     assert not answer(cell)
@@ -124,7 +111,7 @@ def test_a_bad_answer_is_refused_and_changes_nothing(given, code):
         "person": "Ada",
         "answers": (OperatorAnswer(Answer.REMOVE, HERE),),
     }
-    cell.send(AnswerGiven(**{**values, **given}))
+    cell.send(ev.AnswerGiven(**{**values, **given}))
     assert not cell.reply().accepted
     assert codes(cell.reply().reasons) == [code]
     assert cell.state == before
@@ -133,11 +120,11 @@ def test_a_bad_answer_is_refused_and_changes_nothing(given, code):
 def test_a_workpiece_that_is_left_to_people_stays_closed_until_the_next_one():
     cell = asking()
     assert answer(cell, scene=SceneAnswer.SKIP_LAPTOP)
-    (done,) = cell.sent(DeclareDone)
+    (done,) = cell.sent(ev.DeclareDone)
     assert not done.clean
     cell.scene(STICKER, times=5)
     assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.WAITING_FOR_OPERATOR)
-    cell.send(WorkpieceChanged("laptop-2", cell.now))
+    cell.send(ev.WorkpieceChanged("laptop-2", cell.now))
     assert cell.scene(STICKER, times=K + 1).phase is Phase.PERMITTED
 
 
@@ -149,7 +136,7 @@ def test_a_person_may_report_a_fault_or_a_clean_lid():
     cell = asking()
     assert answer(cell, scene=SceneAnswer.CLEAN, not_stickers=(HERE,))
     cell.scene(UNSURE, STICKER, dil=0.9, times=K)
-    assert [e.clean for e in cell.sent(DeclareDone)] == [True]
+    assert [e.clean for e in cell.sent(ev.DeclareDone)] == [True]
 
 
 def test_no_sticker_is_left_only_where_all_that_looks_like_one_is_meant_too():
@@ -179,7 +166,7 @@ def test_scenes_that_never_agree_become_a_question():
     for _ in range(25):
         cell.scene(STICKER).scene(UNSURE)
     assert cell.phase is Phase.INTERVENTION
-    (request,) = cell.sent(OpenIntervention)
+    (request,) = cell.sent(ev.OpenIntervention)
     assert "scenes_disagree" in codes(request.reasons)
 
 
@@ -187,19 +174,19 @@ def test_a_clean_workpiece_is_declared_once_and_left_alone():
     cell = running().scene(times=K - 1)
     assert cell.state.reasons == BlockReason.INCONSISTENT | BlockReason.NOTHING_TO_REMOVE
     cell.scene(times=20)
-    (done,) = cell.sent(DeclareDone)
+    (done,) = cell.sent(ev.DeclareDone)
     assert (done.workpiece_id, done.clean) == ("laptop-1", True)
     assert cell.state.reasons == BlockReason.NOTHING_TO_REMOVE
     # hands may be in the picture while it is taken away
     assert cell.scene(STICKER, times=5).scene(UNSURE, times=5).phase is Phase.MONITORING
-    assert len(cell.sent(SendGoal)) == len(cell.sent(OpenIntervention)) == 0
+    assert len(cell.sent(ev.SendGoal)) == len(cell.sent(ev.OpenIntervention)) == 0
 
 
 def test_without_names_a_clean_lid_is_declared_each_time_something_new_came():
     cell = running(workpiece="").scene(UNSURE, times=K)
     answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     cell.scene(UNSURE, times=K + 3)
-    assert len(cell.sent(DeclareDone)) == 1
+    assert len(cell.sent(ev.DeclareDone)) == 1
     # something else lies there: nothing that was said before holds
     assert cell.scene(observed(THERE), UNSURE, times=K).phase is Phase.PERMITTED
     assert cell.state.memory.answers == ()
@@ -208,9 +195,9 @@ def test_without_names_a_clean_lid_is_declared_each_time_something_new_came():
 def test_without_names_a_released_hold_may_have_brought_another_workpiece():
     cell = running(workpiece="").scene(UNSURE, times=K)
     answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
-    cell.send(Hold())
+    cell.send(ev.Hold())
     assert cell.state.memory.approvals
-    cell.send(Release())
+    cell.send(ev.Release())
     assert not cell.state.memory.approvals
 
 
@@ -218,9 +205,9 @@ def test_without_names_a_released_hold_may_have_brought_another_workpiece():
 def test_deactivation_closes_and_keeps_what_must_be_kept(make):
     cell = make()
     request, fault, permit = cell.state.request, cell.state.fault, cell.state.permit
-    cell.send(Deactivated())
+    cell.send(ev.Deactivated())
     assert not cell.state.open
-    cell.send(Activated())
+    cell.send(ev.Activated())
     assert not cell.state.open
     assert (cell.state.request, cell.state.fault) == (request, fault)
     assert (cell.state.permit is None) == (permit is None)
@@ -229,7 +216,7 @@ def test_deactivation_closes_and_keeps_what_must_be_kept(make):
 def test_the_core_reads_no_clock_and_repeats():
     def run() -> list[Any]:
         cell = running().scene(STICKER, UNSURE, times=K)
-        cell.send(GoalAccepted(cell.goal))
+        cell.send(ev.GoalAccepted(cell.goal))
         return finish(cell.tick(3)).scene(UNSURE, times=2 * K).effects
 
     assert [repr(e) for e in run()] == [repr(e) for e in run()]
@@ -250,19 +237,19 @@ def test_to_look_again_is_not_to_have_looked_over_the_whole_picture():
 
 def test_only_a_hold_can_be_released():
     cell = running(workpiece="").scene(UNSURE, times=K)
-    cell.send(Release())
+    cell.send(ev.Release())
     assert cell.phase is Phase.INTERVENTION
     cell = asking()
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
-    cell.send(Hold())
-    cell.send(Release())
+    cell.send(ev.Hold())
+    cell.send(ev.Release())
     assert cell.state.memory.approvals, "the cell says which workpiece it holds: it is still the same"
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(-SECOND, -SECOND), (0, 0), (SECOND, 0)])
 def test_a_workpiece_that_comes_in_the_future_has_come_now(offset, expected):
     cell = running()
-    cell.send(WorkpieceChanged("laptop-2", cell.now + offset))
+    cell.send(ev.WorkpieceChanged("laptop-2", cell.now + offset))
     assert cell.state.workpiece_ns == cell.now + expected
-    cell.send(WorkpieceChanged("laptop-3", 0))
+    cell.send(ev.WorkpieceChanged("laptop-3", 0))
     assert cell.state.workpiece_ns == cell.now
