@@ -112,7 +112,7 @@ def spot_checks_needed(trial: BiasedTrial, level: float, delta: float) -> int:
     present = max(trial.checked.of, 1)
     factor = 1.0
     while present * factor <= _MOST_CHECKS:
-        if _grown(trial, factor).smallest_level(delta) <= level:
+        if _grown(trial, factor).bound(delta) <= level:
             return math.ceil(present * factor)
         factor *= 1.05
     return 0
@@ -147,7 +147,7 @@ def _grown(trial: BiasedTrial, factor: float) -> BiasedTrial:
 
     return replace(
         trial,
-        asked=Count(0, grow(trial.asked.of)),
+        asked=Count(round(trial.asked.events * factor), grow(trial.asked.of)),
         checked=Count(0, grow(trial.checked.of)),
         of_asked=grow(trial.of_asked),
         of_checked=grow(trial.of_checked),
