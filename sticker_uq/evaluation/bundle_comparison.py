@@ -23,7 +23,7 @@ _MOST_GROWTH = 200.0
 
 @dataclass(frozen=True)
 class Pairs:
-    """Of ``of`` laptops those on which something happens with both bundles, and with one of them only."""
+    """On how many of ``of`` laptops something happens with both bundles, and with one of them only."""
 
     both: int
     candidate: int
@@ -47,7 +47,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class GroupedPairs:
-    """Pairs of laptops that the active bundle asked about, and of spot checked ones among those that it released.
+    """Pairs on laptops that the active bundle asked about, and on spot-checked ones among those that it released.
 
     ``population``: how many laptops of either kind there were; each group stands for all of its kind.
     """
@@ -90,8 +90,8 @@ class GroupedPairs:
 class Compared:
     """What both bundles decide about the newest laptops and, where there is one, about an old test set with labels.
 
-    ``guaranteed``: the promises of the candidate are proved, at levels not above those of the active bundle. Then a risk must not
-    be found higher by more than ``tolerance``, else an increase by more must be excluded.
+    ``guaranteed``: the promises of the candidate are proved, at levels not above those of the active bundle. Then no risk may be
+    found higher by more than ``tolerance``; otherwise a larger increase must be excluded.
     """
 
     questions: Pairs
@@ -128,7 +128,7 @@ class Compared:
         return "better", (f"fewer questions, and {kept}",)
 
     def more_laptops(self) -> int | None:
-        """How many more laptops would tell, if they are like those so far; 0: it is told, None: none that one waits for."""
+        """How many more laptops would decide it, if like those so far; 0: it is decided, None: none worth waiting for."""
         if self._unmeasured():
             return None
         factor = 1.0
@@ -139,7 +139,7 @@ class Compared:
         return None
 
     def _unmeasured(self) -> list[str]:
-        """Risks that have to be shown and that no label of one kind of laptop measures."""
+        """Risks that have to be shown, but for which one kind of laptop has no label."""
         return [
             name
             for name, one in ({} if self.guaranteed else self.risks).items()

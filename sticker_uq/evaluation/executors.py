@@ -40,7 +40,7 @@ class Executor(Protocol):
     """Applies a function to many things at once."""
 
     def __call__(self, function: Callable[[T], R], work: Iterable[T]) -> Iterator[R]:
-        """What the executed ``function`` returns for each of ``work``, in any order; raises what it raises.
+        """What ``function`` returns for each of ``work``, in any order; raises what it raises.
 
         Function, work and results must be picklable. Of ``work`` only as much is taken as is handed out.
         """
@@ -48,13 +48,11 @@ class Executor(Protocol):
 
 @contextmanager
 def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
-    """Executor of spread work.
+    """An executor on the Ray cluster ``ray_address`` ("auto", its address, or "local": one of ``jobs`` processes), else in
+    ``jobs`` processes, for 1 in this one.
 
-    ``ray_address``: a Ray cluster ("auto", its address, or "local", one of ``jobs`` processes), else ``jobs`` processes, for 1
-    this one.
-
-    Processes and cluster serve all calls until the context ends. Raises InvalidInput when Ray is wanted and not installed, or
-    no cluster is there, and OSError when a process was killed.
+    Processes and cluster serve all calls until the context ends. Raises InvalidInput when Ray is wanted and not installed, or no
+    cluster is there, and OSError when a process was killed.
     """
     if ray_address:
         with _cluster(ray_address, jobs):
@@ -88,9 +86,9 @@ def worker_pool(
 ) -> Iterator[ProcessPoolExecutor]:
     """A pool of ``jobs`` processes, which share what they import: with torch that takes each of them seconds.
 
-    They are forked from a server that imports ``imports`` and computes nothing: neither torch nor OpenCV survives the fork of
-    a process that has used them. The first pool of a process decides what its server imports. ``load`` runs at the start of
-    each process; it must be picklable. When the block raises, what they do, which may take hours, is left.
+    They are forked from a server that imports ``imports`` and computes nothing: neither torch nor OpenCV survives the fork of a
+    process that has used them. The first pool of a process decides what its server imports. ``load`` runs at the start of each
+    process; it must be picklable. When the block raises, their work, which may take hours, is abandoned.
     """
     multiprocessing.set_forkserver_preload(list(imports))
     if threading.current_thread() is threading.main_thread():

@@ -29,10 +29,10 @@ met exactly. Only for comparison with figures that were computed with them."""
 def average_precisions(
     detections: Sequence[Detections], truths: Sequence[LabelledImage], iou: float = 0.5
 ) -> dict[ObjectClass, float]:
-    """COCO's AP of logo and sticker on labelled images at one IoU threshold, 0..1, NaN for a class without ground truth.
+    """COCO's AP of logo and sticker at one IoU threshold, 0..1, NaN for a class without ground truth.
 
-    ``detections`` and ``truths`` belong together one by one. A detection counts with its foreground label and
-    that label's probability; one that finds no object and lies in a crowd of its class does not count.
+    There is one of ``detections`` for each of ``truths``. A detection counts with its foreground label and that label's
+    probability; one that finds no object and lies in a crowd of its class does not count.
     """
     result = coco_result(detections, truths, [iou], by_class=True)
     by_class = dict(
@@ -99,7 +99,7 @@ class MatchTable:
     def average_precision(
         self, weights: Weights | None = None, recalls: NDArray[np.float64] = RECALLS
     ) -> NDArray[np.float64]:
-        """COCO's AP over logo and sticker from matched detections, at every threshold of IOUS, (10,); NaN without an object.
+        """COCO's AP over logo and sticker at every threshold of IOUS, (10,); NaN without an object.
 
         ``weights`` (images,): how often each image counts, 0 leaves it out; None: every image once. ``recalls``: the recalls at
         which precision is read; a recall equal to a threshold reaches it.
@@ -157,7 +157,7 @@ def _class_table(
 
 @dataclass(frozen=True)
 class ClassAccuracy:
-    """Detection accuracy for one class; ``objects`` of the ground truth. NaN: nothing to measure it on."""
+    """``objects`` of the ground truth; NaN: nothing to measure it on."""
 
     objects: int
     average_precision: float
@@ -179,7 +179,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class StochasticAccuracy:
-    """The clustered objects of T passes measured like detections, and the plain means over all images of their metrics."""
+    """The clustered objects of T passes measured like detections, and the plain means over the images of their metrics."""
 
     accuracy: Accuracy
     passes: int
@@ -191,7 +191,7 @@ class StochasticAccuracy:
 
 
 def mean_average_precision(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> Accuracy:
-    """Detection accuracy (mAP, AP) of ``detections``, one for every picture of ``truths``."""
+    """mAP and AP of ``detections``; InvalidInput unless there is one for every picture of ``truths``, and at least one."""
     _check_pairs(detections, truths)
     precisions = average_precisions(detections, truths, matching.MATCH_IOU)
     classes = {c: _class_accuracy(c, precisions[c], detections, truths) for c in FOREGROUND}
@@ -233,7 +233,7 @@ def count_matches(
 def evaluate_detector(
     detector: StochasticDetector, items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None
 ) -> Accuracy:
-    """Accuracy of the detector without dropout on labelled pictures.
+    """Accuracy of ``detector`` without dropout.
 
     The score floor of ``detector`` cuts the precision-recall curve off: give it a low one. ``progress`` is called after
     every picture. Raises InvalidInput for a picture that cannot be read.
@@ -248,9 +248,9 @@ def evaluate_passes(
     clustering: ClusterSettings | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> StochasticAccuracy:
-    """Detection accuracy on labelled images of what the stochastic passes of ``detector`` cluster into, and its mean uncertainty.
+    """Accuracy of what the stochastic passes of ``detector`` cluster into, and its mean uncertainty.
 
-    Passes, dropout rate and score floor are those of the detector's settings, clusters those of production.
+    Passes, dropout rate and score floor are those of the detector's settings; ``clustering`` None: the default.
     """
     settings = detector.settings
     found, images, unstable = [], [], 0
@@ -276,7 +276,7 @@ def evaluate_passes(
 
 
 def as_json(accuracy: Accuracy | StochasticAccuracy) -> dict[str, Any]:
-    """Detection accuracy for a JSON file: classes by their lower-case names, None where nothing could be measured."""
+    """``accuracy`` for a JSON file: classes by their lower-case names, None where nothing could be measured."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -294,7 +294,7 @@ def _check_pairs(detections: Sequence[Detections], truths: Sequence[LabelledImag
 
 
 def as_detections(objects: Sequence[ObservedObject]) -> Detections:
-    """Clustered objects as detections, to measure their accuracy: mean boxes and mean probabilities."""
+    """Clustered objects as detections: mean boxes and mean probabilities."""
     boxes = np.array([o.box for o in objects], np.float32).reshape(-1, 4)
     vectors = np.array([o.probabilities for o in objects], np.float32).reshape(-1, CLASS_COUNT)
     return Detections(boxes, vectors)

@@ -24,7 +24,7 @@ _LIMITS = 100
 
 @dataclass(frozen=True)
 class Count:
-    """``events`` of ``of`` images or objects, as a measured policy shows them."""
+    """``events`` among ``of`` images or objects."""
 
     events: int
     of: int
@@ -43,7 +43,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Measured:
-    """A policy on labelled images, every figure from its decisions alone. Images of the same laptop count as one.
+    """A policy's figures on labelled images, from its decisions alone. Images of the same laptop count as one.
 
     ``wrongful``: images in which at least one object that may be removed is no sticker, ``wrong_objects`` of them in all;
     ``removed``: labelled stickers that may be removed without a person; ``clean``: images without a sticker that are called

@@ -23,7 +23,7 @@ _SMALLEST = 1e-15
 
 @dataclass(frozen=True)
 class Sampling:
-    """How subsets are drawn for the calibration error ACE: ``subsets`` of ``ratio`` of the objects each, without replacement.
+    """How subsets are drawn for ACE: ``subsets`` of ``ratio`` of the objects each, without replacement.
 
     ``relative``: errors are divided by the mean number of objects per class in a subset, so that data sets of other sizes
     compare. Raises :class:`InvalidInput` for a number outside its range.
@@ -48,23 +48,23 @@ CODE = Sampling(relative=True)
 
 @dataclass(frozen=True)
 class ClassErrors:
-    """Calibration error ACE of every subset and class, ``errors`` (m, K); ``eace`` and ``vace`` (K,): its mean and variance."""
+    """ACE of every subset and class, ``errors`` (m, K); ``eace`` and ``vace`` (K,): its mean and variance."""
 
     errors: FloatArray
 
     @property
     def eace(self) -> FloatArray:
-        """Calibration error EACE: expectation of the absolute class error, (K,), objects or share of the mean class count."""
+        """Expectation of the absolute class error, (K,), in objects or as a share of the mean class count."""
         return self.errors.mean(axis=0)
 
     @property
     def vace(self) -> FloatArray:
-        """Calibration error VACE: variance of the absolute class error, (K,), divided by m as in the paper."""
+        """Variance of the absolute class error, (K,), divided by m as in the paper."""
         return self.errors.var(axis=0)
 
 
 def class_errors(p: FloatArray, y: IntArray, sampling: Sampling, seed: int = 0) -> ClassErrors:
-    r"""Calibration error ACE_c = \|E(#c) - #c\| of random subsets, E(#c) the sum of p_c (Ullah et al., IV-A, steps a to c).
+    r"""ACE_c = \|E(#c) - #c\| of random subsets, E(#c) the sum of p_c (Ullah et al., IV-A, steps a to c).
 
     Errors of one subset cancel: a model with as many objects too sure as too unsure of a class scores 0. Raises
     :class:`InvalidInput` when there is no object.
@@ -83,12 +83,12 @@ def class_errors(p: FloatArray, y: IntArray, sampling: Sampling, seed: int = 0) 
 
 
 def accuracy(p: FloatArray, y: IntArray) -> float:
-    """Classification accuracy, the share of the objects whose most probable class is the true one."""
+    """Share of the objects whose most probable class is the true one."""
     return _mean(p.argmax(axis=1) == y)
 
 
 def brier_score(p: FloatArray, y: IntArray) -> float:
-    """Brier score, the mean over the objects of squared errors summed over classes, 0..2 (Ullah et al., II, 1)."""
+    """Mean over the objects of squared errors summed over classes, 0..2 (Ullah et al., II, 1)."""
     return float(np.sum(class_brier_scores(p, y)))
 
 
@@ -100,12 +100,12 @@ def class_brier_scores(p: FloatArray, y: IntArray) -> FloatArray:
 
 
 def negative_log_likelihood(p: FloatArray, y: IntArray) -> float:
-    """NLL, the mean over the objects of -ln p of the true class, nats. The paper's (section II, 3) is the sum."""
+    """Mean over the objects of -ln p of the true class, nats. The paper's (section II, 3) is the sum."""
     return _mean(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)))
 
 
 def calibration_error(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> float:
-    """Mean over the objects of the gap between confidence and share that is right in its bin, 0..1.
+    """Mean over the objects of the gap between mean confidence and share of right ones in their bin, 0..1.
 
     Of the scores of detections this is D-ECE (Küppers et al. 2020, without the box); ``right`` (N,) says of each whether it found
     an object of its class at IoU 0.5 that no surer one found.
@@ -133,7 +133,7 @@ def expected_calibration_error(
 
 
 def bin_index(confidence: FloatArray, bins: int) -> IntArray:
-    """The calibration bin of each confidence in [0, 1]: (0, 1/bins] is 0, and so is exactly 0."""
+    """The bin of each confidence in [0, 1]: (0, 1/bins] is 0, and so is exactly 0."""
     edges = np.linspace(0.0, 1.0, bins + 1)
     return np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
 
@@ -145,8 +145,7 @@ def _mean(values: FloatArray | NDArray[np.bool_]) -> float:
 def localization_aware_calibration_error(
     score: FloatArray, right: NDArray[np.bool_], iou: FloatArray, bins: int = LAECE_BINS
 ) -> float:
-    """Calibration error LaECE of a class, 0..1: a score should be precision times mean IoU of its bin's hits (Oksuz et al.
-    2023, eq 5).
+    """LaECE of a class, 0..1: a score should be precision times mean IoU of its bin's hits (Oksuz et al. 2023, eq 5).
 
     The LaECE of a detector is the mean over its classes. ``iou`` (N,) of each hit with its object; NaN without detections.
     """

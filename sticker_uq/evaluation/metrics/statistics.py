@@ -46,7 +46,7 @@ def clopper_pearson(events: int, count: int, confidence: float = CONFIDENCE) -> 
 def bootstrap(
     statistic: Callable[..., ArrayLike], sizes: Sequence[int], resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[FloatArray, FloatArray]:
-    """Percentile interval of ``statistic``, called with the rows drawn of each of the samples of these ``sizes``.
+    """Percentile interval of ``statistic``, called with the rows drawn from each sample; ``sizes``: of the samples.
 
     Rows are drawn with replacement. NaN results of single resamples are left out; NaN where all of them are.
     """
@@ -61,7 +61,7 @@ def bootstrap(
 def cluster_bootstrap(
     statistic: Callable[[IntArray], FloatArray], units: IntArray, resamples: int, seed: int = 0
 ) -> tuple[FloatArray, FloatArray]:
-    """Percentile interval of ``statistic``, an array computed from the numbers of the objects that take part.
+    """Percentile interval of ``statistic``, an array computed from the indices of the objects drawn.
 
     Whole ``units`` (N,) (the images that the objects are in) are drawn with replacement, because the objects of one image are
     not independent. NaN without objects.

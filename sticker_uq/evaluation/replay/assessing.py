@@ -51,7 +51,7 @@ def assessment_to_plain(assessment: SceneAssessment) -> dict[str, Any]:
 
 
 def assessment_from_plain(plain: Mapping[str, Any]) -> SceneAssessment:
-    """The assessment that a cache of a replay holds as :func:`assessment_to_plain` made it; its digest is the same."""
+    """The inverse of :func:`assessment_to_plain`; the digest is the same."""
     return from_plain(SceneAssessment, plain)
 
 
@@ -60,7 +60,7 @@ _END: Any = object()
 
 
 def ahead(items: Iterable[T], depth: int, name: str) -> Generator[T, None, None]:
-    """``items`` of a replay, which a thread called ``name`` takes at most ``depth`` of in advance, in order.
+    """``items`` in order; a thread called ``name`` takes at most ``depth`` of them in advance.
 
     What taking them raises is raised here, after the items before it. Closing this generator ends the thread, once the item
     under way is there, and closes ``items`` where it is a generator: none of it outlives this.
@@ -92,7 +92,7 @@ _DONE_AHEAD = 4  # assessments that wait for whoever writes
 
 
 def one_by_one(source: ImageSource, perception: Perception) -> Assessed:
-    """Replay in this process: every recorded image of `source` through perception, with its assessment, in order.
+    """Every image of `source` with its assessment, in order, assessed in this process.
 
     Three threads: one reads, decodes and measures what needs no model, one assesses, and the caller's takes the results; each
     may be a few images ahead of the next, so that the model waits neither for a disk nor for whoever writes.
@@ -115,7 +115,7 @@ def _each_assessed(
 
 
 def side_by_side(source: ImageSource, load: Callable[[], Perception], processes: int) -> Assessed:
-    """Replay in that many processes: every recorded image of `source` through perception, with its assessment, in order.
+    """Every image of `source` with its assessment, in order, assessed in so many processes.
 
     `load` makes the perception of each process and must be picklable; what it raises is raised here.
     """
@@ -131,7 +131,7 @@ def side_by_side(source: ImageSource, load: Callable[[], Perception], processes:
 
 
 def identity_of(perception: Perception) -> str:
-    """What decides a replay's assessments beside the image: weights, settings, panel, and the code that uses them."""
+    """What decides an assessment besides the image: weights, settings, panel, and the code that uses them."""
     return f"{perception.model_hash}:{perception.settings_hash}:{perception.panel_hash}:{code_fingerprint()}"
 
 
@@ -153,7 +153,7 @@ def same_perception(settings: PerceptionSettings, identity: str) -> Perception:
 def assess_apart(
     item: SourceImage, settings: PerceptionSettings, identity: str
 ) -> tuple[SourceImage, SceneAssessment]:
-    """Task of a replay for another process: ``item`` with its assessment, both without their pixels, which need not travel back.
+    """``item`` with its assessment, both without their pixels, which need not travel back to another process.
 
     Raises as :func:`same_perception`.
     """
@@ -162,7 +162,7 @@ def assess_apart(
 
 
 def process_count(settings: PerceptionSettings, images: int) -> int:
-    """In how many processes a replay of about `images` recorded images is fastest with `settings` on this machine.
+    """In how many processes about `images` images are assessed fastest with `settings` on this machine.
 
     One on a GPU and where torch may use all cores by itself.
     """

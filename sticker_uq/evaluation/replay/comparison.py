@@ -190,7 +190,7 @@ class LiveComparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether something of replay and live cell was compared and nothing differs."""
+        """Whether something was compared and nothing differs."""
         return self.identical > 0 and not self.different
 
     def differing(self) -> list[str]:

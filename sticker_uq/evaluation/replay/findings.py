@@ -30,7 +30,7 @@ _MOST_FAILURES = 50
 
 
 class Tally:
-    """Counts and numbers of a replay's images so far.
+    """Counts and numbers of the images so far.
 
     ``objections``: objects that each monitor of the panel kept from being removed, which the caller counts; ``courses``: the
     values of each of :data:`COURSES`, image by image; ``failures``: name and reason of the first unusable images.
@@ -70,9 +70,9 @@ class Tally:
         return {stage: float(np.median(values)) for stage, values in self._timings.items()}
 
     def model_busy(self, end: float, processes: int) -> float:
-        """Share of a replay's time in which the model computed, in each of ``processes`` on average; NaN for one image.
+        """Share of the time from the first image until ``end`` (of ``perf_counter``) in which the model computed.
 
-        From its first image until ``end`` (of ``perf_counter``).
+        The mean over ``processes``; NaN for one image.
         """
         seconds = (end - self._first_at) * processes
         return min(self._busy_ms * 1e-3 / seconds, 1.0) if self.images > 1 and seconds > 0 else float("nan")
@@ -131,7 +131,7 @@ class _Reason:
 
 
 class BlockedBy:
-    """Replay's counts of why objects are asked about and why scenes are not released, over the images so far."""
+    """Counts why objects are asked about and why scenes are not released."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str], _Reason] = {}
@@ -166,7 +166,7 @@ class BlockedBy:
 
 
 def remedy(row: Row) -> str:
-    """What to do about the reason of a ``row`` of the replay's table of the policy's limits."""
+    """What to do about the reason of a ``row`` of the table of limits."""
     return _ADVICE.get(row["reason"]) or _ADVICE.get(row["subject"], _DETECTOR)
 
 
@@ -200,7 +200,7 @@ _AHEAD = 4  # pictures that may wait to be drawn
 
 
 class Spread(Generic[T]):
-    """At most `most` of a row of things of unknown length, evenly spread over it."""
+    """At most `most` things of a sequence of unknown length, evenly spread over it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -226,10 +226,10 @@ class Spread(Generic[T]):
 
 
 class Gallery:
-    """Draws a replay's pictures into `folder`, at most `most` (None: all), and collects what the report shows.
+    """Draws pictures into `folder`, at most `most` (None: all), and collects what the report shows.
 
-    The report shows images that differ in what was decided from the one before; where the images do not follow each other
-    in time (`continuous` False) any of them. Drawing runs beside the caller in a thread of its own. A context manager.
+    The report shows images about which something else was decided than about the one before; where the images do not follow each
+    other in time (`continuous` False), any of them. Drawing runs beside the caller in a thread of its own. A context manager.
     """
 
     def __init__(self, folder: Path, most: int | None, continuous: bool) -> None:

@@ -16,7 +16,7 @@ _MESSAGES = "sticker_uq_msgs/msg/"
 
 @dataclass(frozen=True)
 class GateChange:
-    """In a recording, the gate went into another state, or its permit to another object. ``stamp_ns`` on the cell's clock."""
+    """The gate went into another state, or its permit to another object. ``stamp_ns`` on the cell's clock."""
 
     stamp_ns: int
     state: str
@@ -27,7 +27,7 @@ class GateChange:
 
 @dataclass(frozen=True)
 class AskedPerson:
-    """In a recording, an operator was asked, and what they said. ``answer`` is empty while nobody has answered."""
+    """A question to an operator, and what they said. ``answer`` is empty while nobody has answered."""
 
     stamp_ns: int
     text: str
@@ -40,7 +40,7 @@ class AskedPerson:
 
 @dataclass
 class RecordedLaptop:
-    """One laptop of a recording, from arrival to departure. ``result`` is empty when the recording ends before it left.
+    """One laptop from arrival to departure. ``result`` is empty when the recording ends before it left.
 
     ``left_ns``: the image by which it was declared done, 0: never.
     """
@@ -59,7 +59,7 @@ class RecordedLaptop:
         return next((d for d in self.decisions.values() if d.stamp_ns == scene.stamp_ns), None)
 
     def removals(self) -> list[GateChange]:
-        """The moments at which the live cell's arm was let to an object as recorded, one per permit."""
+        """When the arm was let to an object: one change per permit."""
         started: dict[tuple[str, int], GateChange] = {}
         for change in self.gate:
             if change.state == "removing":
@@ -88,10 +88,7 @@ class RecordedCell:
 
 
 def read_recording(bag: Bag) -> RecordedCell:
-    """What a live cell's recording says, laptop by laptop.
-
-    Raises :class:`InvalidInput` when the recording lacks the cell's topics or when their messages have other fields.
-    """
+    """What ``bag`` says, laptop by laptop; InvalidInput when it lacks the cell's topics or their messages have other fields."""
     with messages.expected_fields(f"{bag.path}: a message of the cell"):
         cell = RecordedCell(_laptops(bag))
         _read_scenes(bag, cell)

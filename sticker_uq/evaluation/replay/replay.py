@@ -24,7 +24,7 @@ _MADE_BY = ("model", "model_hash", "settings_hash", "panel_hash", "device", "pre
 
 @dataclass(frozen=True)
 class ReplaySummary:
-    """What a replay did, as ``summary.json`` holds it.
+    """What ``summary.json`` holds.
 
     ``outcomes``: images per outcome; ``seconds``: wall time of assessing and drawing; ``processes``: in which the model
     computed side by side; ``model_busy``: share of their time since the first image in which it did, NaN for one image;
@@ -64,9 +64,7 @@ class ReplaySummary:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What a replay found: ``tally`` of its images, ``entries`` the images that a report shows, ``limits`` the rows of the table
-    of limits, ``differences`` None without a candidate to compare.
-    """
+    """``entries``: images that a report shows; ``limits``: rows of that table; ``differences``: None without a candidate."""
 
     summary: ReplaySummary
     tally: Tally
@@ -92,7 +90,7 @@ def replay(
     on_image: Callable[[SourceImage, SceneAssessment, SceneDecision], None] = lambda *_: None,
     differences: Callable[[], Differences | None] = lambda: None,
 ) -> ReplayResult:
-    """Replay every recorded image of `source` without an operator's answer; write tables and pictures into the folder `out`.
+    """Replay every image of `source` without an operator's answer; write tables and pictures into the folder `out`.
 
     `assessed`: the images of `source` with their assessments, made in that many `processes`, see
     :mod:`sticker_uq.evaluation.replay.assessing`; what is written is written beside them. Writes tables ``images``, ``objects``

@@ -119,7 +119,7 @@ def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -
 
 
 def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision) -> list[Row]:
-    """The rows of one replayed image in the table of objects. Of a blocked scene no object has a verdict."""
+    """The rows of one image in the table of objects; in a blocked scene no object has a verdict."""
     verdicts = {verdict.object.id: verdict for verdict in decision.verdicts}
     place = {"image": name, "stamp_ns": assessment.stamp_ns}
     return [
@@ -130,8 +130,7 @@ def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision)
 
 @contextmanager
 def table_writer(schema: pa.Schema, path: Path) -> Iterator[Callable[[Iterable[Row]], None]]:
-    """What appends rows to a new table of a replay at `path`, which is there, complete,
-    after the block and not at all if it fails.
+    """What appends rows to a new table at `path`, which is complete after the block and absent if it fails.
 
     The suffix says how: .parquet or .csv. However many rows there are, few are held in memory. In csv lists and maps are
     JSON, numbers keep every digit and what was not measured is ``nan``. Raises OSError when the disk refuses.
@@ -167,7 +166,7 @@ def cell_of(source: Path) -> str:
 
 
 def laptops_of(source: Path) -> Callable[[int], str]:
-    """The laptop that lay in the cell of a recording at a stamp in ns; "" for none, and where none were announced."""
+    """Which laptop lay in the cell at a stamp in ns; "" for none, and where none were announced."""
     turns = recorded_workpieces(source, departures=True)
 
     def at(stamp_ns: int) -> str:

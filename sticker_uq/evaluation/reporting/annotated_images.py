@@ -303,7 +303,7 @@ _WIDTH_PX, _BANNER_PX = 640, 40
 
 
 def write_animation(laptops: Sequence[report_model.ReportLaptop], path: Path) -> None:
-    """Write the animated WebP of the report's ``laptops`` that have pictures; raises OSError when the disk refuses.
+    """Write the animated WebP of the ``laptops`` that have pictures; raises OSError when the disk refuses.
 
     At most LONGEST_S seconds and, by lower quality, LARGEST_BYTES.
     """

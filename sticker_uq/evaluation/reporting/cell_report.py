@@ -32,7 +32,7 @@ def policy_limits(policy: Policy) -> dict[str, float]:
 
 
 def stage_times(laptops: Sequence[RecordedLaptop]) -> dict[str, float]:
-    """Median milliseconds per image of every stage that the assessments name, for a cell's report."""
+    """Median milliseconds per image of every stage that the assessments name."""
     times: dict[str, list[float]] = {}
     for scene in (scene for laptop in laptops for scene in laptop.scenes):
         for stage, ms in scene.timings.items():
@@ -42,7 +42,7 @@ def stage_times(laptops: Sequence[RecordedLaptop]) -> dict[str, float]:
 
 
 def key_scenes(laptop: RecordedLaptop) -> list[tuple[str, SceneAssessment]]:
-    """The scenes worth a picture in a cell's report, each with a title: the first, each question, each removal, the last."""
+    """The scenes worth a picture, each with a title: the first, each question, each removal, the last."""
     if not laptop.scenes:
         return []
     wanted: dict[int, str] = {}

@@ -52,7 +52,7 @@ def as_html(title: str, blocks: Sequence[Block]) -> str:
 
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path) -> None:
-    """Write every table of results with rows to ``folder``/NAME.csv with all its digits."""
+    """Write every table that has rows to ``folder``/NAME.csv with all its digits."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         if not table.empty:
@@ -79,7 +79,7 @@ def write_pages(
 
 
 def templates() -> Environment:
-    """The HTML templates of reports. What they are given is escaped."""
+    """What the templates are given is escaped."""
     return Environment(
         loader=PackageLoader("sticker_uq.evaluation.reporting"),
         autoescape=True,
@@ -130,7 +130,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def svg(draw: Callable[[Figure], object], width: float, height: float, label: str) -> Markup:
-    """The SVG element of a report's chart of ``width`` x ``height`` inches that ``draw`` fills; ``label`` for screen readers."""
+    """The SVG element of a figure of ``width`` x ``height`` inches that ``draw`` fills; ``label`` for screen readers."""
     import matplotlib as mpl  # takes half a second to load
     from matplotlib.figure import Figure
     from matplotlib.rcsetup import cycler
@@ -156,7 +156,7 @@ _Column = Callable[["Axes", float, float, int, int], None]
 
 
 def course_chart(course: Course) -> Markup:
-    """Chart of the values of ``course`` over a report's images, with gaps where there is none, and its limit as a dashed line."""
+    """The values of ``course`` image by image, with gaps where there is none, and its limit as a dashed line."""
     values = np.asarray(course.values, float)
     known = np.isfinite(values)
     alone = known & ~np.append(False, known[:-1]) & ~np.append(known[1:], False)
@@ -174,7 +174,7 @@ def course_chart(course: Course) -> Markup:
 
 
 def blocked_bars(names: Sequence[str], blocked: Sequence[int], alone: Sequence[int]) -> Markup:
-    """Chart of how many objects each limit blocked, in the order of ``names``; ``alone``: nothing else blocked them."""
+    """How many objects each limit blocked, in the order of ``names``; ``alone``: nothing else blocked them."""
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()

@@ -34,10 +34,7 @@ _SHOWN = ("about", "name", "blocked", "alone", "limit", "value_p10", "value_medi
 
 
 def write_replay(result: ReplayResult, policy: Policy, out: Path) -> ReplaySummary:
-    """Write ``report.html`` and ``summary.json`` of a replay into its folder `out`, each completely or not at all.
-
-    The summary is returned. Raises OSError when the disk refuses.
-    """
+    """Write report.html and summary.json (returned) into `out`, each completely or not at all; OSError when the disk refuses."""
     summary = replace(result.summary, files=(*result.summary.files, "report.html", "summary.json"))
     write_report(replay_report(result, policy), out / "report.html")
     write_file(out / "summary.json", json.dumps(asdict(summary), indent=2))

@@ -69,7 +69,7 @@ class _Row:
 
 
 def write_report(report: report_model.Report, path: Path) -> None:
-    """Write the `report` of a replay or a cell to `path` as one HTML file that refers to nothing else.
+    """Write `report` to `path` as one HTML file that refers to nothing else.
 
     The pictures are made as small as it takes to keep the file below 10 MB. Raises OSError when the disk refuses.
     """
@@ -160,7 +160,7 @@ def _bars(observed: ObservedObject, limits: Mapping[str, float]) -> tuple[_Bar, 
 
 
 def _vote(one: MonitorScore) -> _Bar:
-    """The bar of a supervisor, whose scale is its own: the limit lies in the middle, 0 or twice the limit at the ends."""
+    """The bar of a monitor, whose scale is its own: the limit lies in the middle, 0 or twice the limit at the ends."""
     if math.isnan(one.score):
         return _Bar(one.name, "–", 0.0, None, None, measured=False)
     reach = max(abs(one.limit), 1e-12)

@@ -25,7 +25,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True)
 class TimelineEvent:
-    """One event on a time line. ``stamp_ns`` on the clock of the images; ``who`` acted: camera, gate, arm, person, ..."""
+    """``stamp_ns`` on the clock of the images; ``who`` acted: camera, gate, arm, person, ..."""
 
     stamp_ns: int
     who: str
@@ -35,11 +35,9 @@ class TimelineEvent:
 
 @dataclass(frozen=True)
 class ReportEntry:
-    """One image that a report shows.
-
-    ``picture``: uint8 (H, W, 3) BGR, best made by :func:`annotated_images.annotate`, None leaves it out;
-    ``assessment`` None when there is only the picture; ``attention``: what the detector
-    noticed, best made by :func:`annotated_images.saliency_overlay`, None leaves it out.
+    """``picture``: uint8 (H, W, 3) BGR, best made by :func:`annotated_images.annotate`, None leaves it out; ``assessment`` None
+    when there is only the picture; ``attention``: what the detector noticed, best made by
+    :func:`annotated_images.saliency_overlay`, None leaves it out.
     """
 
     title: str
@@ -51,7 +49,7 @@ class ReportEntry:
 
 @dataclass(frozen=True)
 class Course:
-    """How one number of a report went from image to image. NaN where there is none; ``limit`` NaN when there is no limit."""
+    """How one number went from image to image. NaN where there is none; ``limit`` NaN when there is no limit."""
 
     label: str
     values: tuple[float, ...]
@@ -60,7 +58,7 @@ class Course:
 
 @dataclass(frozen=True)
 class ReportLaptop:
-    """One laptop of a report, or one stretch of a recording.
+    """One laptop, or one stretch of a recording.
 
     ``result``: how it ended, in a few words; ``facts``: (label, value) pairs; ``courses``: drawn as small charts.
     """
@@ -76,7 +74,7 @@ class ReportLaptop:
 
 @dataclass(frozen=True)
 class Headline:
-    """One big number at the top of the report: ``value`` as it is to be read, ``label`` below it."""
+    """A big number at the top: ``value`` as it is to be read, ``label`` below it."""
 
     label: str
     value: str
@@ -85,7 +83,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class ReportSection:
-    """A part of a report about all images: a ``note`` on how to read it, a chart, a table, and small pictures with captions.
+    """A part about all images: a ``note`` on how to read it, a chart, a table, and small pictures with captions.
 
     ``folded``: shown when the reader opens it.
     """
@@ -101,12 +99,10 @@ class ReportSection:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole report of a replay or a cell.
-
-    ``lead``: what was done and how it went, in plain sentences; ``summary_columns`` and ``summary_rows`` make the table, cells
-    are shown as they are (floats with three digits, None as a dash); ``limits`` maps a metric of ``ObservedObject`` or ``dil``
-    to the largest value the policy allows; ``timings`` maps a stage to its median milliseconds per image;
-    ``environment`` lists versions, hashes and settings; ``sections``: what is said about all images together.
+    """``lead``: what was done and how it went, in plain sentences; ``summary_columns`` and ``summary_rows`` make the table, cells
+    are shown as they are (floats with three digits, None as a dash); ``limits`` maps a metric of ``ObservedObject`` or ``dil`` to
+    the largest value the policy allows; ``timings`` maps a stage to its median milliseconds per image; ``environment`` lists
+    versions, hashes and settings; ``sections``: what is said about all images together.
     """
 
     title: str
@@ -123,7 +119,7 @@ class Report:
 
 @dataclass(frozen=True)
 class ShownMetric:
-    """A number of an object in a report. ``top``: the value at which a bar is full; ``low_is_good``: the direction."""
+    """A number of an object. ``top``: the value at which a bar is full; ``low_is_good``: the direction."""
 
     field: str
     short: str
@@ -165,12 +161,12 @@ SHORT = {metric.field: metric.short for metric in SHOWN_METRICS} | {
 
 
 def number(value: float) -> str:
-    """`value` as reports show it: at most three significant digits, "n/a" when it was not measured."""
+    """`value` with at most three significant digits, "n/a" when it was not measured."""
     return "n/a" if math.isnan(value) else f"{value:.3g}"
 
 
 def short_reason(reason: Reason) -> str:
-    """A reason as pictures and reports show it: the comparison ("SE 1.02 > 0.9"), or its words where nothing was compared."""
+    """The comparison of a reason ("SE 1.02 > 0.9"), or its words where nothing was compared."""
     name = SHORT.get(reason.subject)
     if name is None or math.isnan(reason.limit):
         return text_of(reason)

@@ -11,7 +11,7 @@ Mode = Literal["swap", "vanish", "random"]
 
 
 class DagSettings(Frozen):
-    """Settings of an attack. An invalid value raises pydantic's ``ValidationError``."""
+    """An invalid value raises pydantic's ``ValidationError``."""
 
     method: Literal["dag"] = "dag"
     mode: Mode = "swap"

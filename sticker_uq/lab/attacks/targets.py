@@ -30,7 +30,7 @@ _LEAST_PROBABILITY = 0.1
 
 @dataclass(frozen=True)
 class Targets:
-    """N targets of a white-box attack in n pictures of one size.
+    """N targets in n pictures of one size.
 
     ``image`` (N,): the picture of each, ascending; ``object`` (N,): the object in it; ``labels`` (N,): that object's class;
     ``rows`` (N,): the anchor or proposal; ``boxes``: per picture the (K, 4) of them, px of the resized picture.
@@ -49,8 +49,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class TargetOutputs:
-    """A detector's outputs for N attacked boxes: ``logits`` (N, 3) before softmax or sigmoid, ``probabilities`` (N, 3),
-    rows sum to 1.
+    """Outputs for N targets: ``logits`` (N, 3) before softmax or sigmoid, ``probabilities`` (N, 3), rows sum to 1.
 
     RetinaNet has no background logit; it is 0 here, and raising it means lowering the object's.
     """
@@ -69,7 +68,7 @@ class AnchorView:
     def boxes(
         self, model: Any, features: Features, maps: list[Tensor]
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Boxes to attack (A, 4) px of each resized picture, candidate targets, and their class distributions (A, 3)."""
+        """Candidate boxes (A, 4) px of each resized picture, and their class distributions (A, 3)."""
         logits, deltas = model.head.classification_head(maps), model.head.regression_head(maps)
         check_finite(logits, deltas)
         anchors = anchors_of(model, features, maps)
@@ -77,7 +76,7 @@ class AnchorView:
         return boxes, list(self._read(logits).probabilities)
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
-        """A detector's outputs for the attacked ``targets``. ``maps``: (n, C, h, w), what enters the heads."""
+        """``maps``: (n, C, h, w), what enters the heads."""
         return self._read(model.head.classification_head(maps)[targets.image, targets.rows])
 
 
@@ -143,7 +142,7 @@ def attack_view(name: str) -> AttackView:
 
 
 def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage]) -> Targets:
-    """The targets to attack on clean pictures ``pixels`` (n, 3, H, W) RGB 0..255 with the objects of ``items``.
+    """The targets in clean pictures ``pixels`` (n, 3, H, W) RGB 0..255 with the objects of ``items``.
 
     A box is a target of the object that it overlaps most among those that it overlaps by more than 0.1 and whose class it gives a
     probability of more than 0.1.

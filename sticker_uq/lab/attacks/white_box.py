@@ -48,7 +48,7 @@ class Adversarial:
 def attack(
     detector: StochasticDetector, items: Sequence[LabelledImage], settings: DagSettings, seeds: Sequence[int]
 ) -> list[Adversarial]:
-    """White-box attack on the pictures of ``items``, all of one size, at once; ``seeds``: one for each.
+    """Attack the pictures of ``items``, all of one size, at once; ``seeds``: one for each.
 
     The seed determines the random start and the target classes of mode random. The result of a picture does not depend on the
     others, up to rounding in torch's sums.
@@ -59,7 +59,7 @@ def attack(
 
 
 def variant_seed(seed: int, variant: int, name: str) -> int:
-    """The seed of one attack variant of the picture ``name`` under the user's ``seed``, independent of other pictures."""
+    """The seed of one variant of the picture ``name`` under the user's ``seed``, independent of other pictures."""
     digest = hashlib.blake2b(f"{seed}:{variant}:{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
@@ -112,7 +112,7 @@ class Attack:
             yield iteration
 
     def _step(self) -> bool:
-        """One iteration of the attack; False, and nothing done, when no target is left to attack."""
+        """One iteration; False, and nothing done, when no target is left."""
         pixels = self.now.requires_grad_(True)
         outputs, *_ = target_outputs(self.detector, pixels, self.targets)
         active = ~self._reached(outputs.probabilities)

@@ -28,7 +28,7 @@ def linear(image: Image) -> Floats:
 
 
 def grey_levels(light: Floats) -> Image:
-    """Linear light of a corruption as grey levels of the picture, clipped to white."""
+    """Linear light as grey levels, clipped to white."""
     return np.rint(255 * np.clip(light, 0, 1) ** np.float32(1 / GAMMA)).astype(np.uint8)
 
 

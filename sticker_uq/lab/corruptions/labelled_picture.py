@@ -21,7 +21,7 @@ Points = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class LabelledPicture:
-    """A picture to be corrupted and its objects. ``boxes`` are x1 y1 x2 y2 px, pixel (x, y) covers [x, x + 1) by [y, y + 1).
+    """A picture and its objects. ``boxes`` are x1 y1 x2 y2 px, pixel (x, y) covers [x, x + 1) by [y, y + 1).
 
     ``image`` (H, W, 3) uint8 BGR; ``boxes`` (N, 4) float32; ``labels`` (N,) int64; ``origin`` (N,) the index of each object in
     the untransformed picture; ``visible`` (N,) the share of its area there that is still visible; ``hidden`` (M,) indices of
@@ -60,14 +60,14 @@ class LabelledPicture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height, px, of the labelled picture of a corruption."""
+        """Width and height, px."""
         return self.image.shape[1], self.image.shape[0]
 
     def with_image(self, image: Image) -> Self:
         return replace(self, image=image)
 
     def outline(self, index: int) -> Points:
-        """Convex outline (V, 2) of the labelled object `index`: of its visible shape where that is known, else of its box."""
+        """Convex outline (V, 2) of the object `index`: of its visible shape where that is known, else of its box."""
         if self.shapes is not None:
             inside = (self.shapes == self.origin[index] + 1).astype(np.uint8)
             found, _ = cv2.findContours(inside, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
@@ -79,7 +79,7 @@ class LabelledPicture:
         return np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32)
 
     def seen_again(self, image: Image, before: RenderedScene, after: RenderedScene) -> Self:
-        """The labelled objects, which follow the scene from where it renders as `before` to where it renders as `after`."""
+        """The objects follow the scene from where it renders as `before` to where it renders as `after`."""
         numbers = {int(identity): number for number, identity in enumerate(before.ids)}
         place = {numbers[int(i)]: row for row, i in enumerate(after.ids) if int(i) in numbers}
         visible, boxes = np.zeros(len(self.boxes), np.float32), self.boxes.copy()
@@ -106,7 +106,7 @@ class LabelledPicture:
         )
 
     def warped(self, matrix: Points, image: Image) -> Self:
-        """The labelled objects as they follow the projective map `matrix` (3, 3) of continuous coordinates to the warped `image`.
+        """The objects follow the projective map `matrix` (3, 3) of continuous coordinates to the warped `image`.
 
         A box becomes the upright box around the mapped outline, cut at the border of the picture. Without shapes the outline is
         the box itself, so the new box is the smallest that certainly contains the object. Parts outside the picture are not
@@ -128,7 +128,7 @@ class LabelledPicture:
         return moved._keep(np.asarray(boxes, np.float32), visible)
 
     def covered(self, cover: Image, image: Image) -> Self:
-        """The labelled objects behind an occlusion that hides the pixels where `cover` (H, W) is not 0; `image` shows it.
+        """The objects behind what covers the pixels where `cover` (H, W) is not 0; `image` shows it.
 
         A box shrinks to the tight box around the visible part of the object (of its box if its shape is unknown), and an object
         of which less than a quarter is visible is not labelled any more, as in rendered scenes.

@@ -20,9 +20,9 @@ CONTENT, POSE, COVER, LIGHT, LENS, SENSOR, CODING = range(7)
 
 @dataclass(frozen=True)
 class Transformation:
-    """A corruption: transforms a picture. ``strength`` is in ``unit``; ``ladder`` are strengths from mild to severe.
+    """``strength`` is in ``unit``; ``ladder``: strengths from mild to severe; ``limits``: the valid ones.
 
-    ``limits`` are the valid strengths; ``parameters`` the further ones with their defaults.
+    ``parameters``: further arguments with their defaults.
     """
 
     name: str

@@ -35,7 +35,7 @@ _BISECTIONS = 6
 
 @dataclass(frozen=True)
 class AbnormalScene(LabelledPicture):
-    """What is visible of the objects of an abnormal scene, and the changes made to it.
+    """What is visible of the objects, and the changes made to the scene.
 
     ``before`` (N, 4): boxes px of all objects before. ``added`` (K, 4): boxes of the added objects, and ``kinds`` their kinds. A
     sticker of an unknown kind is a sticker and therefore also one of the objects.
@@ -80,7 +80,7 @@ def occluded(scene: AbnormalScene, rng: Rng) -> AbnormalScene:
 
 
 def pasted(scene: AbnormalScene, rng: Rng, other: Image) -> AbnormalScene:
-    """Abnormal scene as in Occluded-PASCAL3D+: pieces cut out of the ``other`` picture, pasted over one or two stickers."""
+    """Pieces cut out of the ``other`` picture, pasted over one or two stickers, as in Occluded-PASCAL3D+."""
     foreign, boxes = cv2.resize(other, scene.size), scene.boxes
     for target in _targets(scene, rng):
         mask = _piece(scene.image.shape, boxes[target], rng.uniform(*HIDDEN_SHARE), rng)
@@ -94,7 +94,7 @@ def pasted(scene: AbnormalScene, rng: Rng, other: Image) -> AbnormalScene:
 def add_foreign_objects(
     image: Image, boxes: FloatArray, labels: IntArray, rng: Rng, *, stickers: bool
 ) -> AbnormalScene:
-    """One to three foreign objects between the objects, ``stickers`` of unknown kinds, or other objects."""
+    """One to three foreign objects between the known ones: ``stickers`` of unknown kinds, or other objects."""
     return _with_foreign(untouched(image.copy(), boxes, labels), rng, stickers)
 
 
@@ -264,7 +264,7 @@ _NEEDS_STICKER = ("occlusion", "patch")
 
 @dataclass(frozen=True)
 class AbnormalImage:
-    """A picture of a folder of abnormal scenes, its case, the picture it was made of, and the ``whole`` boxes (N, 4) before."""
+    """A picture, its case, the picture that it was made from, and the ``whole`` boxes (N, 4) before."""
 
     picture: coco.LabelledImage
     case: str
@@ -279,7 +279,7 @@ def abnormal_scenes(
     patch: Image | None = None,
     image_format: str = "jpg",
 ) -> Iterator[coco.EncodedScene]:
-    """The pictures ``items`` in an abnormal ``case`` of `CASES` or `EXPOSURE`, untouched ("clean"), or with a ``patch``.
+    """The pictures ``items`` in a ``case`` of `CASES` or `EXPOSURE`, untouched ("clean"), or with a ``patch``.
 
     The change depends on ``seed``, the case and the picture's id only. A case that hides stickers skips pictures
     without one. InvalidInput for an unknown case, where all pictures would be skipped, or for one that cannot be read.
@@ -316,7 +316,7 @@ def _scenes(
 
 
 def read_abnormal(folder: str | os.PathLike[str]) -> list[AbnormalImage]:
-    """The pictures of a folder of abnormal scenes; InvalidInput as `read_coco`, and where the further fields are missing."""
+    """The pictures in ``folder``; InvalidInput as `read_coco`, and where the further fields are missing."""
     pictures = coco.read_coco(folder)
     document = coco.load_annotations(folder)
     path = Path(folder) / coco.ANNOTATIONS

@@ -45,7 +45,7 @@ def print_of(height: int, width: int, image: Image, rng: Rng) -> Image:
 
 
 def colour(rng: Rng) -> Floats:
-    """Colour (3,) of a random shape on an abnormal scene, every second one nearly grey."""
+    """A random colour (3,), every second one nearly grey."""
     if rng.random() < _GREYISH:
         return np.clip(rng.uniform(10, 245) + rng.normal(0, 10, 3), 0, 255).astype(np.float32)
     return rng.uniform(0, 255, 3).astype(np.float32)
@@ -199,7 +199,7 @@ class Exposed(NamedTuple):
 
 
 def exposed(image: Image, boxes: FloatArray, rng: Rng) -> Exposed:
-    """Abnormal scene to train novelty detection on: ``image`` (H, W, 3) uint8 BGR with one to three random shapes laid on it.
+    """``image`` (H, W, 3) uint8 BGR with one to three random shapes laid on it.
 
     ``boxes`` (N, 4) px are the objects of the picture; some shapes lie on them, the others on or around the laptop.
     """

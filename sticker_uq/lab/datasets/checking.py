@@ -28,7 +28,7 @@ _ALPHA = 0.05
 
 @dataclass(frozen=True)
 class PictureStatistics:
-    """One picture of a data set: perceptual hash (64 bits), digest of its pixels, mean grey level 0..255."""
+    """Perceptual hash (64 bits), digest of the pixels, mean grey level 0..255."""
 
     item: LabelledImage
     perceptual: int
@@ -38,7 +38,7 @@ class PictureStatistics:
 
 @dataclass(frozen=True)
 class LabelFinding:
-    """A finding of a data set's check. ``kind``: duplicate, near duplicate, label; ``pictures`` concerned."""
+    """``kind``: duplicate, near duplicate, label; ``pictures`` concerned."""
 
     kind: str
     pictures: tuple[Path, ...]
@@ -101,7 +101,7 @@ def duplicates(
 def close_pairs(
     pictures: Sequence[PictureStatistics], near: int, ours: int | None = None
 ) -> Iterator[tuple[int, int, int]]:
-    """Numbers of two pictures, the first lower, and the distance of their hashes, if that is at most ``near``.
+    """Indices of two pictures, the lower one first, and the distance of their hashes, if that is at most ``near``.
 
     Pictures with the same pixels are a pair whatever ``near`` is. With ``ours`` only pairs of one of the first ``ours`` pictures
     with one of the others.

@@ -155,6 +155,6 @@ def _anchors(model: Any, generator: Any, size: tuple[int, int]) -> Tensor:
 
 @cache
 def _map_shapes(backbone: Any, height: int, width: int) -> list[torch.Size]:
-    """Channels, height and width of each map: of no pictures, for which nothing is computed."""
+    """Channels, height and width of each map, from a batch without pictures, for which nothing is computed."""
     with torch.no_grad():
         return [m.shape[1:] for m in backbone(torch.empty(0, 3, height, width)).values()]

@@ -55,7 +55,7 @@ _UNUSABLE = {
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """An accepted answer of the audit log. ``before``: earlier ones about the same laptop; ``problem``: why it cannot be used.
+    """An accepted answer. ``before``: earlier ones about the same laptop; ``problem``: why it cannot be used.
 
     ``entry``: number of the request's entry; ``seconds`` from there to the answer; ``spot_check``: the policy itself would not
     have asked; ``released``: boxes of the objects asked about that the policy released itself.
@@ -78,7 +78,7 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True)
 class LabelledBox:
-    """A box labelled from the audit log: (x1, y1, x2, y2) in px, its class, and the label's source: "person" or "policy"."""
+    """``box``: (x1, y1, x2, y2) px; ``source`` of the label: "person" or "policy"."""
 
     box: Box
     label: ObjectClass
@@ -96,7 +96,7 @@ class AnsweredCase:
 
 
 def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
-    """The accepted answers of an audit log in their order; InvalidInput when there is no log or it was altered."""
+    """The accepted answers in their order; InvalidInput when there is no log or it was altered."""
     check = verify(audit_folder)
     if not check.whole:
         raise InvalidInput(
@@ -152,7 +152,7 @@ def is_spot_check(request: Entry) -> bool:
 
 
 def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tuple[LabelledBox, ...], str]:
-    """Labels by an answer of an audit log: boxes on the picture of ``decision``, and why it cannot be used ("" when it can)."""
+    """Labels by the answer: boxes on the picture of ``decision``, and why it cannot be used ("" when it can)."""
     if question.problem:
         return (), question.problem
     if question.scene_answer in _UNUSABLE:
@@ -211,7 +211,7 @@ def answered_cases(
     topic: str | None = None,
     on_read: OnRead = lambda *_: None,
 ) -> Iterator[AnsweredCase]:
-    """One case per question answered in an audit log, with its image from the recordings, or the reason why it cannot be used.
+    """One case per answered question, with its image from the recordings, or the reason why it cannot be used.
 
     ``recordings`` are the bags of the same time; ``topic`` is their image topic, needed when there are several. Raises
     :class:`InvalidInput` for an altered log and for a recording that cannot be read.

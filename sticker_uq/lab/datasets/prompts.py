@@ -34,7 +34,7 @@ class Prompt:
 
 
 class PromptTemplate(Frozen):
-    """The phrases of prompts; the comments in the packaged file explain them."""
+    """The comments in the packaged file explain the phrases."""
 
     laptops: Phrases
     numbers: Annotated[dict[Number, Phrase], Field(min_length=1)]

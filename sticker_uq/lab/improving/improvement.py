@@ -40,10 +40,9 @@ Happened = NDArray[np.bool_]
 
 
 class ImproveSettings(CandidateSettings):
-    """What is asked for. ``perception``, ``active_policy`` and ``active_hash``, the SHA-256 of a manifest, are of the bundle that
-    works.
+    """``perception``, ``active_policy`` and ``active_hash``, the SHA-256 of a manifest, are of the active bundle.
 
-    ``exposure``: pictures trained on beside, so that nothing is forgotten; ``glance_s``: a faster answer teaches nothing;
+    ``exposure``: pictures also trained on, so that nothing is forgotten; ``glance_s``: a faster answer teaches nothing;
     ``names``: whether the report names the operators.
     """
 
@@ -155,7 +154,7 @@ class ComparedResult(StepResult):
 
 
 class Improvement(Candidate[ImproveSettings]):
-    """The steps of an improvement in the folder of ``steps``, and what each found; a step is done when it is asked for."""
+    """The steps in the folder of ``steps``, and what each found; a step is done when it is asked for."""
 
     def run(self, before_training: Callable[[], None] = lambda: None) -> Self:
         """All steps in their order; ``before_training`` is called when it is known that there are labels enough."""
@@ -284,7 +283,7 @@ class Improvement(Candidate[ImproveSettings]):
         return self._steps.run("calibrate", inputs | self._identity(), CalibratedResult, make, (POLICY,))
 
     def _limits_now(self) -> Policy:
-        """The limits of the active bundle, those on probabilities moved to where they mean the same of the candidate's.
+        """The limits of the active bundle, those on probabilities moved to where they mean the same with the new weights.
 
         Other weights are surer or less sure of the same objects. A policy that is calibrated keeps its limits: they, and its risk
         score, are of the active weights, and only a proof makes new ones.

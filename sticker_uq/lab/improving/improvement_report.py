@@ -21,7 +21,7 @@ _USES = {
 
 
 def improvement_report(found: Improvement, comparison: BundleComparison, told: str) -> str:
-    """The report of an improvement as one HTML page; ``told``: what became of the candidate, a sentence."""
+    """One HTML page; ``told``: what became of the candidate, a sentence."""
     blocks: list[Block] = [
         f"# {comparison.verdict.capitalize()}",
         lead(comparison),

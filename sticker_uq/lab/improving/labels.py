@@ -63,8 +63,8 @@ class Noted(BaseModel):
 def divided(visits: Sequence[Visit], policy_hash: str, newest_days: float) -> dict[str, Part]:
     """The part of every laptop, by the name of its visit.
 
-    The newest ``newest_days`` judge. Of the others those that another policy decided about train only, because their groups are
-    not those of the policy ``policy_hash``; spot checked ones prove only, for there are few.
+    Those that another policy decided about train only, because their groups are not those of the policy ``policy_hash``. Of the
+    others the newest ``newest_days`` judge; older spot-checked ones prove only, for there are few.
     """
     since = max(visit.time_ns for visit in visits) - round(newest_days * _DAY_NS)
     parts: dict[str, Part] = {}

@@ -57,7 +57,7 @@ class _Open:
 
 
 def visits(audit_folder: Path, prefix: str = "0") -> list[Visit]:
-    """The laptops of an audit log about which something was decided, in their order, with names that begin with ``prefix``."""
+    """The laptops about which something was decided, in their order, with names that begin with ``prefix``."""
     questions = {question.entry: question for question in answered_questions(audit_folder)}
     found: list[Visit] = []
     for one in _opened(audit_folder):
@@ -116,7 +116,7 @@ released where it was spot checked."""
 
 @dataclass
 class PersonCounts:
-    """What is counted of one person's answers. ``kinds``: by answer about an object; ``refused``: why none is used, or ""."""
+    """Counts of one person's answers. ``kinds``: by answer about an object; ``refused``: why none is used, or ""."""
 
     questions: int = 0
     fast: int = 0
@@ -169,7 +169,7 @@ def screened(
 
 
 def _agreements(first: AnsweredQuestion, second: AnsweredQuestion) -> list[bool]:
-    """Of each place that two persons answered about, whether they meant the same."""
+    """Whether two persons meant the same, for each place that both answered about."""
     return [
         one.removes == other.removes
         for one in first.answers
@@ -203,7 +203,7 @@ def _marked(
 
 
 def person_rows(persons: Mapping[str, PersonCounts], names: bool) -> list[tuple[str, ...]]:
-    """One row of counts for each person, without their names unless ``names``: a number by how much was answered."""
+    """One row of counts for each person, by name if ``names``, else by a number that follows how much was answered."""
     ordered = sorted(persons.items(), key=lambda one: (-one[1].questions, one[0]))
     return [
         (

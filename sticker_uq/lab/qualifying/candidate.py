@@ -35,7 +35,7 @@ _BASE_MODEL = "ssdlite320_mobilenet_v3_large"
 
 
 class CandidateSettings(Frozen):
-    """What is asked for. ``perception``: settings as the cell has them; ``training``: fields of :class:`TrainSettings`."""
+    """``perception``: settings as the cell has them; ``training``: fields of :class:`TrainSettings`."""
 
     perception: PerceptionSettings = PerceptionSettings()
     levels: Levels = Levels()

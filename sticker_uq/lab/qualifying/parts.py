@@ -22,7 +22,7 @@ def parts_in(folder: Path) -> dict[str, Path]:
 
 
 def parts_of(folder: Path) -> dict[str, Path] | None:
-    """The parts in ``folder`` to qualify with, None for a COCO folder; :class:`InvalidInput` otherwise."""
+    """The parts in ``folder``, None for a COCO folder; :class:`InvalidInput` otherwise."""
     if (folder / ANNOTATIONS).is_file():
         return None
     missing = [name for name in PARTS if not (folder / name / ANNOTATIONS).is_file()]
@@ -35,7 +35,7 @@ def parts_of(folder: Path) -> dict[str, Path] | None:
 
 
 def fingerprint(items: Iterable[LabelledImage]) -> str:
-    """SHA-256 of a part's files, labels and laptops ``items``, hex."""
+    """SHA-256 of the files, labels and laptops of ``items``, hex."""
     whole = hashlib.sha256()
     for item in items:
         whole.update(f"{item.path.name}\0{item.workpiece_id}\0".encode())
@@ -67,7 +67,7 @@ def divide(
 
 
 def write_part(folder: Path, items: Sequence[LabelledImage], laptops: Sequence[str]) -> None:
-    """Write a part of the data set: copies of ``items`` in a new COCO folder, with the laptop of each, "" where none is known."""
+    """Copy ``items`` into a new COCO folder, with the laptop of each, "" where none is known."""
     used = Counter(item.path.stem for item in items)
 
     def encoded(number: int, item: LabelledImage) -> EncodedScene:
@@ -81,7 +81,7 @@ def write_part(folder: Path, items: Sequence[LabelledImage], laptops: Sequence[s
 
 
 def refuse_same_pixels(parts: Mapping[str, Sequence[PictureStatistics]]) -> None:
-    """Raise :class:`InvalidInput` for parts of a data set with the same picture, which would make a proof or a test void."""
+    """Raise :class:`InvalidInput` for parts with the same picture, which would make a proof or a test void."""
     known: dict[bytes, str] = {}
     same = []
     for part, pictures in parts.items():

@@ -58,7 +58,7 @@ _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
 
 
 class QualifySettings(CandidateSettings):
-    """What is asked for. An impossible value, which a step would refuse only after hours, raises pydantic's ``ValidationError``.
+    """An impossible value, which a step would refuse only after hours, raises pydantic's ``ValidationError``.
 
     ``data``: a COCO folder, or one with the parts learn, calibrate and test. ``training``: fields of
     :class:`TrainSettings` other than data and out. ``perception``: as the cell has it, without weights. ``near``, ``shares``,
@@ -95,7 +95,7 @@ class QualifySettings(CandidateSettings):
 
 
 class Qualification(Candidate[QualifySettings]):
-    """The steps of a qualification in the folder of ``steps``, and what each found; a step is done when it is asked for."""
+    """The steps in the folder of ``steps``, and what each found; a step is done when it is asked for."""
 
     @property
     def _base_file(self) -> Path:

@@ -11,7 +11,7 @@ _MET = {True: "met", False: "NOT MET", None: ""}
 
 
 def qualification_report(found: Qualification, bundle: str) -> str:
-    """The report of a qualification as one HTML page; ``bundle``: what became of the bundle, a sentence."""
+    """One HTML page; ``bundle``: what became of the bundle, a sentence."""
     verdict = "Ready" if found.ready else "Not ready"
     required = [
         (one.name, one.value, one.limit, _MET[one.met], "" if one.met else one.advice)

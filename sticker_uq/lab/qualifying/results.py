@@ -41,7 +41,7 @@ class CheckResult(StepResult):
 
 
 class DivideResult(StepResult):
-    """How many pictures were divided, and the size of the largest group that counts as one laptop."""
+    """``largest``: pictures of the largest group that counts as one laptop."""
 
     pictures: int
     laptops: int
@@ -55,7 +55,7 @@ class DivideResult(StepResult):
 
 
 class TrainResult(StepResult):
-    """A training: its epochs, and mAP@0.5 of the ``chosen`` one on the pictures, of laptops ``held_out``, that chose it."""
+    """``map50``: mAP@0.5 of the ``chosen`` epoch on the ``held_out`` pictures, of other laptops, that chose it."""
 
     model: str
     epochs: int
@@ -90,7 +90,7 @@ class AccuracyResult(StepResult):
 
     @property
     def of_stickers(self) -> tuple[float, float]:
-        """Precision and recall of the clusters for stickers in the qualification's evaluation step, NaN where unknown."""
+        """Precision and recall of the clusters for stickers, NaN where unknown."""
         return next(((p, r) for name, _, p, r in self.rows if name == "sticker"), (math.nan, math.nan))
 
     @classmethod
@@ -105,7 +105,7 @@ class AccuracyResult(StepResult):
 
 
 class NoveltyResult(StepResult):
-    """Areas under the ROC curve; ``weakness``: why it cannot be used, ``objects_weakness``: why not for objects."""
+    """Areas under the ROC curve; ``weakness``: why the network cannot be used, ``objects_weakness``: why not for objects."""
 
     objects: Auroc
     scenes: Auroc

@@ -120,7 +120,7 @@ _EMBLEMS: dict[str, Callable[[Pen, str], None]] = {draw.__name__[1:]: draw for d
 
 @lru_cache(maxsize=64)
 def emblem_mask(brand: int) -> Image:
-    """Coverage (h,w) of a rendered laptop's emblem, cropped to its ink."""
+    """Coverage (h,w) of the emblem, cropped to its ink."""
     image = np.zeros((_PIXELS, _PIXELS, 3), np.uint8)
     make = brand_of(brand)
     _EMBLEMS.get(make.emblem, _unknown)(Pen(image, _PIXELS * 0.44, (_PIXELS / 2, _PIXELS / 2)), make.name)

@@ -29,7 +29,7 @@ def _smile(pen: Pen, y: float, size: float) -> None:
 
 
 def star_points(points: int, inner: float) -> list[tuple[float, float]]:
-    """Corners of a star on a rendered sticker around the origin, its first tip upwards."""
+    """Corners of a star around the origin, its first tip upwards."""
     corners = []
     for step in range(points * 2):
         r = inner if step % 2 else 1.0

@@ -17,7 +17,7 @@ from sticker_uq.scene import Rng
 
 @dataclass(frozen=True)
 class Brand:
-    """An invented make of rendered laptop: its name, the emblem family and the type of its word mark."""
+    """An invented make: its name, the emblem family and the type of its word mark."""
 
     name: str
     emblem: str
@@ -57,7 +57,7 @@ _SYLLABLES = (
 
 
 def brand_of(index: int) -> Brand:
-    """The rendered laptop's make of an index; beyond `BRANDS` an unseen make is generated from the index."""
+    """The make of an index; beyond `BRANDS` an unseen one is generated from the index."""
     if index < len(BRANDS):
         return BRANDS[index]
     rng = np.random.default_rng(index)

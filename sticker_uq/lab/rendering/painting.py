@@ -51,7 +51,7 @@ class Pen:
         start: float = 0.0,
         end: float = 360.0,
     ) -> None:
-        """Fill an ellipse with the renderer's pen, or the sector from `start` to `end` degrees (clockwise from +x)."""
+        """Fill an ellipse, or the sector from `start` to `end` degrees (clockwise from +x)."""
         turn, sweep = math.radians(angle), np.radians(np.linspace(start, end, 48))
         px, py = rx * np.cos(sweep), ry * np.sin(sweep)
         across = x + px * math.cos(turn) - py * math.sin(turn)
@@ -89,7 +89,7 @@ class Pen:
         face: str = "sans",
         weight: int = 800,
     ) -> None:
-        """Draw `words` centred on (x, y) with the renderer's pen, as large as fits `width` by `height`."""
+        """Draw `words` centred on (x, y), as large as fits `width` by `height`."""
         ink = text_mask(words, face, weight)
         scale = min(width * self.unit / ink.shape[1], height * self.unit / ink.shape[0])
         size = (max(2, round(ink.shape[1] * scale)), max(2, round(ink.shape[0] * scale)))
@@ -147,7 +147,7 @@ def stamp(
 
 
 def rounded_mask(width: int, height: int, radius: float, inset: float = 0.0) -> Image:
-    """Coverage (height,width) of a rendered rectangle with rounded corners, `inset` pixels inside the edge."""
+    """Coverage (height,width) of a rectangle with rounded corners, `inset` pixels inside the edge."""
     mask = np.zeros((height, width), np.uint8)
     r = max(0.0, min(radius, width / 2 - inset, height / 2 - inset))
     left, right, top, bottom = inset + r, width - inset - r, inset + r, height - inset - r
@@ -174,7 +174,7 @@ def grain(rng: Rng, width: int, height: int) -> Floats:
 
 
 def clouds(rng: Rng, width: int, height: int, cells: tuple[int, int], octaves: int = 1) -> Floats:
-    """Painted smooth noise (height,width) of the renderer about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
+    """Smooth noise (height,width) about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
     total = np.zeros((height, width), np.float32)
     for octave in range(octaves):
         across, down = (max(2, count << octave) for count in cells)
@@ -195,12 +195,12 @@ def shade(colour: Sequence[float], factor: float) -> Colour:
 
 
 def luminance(colour: Sequence[float]) -> float:
-    """Brightness of a paint colour from 0 to 255 (ITU-R BT.601 weights)."""
+    """Brightness from 0 to 255 (ITU-R BT.601 weights)."""
     return 0.114 * colour[0] + 0.587 * colour[1] + 0.299 * colour[2]
 
 
 def turned(layer: Any, angle: float) -> Any:
-    """A painted layer (h,w) or (h,w,C) turned by `angle` degrees, clockwise, on a canvas that holds all of it."""
+    """A layer (h,w) or (h,w,C) turned by `angle` degrees, clockwise, on a canvas that holds all of it."""
     height, width = layer.shape[:2]
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     size = (math.ceil(abs(c) * width + abs(s) * height), math.ceil(abs(s) * width + abs(c) * height))
@@ -232,7 +232,7 @@ class TurnedPen(Pen):
         self._angle, self._turn = turn, np.array([[c, s], [-s, c]])
 
     def moved(self, along: float, scale: float) -> TurnedPen:
-        """A renderer's pen on the same picture whose origin is at (``along``, 0) and whose unit is ``scale`` times as long."""
+        """A pen on the same picture whose origin is at (``along``, 0) and whose unit is ``scale`` times as long."""
         assert self.mask is not None
         x, y = along * self.unit * self._turn[0]
         origin = (self.origin[0] + float(x), self.origin[1] + float(y))
@@ -249,14 +249,14 @@ Draw = Callable[[TurnedPen, Rng], None]
 def draw_over(
     shape: tuple[int, ...], draw: Draw, centre: Point, unit: float, turn: float, rng: Rng
 ) -> tuple[Image, Image]:
-    """Colours (H,W,3) and coverage (H,W) of a rendered object at ``centre`` px, ``unit`` px long, for a picture of ``shape``."""
+    """Colours (H,W,3) and coverage (H,W) of an object at ``centre`` px, ``unit`` px long, for a picture of ``shape``."""
     colours, mask = np.zeros((*shape[:2], 3), np.uint8), np.zeros(shape[:2], np.uint8)
     draw(TurnedPen(colours, unit, centre, mask, turn), rng)
     return colours, mask
 
 
 def lay(image: Image, colours: Image, mask: Image, rng: Rng, *, height: float, realistic: bool) -> None:
-    """Lay the rendered object's ``colours`` over ``image`` where ``mask`` covers.
+    """Lay ``colours`` over ``image`` where ``mask`` covers.
 
     A realistic object is ``height`` px above the lid: it casts a soft shadow and has the picture's brightness, the blur of
     the lens and the noise of the camera. An unrealistic one is only pasted.

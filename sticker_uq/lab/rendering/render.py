@@ -67,7 +67,7 @@ def _shadow(light: scene_spec.LightSpec, x: Floats, y: Floats) -> Floats:
 
 
 def specular_map(light: scene_spec.LightSpec, width: int, height: int) -> Floats:
-    """Rendered reflections: grey levels (height,width) a perfect mirror would add to every pixel."""
+    """Grey levels (height,width) that a perfect mirror would add to every pixel."""
     x, y = _grid(width, height)
     along, across = _turned(x, y, light.specular_centre, light.specular_angle)
     if light.specular == "streak":
@@ -92,7 +92,7 @@ def _soft_box(distance: Floats, half: float) -> Floats:
 
 
 def photograph(image: Image, camera: scene_spec.CameraSpec) -> Image:
-    """The rendered picture after lens, sensor and exposure; only the noise depends on the camera's `noise_seed`."""
+    """`image` after lens, sensor and exposure; only the noise depends on the camera's `noise_seed`."""
     height, width = image.shape[:2]
     sigma = camera.blur * width
     if sigma > 0.25:
@@ -341,5 +341,5 @@ def _annotate(
 
 
 def encode_scene(seed: int, scene: RenderedScene, image_format: str = "jpg") -> EncodedScene:
-    """Compress the rendered picture of a scene; InvalidInput for a format other than "jpg" or "png"."""
+    """Compress the picture of `scene`; InvalidInput for a format other than "jpg" or "png"."""
     return EncodedScene.of(scene.image, seed, image_format, scene.boxes, scene.labels)

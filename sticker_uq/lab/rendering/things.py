@@ -112,7 +112,7 @@ def paint_fixture(body: painting.Image, fixture: FixtureSpec, scale: float, case
 
 
 def lay_thing(image: painting.Image, thing: ThingSpec, hidden: painting.Image) -> None:
-    """Lay a thing over the rendered `image` (H,W,3), and mark in `hidden` (H,W) what it covers."""
+    """Lay a thing over `image` (H,W,3), and mark in `hidden` (H,W) what it covers."""
     height, width = image.shape[:2]
     scale = min(width, height / FRAME_HEIGHT)
     x = thing.centre[0] * scale + (width - scale) / 2

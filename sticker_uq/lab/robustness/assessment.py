@@ -59,7 +59,7 @@ class SetResult(_Value):
 
 
 class Assessment(_Value):
-    """A whole assessment. ``environment``: versions and settings; ``significance_shares``: by finding."""
+    """``environment``: versions and settings; ``significance_shares``: by finding."""
 
     specification: Specification
     system: str

@@ -153,7 +153,7 @@ class ComparedPicture:
         return brightness, _bands(brightness)
 
     def compare(self, followup: Picture) -> ImageDistances:
-        """Image distances of a source to its follow-up ``followup`` (H', W', 3) uint8 BGR; SSIM as Wang et al. 2004."""
+        """``followup``: (H', W', 3) uint8 BGR. SSIM as Wang et al. 2004."""
         followup = _of_same_size(self.picture, followup)
         (own, bands), other = self._prepared, _brightness(followup)
         mse = float(mean_squared_error(self.picture, followup))
@@ -242,7 +242,7 @@ def feature_distances(source: FloatArray, target: FloatArray, pairs: NDArray[np.
 def pair_distances(
     source: FloatArray, target: FloatArray, pairs: NDArray[np.intp]
 ) -> dict[str, NDArray[np.float64]]:
-    """Feature distance of every source and follow-up: Euclidean (in units of the mean of two sources) and cosine, (m,) each."""
+    """Feature distances of source and follow-up: Euclidean, in units of the mean between two sources, and cosine, (m,) each."""
     one, other = _checked(source, target)
     before = one[pairs]
     unit = float(pdist(one).mean()) or 1.0

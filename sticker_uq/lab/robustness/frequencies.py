@@ -117,7 +117,7 @@ class Coverage:
 
 
 def describe_source(spec: Specification, source: SourceSet) -> list[CoverageRow]:
-    """The frequency of every circumstance in a tagged source set, in the order of the specification; of another none."""
+    """The frequency of every circumstance in ``source``, in the order of the specification; none where it is not tagged."""
     if not source.tagged:
         return []
     rows = []

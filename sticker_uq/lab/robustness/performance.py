@@ -39,7 +39,7 @@ class Judged:
 
 
 class Performance:
-    """Every performance figure of a set of images, or of any selection.
+    """Every figure of a set of images, or of any selection.
 
     ``match_iou`` and ``decision_score`` say when a detection is an object and when it counts for precision and recall.
     """
@@ -57,7 +57,7 @@ class Performance:
 
     @cached_property
     def counts(self) -> NDArray[np.float64]:
-        """True positives, false positives and false negatives of the assessed system in each image, (images, 3)."""
+        """True positives, false positives and false negatives in each image, (images, 3)."""
         rows = [count_matches(i.answer.detections, i.truth, self._iou, self._score) for i in self.images]
         return np.array(rows, float)
 
@@ -75,7 +75,7 @@ class Performance:
         return dict(zip((*GATE_METRICS, *UNGATED), table.T, strict=True))
 
     def value(self, metric: str, weights: Weights | None = None) -> float:
-        """One performance figure, NaN where nothing can be measured; ``weights`` (images,): how often each image counts."""
+        """NaN where nothing can be measured; ``weights`` (images,): how often each image counts."""
         return self.several([metric])(weights)[0]
 
     def several(self, metrics: Sequence[str]) -> Callable[[Weights | None], list[float]]:
@@ -100,7 +100,7 @@ class Performance:
         return calculate
 
     def figures(self) -> dict[str, float]:
-        """Performance by name: counts, precision, recall, COCO's figures, the gate's shares, failures."""
+        """By name: counts, precision, recall, COCO's figures, the gate's shares, failures."""
         detections = [image.answer.detections for image in self.images]
         return {
             "images": float(len(self.images)),

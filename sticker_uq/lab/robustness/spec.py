@@ -144,7 +144,7 @@ class Circumstance(Finite):
 
     @property
     def significance(self) -> int:
-        """Significance of the target circumstance: exposure times likelihood times severity, 1..125 (M6)."""
+        """Exposure times likelihood times severity, 1..125 (M6)."""
         return self.exposure * self.likelihood * self.severity
 
 
@@ -154,7 +154,7 @@ class SystemDescription(Frozen):
 
 
 class Specification(Finite):
-    """Everything a robustness assessment is judged by. ``relations`` maps a performance metric to its relation."""
+    """Everything that a system is judged by. ``relations`` maps a performance metric to its relation."""
 
     system: SystemDescription
     circumstances: tuple[Circumstance, ...] = Field(min_length=1)

@@ -56,14 +56,14 @@ class SystemAnswer:
 
     @classmethod
     def failed(cls, reason: str) -> SystemAnswer:
-        """The assessed system gave no answer: nothing was detected, nothing may be done, a person has to look."""
+        """The system gave no answer: nothing was detected, nothing may be done, a person has to look."""
         nothing = np.zeros((0, 4), np.float32)
         nowhere = Detections(nothing, np.zeros((0, CLASS_COUNT), np.float32))
         return cls(nowhere, Action(nothing, True, False), None, reason)
 
 
 class System(Protocol):
-    """A system under robustness assessment: whatever answers an image with detections.
+    """Whatever answers an image with detections.
 
     ``name``: what a report calls it; ``identity``: text that changes with everything that changes its answers.
     """
@@ -76,13 +76,13 @@ class System(Protocol):
 
 
 def act_on_detections(detections: Detections, score: float) -> Action:
-    """Of a system without a gate: remove every sticker from ``score`` on, ask nobody, call the rest clean."""
+    """Without a gate: remove every sticker from ``score`` on, ask nobody, call the rest clean."""
     chosen = (detections.foreground_labels == ObjectClass.STICKER) & (detections.scores >= score)
     return Action(detections.boxes[chosen], False, not chosen.any())
 
 
 def act_on_decision(decision: SceneDecision) -> Action:
-    """Of a system with a gate. In a doubtful scene nothing is removed."""
+    """In a doubtful scene nothing is removed."""
     removed = [v.object.box for v in decision.removable()] if decision.outcome is Outcome.WORK else []
     doubtful = any(v.verdict in (Verdict.ASK, Verdict.UNKNOWN) for v in decision.verdicts)
     asks = decision.outcome not in (Outcome.WORK, Outcome.CLEAN) or doubtful
@@ -105,7 +105,7 @@ LOWEST_FLOOR = 0.01
 
 
 class DetectorSystem:
-    """A detector without dropout and gate; its score floor is lowered."""
+    """A detector without dropout or gate; its score floor is lowered."""
 
     def __init__(self, settings: PerceptionSettings) -> None:
         lowered = settings.model_copy(update={"score_floor": LOWEST_FLOOR})

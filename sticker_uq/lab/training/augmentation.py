@@ -19,7 +19,7 @@ _LEAST_VISIBLE = 0.35  # lowest share of a box inside a crop for it to stay labe
 
 @dataclass(frozen=True)
 class Sample:
-    """A training sample: ``image`` (H, W, 3) uint8 BGR; ``boxes`` (N, 4) float32 px of ``image``; ``labels`` (N,) int64."""
+    """``image`` (H, W, 3) uint8 BGR; ``boxes`` (N, 4) float32 px of ``image``; ``labels`` (N,) int64."""
 
     image: NDArray[np.uint8]
     boxes: NDArray[np.float32]
@@ -61,7 +61,7 @@ def split_items(
 
 
 def augmented(item: LabelledImage, size: tuple[int, int] | None, rng: Rng) -> Sample:
-    """A random training variant of ``item``, resized to ``size`` (width, height) or left in the size of its crop.
+    """A random variant of ``item``, resized to ``size`` (width, height) or left in the size of its crop.
 
     Zoomed in on a part or out onto a plain margin, mirrored in both directions, with other brightness,
     contrast, gamma and colour balance, sometimes with its channels swapped.

@@ -40,7 +40,7 @@ class Position:
 def save_state(
     out: Path, fingerprint: Mapping[str, Any], position: Position, parts: Mapping[str, Any]
 ) -> None:
-    """Write the training's checkpoint, of ``parts`` by name, and its table of epochs. OSError when the disk fails."""
+    """Write the checkpoint, of ``parts`` by name, and the table of epochs. OSError when the disk fails."""
     if position.history:
         with atomic_write(out / METRICS, "w") as stream:
             writer = csv.DictWriter(stream, [f.name for f in fields(EpochResult)], lineterminator="\n")
@@ -53,7 +53,7 @@ def save_state(
 
 
 def saved_network(out: Path, input_size: int, anchor_scales: Sequence[float]) -> dict[str, Any]:
-    """Input size and default boxes of the training in ``out``, but as given where they are; {} for those of the model."""
+    """Input size and default boxes as given, else as saved in ``out``; {} for those of the model."""
     saved = _content(out)["fingerprint"]
     network = {
         "input_size": input_size or saved.get("input_size", 0),

@@ -21,7 +21,7 @@ Arrays = tuple[NDArray[Any], ...]
 
 
 def ahead(prepare: Callable[[int], Arrays], count: int, workers: int, *, processes: bool) -> Iterator[Arrays]:
-    """``prepare`` of 0 to ``count`` - 1 in order, ahead of who asks: by threads, enough beside a processor, or ``processes``."""
+    """``prepare`` of 0 to ``count`` - 1 in order, ahead of the caller: by threads, enough for a processor, or ``processes``."""
     if not processes:
         with ThreadPoolExecutor(workers, "samples") as pool:
             waiting: deque[Future[Arrays]] = deque()
@@ -66,7 +66,7 @@ def packed(samples: Sequence[Sample]) -> Arrays:
 
 
 def unpacked(arrays: Arrays) -> list[Sample]:
-    """The samples that :func:`packed` made ``arrays`` of; the pictures are views."""
+    """The inverse of :func:`packed`; the pictures are views."""
     pixels, shapes, boxes, (owners, labels) = arrays
     ends = np.cumsum(shapes.prod(axis=1))
     return [

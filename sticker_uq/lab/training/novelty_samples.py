@@ -26,9 +26,7 @@ _MIDDLE, _RIM = 0.5, 0.8
 
 
 class NoveltySample(NamedTuple):
-    """A training picture of the novelty network and its targets.
-
-    ``picture`` (H, W, 3) uint8; ``targets`` and ``weights`` (4, h, w) float32 of CHANNELS and of the centre of a sticker;
+    """``picture`` (H, W, 3) uint8; ``targets`` and ``weights`` (4, h, w) float32 of CHANNELS and of the centre of a sticker;
     ``edges`` (4, h, w) float32: at such a centre the distances to the edges of the sticker's visible part, in cells.
     """
 
@@ -39,9 +37,9 @@ class NoveltySample(NamedTuple):
 
 
 def sample(item: LabelledImage, epoch: int, seed: int, size: tuple[int, int] = SIZE) -> NoveltySample:
-    """Novelty training sample of ``item`` for a network of ``size``: other shapes, position, scale and light in every epoch.
+    """A sample of ``item`` for a network of ``size``: other shapes, position, scale and light in every epoch.
 
-    Of a network with a larger input than SIZE it is a window of SIZE, mostly around something to tell.
+    For a network with a larger input than SIZE it is a window of SIZE, mostly around something to tell.
     """
     rng = np.random.default_rng((seed, epoch, item.image_id))
     image = read_picture(item)

@@ -43,7 +43,7 @@ Picture = NDArray[np.uint8]
 
 
 def split(items: Sequence[LabelledImage], seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """``items`` to train novelty detection on, and those that are held out, drawn by ``seed``. InvalidInput for fewer than 50."""
+    """``items`` to train on, and those that are held out, drawn by ``seed``. InvalidInput for fewer than 50."""
     if len(items) < FEWEST:
         raise InvalidInput(
             f"{len(items)} pictures to train novelty detection on, expected some hundreds, at least {FEWEST}; `sticker-uq "
@@ -180,7 +180,7 @@ def mobile_blocks(detector: StochasticDetector) -> nn.Sequential:
 
 
 def epochs_for(pictures: int) -> int:
-    """Epochs of novelty training on so many ``pictures``: EPOCHS, or as many as make LEAST_STEPS steps."""
+    """EPOCHS, or as many as make LEAST_STEPS steps with so many ``pictures``."""
     return max(EPOCHS, -(-LEAST_STEPS // -(-pictures // _BATCH)))
 
 

@@ -26,7 +26,7 @@ _AVERAGE = 0.998  # weight of the past in the averaged weights, reached graduall
 
 
 def learning_rate(highest: float, step: int, steps: int) -> float:
-    """Training's rate of step number ``step`` of ``steps``, from 0: linear warm-up, then half a cosine down to a hundredth."""
+    """The rate of step number ``step`` of ``steps``, from 0: linear warm-up, then half a cosine down to a hundredth."""
     warm_up = min(_WARM_UP, steps // 10)
     if step < warm_up:
         return highest * (step + 1) / warm_up
@@ -35,12 +35,12 @@ def learning_rate(highest: float, step: int, steps: int) -> float:
 
 
 def averaging(step: int) -> float:
-    """Training's weight of the past in the averaged weights after step number ``step``: lower at the beginning."""
+    """The weight of the past in the averaged weights after step number ``step``: lower at the beginning."""
     return min(_AVERAGE, (1 + step) / (10 + step))
 
 
 def build_optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
-    """Training's optimiser AdamW (Loshchilov and Hutter 2019) over all parameters, decaying matrices and filters only."""
+    """AdamW (Loshchilov and Hutter 2019) over all parameters, decaying matrices and filters only."""
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim <= 1]  # of biases and normalisation: no decay
     groups = [{"params": matrices, "weight_decay": _WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
@@ -48,7 +48,7 @@ def build_optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
 
 
 def freeze(model: Any, what: Frozen) -> None:
-    """Keep ``what`` of ``model``, which is being trained, from changing.
+    """Keep ``what`` of ``model`` from changing.
 
     Batch normalisation then uses its stored statistics, as in the detector: statistics from a few hundred
     pictures would replace them long before the weights have adapted.
@@ -141,7 +141,7 @@ def encode(boxes: Tensor, anchors: Tensor) -> Tensor:
 
 
 def ssd_loss(deltas: Tensor, logits: Tensor, anchors: Tensor, targets: list[dict[str, Tensor]]) -> Tensor:
-    """SSD training's localisation plus classification loss of a batch, per positive default box.
+    """Localisation plus classification loss of a batch, per positive default box.
 
     ``deltas`` (n, A, 4), ``logits`` (n, A, classes), ``anchors`` (A, 4) px, ``targets`` n dicts of torchvision's
     ``boxes`` (px) and ``labels``.
@@ -236,7 +236,7 @@ def recipe_of(name: str) -> Recipe:
 
 
 def input_size(name: str, model: Any, progress: float = 1.0) -> tuple[int, int] | None:
-    """(width, height) of training pictures at ``progress`` (0..1) of the training; None where the model resizes by itself."""
+    """(width, height) of the pictures at ``progress`` (0..1) of the training; None where the model resizes by itself."""
     if not detector_entry(name).fixed_input_size:
         return None
     for end, size in recipe_of(name).smaller_sizes:
@@ -260,7 +260,7 @@ def batch_loss(
 
 
 def prepare_random(name: str, model: Any, samples: Sequence[Sample], device: torch.device) -> None:
-    """Before training, scale the random weights of an SSD without batch normalisation on ``samples`` of its own size."""
+    """Scale the random weights of an SSD without batch normalisation on ``samples`` of its own size."""
     if not recipe_of(name).unit_variance:
         return
     images = ssd_input(model, samples, device)
@@ -269,7 +269,7 @@ def prepare_random(name: str, model: Any, samples: Sequence[Sample], device: tor
 
 
 def ssd_input(model: Any, samples: Sequence[Sample], device: torch.device) -> Tensor:
-    """What enters an SSD's backbone in training: the pictures of ``samples``, all of one size, normalised, (n, 3, H, W)."""
+    """What enters an SSD's backbone: the pictures of ``samples``, all of one size, normalised, (n, 3, H, W)."""
     batch = torch.from_numpy(np.stack([sample.image for sample in samples])).to(device)
     # (n, H, W, 3) in memory is already what channels_last means
     images = batch.flip(-1).permute(0, 3, 1, 2).float()

@@ -34,7 +34,7 @@ class Replicas:
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def gradients(self, parts: Sequence[Any], loss: Loss) -> float:
-        """Set the trained model's gradients to the mean over ``parts`` (at most one per replica); returns the mean loss."""
+        """Set the model's gradients to the mean over ``parts`` (at most one per replica); returns the mean loss."""
 
         def work(model: nn.Module, part: Any) -> float:
             model.zero_grad(set_to_none=True)
@@ -57,7 +57,7 @@ class Replicas:
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory for training's next batch; returning it to the system triples the time of a step."""
+    """Tell glibc to keep freed memory for the next batch; returning it to the system triples the time of a step."""
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):  # another C library: slower only

@@ -16,7 +16,7 @@ Frozen = Literal["nothing", "statistics", "backbone"]
 
 
 class TrainSettings(setting_fields.Frozen):
-    """Settings of one training. A bad value raises pydantic's ``ValidationError``."""
+    """A bad value raises pydantic's ``ValidationError``."""
 
     data: tuple[Path, ...] = Field(min_length=1, description="COCO folders to train on")
     out: Path = Field(description="folder for best.safetensors, metrics.csv and the state to resume from")
@@ -51,10 +51,8 @@ class TrainSettings(setting_fields.Frozen):
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a training after step number ``step`` of ``steps``.
-
-    ``images`` trained on so far; ``loss`` smoothed over about 50 steps; ``map50`` of the last validation, NaN before.
-    ``seconds``: duration of the step, without the validation.
+    """After step number ``step`` of ``steps``: ``images`` trained on so far; ``loss`` smoothed over about 50 steps; ``map50`` of
+    the last validation, NaN before; ``seconds``: duration of the step, without the validation.
     """
 
     epoch: int
@@ -68,7 +66,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class EpochResult:
-    """One row of metrics.csv: the results of an epoch.
+    """One row of metrics.csv.
 
     ``loss``: mean over its steps. Of the averaged weights on the validation pictures: ``wrongful``, the share with a wrongful
     release at equal questions (`evaluation.metrics.decisions.wrongful_share`); ``map50``, mAP at IoU 0.5 over the classes that

@@ -64,7 +64,7 @@ def published_weights(name: str, say: Callable[[str], None]) -> tuple[str, Mappi
 def fill_from_published(
     model: nn.Module, published: tuple[str, Mapping[str, Tensor]], say: Callable[[str], None]
 ) -> str:
-    """Start a training from ``published`` weights in ``model`` wherever shapes agree: all but the class layers; their name."""
+    """Load ``published`` weights wherever shapes agree, that is all but the class layers; returns their name."""
     name, state = published
     own = model.state_dict()
     fitting = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
@@ -74,7 +74,7 @@ def fill_from_published(
 
 
 def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
-    """Start from the packaged weights, as :func:`fill_from_file`; InvalidInput for a model without any."""
+    """Load the packaged weights, as :func:`fill_from_file`; InvalidInput for a model without any."""
     path = packaged_weights(name)
     if path is None:
         having = [known for known in MODEL_NAMES if packaged_weights(known) is not None]
@@ -87,7 +87,7 @@ def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None]) -
 
 
 def fill_from_file(model: nn.Module, name: str, path: PathLike, say: Callable[[str], None]) -> str:
-    """Start a training of ``model`` from a weights file; returns a description of the weights.
+    """Load a weights file into ``model``; returns a description of the weights.
 
     Of weights of another model with the same backbone (four of the six have a ResNet-50) only the backbone is loaded, and all
     other layers stay random.
@@ -137,7 +137,7 @@ ENOUGH_TO_CHOOSE = 100
 
 
 class Training:
-    """One training between its first and its last step: AdamW with a cosine rate and an average of the weights.
+    """Between the first and the last step: AdamW with a cosine rate and an average of the weights.
 
     Everything random in it depends on the seed and the number of the step, so it can be stopped and resumed
     between any two steps without a difference. Another number of threads divides the batch in another way. ``beside``: whether
@@ -235,7 +235,7 @@ class Training:
         on_epoch: Callable[[EpochResult], None],
         stop: Callable[[], bool],
     ) -> bool:
-        """Run the training to the end, or until ``stop()`` is true after a step; returns whether the end was reached.
+        """Run to the end, or until ``stop()`` is true after a step; returns whether the end was reached.
 
         The state is saved after every epoch, when stopped, and after the first step and every minute, for what ends without
         being stopped.

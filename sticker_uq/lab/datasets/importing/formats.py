@@ -37,7 +37,7 @@ _RESULTS = "detections in COCO's format of results"  # no labels, so that they m
 def read_source(
     source: Path, wanted: Format | Literal["auto"], images: Path | None, faults: Faults, counts: LabelCounts
 ) -> tuple[Format, list[NamedPicture]]:
-    """The tool's format of ``source`` to import, and its labelled pictures, in the order of the format.
+    """The format of ``source``, and its labelled pictures, in the order of the format.
 
     ``source`` is a folder or a file with annotations; pictures are looked for below it and below ``images``. With "auto" the
     format is that of what is there. Raises InvalidInput for a source without annotations or of several formats; faults of the

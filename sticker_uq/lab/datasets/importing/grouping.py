@@ -73,7 +73,7 @@ def shares_of(text: str) -> tuple[float, ...]:
 def split_groups(
     groups: Sequence[int], shares: Sequence[float], seed: int, clean: Sequence[bool] | None = None
 ) -> list[int]:
-    """The part of each imported picture, a number of ``shares``; all pictures of one of the ``groups`` (N,) are in the same part.
+    """The part of each picture, an index into ``shares``; all pictures of one of the ``groups`` (N,) are in the same part.
 
     Groups come in an order drawn from ``seed``, larger ones first, each into the part that lacks most pictures. Groups with a
     picture that is ``clean`` (N,) are divided first, by the same shares: calibration needs some of them. Raises InvalidInput when

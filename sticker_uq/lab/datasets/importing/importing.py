@@ -41,7 +41,7 @@ _TARGETS = (*OWN_NAMES, IGNORE)
 
 
 def class_mapping(given: Sequence[str], ignored: Sequence[str]) -> dict[str, str]:
-    """The meaning, "logo", "sticker" or "ignore", of imported class names in lower case, from NAME=MEANING and names to ignore.
+    """The meaning, "logo", "sticker" or "ignore", of class names in lower case, from NAME=MEANING and names to ignore.
 
     Raises InvalidInput for another meaning and for a name with two of them.
     """
@@ -60,7 +60,7 @@ def class_mapping(given: Sequence[str], ignored: Sequence[str]) -> dict[str, str
 
 
 def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str]) -> dict[str, str]:
-    """The meaning of every class name that occurs in the imported ``pictures``; "logo" and "sticker" mean what they say.
+    """The meaning of every class name that occurs in ``pictures``; "logo" and "sticker" mean what they say.
 
     Raises InvalidInput listing classes without a meaning, with their numbers of objects, and names that do not occur.
     """
@@ -110,10 +110,10 @@ def shown_size(orientation: int, stored: tuple[int, int]) -> tuple[int, int]:
 def labelled_as_stored(
     orientation: int, stored: tuple[int, int], labelled: tuple[int, int] | None, frame: Frame
 ) -> bool:
-    """Whether boxes of an imported picture are in its orientation as stored, otherwise as shown.
+    """Whether boxes are in the orientation of the picture as stored, otherwise as shown.
 
-    With "auto" by the size that the annotations say; where that does not tell, as shown, which is what labelling tools do.
-    Raises InvalidInput when that size is neither.
+    The size in the annotations tells; where it does not, ``frame``: "auto" is as shown, which is what labelling tools do. Raises
+    InvalidInput when that size is neither.
     """
     shown = shown_size(orientation, stored)
     if labelled is not None and labelled not in (stored, shown):
@@ -128,7 +128,7 @@ def labelled_as_stored(
 
 
 def shown_box(orientation: int, stored: tuple[int, int], box: Corners) -> Corners:
-    """``box`` of an imported picture, in pixels of the size ``stored``, in the orientation that viewers show."""
+    """``box``, in pixels of the size ``stored``, in the orientation that viewers show."""
     width, height = stored
     x1, y1, x2, y2 = box
     if orientation in _SWAPPING:  # mirrored at the main diagonal
@@ -174,7 +174,7 @@ class Grouped:
 
 @dataclass
 class Reader:
-    """Reads the pictures of an import, each once, with boxes in the orientation as shown.
+    """Reads every picture once, with boxes in the orientation as shown.
 
     ``named``: the meaning of each class name, as of :func:`complete_mapping`; names of pictures are relative to ``root``. With
     ``repair`` boxes are clipped to their picture, and left out when nothing of them is inside, and so are pictures that cannot be
@@ -278,9 +278,8 @@ def grouped(
     consecutive: int = 0,
     changes: list[str] | None = None,
 ) -> Grouped:
-    """Imported ``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name, without one what the
-    annotations say; near duplicates are of one laptop, and frames whose numbers differ by at most
-    ``consecutive`` from the one before.
+    """``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name, without one what the annotations
+    say; near duplicates are of one laptop, and frames whose numbers differ by at most ``consecutive`` from the one before.
 
     The perceptual hashes of near duplicates differ in at most ``near`` bits; -1: near duplicates are not joined. Pictures with
     the same pixels and other objects are left out and told in ``changes``; without it InvalidInput is raised for them, as for

@@ -107,7 +107,7 @@ def bounding(points: Iterable[tuple[float, float]]) -> Corners:
 
 
 def number(text: object, name: str) -> float:
-    """``text`` of an annotation file as a finite number; InvalidInput, which calls it ``name``, when it is none."""
+    """``text`` as a finite number; InvalidInput, which calls it ``name``, when it is none."""
     try:
         value = float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -118,7 +118,7 @@ def number(text: object, name: str) -> float:
 
 
 def side(text: object, name: str) -> int:
-    """``text`` of an annotation file as a side in pixels; InvalidInput, which calls it ``name``, when it is none."""
+    """``text`` as a side in pixels; InvalidInput, which calls it ``name``, when it is none."""
     value = number(text, name)
     if value < 1 or value != int(value):
         raise InvalidInput(f"{name} {shown(text)}: expected a positive integer")

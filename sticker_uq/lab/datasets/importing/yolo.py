@@ -92,7 +92,7 @@ def _has_names(path: Path) -> bool:
 
 
 def class_names(path: Path) -> tuple[Mapping[int, str], int]:
-    """The names of the classes by number, and the values of the key points of each object, 0 without."""
+    """The names of the classes by number, and how many key point values each object has, 0 without."""
     if path.suffix.lower() not in _YAML:
         return dict(enumerate(line.strip() for line in read_text(path, _MOST).splitlines())), 0
     content = read_yaml(path)

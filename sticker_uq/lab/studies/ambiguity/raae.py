@@ -50,7 +50,7 @@ class RaaeSettings:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Whether an autoencoder for ambiguous pictures came out as meant (Weiss et al. 2022, section V-C).
+    """Whether an autoencoder came out as meant (Weiss et al. 2022, section V-C).
 
     ``discriminator``: share of codes and of samples of the prior that the discriminator tells apart, 0.5 where it cannot;
     ``classes``: share of nominal pictures whose own class gets the higher label.
@@ -61,13 +61,13 @@ class Acceptance:
 
     @property
     def accepted(self) -> bool:
-        """AmbiGuess's test of an autoencoder: 0.4 to 0.6 of the one, 0.9 or more of the other."""
+        """0.4 to 0.6 of ``discriminator``, 0.9 or more of ``classes``."""
         return 0.4 < self.discriminator < 0.6 and self.classes >= 0.9
 
 
 @dataclass(frozen=True)
 class Raae:
-    """A trained autoencoder for pictures ambiguous between the classes ``pair``, of ``shape`` (C, h, w), 0..1."""
+    """A trained autoencoder for pictures of ``shape`` (C, h, w), 0..1, of the classes ``pair``."""
 
     pair: Pair
     shape: tuple[int, ...]
@@ -84,7 +84,7 @@ class Raae:
         return torch.sigmoid(self.decoder(codes)).unflatten(1, self.shape)
 
     def label(self, codes: Tensor) -> Tensor:
-        """AmbiGuess's probabilities (N, 2) of the two classes at latent codes (N, L).
+        """Probabilities (N, 2) of the two classes at latent codes (N, L).
 
         What the discriminator makes of the code under each class, normalised to sum 1: the rule of the paper. (Its code takes
         the softmax of the two logits.)
@@ -140,7 +140,7 @@ def train_raaes(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Raae]:
-    """``settings.keep`` accepted autoencoders for ambiguous pictures of each of ``pairs``, in their order.
+    """``settings.keep`` accepted autoencoders of each of ``pairs``, in their order.
 
     ``images`` (N, C, h, w) 0..1 with classes ``labels`` (N,); pairs that are not accepted are trained anew. ``progress`` gets the
     number of accepted autoencoders and of those wanted after each round.
@@ -208,7 +208,7 @@ class _Batches:
         self._means = centres[side]
 
     def pictures(self) -> Tensor:
-        """Pictures of two classes each to train autoencoders on, (R, 2 * half, size)."""
+        """Half of each class, (R, 2 * half, size)."""
 
         def drawn(own: Tensor) -> Tensor:
             return own[torch.randint(len(own), (self._half,), generator=self._generator)]
@@ -216,7 +216,7 @@ class _Batches:
         return self._pictures[torch.stack([torch.cat([drawn(own) for own in both]) for both in self._rows])]
 
     def prior(self) -> Tensor:
-        """Latent codes of two classes each to train autoencoders on, (R, 2 * half, L)."""
+        """Latent codes, half of each class, (R, 2 * half, L)."""
         shape = (len(self._rows), *self._means.shape)
         return self._means + torch.randn(shape, generator=self._generator)
 
@@ -293,7 +293,7 @@ _ATTEMPTS = 100  # points tried per point wanted, as in the published code
 
 @dataclass(frozen=True)
 class AmbiguousImages:
-    """Ambiguous ``images`` (N, C, h, w) float32 0..1, each of two classes ``pairs`` (N, 2) with ``probabilities`` (N, 2)."""
+    """``images`` (N, C, h, w) float32 0..1, each of two classes ``pairs`` (N, 2) with ``probabilities`` (N, 2)."""
 
     images: FloatArray
     pairs: IntArray
@@ -303,14 +303,14 @@ class AmbiguousImages:
         return len(self.images)
 
     def vectors(self, classes: int) -> FloatArray:
-        """The probabilistic labels of ambiguous images as class vectors (N, ``classes``)."""
+        """The probabilistic labels as class vectors (N, ``classes``)."""
         found = np.zeros((len(self), classes))
         np.put_along_axis(found, self.pairs, self.probabilities, axis=1)
         return found
 
 
 def density(decode: Callable[[Tensor], Tensor], codes: Tensor) -> Tensor:
-    """AmbiGuess's sampling density: how fast the picture changes at codes (N, L), the Frobenius norm of its Jacobian, (N,)."""
+    """How fast the picture changes at codes (N, L): the Frobenius norm of its Jacobian, (N,)."""
     squared = torch.zeros(len(codes), dtype=codes.dtype)
     for axis in range(codes.shape[1]):
         direction = torch.zeros_like(codes)
@@ -321,7 +321,7 @@ def density(decode: Callable[[Tensor], Tensor], codes: Tensor) -> Tensor:
 
 
 def region(separation: float, latent: int, spread: float = _SPREAD) -> tuple[FloatArray, FloatArray]:
-    """AmbiGuess's sampling region: lowest and highest corner (L,) between the two classes.
+    """Lowest and highest corner (L,) of what is sampled between the two classes.
 
     Two standard deviations of each class away from its centre on the axis that separates them, ``spread`` on the others.
     """
@@ -339,7 +339,7 @@ def region(separation: float, latent: int, spread: float = _SPREAD) -> tuple[Flo
 def draw(
     raae: Raae, count: int, delta_max: float = TEST_DELTA, seed: int = 0
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw ``count`` latent codes (N, L) of ambiguous pictures with labels (N, 2) that differ by at most ``delta_max``.
+    """Draw ``count`` latent codes (N, L) with labels (N, 2) that differ by at most ``delta_max``.
 
     Anchors that are not that ambiguous are left out, the others drawn in proportion to the :func:`density`, and
     a point taken anywhere in the cell around its anchor. Raises InvalidInput when the autoencoder has no such points.
@@ -376,7 +376,7 @@ def draw(
 def generate(
     raaes: Sequence[Raae], count: int, delta_max: float = TEST_DELTA, seed: int = 0
 ) -> AmbiguousImages:
-    """``count`` ambiguous images, as many of each of ``raaes`` but for one; InvalidInput as :func:`draw`."""
+    """``count`` images, split evenly over ``raaes``; InvalidInput as :func:`draw`."""
     if not raaes:
         raise InvalidInput("no autoencoder to draw pictures from, expected at least one")
     images, pairs, probabilities = [], [], []

@@ -32,7 +32,7 @@ Rows = defaultdict[str, list[significance.Row]]
 
 @dataclass(frozen=True)
 class Analysis:
-    """Tables of the statistics, one row per thing.
+    """Tables, one row per thing.
 
     ``means``: data set, rate, model, measure, images, mean, low, high (95 % bootstrap over images); ``friedman``; ``pairs``;
     ``tiers``: tier (1 = best) of each model; ``best``: Table 3, the models that are in the first tier at every rate, by data set

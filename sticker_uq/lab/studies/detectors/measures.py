@@ -21,7 +21,7 @@ Profile = Literal["paper", "simula_rp"]
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of the detector study, a column of results. ``short``: as the paper writes it; ``unit``: empty for a share."""
+    """A column of results. ``short``: as the paper writes it; ``unit``: empty for a share."""
 
     name: str
     short: str
@@ -52,13 +52,13 @@ PAPER_MODELS = MODEL_NAMES[:6]
 
 
 def in_order(models: set[str]) -> list[str]:
-    """``models`` of the detector study in the order of the paper (M1..M6), others after them by name."""
+    """``models`` in the order of the paper (M1..M6), others after them by name."""
     known = [name for name in PAPER_MODELS if name in models]
     return known + sorted(models.difference(PAPER_MODELS))
 
 
 def label(model: str) -> str:
-    """A model's label in the detector study: M1..M6 for the paper's models, any other name as it is."""
+    """M1..M6 for the paper's models, any other name as it is."""
     return f"M{PAPER_MODELS.index(model) + 1}" if model in PAPER_MODELS else model
 
 

@@ -29,9 +29,7 @@ _KEYS = ["dataset", "dropout_rate", "model", "image"]
 
 @dataclass(frozen=True)
 class RankedModel:
-    """A detector in the ranking of model selection.
-
-    ``score``: weighted mean of its tiers, 1 is best everywhere; ``tiers`` by requirement, means over measures and data sets;
+    """``score``: weighted mean of its tiers, 1 is best everywhere; ``tiers`` by requirement, means over measures and data sets;
     ``ms``: median time of encoding and T passes; ``tied``: other models with the same score; ``clean`` and ``attacked``: mean mAP
     on clean and on attacked images, NaN without attacks: what there was to lose, and what was left.
     """
@@ -56,8 +54,7 @@ class Ranking:
 def rank(
     study: Study, weights: Mapping[str, float], rate: float, accuracy_floor: float = ACCURACY_FLOOR
 ) -> Ranking:
-    """Rank the models of a detector ``study`` at dropout rate ``rate``, the best first, for requirements with positive
-    ``weights``.
+    """Rank the models of ``study`` at dropout rate ``rate``, the best first, for requirements with positive ``weights``.
 
     Tiers are those of the paired tests: models between which there is no significant and relevant difference share one, and so
     have the same score. Among models with one score the quicker comes first. A model with a mean mAP below ``accuracy_floor`` on

@@ -225,12 +225,12 @@ def tiers(models: Sequence[str], pairs: Iterable[Row], profile: Profile) -> Tier
 
 
 def best_everywhere(tops: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The detectors that are in every one of ``tops``, in the order of the first: a cell of Lu et al.'s Table 3; may be empty."""
+    """The models in every one of ``tops``, in the order of the first: a cell of Lu et al.'s Table 3; may be empty."""
     return tuple(model for model in tops[0] if all(model in top for top in tops)) if tops else ()
 
 
 def recommended(cells: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The last row of the Table 3: the models best on every data set, or else the set best on most of them."""
+    """The last row of Table 3: the models best on every data set, or else the set best on most of them."""
     if shared := best_everywhere(cells):
         return shared
     counts = Counter(cell for cell in cells if cell)

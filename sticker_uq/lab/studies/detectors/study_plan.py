@@ -23,7 +23,7 @@ _MODEL = re.compile(
 
 
 class ModelChoice(Frozen):
-    """One model of a detector study. ``label``: its name, by default its architecture; without ``weights``, the packaged ones."""
+    """``label``: its name, by default its architecture; without ``weights``, the packaged ones."""
 
     label: str
     name: ModelName
@@ -50,7 +50,7 @@ class ModelChoice(Frozen):
 
 
 class StudyData(Frozen):
-    """A data set of a detector study: COCO folder and its name."""
+    """A COCO folder and its name."""
 
     name: str
     folder: Path
@@ -63,7 +63,7 @@ class StudyData(Frozen):
 
 
 class StudySettings(Frozen):
-    """Everything that decides the result of a detector study. A bad value raises pydantic's ``ValidationError``."""
+    """Everything that decides the result. A bad value raises pydantic's ``ValidationError``."""
 
     models: tuple[ModelChoice, ...] = Field(min_length=1)
     datasets: tuple[StudyData, ...] = Field(min_length=1)
@@ -95,7 +95,7 @@ class StudySettings(Frozen):
         return self
 
     def detector(self, model: ModelChoice) -> DetectorSettings:
-        """Settings of the ``model`` without dropout."""
+        """Settings of ``model`` without dropout."""
         return DetectorSettings(
             model=model.name,
             dropout_rate=0.0,

@@ -88,7 +88,7 @@ _HEADLINE = ("map", "shannon_entropy", "relative_total_variance", "rs_map", "rs_
 
 
 def reference_rate(study: Study) -> float:
-    """The dropout rate of the detector study that is nearest to the one cells run with."""
+    """The dropout rate of ``study`` nearest to the one that cells run with."""
     rates = [rate for rate in study.settings.rates if rate] or list(study.settings.rates)
     return min(rates, key=lambda rate: abs(rate - REFERENCE_RATE))
 
@@ -212,7 +212,7 @@ _SHOWN = {
 
 
 def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
-    """Write a detector study's results into its ``folder``: report.html, summary.md (returned), tables/*.csv."""
+    """Write report.html, summary.md (returned) and tables/*.csv into ``folder``."""
     settings = study.settings
     scores = robustness_scores(study.images, settings.profile)
     clean = study.images[study.images["variant"] == measures.CLEAN]

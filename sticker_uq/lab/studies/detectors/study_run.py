@@ -35,8 +35,8 @@ ATTACKED = "adversarial"
 
 @dataclass(frozen=True)
 class Study:
-    """The results of a study. ``images``: one row per image, model, data set, rate and variant; ``objects``: one per clustered
-    object; ``attacks``: one per attacked picture. ``weights``: identity of each model's weights by its label.
+    """``images``: one row per image, model, data set, rate and variant; ``objects``: one per clustered object; ``attacks``: one
+    per attacked picture. ``weights``: identity of each model's weights by its label.
     """
 
     settings: StudySettings

@@ -67,7 +67,7 @@ def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> Row:
 
 
 def pairwise_pdq(found: ObservedObject, box: FloatArray, label: int) -> float:
-    """Box quality pPDQ 0..1 of one detection and one object: sqrt(spatial quality times probability of the object's class)."""
+    """pPDQ 0..1 of one detection and one object: sqrt(spatial quality times probability of the object's class)."""
     deviation = np.maximum(np.sqrt(np.diag(found.box_covariance)), _LEAST_DEVIATION)
     low = np.floor(np.minimum(box[:2], found.box[:2] - _REACH * deviation[:2])).astype(int)
     high = np.ceil(np.maximum(box[2:], found.box[2:] + _REACH * deviation[2:])).astype(int)
@@ -292,7 +292,7 @@ def _assessed(task: Assess, settings: StudySettings) -> dict[str, Any]:
 
 @cache
 def _detectors(settings: Any, rates: tuple[float, ...]) -> dict[float, StochasticDetector]:
-    """One detector for each rate, all of the same weights in memory once; kept for the next task of this process."""
+    """One detector for each rate, all with one copy of the weights; kept for the next task of this process."""
     loaded = load_detector(settings)
     return {rate: loaded.with_settings(settings.model_copy(update={"dropout_rate": rate})) for rate in rates}
 

@@ -226,7 +226,7 @@ Tables = Mapping[str, Mapping[str, pd.DataFrame]]
 
 
 def write_study(study: Tables, out: Path) -> list[Path]:
-    """Write `study.md`, `study.html` and a CSV file per detector and table to ``out``; the files written."""
+    """Write `study.md`, `study.html` and a CSV file per detector and table to ``out``; returns the files."""
     title = "Distinctive localization on abnormal scenes"
     page = as_html(
         title, [f"# {title}", "Brackets are 95 % bootstrap intervals over scenes.", *blocks(study)]

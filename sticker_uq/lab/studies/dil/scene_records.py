@@ -74,7 +74,7 @@ def record_case(
     progress: Callable[[], None] = lambda: None,
     network: NoveltyNetwork | None = None,
 ) -> list[SceneRecord]:
-    """The records of ``images``; from a file beside ``cache`` when made of the same pictures, detector, network, settings."""
+    """The records of ``images``; from a file beside ``cache`` when made from the same pictures, detector, network, settings."""
     key = fingerprint(
         {
             "pictures": dataset_digest([image.picture for image in images]),

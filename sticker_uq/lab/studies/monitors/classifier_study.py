@@ -139,7 +139,7 @@ where a set is not for it, ``augrc``, ``missed`` (wrong crops that the threshold
 
 @dataclass(frozen=True)
 class StudyResult:
-    """Result of a monitor study. ``clean_accuracy``: of a classifier that saw no ambiguous crop."""
+    """``clean_accuracy``: of a classifier that saw no ambiguous crop."""
 
     material: str
     settings: MonitorStudySettings
@@ -153,7 +153,7 @@ def run_study(
     out: Path | None = None,
     tell: Tell = lambda stage: None,
 ) -> StudyResult:
-    """The monitor study on ``material``; finished seeds stay in ``out``, and the same study goes on from them."""
+    """Finished seeds stay in ``out``, and the same study goes on from them."""
     ambiguous = cache(partial(ambiguous_crops, material, settings, tell))
     results, clean = [], []
     for architecture in settings.architectures:
@@ -173,9 +173,9 @@ def _tell_within(tell: Tell, stage: str, step: str) -> None:
 
 @dataclass(frozen=True)
 class AmbiguousCrops:
-    """Ambiguous crops of a monitor study: to train, to test, and as ambiguous as those that the paper tested with.
+    """Crops to train with, to test with, and as ambiguous as those that the paper tested with.
 
-    What is tested with comes of other autoencoders than what is trained with: a classifier learns by heart which class is the
+    Those to test with come from other autoencoders than those to train with: a classifier learns by heart which class is the
     likelier one in the pictures of an autoencoder that it knows.
     """
 
@@ -227,7 +227,7 @@ def train_members(
 
 
 def draw_labels(vectors: FloatArray, seed: int) -> IntArray:
-    """A class for each probabilistic label (N, K) of ambiguous crops, drawn by its probabilities, (N,)."""
+    """A class for each probabilistic label (N, K), drawn by its probabilities, (N,)."""
     drawn = np.random.default_rng(seed).random((len(vectors), 1))
     # scaled, for a row that sums to a little less than 1 must have a class too
     return np.asarray((vectors.cumsum(axis=1) > drawn * vectors.sum(axis=1, keepdims=True)).argmax(axis=1))

@@ -21,12 +21,12 @@ _CHUNK = 256  # crops at once: all of MNIST, with the gradients of a deep networ
 
 
 def fgsm(model: Model, crops: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-    """Attacked crops: one step of length ``epsilon`` along the sign of the gradient (Goodfellow et al. 2014)."""
+    """One step of length ``epsilon`` along the sign of the gradient (Goodfellow et al. 2014)."""
     return (crops + epsilon * _direction(model, crops, labels)).clamp(0, 1)
 
 
 def bim(model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int = 10) -> Tensor:
-    """Attacked crops: ``steps`` steps of a fifth of ``epsilon``, never farther away (Kurakin et al. 2016)."""
+    """``steps`` steps of a fifth of ``epsilon``, never farther away (Kurakin et al. 2016)."""
     return _descend(model, crops, crops, labels, epsilon, 0.2 * epsilon, steps)
 
 
@@ -40,7 +40,7 @@ def pgd(
 
 
 def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overshoot: float = 0.02) -> Tensor:
-    """Attacked crops: the nearest boundary of a linear model, until it is crossed (Moosavi-Dezfooli et al. 2016)."""
+    """Towards the nearest boundary of a linear model, until it is crossed (Moosavi-Dezfooli et al. 2016)."""
     found = crops.clone()
     with torch.no_grad():
         alive = model(found).argmax(dim=1) == labels
@@ -75,7 +75,7 @@ def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overs
 def adversarial(
     model: Model, crops: FloatArray, labels: IntArray, seed: int, bounds: Sequence[float] = EPSILONS
 ) -> tuple[FloatArray, IntArray]:
-    """Attacked crops that ``model`` no longer takes for their class, and the numbers of those they were made of.
+    """Attacked crops that ``model`` no longer takes for their class, and the numbers of those they were made from.
 
     Only crops that it classified rightly are attacked, each by one of the four attacks in turn, with the smallest of ``bounds``
     that works; what no bound changes is left out.

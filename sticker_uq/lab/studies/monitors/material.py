@@ -64,7 +64,7 @@ _SIDE = 8
 
 
 def digits(seed: int = 0) -> Material:
-    """The 1797 digits, two thirds to train with, as material of a monitor study; ``seed`` of the split."""
+    """The 1797 digits, two thirds to train with; ``seed`` of the split."""
     data = load_digits()
     images = (data.images[:, None] / 16).astype(np.float32)
     order = np.random.default_rng(seed).permutation(len(images))
@@ -114,7 +114,7 @@ _FILES = {
 
 
 def mnist(folder: Path, name: str, invalid: Path | None = None) -> Material:
-    """The pictures in ``folder`` as crops for a monitor study called ``name``.
+    """The pictures in ``folder`` as material called ``name``.
 
     ``invalid``: folder of the other data set, whose test pictures are of no class here, as in the paper; None: pieces of
     photographs. Raises :class:`InvalidInput` for a missing file and one that is no IDX file of that shape.

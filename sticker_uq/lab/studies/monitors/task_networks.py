@@ -99,7 +99,7 @@ class TaskScores:
 def train_and_score(
     training: LabelledCrops, crops: FloatArray, seed: int, settings: CropTraining
 ) -> tuple[FloatArray, FloatArray]:
-    """What nine (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h, w)."""
+    """What nine task networks (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h, w)."""
     known: dict[bytes, FloatArray] = {}
 
     def says(targets: FloatArray) -> FloatArray:
@@ -129,7 +129,7 @@ def run_tasks(
 
 
 def actions(ask: NDArray[np.bool_], remove: NDArray[np.bool_]) -> IntArray:
-    """What their cascade does, 0 keep, 1 ask, 2 remove, by its two decisions: who removes is asked first."""
+    """What a cascade does by its two decisions, 0 keep, 1 ask, 2 remove: the network for removals comes first."""
     return np.where(remove, 2, np.where(ask, 1, 0))
 
 
@@ -166,7 +166,7 @@ def rates_at(scores: TaskScores, threshold: float) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Cascade:
-    """Of one kind of network, shares: ``right``, of all crops those that get the right action; ``damaged``, of what must be kept
+    """Shares of one kind of network: ``right``, of all crops those that get the right action; ``damaged``, of what must be kept
     what is removed; ``left``, of what must be removed what is kept; ``asked``, of all; ``contradicting``, of all those that the
     network of the higher threshold puts above it and that of the lower one does not.
     """
