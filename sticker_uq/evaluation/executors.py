@@ -67,10 +67,7 @@ def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
 def mapped(
     function: Callable[[T], R], work: Sequence[T], jobs: int, chunksize: int = 1
 ) -> Generator[R, None, None]:
-    """``function`` of each of ``work``, in order, in ``jobs`` processes, or for 1 in this one.
-
-    ``function`` must be picklable. Processes take ``chunksize`` pieces of work at once.
-    """
+    """``function``, which must be picklable, of each of ``work``, in order, in ``jobs`` processes, or for 1 in this one."""
     if min(jobs, len(work)) <= 1:
         yield from map(function, work)
         return

@@ -21,10 +21,7 @@ from sticker_uq.scene import InvalidInput
 
 
 def register_installed_type(types: Typestore, message_type: str) -> None:
-    """Add the installed definitions of all messages of ``message_type``'s package to ``types``.
-
-    Raises :class:`InvalidInput` when the package is not installed or lacks the type.
-    """
+    """Add all messages of ``message_type``'s installed package to ``types``; InvalidInput when it or the type is missing."""
     package = message_type.split("/")[0]
     for prefix in ament_prefixes():
         files = sorted((prefix / "share" / package / "msg").glob("*.msg"))
@@ -97,10 +94,7 @@ class BagWriter:
             self._connections[topic] = self._connected(self._writer, topic)
 
     def write(self, topic: str, received_ns: int, data: bytes) -> bool:
-        """Append one serialised message; returns whether a new folder was begun for it.
-
-        Disk errors propagate as :class:`OSError`; nothing more can be written then before :meth:`resume`.
-        """
+        """Returns whether a new folder was begun for it. After an OSError nothing can be written before :meth:`resume`."""
         if topic in self._latched:
             self._latched[topic] = data
         with self._abandoned_on_error():

@@ -248,10 +248,7 @@ def read_coco(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[La
 
 
 def read_annotations(folder: str | os.PathLike[str], *, crowd: bool = False) -> list[LabelledImage]:
-    """The images in `annotations.json`, as :func:`read_coco` returns them, without checking that the files exist.
-
-    The paths are the file names in the annotations.
-    """
+    """The images in `annotations.json` as of :func:`read_coco`, with paths as they are given there, which need not exist."""
     return parse_annotations(Path(folder) / ANNOTATIONS, load_annotations(folder), crowd=crowd)
 
 

@@ -20,10 +20,7 @@ def crop_square(box: FloatArray) -> tuple[int, int, int]:
 
 
 def cut_crops(image: npt.NDArray[np.uint8], boxes: FloatArray, size: int) -> npt.NDArray[np.float32]:
-    """Crops (N, 3, size, size) 0..1, blue green red, of the objects in ``boxes`` (N, 4) px of ``image`` (H, W, 3) uint8.
-
-    Beyond the border the picture is mirrored.
-    """
+    """Crops (N, 3, size, size) 0..1 BGR of ``boxes`` (N, 4) px of ``image`` (H, W, 3) uint8, mirrored beyond its border."""
     found = np.empty((len(boxes), 3, size, size), np.float32)
     for number, box in enumerate(boxes):
         left, top, side = crop_square(box)

@@ -123,10 +123,7 @@ def whereabouts() -> dict[str, Any]:
 
 
 def check_output_file(path: Path, name: str = "") -> None:
-    """Raise :class:`InvalidInput`, naming ``name`` (default: ``path``), unless a file can be written to ``path``.
-
-    Its folder must exist. Nothing is created or changed.
-    """
+    """Raise :class:`InvalidInput`, naming ``name`` (default: ``path``), unless the file can be written in an existing folder."""
     name = name or str(path)
     if _is_dir(path, name):
         raise InvalidInput(f"{name}: is a folder, expected the name of a file")

@@ -118,10 +118,7 @@ ENCODINGS = tuple(_ENCODINGS)
 
 
 def check_layout(encoding: str, width: int, height: int, step: int, size: int) -> int:
-    """Bytes per pixel of an image message of ``size`` bytes in ``height`` rows of ``step`` bytes.
-
-    Raises :class:`InvalidInput` when the encoding is unknown or the numbers are inconsistent.
-    """
+    """Bytes per pixel; InvalidInput for an unknown encoding and for inconsistent numbers (``step`` and ``size``: bytes)."""
     layout = _ENCODINGS.get(encoding)
     if layout is None:
         raise InvalidInput(

@@ -54,10 +54,7 @@ def shown(value: object) -> str:
 
 
 def check_regular(path: PathLike, name: str = "") -> int:
-    """The size in bytes of the regular file at ``path``, links followed.
-
-    Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), when it is none or cannot be found.
-    """
+    """Size in bytes of the regular file at ``path``, links followed; InvalidInput, naming ``name`` (default: path), for none."""
     name = name or f"{os.fspath(path)}"
     try:
         found = os.stat(path)
@@ -98,10 +95,7 @@ def read_chunks(path: PathLike, most: int, name: str = "") -> Iterator[bytes]:
 
 
 def read_text(path: PathLike, most: int, name: str = "") -> str:
-    """The text in the file at ``path``, UTF-8 or what its byte order mark says, without the mark.
-
-    Raises what :func:`read_bytes` raises, and InvalidInput for another encoding.
-    """
+    """Text, UTF-8 or as its byte order mark (left out) says; raises as :func:`read_bytes`, also for other encodings."""
     data = read_bytes(path, most, name)
     encoding = marked_encoding(data) or "utf-8"
     try:
@@ -141,11 +135,7 @@ def parse_yaml(text: str, name: str) -> Any:
 
 
 def read_json(path: PathLike, name: str = "", most: int = MOST_JSON) -> Any:
-    """The JSON value in the file at ``path``.
-
-    Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), for a file that :func:`read_text` refuses
-    or that is no JSON.
-    """
+    """InvalidInput, which calls the file ``name`` (default: its path), for what :func:`read_text` refuses or that is no JSON."""
     name = name or f"{os.fspath(path)}"
     return parse_json(read_text(path, most, name), name)
 

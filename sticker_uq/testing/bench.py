@@ -67,10 +67,7 @@ class Bench:
     def until(
         self, condition: Callable[[], Any], what: str | Callable[[], str], patience_s: float = PATIENCE_S
     ) -> Any:
-        """Spin until ``condition()`` is true and return its value; fails the test with ``what`` after ``patience_s``.
-
-        ``what`` may be a function that tells how things stand then.
-        """
+        """Spin until ``condition()`` is true and return its value; fail with ``what`` (or its result) after ``patience_s``."""
         end = time.monotonic() + patience_s
         while not (value := condition()):
             if time.monotonic() >= end:

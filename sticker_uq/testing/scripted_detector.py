@@ -58,10 +58,7 @@ class ScriptedPerception:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """The scene that the first pixel names.
-
-        Raises RuntimeError for ``CRASH`` and DeviceFailed for ``DEVICE_FAILURE``; never returns for ``HANG``.
-        """
+        """The scene that pixel 0 names. ``CRASH``: RuntimeError; ``DEVICE_FAILURE``: DeviceFailed; ``HANG``: never returns."""
         seen = Seen(image[0, 0, 0])
         if seen is Seen.HANG:
             print(HANGS, flush=True)

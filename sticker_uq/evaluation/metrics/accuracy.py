@@ -220,10 +220,7 @@ def count_matches(
     iou: float = matching.MATCH_IOU,
     score: float = matching.DECISION_SCORE,
 ) -> tuple[int, int, int]:
-    """True positives, false positives and false negatives of one image.
-
-    Detections with at least ``score`` that overlap an object of their class by ``iou`` are right.
-    """
+    """True positives (at least ``score``, and ``iou`` with an object of their class), false positives and false negatives."""
     kept = detected.scores >= score
     chosen = Detections(detected.boxes[kept], detected.probabilities[kept])
     hits = int((matching.match_classes(chosen, truth, iou)[0] >= 0).sum())
@@ -248,10 +245,7 @@ def evaluate_passes(
     clustering: ClusterSettings | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> StochasticAccuracy:
-    """Accuracy of what the stochastic passes of ``detector`` cluster into, and its mean uncertainty.
-
-    Passes, dropout rate and score floor are those of the detector's settings; ``clustering`` None: the default.
-    """
+    """Accuracy of what the stochastic passes cluster into, and its mean uncertainty; ``clustering`` None: the default."""
     settings = detector.settings
     found, images, unstable = [], [], 0
     for number, (_, picture) in enumerate(pictures_of(items, progress)):

@@ -84,10 +84,7 @@ class DecisionCounts:
         self._verdicts = dict.fromkeys((Verdict.REMOVE, Verdict.ASK, Verdict.KEEP), 0)
 
     def add(self, unit: str, boxes: FloatArray, labels: NDArray[np.int64], decision: SceneDecision) -> None:
-        """Count the ``decision`` about an image with the labelled ``boxes`` (N, 4) px of the classes ``labels`` (N,).
-
-        ``unit``: the laptop that it shows, or its own name.
-        """
+        """Count the ``decision`` about an image of the laptop ``unit`` (or its own name) with labelled ``boxes`` (N, 4) px."""
         stickers = int((labels == ObjectClass.STICKER).sum())
         self._units.add(unit)
         self._stickers += stickers
@@ -177,9 +174,6 @@ def _outcomes(detected: Detections, truth: LabelledImage, limits: FloatArray) ->
 
 
 def touched(box: FloatArray, boxes: FloatArray, match_iou: float = BLADE_IOU) -> tuple[int, float]:
-    """The labelled object of ``boxes`` (N, 4) that a removal of ``box`` (4,) touches, -1 if none, and the IoU with it.
-
-    What the blade meets is the labelled object that the box overlaps most, if by at least ``match_iou``.
-    """
+    """What a removal of ``box`` (4,) touches: which of ``boxes`` (N, 4) it overlaps most, -1 below ``match_iou``; and the IoU."""
     places, overlaps = best_overlap(box[None], boxes, match_iou)
     return int(places[0]), float(overlaps[0])

@@ -93,10 +93,7 @@ def assign(
 
 
 def best_overlap(boxes: FloatArray, objects: FloatArray, min_iou: float) -> tuple[IntArray, FloatArray]:
-    """The object that each of ``boxes`` (N, 4) overlaps most, -1 below ``min_iou``, and the IoU with it, (N,) each.
-
-    Several boxes may lie on the same of the ``objects`` (M, 4).
-    """
+    """Which of ``objects`` (M, 4) each of ``boxes`` (N, 4) overlaps most, -1 below ``min_iou``, and the IoU; two may share it."""
     if not len(objects) or not len(boxes):
         return np.full(len(boxes), -1), np.zeros(len(boxes))
     overlaps = iou_matrix(boxes, objects)

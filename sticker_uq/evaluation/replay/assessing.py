@@ -153,19 +153,13 @@ def same_perception(settings: PerceptionSettings, identity: str) -> Perception:
 def assess_apart(
     item: SourceImage, settings: PerceptionSettings, identity: str
 ) -> tuple[SourceImage, SceneAssessment]:
-    """``item`` with its assessment, both without their pixels, which need not travel back to another process.
-
-    Raises as :func:`same_perception`.
-    """
+    """``item`` and its assessment without pixels, which need not travel between processes; raises as :func:`same_perception`."""
     assessment = _assess(item, same_perception(settings, identity), keep_saliency=False)
     return replace(item, image=None), assessment
 
 
 def process_count(settings: PerceptionSettings, images: int) -> int:
-    """In how many processes about `images` images are assessed fastest with `settings` on this machine.
-
-    One on a GPU and where torch may use all cores by itself.
-    """
+    """In how many processes `images` are assessed fastest: one on a GPU and where torch may use all cores by itself."""
     if settings.threads == 0 or _uses_gpu(settings.device):
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

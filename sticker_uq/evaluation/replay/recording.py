@@ -40,10 +40,7 @@ class AskedPerson:
 
 @dataclass
 class RecordedLaptop:
-    """One laptop from arrival to departure. ``result`` is empty when the recording ends before it left.
-
-    ``left_ns``: the image by which it was declared done, 0: never.
-    """
+    """``result``: empty when the recording ends before it left; ``left_ns``: image by which it was declared done, 0: never."""
 
     workpiece_id: str
     arrived_ns: int

@@ -74,10 +74,7 @@ def cell_report(
     environment: Mapping[str, str],
     sections: Sequence[report_model.ReportSection] = (),
 ) -> report_model.Report:
-    """The report of the recorded ``laptops``; writes its annotated pictures to ``pictures_folder`` as well.
-
-    Raises :class:`OSError` when the disk refuses a picture.
-    """
+    """The report of ``laptops``; writes its annotated pictures to ``pictures_folder``, OSError when the disk refuses one."""
     scenes = {id(laptop): key_scenes(laptop) for laptop in laptops}
     shown = {scene.stamp_ns for chosen in scenes.values() for _, scene in chosen}
     items = (item for item in open_source(bag_path) if item.image is not None and item.stamp_ns in shown)

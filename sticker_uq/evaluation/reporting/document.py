@@ -189,10 +189,7 @@ def blocked_bars(names: Sequence[str], blocked: Sequence[int], alone: Sequence[i
 
 
 def error_scatter(classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], unit: str) -> Markup:
-    """ACE of subsets by class, points per detector, mean as a line (Ullah et al., figures 2a and 3a).
-
-    ``series``: name and errors (m, K) of each detector; ``unit`` of the errors.
-    """
+    """ACE by class, points per detector, mean as a line (Ullah et al., figures 2a, 3a). ``series``: name, errors (m, K)."""
 
     def column(axes: Axes, left: float, width: float, number: int, group: int) -> None:
         values = series[number][1][:, group]

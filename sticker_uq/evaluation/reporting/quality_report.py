@@ -25,10 +25,7 @@ _SHOWN = {
 
 
 def write_quality(measured: Sequence[Quality], sampling: Sampling, notes: Sequence[str], out: Path) -> str:
-    """Write quality.html, quality.csv, quality.md (returned) and the charts into ``out``, each completely or not at all.
-
-    ``notes``: sentences about where the figures come from.
-    """
+    """Write quality.html, .csv, .md (returned) and charts into ``out``, each whole or not at all; ``notes``: on their origin."""
     unit = "shares of the mean class count" if sampling.relative else "objects"
     charts = {
         "error_scatter": document.error_scatter(CLASSES, [(q.name, q.errors.errors) for q in measured], unit),

@@ -69,10 +69,7 @@ class _Row:
 
 
 def write_report(report: report_model.Report, path: Path) -> None:
-    """Write `report` to `path` as one HTML file that refers to nothing else.
-
-    The pictures are made as small as it takes to keep the file below 10 MB. Raises OSError when the disk refuses.
-    """
+    """Write one HTML file that refers to nothing else, below 10 MB by smaller pictures; OSError when the disk refuses."""
     write_file(path, render_report(report))
 
 

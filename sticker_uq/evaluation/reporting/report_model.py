@@ -58,10 +58,7 @@ class Course:
 
 @dataclass(frozen=True)
 class ReportLaptop:
-    """One laptop, or one stretch of a recording.
-
-    ``result``: how it ended, in a few words; ``facts``: (label, value) pairs; ``courses``: drawn as small charts.
-    """
+    """A laptop or stretch of a recording. ``result``: how it ended; ``facts``: (label, value); ``courses``: as small charts."""
 
     title: str
     entries: tuple[ReportEntry, ...]
@@ -83,10 +80,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class ReportSection:
-    """A part about all images: a ``note`` on how to read it, a chart, a table, and small pictures with captions.
-
-    ``folded``: shown when the reader opens it.
-    """
+    """A part about all images. ``note``: how to read it; ``folded``: shown when the reader opens it."""
 
     title: str
     note: str

@@ -20,10 +20,7 @@ CONTENT, POSE, COVER, LIGHT, LENS, SENSOR, CODING = range(7)
 
 @dataclass(frozen=True)
 class Transformation:
-    """``strength`` is in ``unit``; ``ladder``: strengths from mild to severe; ``limits``: the valid ones.
-
-    ``parameters``: further arguments with their defaults.
-    """
+    """``ladder``: strengths in ``unit`` from mild to severe; ``limits``: the valid ones; ``parameters``: with their defaults."""
 
     name: str
     unit: str

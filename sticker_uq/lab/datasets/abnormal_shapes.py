@@ -199,10 +199,7 @@ class Exposed(NamedTuple):
 
 
 def exposed(image: Image, boxes: FloatArray, rng: Rng) -> Exposed:
-    """``image`` (H, W, 3) uint8 BGR with one to three random shapes laid on it.
-
-    ``boxes`` (N, 4) px are the objects of the picture; some shapes lie on them, the others on or around the laptop.
-    """
+    """``image`` (H, W, 3) uint8 BGR with 1 to 3 random shapes, on its objects ``boxes`` (N, 4) px and on or around the laptop."""
     height, width = image.shape[:2]
     result = image.copy()
     covered, raised = np.zeros((height, width), np.uint8), np.zeros((height, width), np.uint8)

@@ -39,10 +39,7 @@ class Judged:
 
 
 class Performance:
-    """Every figure of a set of images, or of any selection.
-
-    ``match_iou`` and ``decision_score`` say when a detection is an object and when it counts for precision and recall.
-    """
+    """Figures of images. ``match_iou``: when a detection is an object; ``decision_score``: when precision and recall count it."""
 
     def __init__(self, images: Sequence[Judged], match_iou: float, decision_score: float) -> None:
         if not images:

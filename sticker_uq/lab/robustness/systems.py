@@ -63,10 +63,7 @@ class SystemAnswer:
 
 
 class System(Protocol):
-    """Whatever answers an image with detections.
-
-    ``name``: what a report calls it; ``identity``: text that changes with everything that changes its answers.
-    """
+    """Answers an image with detections. ``name``: in reports; ``identity``: text that changes with whatever changes answers."""
 
     name: str
     identity: str
