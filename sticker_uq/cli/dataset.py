@@ -104,6 +104,33 @@ def abnormal(
         typer.echo(f"{written} scenes in {out / name}{left}")
 
 
+@app.command("close-ups")
+@field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device")
+def close_ups(
+    detector_values: dict[str, Any],
+    data: Path = option(..., "COCO folder of labelled pictures, in the size in which the cell sees them."),
+    out: Path = output_folder(..., "New folder for images/ and annotations.json.", empty=True),
+    seed: int = option(0, "Seed of what is shown beside labels and what the detector finds.", min=0),
+    image_format: ImageFormat = option("jpg", "Picture files.", "--format"),
+) -> None:
+    """Show labelled objects, and what the detector takes for one, enlarged: to train weights for close-ups.
+
+    `sticker-uq train --start WEIGHTS` on these pictures makes such weights. As NAME_close_ups.safetensors beside NAME.safetensors
+    they are used with those.
+    """
+    # only this command needs torch
+    from sticker_uq.detection import load_detector
+    from sticker_uq.lab.datasets.close_ups import close_up_scenes
+
+    items = read_coco(data)
+    detector = load_detector(checked(DetectorSettings, detector_values))
+    with counting() as bar:
+        task = bar.add_task("close-ups", total=len(items))
+        scenes = close_up_scenes(items, detector, seed, image_format)
+        write_coco(out, scenes, progress=lambda done: bar.update(task, completed=done))
+    typer.echo(f"{len(items)} pictures of close-ups in {out}")
+
+
 @app.command()
 @field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device")
 def patch(

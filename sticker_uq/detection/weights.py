@@ -80,6 +80,18 @@ def packaged_weights(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def close_up_weights(model: str, weights: str = "", used: str = "") -> Path | None:
+    """The file of weights for close-ups, ``NAME_close_ups.safetensors`` beside ``NAME.safetensors``, which is ``weights`` or the
+    packaged one of ``model``; None where there is none, or where the checksum of the weights ``used`` is not that of the
+    packaged ones.
+    """
+    file = Path(weights) if weights else packaged_weights(model)
+    if file and not weights and used and read_metadata(file)["checksum"] != used:
+        return None
+    path = file and file.with_name(f"{file.stem}_close_ups.safetensors")
+    return path if path and path.is_file() else None
+
+
 def checksum(state: Mapping[str, Tensor]) -> str:
     """SHA-256 (hex) over names, shapes and float32 values of ``state``, in the order of the names."""
     digest = hashlib.sha256()

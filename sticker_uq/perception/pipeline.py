@@ -20,11 +20,12 @@ from sticker_uq.detection.detector import ENGINE
 from sticker_uq.detection.deterministic_pass import DeterministicPass
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.devices import device_broken, out_of_memory
+from sticker_uq.detection.weights import close_up_weights
 from sticker_uq.dil import localize
 from sticker_uq.monitors.folder import load_panel
 from sticker_uq.monitors.interface import Objects
 from sticker_uq.monitors.panel import observe_objects
-from sticker_uq.perception.close_ups import seen_closely
+from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, seen_closely
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
 from sticker_uq.perception.novelty import NoveltyEstimator
 from sticker_uq.perception.settings import PerceptionSettings
@@ -43,7 +44,7 @@ class Perception:
     masks of pass t follow from the pixels, ``settings.seed`` and t alone. Another number of torch threads or another processor
     may round differently, and so does a GPU on which memory became short (:attr:`shortage`).
 
-    ``settings_hash``: SHA-256 of all else than the weights that changes the result, hex: the settings and the novelty network;
+    ``settings_hash``: SHA-256 of all else than the weights that changes the result, hex: the settings and the other networks;
     ``novelty_problem``: why no novelty is measured, although it should be, empty when it is, or when that is switched off;
     ``votes``, ``panel_hash``: who of the panel votes, and the digest of both, SHA-256, hex; empty without a panel.
     """
@@ -64,6 +65,13 @@ class Perception:
         self.votes = () if self._panel is None else tuple(voter.name for voter in self._panel.voters)
         self.panel_hash = "" if self._panel is None else self._panel.hash
         self.model_hash, self.settings_hash = self.detector.weights_hash, self._novelty.settings_hash
+        self._closely, self._zoom = self.detector, ZOOM
+        learned = close_up_weights(settings.model, settings.weights, self.model_hash)
+        if settings.close_ups and learned:
+            self._closely = load_detector(settings.model_copy(update={"weights": str(learned)}))
+            self._zoom = LEARNED_ZOOM
+            both = f"{self.settings_hash}:{hashlib.sha256(learned.read_bytes()).hexdigest()}"
+            self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
         self.novelty_problem, self.device = self._novelty.problem, self.detector.device_name
         self._chunk = self.detector.chunk
         self._beside = ThreadPoolExecutor(1, "measuring")
@@ -81,7 +89,13 @@ class Perception:
 
     def warm_up(self) -> SceneAssessment:
         """Assess an empty image, so that the first real one is not slower than the others."""
-        return self.assess(np.zeros((*WARM_UP_SIZE, 3), np.uint8))
+        empty = np.zeros((*WARM_UP_SIZE, 3), np.uint8)
+        try:
+            with self._closely.on_device():
+                self._closely.detect_apart(empty)
+        except (RuntimeError, MemoryError) as error:
+            return self.failed_assessment(0, "", self._reason(error))
+        return self.assess(empty)
 
     def assess(
         self,
@@ -132,8 +146,8 @@ class Perception:
                     if plain is not None:
                         objects = single_pass_on(objects, plain.detections)
                     if settings.close_ups and objects:
-                        with _timed(timings, "close_ups"):
-                            objects = seen_closely(detector, image, objects)
+                        with _timed(timings, "close_ups"), self._closely.on_device():
+                            objects = seen_closely(self._closely, image, objects, self._zoom)
                     if self._panel is not None:
                         with _timed(timings, "panel"):
                             objects = self._panel.scored(detector, image, features, samples, objects)

@@ -41,7 +41,7 @@ class PerceptionSettings(DetectorSettings):
     region_objectness: float = same_field(LocalizationSettings, "region_objectness")
     close_ups: bool = True
     """whether a pass without dropout looks once more, enlarged, at what may be a sticker, which encodes again for every 16
-    objects: what is sure from nearby as well is seldom wrong"""
+    objects; with the weights NAME_close_ups.safetensors beside NAME.safetensors, else with the detector's own"""
     novelty: bool = True
     """whether the novelty of image and objects is measured, and foreign objects are located, where a novelty network exists for
     the weights"""

@@ -2,16 +2,19 @@
 """Close-ups show every object where they say, and change nothing else."""
 
 import math
+import shutil
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.perception.close_ups import close_ups, seen_closely
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, close_ups, seen_closely
 from sticker_uq.scene import Detections, ObjectClass, to_plain
 from sticker_uq.testing.scenes import observed
-from test.helpers.models import picture
+from test.helpers.models import picture, small_weights
 from test.perception.test_pipeline import perception
 
 
@@ -25,6 +28,27 @@ def test_what_may_be_a_sticker_is_looked_at_and_nothing_else_changes():
     assert same[0] == same[1]
     bare = perception().warm_up()
     assert (bare.objects, "close_ups" in bare.timings) == ((), False)
+
+
+def test_weights_for_close_ups_beside_the_weights_look_at_them_and_at_nothing_else(tmp_path):
+    small = small_weights(tmp_path)
+    own = Perception(PerceptionSettings(weights=str(small), passes=5))
+    beside = tmp_path / "small_close_ups.safetensors"
+    shutil.copy(small, beside)
+    same = Perception(own.settings)
+    (tmp_path / "other").mkdir()
+    small_weights(tmp_path / "other", 352).replace(beside)
+    other = Perception(own.settings)
+    laptop = render(sample_scene(3, stickers=4, profile="large"), (320, 240)).image
+    scenes = [one.assess(laptop) for one in (own, same, other)]
+    looks = [[o.close_up for o in scene.objects] for scene in scenes]
+    assert looks[0] == pytest.approx(looks[1], nan_ok=True)
+    assert looks[0] != pytest.approx(looks[2], nan_ok=True)
+    assert [one._zoom for one in (own, same, other)] == [ZOOM, LEARNED_ZOOM, LEARNED_ZOOM]
+    plain = [to_plain(scene.objects, leave_out=("close_up", "label")) for scene in scenes]
+    assert plain[0] == plain[1] == plain[2]
+    # what the close-ups saw is part of what an assessment is known by
+    assert len({one.settings_hash for one in (own, same, other)}) == 3
 
 
 class SeesStickers:
@@ -87,10 +111,10 @@ def test_a_box_lies_in_its_close_up_enlarged_and_mirrored(count, pictures, side,
     box = np.array([120.0, 60.0, 120.0 + side, 60.0 + side], np.float32)
     image = gradient(240, 180)
     made = list(close_ups(image, np.repeat(box[None], count, axis=0)))
-    assert [len(boxes) for _, boxes in made] == [*[16] * (pictures - 1), count - 16 * (pictures - 1)]
-    for shown, boxes in made:
+    assert [len(parts) for _, parts in made] == [*[16] * (pictures - 1), count - 16 * (pictures - 1)]
+    for shown, parts in made:
         assert shown.shape == image.shape
-        for x1, y1, x2, y2 in boxes:
+        for x1, y1, x2, y2 in np.concatenate([part.shown(box[None]) for part in parts]):
             assert (x2 - x1, y2 - y1) == pytest.approx((zoom * side, zoom * side), rel=0.04)
             inside = shown[round(y1) + 1 : round(y2) - 1, round(x1) + 1 : round(x2) - 1].astype(float)
             assert inside[:, 0, 0] == pytest.approx(box[2], abs=2)  # its right edge is on the left
@@ -108,11 +132,13 @@ def test_every_box_is_whole_in_a_cell_of_its_own(width, height, corners):
     boxes = np.stack([np.minimum(a, c), np.minimum(b, d), np.maximum(a, c), np.maximum(b, d)], 1)
     boxes *= np.array([width, height] * 2, np.float32)
     made = list(close_ups(np.zeros((height, width, 3), np.uint8), boxes))
-    assert sum(len(placed) for _, placed in made) == len(boxes)
+    assert sum(len(parts) for _, parts in made) == len(boxes)
     wide, high = max(width // 4, 1), max(height // 4, 1)
-    for shown, placed in made:
+    left = iter(boxes)
+    for shown, parts in made:
         assert shown.shape == (height, width, 3)
-        for number, (x1, y1, x2, y2) in enumerate(placed.tolist()):
+        for number, part in enumerate(parts):
             row, column = divmod(number, 4)
-            assert column * wide - 1e-2 <= x1 <= x2 <= (column + 1) * wide + 1e-2
-            assert row * high - 1e-2 <= y1 <= y2 <= (row + 1) * high + 1e-2
+            ((x1, y1, x2, y2),) = part.shown(next(left)[None]).tolist()
+            assert column * wide - 1 <= x1 <= x2 <= (column + 1) * wide + 1
+            assert row * high - 1 <= y1 <= y2 <= (row + 1) * high + 1

@@ -129,7 +129,7 @@ class CellSystem:
         self._perception = load_perception(settings, self._detector)
         self._policy = policy
         self.name = f"{settings.model}, {settings.passes} passes, gate with policy {policy.hash[:8]}"
-        self.identity = f"cell {loaded.weights_hash} {settings.hash_on(loaded.device.type)} {policy.hash}"
+        self.identity = f"cell {loaded.weights_hash} {self._perception.settings_hash} {policy.hash}"
 
     def answer(self, image: Picture) -> SystemAnswer:
         try:
