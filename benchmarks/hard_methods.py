@@ -7,7 +7,7 @@ releases, as for every other method, and is then frozen.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
 from sticker_uq.calibration.fitting import fit_policy
 from sticker_uq.calibration.outcomes import with_limits
 from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.metrics.decisions import ends_with_question
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import Policy
 from sticker_uq.gate.judge import judge
@@ -99,17 +100,14 @@ class PolicyMethod:
     limited: bool = False
 
     def decide(self, scene: MeasuredScene, limit: float) -> Decision:
-        """See :class:`Method`. A laptop ends with a question if one remains once the released objects are gone."""
+        """See :class:`Method`; asked: as `ends_with_question` has it."""
         policy = (
             with_limits(self.policy, limit, self.policy.max_left_probability) if self.limited else self.policy
         )
         shown = scene.assessment if self.panel else without_panel(scene.assessment)
         decision = judge(shown, policy)
         released = [v.object.box for v in decision.removable()] if decision.outcome is Outcome.WORK else []
-        boxes = np.array(released, np.float32).reshape(-1, 4)
-        if released:
-            decision = judge(_without(shown, boxes), policy)
-        return Decision(boxes, decision.outcome is not Outcome.CLEAN)
+        return Decision(np.array(released, np.float32).reshape(-1, 4), ends_with_question(decision))
 
     def doubts(self, scene: MeasuredScene) -> FloatArray:
         risk = self.policy.risk
@@ -141,15 +139,6 @@ def duplicates(boxes: FloatArray, released: FloatArray) -> np.ndarray:
 def over_all_passes(seen: Seen) -> FloatArray:
     """Probability of sticker of every object, (N,), where a pass that did not see it says background."""
     return seen.rate * seen.probabilities[:, STICKER]
-
-
-def _without(scene: SceneAssessment, released: FloatArray) -> SceneAssessment:
-    """``scene`` once what lies on the ``released`` boxes (K, 4) is gone."""
-    parts: dict[str, Any] = {
-        name: tuple(o for o in getattr(scene, name) if not duplicates(o.box[None], released)[0])
-        for name in ("objects", "unstable")
-    }
-    return replace(scene, **parts)
 
 
 def without_panel(scene: SceneAssessment) -> SceneAssessment:
