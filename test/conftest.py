@@ -141,7 +141,7 @@ def ros_domain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]
 
 @pytest.fixture(scope="module")
 def small_packaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
-    """The process of the test finds weights and novelty network packaged that have a smaller input: a fraction of the work.
+    """The process of the test finds networks packaged that have a smaller input: a fraction of the work.
 
     Their files.
     """
@@ -151,6 +151,7 @@ def small_packaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[P
     from test.helpers.models import small_novelty, small_weights
 
     folder = tmp_path_factory.mktemp("packaged")
+    small_weights(folder, 384, close_ups=True)
     small = small_weights(folder, 480)
     with pytest.MonkeyPatch.context() as patch:
         for module in (detector, weights):

@@ -160,10 +160,12 @@ def _weights() -> _Found:
     from sticker_uq.detection import settings, weights
 
     paths = {name: weights.packaged_weights(name) for name in settings.MODEL_NAMES}
-    if paths[default := settings.DetectorSettings().model] is None:
+    close_ups = weights.close_up_weights(default := settings.DetectorSettings().model)
+    files = [path for path in (*paths.values(), close_ups) if path]
+    found = [f"{path.stem} {weights.load_weights(path)[1]['checksum'][:12]}" for path in files]
+    if paths[default] is None or close_ups is None:
         advice = "create them with sticker-uq train, or install the package completely"
-        return FAIL, f"none for {default}", advice
-    found = (f"{n} {weights.load_weights(path)[1]['checksum'][:12]}" for n, path in paths.items() if path)
+        return FAIL, f"none for {default}" + (", for close-ups" if paths[default] else ""), advice
     return OK, f"checksums right: {', '.join(found)}"
 
 

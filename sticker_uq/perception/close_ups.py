@@ -39,12 +39,12 @@ def seen_closely(
     close-up are half or more on average. Raises NonFiniteOutput as the detector does.
     """
     doubtful = [one for one in objects if one.over_all_passes[ObjectClass.STICKER] >= _LEAST]
-    boxes = iter([one.box for one in doubtful])
+    boxes = np.array([one.box for one in doubtful])
     scores: list[float] = []
-    for picture, parts in close_ups(image, np.array([one.box for one in doubtful]), most_zoom):
-        # the boxes are taken as long as there are parts: these come first
-        shown = [part.shown(box[None]) for part, box in zip(parts, boxes, strict=False)]
-        scores += sticker_scores(np.concatenate(shown), detector.detect_apart(picture))
+    for picture, parts in close_ups(image, boxes, most_zoom):
+        own = boxes[len(scores) : len(scores) + len(parts), None]
+        shown = np.concatenate([part.shown(box) for part, box in zip(parts, own, strict=True)])
+        scores += sticker_scores(shown, detector.detect_apart(picture))
     seen = {one.id: _seen_as(one, score) for one, score in zip(doubtful, scores, strict=True)}
     return tuple(seen.get(one.id, one) for one in objects)
 

@@ -90,12 +90,16 @@ class Perception:
     def warm_up(self) -> SceneAssessment:
         """Assess an empty image, so that the first real one is not slower than the others."""
         empty = np.zeros((*WARM_UP_SIZE, 3), np.uint8)
+        reason = ""
         if self._closely is not self.detector:
             try:
                 with self._closely.on_device():
                     self._closely.detect_apart(empty)
             except (RuntimeError, MemoryError) as error:
-                return self.failed_assessment(0, "", self._reason(error))
+                reason = self._reason(error)
+        if reason:
+            self.detector.free_memory()
+            return self.failed_assessment(0, "", reason)
         return self.assess(empty)
 
     def assess(

@@ -29,7 +29,7 @@ _PATHS = ("weights", "panel")
 
 
 class PerceptionSettings(DetectorSettings):
-    """A bad value raises pydantic's ``ValidationError``."""
+    """Settings of the image pipeline. A bad value raises pydantic's ``ValidationError``."""
 
     min_cluster_size: int = same_field(ClusterSettings, "min_cluster_size")
     min_samples: int = same_field(ClusterSettings, "min_samples")

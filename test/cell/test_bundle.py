@@ -54,7 +54,8 @@ def copy(bundle: Bundle, tmp_path: Path) -> Path:
 
 
 def test_it_holds_all_that_decides_and_says_the_same(bundle):
-    assert set(bundle.manifest.files) == {"weights.safetensors", "weights_novelty.safetensors", "policy.yaml"}
+    names = ("weights", "weights_novelty", "weights_close_ups")
+    assert set(bundle.manifest.files) == {*(f"{name}.safetensors" for name in names), "policy.yaml"}
     image = render(sample_scene(5)).image
     plain = load_perception(SETTINGS).assess(image, 1, "camera")
     bundled = load_perception(bundle.settings(PerceptionSettings(device="cpu"))).assess(image, 1, "camera")

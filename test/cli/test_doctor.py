@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli import app, doctor
 from sticker_uq.cli.doctor import CHECKS, Check, CheckLevel, run_checks
+from test.helpers.models import small_weights
 from test.helpers.simulated_gpu import simulated_gpu
 
 OK, WARN, FAIL = CheckLevel.OK, CheckLevel.WARN, CheckLevel.FAIL
@@ -166,6 +167,15 @@ def test_damaged_weights_are_found(monkeypatch, tmp_path):
     check = only(monkeypatch, "weights")
     assert check.level is FAIL
     assert file.name in check.found
+
+
+def test_missing_weights_for_close_ups_are_found(monkeypatch, tmp_path):
+    from sticker_uq.detection import weights
+
+    file = small_weights(tmp_path)
+    monkeypatch.setattr(weights, "packaged_weights", lambda name: file if "ssdlite" in name else None)
+    check = only(monkeypatch, "weights")
+    assert (check.level, check.found) == (FAIL, "none for ssdlite320_mobilenet_v3_large, for close-ups")
 
 
 def test_what_only_a_ros_installation_has_is_no_fault(monkeypatch):

@@ -26,7 +26,14 @@ from sticker_uq.detection.dropout import PassDropout
 from sticker_uq.detection.names import DEFAULT_MODEL, MODEL_NAMES
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.detection.weights import Unfilled, checksum, network_settings, packaged_weights, save_weights
+from sticker_uq.detection.weights import (
+    Unfilled,
+    checksum,
+    close_up_weights,
+    network_settings,
+    packaged_weights,
+    save_weights,
+)
 from sticker_uq.novelty.network import packaged_file
 
 MIN_SIZE = 128
@@ -112,18 +119,18 @@ def tiny_weights(name: str, folder: Path) -> Path:
     return path
 
 
-def small_weights(folder: Path, input_size: int = 320) -> Path:
-    """The packaged weights in ``folder``, with a smaller input: for pictures of 320 x 240 px.
+def small_weights(folder: Path, input_size: int = 320, close_ups: bool = False) -> Path:
+    """The packaged weights in ``folder``, or those for ``close_ups``, with a smaller input: for pictures of 320 x 240 px.
 
     Their default boxes keep their size in pixels, which is what the network learned.
     """
-    packaged = packaged_weights(DEFAULT_MODEL)
+    packaged = (close_up_weights if close_ups else packaged_weights)(DEFAULT_MODEL)
     assert packaged is not None
     network = network_settings(packaged)
     share = network["input_size"] / input_size
     scales = [min(n * share, 2.0) for n in network["anchor_scales"]]
     network |= {"input_size": input_size, "anchor_scales": scales}
-    return _copied(packaged, folder / "small.safetensors", network=network)
+    return _copied(packaged, folder / f"small{'_close_ups' * close_ups}.safetensors", network=network)
 
 
 def small_novelty(folder: Path) -> Path:

@@ -6,13 +6,14 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, close_ups, seen_closely
-from sticker_uq.scene import Detections, ObjectClass, to_plain
+from sticker_uq.scene import Detections, ObjectClass, Status, to_plain
 from sticker_uq.testing.scenes import observed
 from test.helpers.models import picture, small_weights
 from test.perception.test_pipeline import perception
@@ -49,6 +50,21 @@ def test_weights_for_close_ups_beside_the_weights_look_at_them_and_at_nothing_el
     assert plain[0] == plain[1] == plain[2]
     # what the close-ups saw is part of what an assessment is known by
     assert len({one.settings_hash for one in (own, same, other)}) == 3
+
+
+def test_close_ups_that_memory_does_not_suffice_for_fail_and_close_the_gate(tmp_path, monkeypatch):
+    small = small_weights(tmp_path)
+    small_weights(tmp_path, close_ups=True)
+    seeing = Perception(PerceptionSettings(weights=str(small), passes=5))
+
+    def exhausted(_: object) -> Detections:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(seeing._closely, "detect_apart", exhausted)
+    laptop = render(sample_scene(3, stickers=4, profile="large"), (320, 240)).image
+    for failed in (seeing.warm_up(), seeing.assess(laptop)):
+        assert failed.status is Status.FAILED
+        assert "does not suffice" in failed.status_text
 
 
 class SeesStickers:

@@ -118,7 +118,7 @@ def test_a_network_for_objects_finds_a_thing_on_the_lid_novel_and_says_where(
 
 def test_novelty_can_be_switched_off_and_the_packaged_network_is_part_of_the_settings(packaged, picture):
     """A policy that was calibrated with another one is refused."""
-    off = Perception(SETTINGS.model_copy(update={"novelty": False, "dil": False}))
+    off = Perception(SETTINGS.model_copy(update={"novelty": False, "dil": False, "close_ups": False}))
     assert off.settings_hash == off.settings.hash_on("cpu")
     assert packaged.settings_hash != SETTINGS.hash_on("cpu")
     with_dil = off.settings.model_copy(update={"dil": True})

@@ -18,7 +18,7 @@ ZOOMS = (1.5, 2.0, 2.5, 3.0)
 WIDEST = 960
 """Width px that wider pictures are reduced to: inputs are smaller."""
 _SEEN = (np.nan, 0.3, 0.03)
-"""Probabilities from which what a pass without dropout detects as a logo or a sticker is shown."""
+"""Probabilities from which a logo or a sticker of a pass without dropout is shown, of those above the detector's score floor."""
 _MOST_SEEN = 13
 _SHIFT = 0.08
 """Standard deviation of where a labelled object is shown to lie, in its sides."""
