@@ -71,6 +71,9 @@ SMALLEST = {"lid": 69.0, "flat": 52.0}
 of that size may be, as a share.
 """
 BAND = 0.15
+WHOLE = 0.98
+"""Visible share of a sticker that nothing covers."""
+PRECISION = 0.95
 EDGES = (40, 60, 80, 100, 120, 160, 420)
 VALIDATION = Part(1_300_000, 120)
 ROOT = Path(__file__).parents[1]
@@ -186,24 +189,24 @@ def train_weights(options: argparse.Namespace) -> None:
 @dataclass(frozen=True)
 class Found:
     """Stickers and what is called one in a picture: how large they are relative to the smallest of their view (`SMALLEST`), which
-    stickers are found by a detection of which score (-1: by none), and which detections are right."""
+    stickers are whole, found by a detection of which score (-1: by none), and which detections are right."""
 
     stickers: FloatArray
+    whole: NDArray[np.bool_]
     by: FloatArray
     sizes: FloatArray
     scores: FloatArray
     right: NDArray[np.bool_]
 
 
-def seen(detector: StochasticDetector, image: NDArray[np.uint8], margin: float = 0.0) -> Detections:
-    """What one pass without dropout detects in ``image`` without the share ``margin`` at every side."""
-    left, top = (round(margin * side) for side in (image.shape[1], image.shape[0]))
-    part = image[top : image.shape[0] - top, left : image.shape[1] - left]
-    found = detector.detect(detector.encode(np.ascontiguousarray(part)))
-    return replace(found, boxes=found.boxes + np.array([left, top] * 2, np.float32))
+def _seen(detector: StochasticDetector, image: NDArray[np.uint8]) -> Detections:
+    """What one pass without dropout detects."""
+    return detector.detect(detector.encode(image))
 
 
-def _found(detected: Detections, item: LabelledImage, smallest: float) -> Found:
+def _found(
+    detected: Detections, item: LabelledImage, smallest: float, visible: FloatArray | None = None
+) -> Found:
     hit, _ = match_classes(detected, item)
     chosen = detected.foreground_labels == ObjectClass.STICKER
     sides = (item.boxes[:, 2:] - item.boxes[:, :2]).min(axis=1) / smallest
@@ -211,7 +214,8 @@ def _found(detected: Detections, item: LabelledImage, smallest: float) -> Found:
     by[hit[hit >= 0]] = detected.scores[hit >= 0]
     own = item.labels == ObjectClass.STICKER
     sizes = (detected.boxes[chosen, 2:] - detected.boxes[chosen, :2]).min(axis=1, initial=np.inf) / smallest
-    return Found(sides[own], by[own], sizes, detected.scores[chosen], hit[chosen] >= 0)
+    whole = np.ones(len(own), bool) if visible is None else visible >= WHOLE
+    return Found(sides[own], whole[own], by[own], sizes, detected.scores[chosen], hit[chosen] >= 0)
 
 
 def _counts(found: Sequence[Found], threshold: float, small: bool) -> IntArray:
@@ -249,11 +253,13 @@ def _rates(counts: IntArray) -> dict[str, Any]:
     return {"stickers": int(counts[:, 1].sum()), "recall": recall, "precision": precision}
 
 
-def best_threshold(found: Sequence[Found]) -> float:
-    """The score with the highest F1 of stickers."""
+def thresholds(found: Sequence[Found]) -> dict[str, float]:
+    """The score with the highest F1 of stickers, and the lowest with a precision of `PRECISION` (1 if none has it)."""
     scores = np.unique(np.concatenate([f.scores for f in found]).round(3))
     sums = np.array([_counts(found, score, small=False).sum(axis=0) for score in scores])
-    return float(scores[np.argmax((sums[:, 0] + sums[:, 2]) / (sums[:, 1] + sums[:, 3]))])
+    f1 = (sums[:, 0] + sums[:, 2]) / (sums[:, 1] + sums[:, 3])
+    precise = scores[sums[:, 2] >= PRECISION * sums[:, 3]]
+    return {"threshold": float(scores[np.argmax(f1)]), "precise": float(precise.min(initial=1.0))}
 
 
 def _signals(detector: StochasticDetector, items: Sequence[LabelledImage]) -> dict[str, Any]:
@@ -329,15 +335,22 @@ def draw_sizes(found: dict[str, Any]) -> str:
     return f"{svg(draw, 6.5, 3.0, 'share of rendered stickers found over their size')}\n"
 
 
-def _smallest(part: Part) -> list[float]:
-    """The 5th percentile of the shorter side of the cell's stickers in the view of every picture, px of the rendered picture."""
-    if part.profile == "large":
-        return [SMALLEST["lid"] * part.size[0] / WIDTH] * part.count
-    views = (
-        sample_scene(seed, stickers=part.stickers, profile=part.profile).laptop.view
-        for seed in range(part.first, part.first + part.count)
-    )
-    return [SMALLEST[view] * part.size[0] / WIDTH for view in views]
+def _truth(seed: int, part: Part) -> tuple[float, FloatArray]:
+    """The 5th percentile of the shorter side of the cell's stickers in the view of a picture, px of the rendered picture, and the
+    visible share of its objects."""
+    spec = sample_scene(seed, stickers=part.stickers, profile=part.profile)
+    view = "lid" if part.profile == "large" else spec.laptop.view
+    return SMALLEST[view] * part.size[0] / WIDTH, render(spec, part.size).visible_fraction
+
+
+def _at_precision(found: Sequence[Found], threshold: float) -> dict[str, dict[str, Any]]:
+    """Recall of the smallest stickers and of the whole ones of them, and the precision of all."""
+    precision = _rates(_counts(found, threshold, small=False))["precision"]
+    whole = [replace(f, stickers=f.stickers[f.whole], by=f.by[f.whole]) for f in found]
+    return {
+        name: _rates(_counts(those, threshold, small=True)) | {"precision": precision}
+        for name, those in (("precise", found), ("whole", whole))
+    }
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -353,13 +366,11 @@ def measure(options: argparse.Namespace) -> None:
         own = result["weights"].setdefault(name or path, {"checksum": detector.weights_hash, "parts": {}})
         if own["checksum"] != detector.weights_hash:
             raise InvalidInput(f"{options.out}: has other weights as {name or path!r}, expected a new name")
-        looked = partial(seen, detector, margin=options.margin)
+        looked = partial(_seen, detector)
         passes = detector.with_settings(DetectorSettings(weights=settings.weights))
-        if "threshold" not in own:
+        if "precise" not in own:
             items = read_coco(rendered(options.work, "validation", VALIDATION))
-            own["threshold"] = best_threshold(
-                [_found(looked(read_picture(item)), item, 1.0) for item in items]
-            )
+            own |= thresholds([_found(looked(read_picture(item)), item, 1.0) for item in items])
             _write(options.out, result)
         if "processor_ms" not in own:
             items = read_coco(rendered(options.work, "validation", VALIDATION))
@@ -373,27 +384,31 @@ def measure(options: argparse.Namespace) -> None:
             )
             _write(options.out, result)
         photographs = {f"photographs, {folder.name}": folder for folder in options.photographs}
-        for part in ("study",) if options.margin else (*TEST, *photographs):
+        for part in (*TEST, *photographs):
             if part in own["parts"]:
                 continue
             if part in TEST:
                 items = read_coco(rendered(options.work, f"test-{part}", TEST[part]))
-                smallest = _smallest(TEST[part])
+                seeds = range(TEST[part].first, TEST[part].first + TEST[part].count)
+                truth: list[tuple[float, FloatArray | None]]
+                truth = list(mapped(partial(_truth, part=TEST[part]), seeds, 2, chunksize=8))
             else:
                 items = read_coco(photographs[part])
-                smallest = [1.0] * len(items)
+                truth = [(1.0, None)] * len(items)
             found = [
-                _found(looked(read_picture(item)), item, px) for item, px in zip(items, smallest, strict=True)
+                _found(looked(read_picture(item)), item, *own_truth)
+                for item, own_truth in zip(items, truth, strict=True)
             ]
             own["parts"][part] = {
                 "pictures": len(items),
                 "all": _rates(_counts(found, own["threshold"], small=False)),
                 **(
                     {"smallest": _rates(_counts(found, own["threshold"], small=True))}
+                    | _at_precision(found, own["precise"])
                     if part == "study"
                     else {}
                 ),
-                **({} if options.margin else {"signals": _signals(passes, items[: options.signals])}),
+                "signals": _signals(passes, items[: options.signals]),
             }
             _write(options.out, result)
             print(name or path, part, own["parts"][part], flush=True)
@@ -481,7 +496,12 @@ TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
     "signals": _signal_table,
 }
 RATES = ("recall", "precision")
-SIZE_NOTE = {"all": "", "smallest": ", as small as the cell's smallest"}
+SIZE_NOTE = {
+    "all": "",
+    "smallest": ", as small as the cell's smallest",
+    "precise": f", the smallest, threshold for a precision of {PRECISION:g}",
+    "whole": ", of these the whole ones",
+}
 
 
 def main() -> None:
@@ -518,12 +538,6 @@ def main() -> None:
         "--work", type=Path, required=True, help="folder of `train`, for the rendered pictures"
     )
     measuring.add_argument("--weights", nargs="+", required=True, metavar="NAME=FILE", help="or packaged")
-    measuring.add_argument(
-        "--margin",
-        type=float,
-        default=0.0,
-        help="share cut off at every side; only of laptops like the cell's",
-    )
     measuring.add_argument("--photographs", nargs="*", type=Path, default=[], help="COCO folders")
     measuring.add_argument(
         "--signals", type=int, default=100, help="pictures of each part to run the passes on"
