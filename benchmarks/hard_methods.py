@@ -26,7 +26,7 @@ from sticker_uq.uncertainty import iou_matrix
 
 STICKER = int(ObjectClass.STICKER)
 NOTABLE = 0.2
-"""Probability of sticker from which an object that is not released is asked about, as in config/policy.yaml; of a method that
+"""Probability of sticker from which an object that is not released is asked about; of a method that
 fits it, the one that all but `UNASKED` of the stickers seen on unchanged laptops reach, as `sticker-uq calibrate` does.
 """
 UNASKED = 0.01

@@ -55,7 +55,7 @@ class DivideResult(StepResult):
 
 
 class TrainResult(StepResult):
-    """``map50``: mAP@0.5 of the ``chosen`` epoch on the ``held_out`` pictures, of other laptops, that chose it."""
+    """``map50``: mAP@0.5 of the ``chosen`` epoch on the ``held_out`` pictures of other laptops, enough of which choose it."""
 
     model: str
     epochs: int
@@ -66,8 +66,8 @@ class TrainResult(StepResult):
 
     def __str__(self) -> str:
         return (
-            f"{self.model}, epoch {self.chosen} of {self.epochs}, chosen by mAP@0.5 {self.map50:.3f} on "
-            f"{self.held_out} pictures of laptops held out"
+            f"{self.model}, epoch {self.chosen} of {self.epochs}, mAP@0.5 {self.map50:.3f} on {self.held_out} "
+            "pictures of laptops held out"
         )
 
 
