@@ -29,6 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.hard_measure import Instrument, Job, MeasuredScene, measure, measure_photographs
 from benchmarks.hard_methods import (
     MATCH_IOU,
+    MOVED,
     STICKER,
     Goal,
     Method,
@@ -58,7 +59,7 @@ REFERENCE = "score, one pass"
 SHIPPED = "policy.yaml"
 """The method whose rate of questions on unchanged laptops all others are set to."""
 POLICIES = (SHIPPED, "policy_rendered.yaml")
-TRADED = (REFERENCE, "mean score, T passes")
+TRADED = (REFERENCE, "mean score, T passes", MOVED)
 """The methods of which :func:`trade` says what they release wrongly where they ask about shares `AT` of the pictures."""
 AT = (0.2, 0.3, 0.4)
 WRONG_RATE = 0.01
@@ -459,6 +460,8 @@ def _trade(found: dict[str, Any]) -> Table:
         for method in TRADED[not name :]:
             title = f"{method} minus {REFERENCE}{f', {name}' if name else ''}"
             columns[title] = (("", method), (name, REFERENCE))
+    measured = {key[:2] for key in counts}
+    columns = {title: keys for title, keys in columns.items() if measured.issuperset(keys)}
     lines: dict[tuple[str, ...], list[str]] = {}
     for group, share in dict.fromkeys(key[2:] for key in counts):
         cells = (cell(*((*key, group, share) for key in keys)) for keys in columns.values())

@@ -30,6 +30,8 @@ NOTABLE = 0.2
 fits it, the one that all but `UNASKED` of the stickers seen on unchanged laptops reach, as `sticker-uq calibrate` does.
 """
 UNASKED = 0.01
+MOVED = "policy_rendered.yaml, moved"
+"""The calibrated policy with another limit on its risk."""
 SAME_IOU = 0.5
 """IoU from which a box is a duplicate of a released one."""
 MATCH_IOU = 0.3
@@ -190,13 +192,14 @@ def methods(fit: Sequence[MeasuredScene]) -> list[Method]:
     once, passes = (notable(fit, sampler) for sampler in (SINGLE, DROPOUT))
     config = share_folder() / "config"
     shipped = Policy.load(config / "policy.yaml")
-    rendered = Policy.load(config / "policy_rendered.yaml")
+    rendered = Policy.load(config / "policy_rendered.yaml").model_copy(update={"validity": None})
     found: list[Method] = [PolicyMethod("policy.yaml", shipped)]
     if any(s.assessment.panel_hash for s in fit):
         found.append(PolicyMethod("policy.yaml and panel", shipped, panel=True))
     return [
         *found,
-        PolicyMethod("policy_rendered.yaml", rendered.model_copy(update={"validity": None})),
+        PolicyMethod("policy_rendered.yaml", rendered),
+        PolicyMethod(MOVED, rendered, limited=True),
         PolicyMethod("calibrated combination", combination(fit, shipped), limited=True),
         ObjectLimit("score, one pass", SINGLE, improbability(SINGLE), once),
         ObjectLimit("mean score, T passes", DROPOUT, improbability(DROPOUT), passes),

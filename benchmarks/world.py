@@ -74,6 +74,7 @@ BAND = 0.15
 WHOLE = 0.98
 """Visible share of a sticker that nothing covers."""
 PRECISION = 0.95
+SIGNALS = 100  # pictures of each part to run the passes on
 EDGES = (40, 60, 80, 100, 120, 160, 420)
 VALIDATION = Part(1_300_000, 120)
 ROOT = Path(__file__).parents[1]
@@ -408,7 +409,7 @@ def measure(options: argparse.Namespace) -> None:
                     if part == "study"
                     else {}
                 ),
-                "signals": _signals(passes, items[: options.signals]),
+                "signals": _signals(passes, items[:SIGNALS]),
             }
             _write(options.out, result)
             print(name or path, part, own["parts"][part], flush=True)
@@ -539,9 +540,6 @@ def main() -> None:
     )
     measuring.add_argument("--weights", nargs="+", required=True, metavar="NAME=FILE", help="or packaged")
     measuring.add_argument("--photographs", nargs="*", type=Path, default=[], help="COCO folders")
-    measuring.add_argument(
-        "--signals", type=int, default=100, help="pictures of each part to run the passes on"
-    )
     measuring.add_argument(
         "--figure", type=result_file, help="SVG file to draw the stickers found by size to"
     )
