@@ -185,8 +185,12 @@ class Training:
         if resume:
             self._network = saved_network(settings.out, settings.input_size, settings.anchor_scales)
         else:
-            if start == "auto":
+            if start in ("auto", "torchvision"):
                 published = published_weights(settings.model, say)
+                if start == "torchvision" and published is None:
+                    raise InvalidInput(
+                        "start torchvision: expected a connection to download its weights by, or another start"
+                    )
                 packaged = packaged_weights(settings.model) is not None
                 start = "torchvision" if published else "packaged" if packaged else "random"
             self._network = self._choose_network(self.items[:own], start, say)

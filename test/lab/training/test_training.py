@@ -308,6 +308,21 @@ def test_augmentation_moves_boxes_with_what_they_are_around(tmp_path, scenes):
     assert len(seen) > 20
 
 
+def test_it_starts_from_torchvisions_weights_where_it_is_told_to(few, tmp_path, monkeypatch):
+    class Published:
+        def get_state_dict(self, **options: object) -> dict[str, torch.Tensor]:
+            return {}
+
+        def __str__(self) -> str:
+            return "COCO_V1"
+
+    monkeypatch.setattr(training, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Published()}))
+    found = Training(settings(few, tmp_path / "a", start="torchvision"))
+    packaged = Training(settings(few, tmp_path / "b", start="packaged"))
+    assert found.position.initial == "COCO_V1"
+    assert found._network != packaged._network  # its default boxes follow the labels
+
+
 def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_their_network_and_says_so(
     few, tmp_path, monkeypatch
 ):
@@ -327,6 +342,8 @@ def test_without_torchvisions_weights_it_starts_from_the_packaged_ones_with_thei
     assert "torchvision's weights cannot be downloaded (no route to host)" in lines
     assert f"starting from the packaged weights of {SSDLITE}" in lines
     assert "train" in packaged.position.initial
+    with pytest.raises(InvalidInput, match="start torchvision: expected a connection"):
+        Training(settings(few, tmp_path / "c", start="torchvision"))
     path = packaged_weights(SSDLITE)
     assert path is not None
     assert all(torch.equal(state[key], v.to(state[key].dtype)) for key, v in load_weights(path)[0].items())
