@@ -4,7 +4,7 @@
     python -m benchmarks.hard --out FILE [--photographs FOLDER] [--part PART ...] [--split development|test] [--scenes N]
         [--profile large|study] [--figure FILE] [--weights FILE] [--against RESULT]
 
-Every method's limit is set on unchanged laptops of their own to the same rate of questions, that of config/policy.yaml, and again
+Every method's limit is set on unchanged laptops of their own to the same rate of questions, that of config/limits.yaml, and again
 to the same rate of wrongful removals, then frozen. A few are also set to equal rates of questions in every group, which compares
 weights (``--weights``, ``--against``). What is measured of a scene stays in the folder of --cache, so that an
 interrupted run continues and a new method needs no new run. Photographs come from `python -m benchmarks.photographs --to FOLDER`.
@@ -28,24 +28,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.hard_measure import Instrument, Job, MeasuredScene, measure, measure_photographs
 from benchmarks.hard_methods import (
-    MATCH_IOU,
     MOVED,
-    STICKER,
     Goal,
     Method,
-    ObjectLimit,
-    candidates,
     limit_for,
     methods,
     result,
 )
 from benchmarks.hard_scenes import BARE, NONE, SIZES, SPLITS, STRENGTHS, Case, cases
-from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.evaluation.metrics.statistics import (
     NOTHING,
     Interval,
-    area_under_roc,
-    bootstrap,
     clopper_pearson,
 )
 from sticker_uq.evaluation.reporting.document import Table, as_markdown, legend_below, svg
@@ -56,9 +49,9 @@ from sticker_uq.scene import FloatArray, InvalidInput
 PARTS = ("shift", "novelty", "photographs")
 REFERENCE = "score, one pass"
 """The method that differences are taken to."""
-SHIPPED = "policy.yaml"
+BY_HAND = "limits.yaml"
 """The method whose rate of questions on unchanged laptops all others are set to."""
-POLICIES = (SHIPPED, "policy_rendered.yaml")
+POLICIES = (BY_HAND, "policy.yaml")
 TRADED = (REFERENCE, "mean score, T passes", MOVED)
 """The methods of which :func:`trade` says what they release wrongly where they ask about shares `AT` of the pictures."""
 AT = (0.2, 0.3, 0.4)
@@ -94,7 +87,7 @@ def plan(
 
 def limits_of(chosen: Sequence[Method], scenes: Sequence[MeasuredScene]) -> dict[str, dict[str, float]]:
     """The limit of every method for each of GOALS, by their names, set on ``scenes``."""
-    shipped = next(method for method in chosen if method.name == SHIPPED)
+    shipped = next(method for method in chosen if method.name == BY_HAND)
     asked = float(np.mean([shipped.decide(scene, np.inf).asked for scene in scenes]))
     goals: dict[str, Goal] = {"asked": ("asked", asked), "wrong": ("wrong", WRONG_RATE)}
     return {kind: {m.name: limit_for(m, scenes, goal) for m in chosen} for kind, goal in goals.items()}
@@ -229,61 +222,6 @@ def cells(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def ranking(chosen: Sequence[Method], scenes: Sequence[MeasuredScene]) -> list[dict[str, Any]]:
-    """For every method with one doubt per object: how well it ranks wrong above right removals, in every group of scenes."""
-    keys = pd.DataFrame(
-        {name: [getattr(s, name) for s in scenes] for name in ("part", "case", "strength", "seed")}
-    )
-    found = []
-    for group, mask in groups_of(keys).items():
-        own = [scene for scene, kept in zip(scenes, mask, strict=True) if kept]
-        for method in chosen:
-            if not isinstance(method, ObjectLimit):
-                continue
-            doubt, wrong, seed = _ranked(method, own)
-            row: dict[str, Any] = {
-                "group": group,
-                "method": method.name,
-                "objects": len(wrong),
-                "wrong": int(wrong.sum()),
-            }
-            row["auroc"] = _rounded(_area(doubt, wrong, seed))
-            found.append(row)
-    return found
-
-
-def _ranked(
-    method: ObjectLimit, scenes: Sequence[MeasuredScene]
-) -> tuple[FloatArray, np.ndarray, np.ndarray]:
-    """Doubt, whether its removal is wrong, and laptop of every object that a limit decides about."""
-    doubts, wrongs, seeds = [], [], []
-    for scene in scenes:
-        seen, doubt = scene.seen[method.sampler], method.doubt(scene)
-        boxes = seen.boxes
-        place, _ = best_overlap(boxes, scene.boxes, MATCH_IOU)
-        hidden = (place < 0) & (best_overlap(boxes, scene.hidden, MATCH_IOU)[0] >= 0)
-        kept = candidates(seen) & ~hidden
-        wrong = np.where(place >= 0, np.append(scene.labels, 0)[place], 0) != STICKER
-        doubts.append(doubt[kept])
-        wrongs.append(wrong[kept])
-        seeds.append(np.full(int(kept.sum()), scene.seed))
-    return np.concatenate(doubts), np.concatenate(wrongs), np.concatenate(seeds)
-
-
-def _area(doubt: FloatArray, wrong: np.ndarray, seed: np.ndarray) -> Interval:
-    if not wrong.any() or wrong.all():
-        return NOTHING
-    laptops, owner = np.unique(seed, return_inverse=True)
-    members = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
-
-    def value(drawn: Any) -> float:
-        rows = np.concatenate([members[i] for i in drawn])
-        return area_under_roc(doubt[rows][~wrong[rows]], doubt[rows][wrong[rows]])
-
-    low, high = bootstrap(value, [len(laptops)], 300)
-    return Interval(area_under_roc(doubt[~wrong], doubt[wrong]), float(low), float(high))
-
-
 def _rounded(interval: Interval) -> list[float | None]:
     return [None if np.isnan(v) else round(v, 4) for v in (interval.value, interval.low, interval.high)]
 
@@ -332,7 +270,7 @@ LAPTOPS_PER_HOUR = 60
 def _worth(found: dict[str, Any]) -> Table:
     """For a manager: what the policy and the score do at the same rate of questions, with 95 % intervals over laptops."""
     groups = ("none", "weak shift", "strong shift", "foreign object", "photographs")
-    names = {SHIPPED: "gate", POLICIES[1]: "gate, calibrated", REFERENCE: "score threshold"}
+    names = {BY_HAND: "gate", POLICIES[1]: "gate, calibrated", REFERENCE: "score threshold"}
     rows = [
         row
         for row in found["summary"]
@@ -366,57 +304,6 @@ def _worth(found: dict[str, Any]) -> Table:
             )
             for row in rows
         ],
-    )
-
-
-def _cases(found: dict[str, Any]) -> Table:
-    """Every single case, those first in which the shipped policy does worst: that policy beside the score."""
-    rows = [row for row in found["cells"] if row["goal"] == "asked"]
-    keys = dict.fromkeys((row["case"], row["strength"]) for row in rows)
-    lines = []
-    for case, strength in keys:
-        own = {row["method"]: row for row in rows if (row["case"], row["strength"]) == (case, strength)}
-        shipped, score = own[SHIPPED], own[REFERENCE]
-        lines.append(
-            (
-                shipped["wrong"][0] / max(shipped["wrong"][1], 1),
-                (
-                    case if strength == NONE else f"{case}, {strength}",
-                    *(_counts(one["wrong"]) for one in (shipped, score)),
-                    *(_counts(one["dirty_clean"]) for one in (shipped, score)),
-                    *(_percent(one["asked"]) for one in (shipped, score)),
-                    *(_percent(one["right"]) for one in (shipped, score)),
-                ),
-            )
-        )
-    head = ["case"]
-    for figure in ("wrongful removal", "called clean with a sticker", "asked", "stickers released"):
-        head += [f"{figure}: policy.yaml", "score"]
-    return Table(head, [line for _, line in sorted(lines, key=lambda one: -one[0])])
-
-
-def _counts(value: Sequence[int]) -> str:
-    return f"{value[0]} of {value[1]}"
-
-
-def _percent(value: Sequence[int]) -> str:
-    return f"{100 * value[0] / value[1]:.0f} %" if value[1] else "-"
-
-
-def _signals(found: dict[str, Any]) -> Table:
-    rows = found["ranking"]
-    groups = dict.fromkeys(row["group"] for row in rows)
-    by_key = {(row["method"], row["group"]): row for row in rows}
-
-    def cell(row: dict[str, Any]) -> str:
-        value = row["auroc"]
-        return (
-            "-" if value[0] is None else f"{value[0]:.2f} ({value[1]:.2f} to {value[2]:.2f}), {row['wrong']}"
-        )
-
-    names = dict.fromkeys(row["method"] for row in rows)
-    return Table(
-        ("doubt", *groups), [(name, *(cell(by_key[name, group]) for group in groups)) for name in names]
     )
 
 
@@ -472,7 +359,7 @@ def _trade(found: dict[str, Any]) -> Table:
     )
 
 
-OTHER_TABLES = {"cases": _cases, "signals": _signals, "trade": _trade, "worth": _worth}
+OTHER_TABLES = {"trade": _trade, "worth": _worth}
 """Further tables, by name: every case, AUROC, wrongful removals at equal questions, and for a manager."""
 
 
@@ -530,7 +417,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         },
         "summary": summary(rows),
         "cells": cells(rows),
-        "ranking": ranking(chosen, shown),
         "trade": trade(chosen, shown),
         "against": {file.stem: {"trade": read(file)["trade"]} for file in options.against},
     }

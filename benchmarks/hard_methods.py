@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
-from sticker_uq.calibration.fitting import fit_policy
+from sticker_uq.calibration.fitting import LEFT_STICKERS, fit_policy
 from sticker_uq.calibration.outcomes import with_limits
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import ends_with_question
@@ -29,8 +29,8 @@ NOTABLE = 0.2
 """Probability of sticker from which an object that is not released is asked about; of a method that
 fits it, the one that all but `UNASKED` of the stickers seen on unchanged laptops reach, as `sticker-uq calibrate` does.
 """
-UNASKED = 0.01
-MOVED = "policy_rendered.yaml, moved"
+UNASKED = LEFT_STICKERS
+MOVED = "policy.yaml, moved"
 """The calibrated policy with another limit on its risk."""
 SAME_IOU = 0.5
 """IoU from which a box is a duplicate of a released one."""
@@ -191,16 +191,16 @@ def methods(fit: Sequence[MeasuredScene]) -> list[Method]:
     """All of them; what learns, learns on ``fit``. The panel is among them where the scenes were measured with one."""
     once, passes = (notable(fit, sampler) for sampler in (SINGLE, DROPOUT))
     config = share_folder() / "config"
-    shipped = Policy.load(config / "policy.yaml")
-    rendered = Policy.load(config / "policy_rendered.yaml").model_copy(update={"validity": None})
-    found: list[Method] = [PolicyMethod("policy.yaml", shipped)]
+    by_hand = Policy.load(config / "limits.yaml")
+    rendered = Policy.load(config / "policy.yaml").model_copy(update={"validity": None})
+    found: list[Method] = [PolicyMethod("limits.yaml", by_hand)]
     if any(s.assessment.panel_hash for s in fit):
-        found.append(PolicyMethod("policy.yaml and panel", shipped, panel=True))
+        found.append(PolicyMethod("limits.yaml and panel", by_hand, panel=True))
     return [
         *found,
-        PolicyMethod("policy_rendered.yaml", rendered),
+        PolicyMethod("policy.yaml", rendered),
         PolicyMethod(MOVED, rendered, limited=True),
-        PolicyMethod("calibrated combination", combination(fit, shipped), limited=True),
+        PolicyMethod("calibrated combination", combination(fit, by_hand), limited=True),
         ObjectLimit("score, one pass", SINGLE, improbability(SINGLE), once),
         ObjectLimit("mean score, T passes", DROPOUT, improbability(DROPOUT), passes),
         ObjectLimit("detection rate", DROPOUT, missed_passes, passes),

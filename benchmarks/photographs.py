@@ -49,7 +49,7 @@ TEST: dict[Profile, tuple[int, tuple[int, int]]] = {
 LAPTOPS = 200
 CAMERA = "simulated_camera"
 """Frame of the images: a policy that was made for it blocks every scene of another."""
-POLICIES = {"config/policy.yaml": (0.5, 0.57, 0.65, math.inf), "config/policy_rendered.yaml": ()}
+POLICIES = {"config/limits.yaml": (0.5, 0.57, 0.65, math.inf), "config/policy.yaml": ()}
 COLUMNS = ("policy", "limit", "photographs", "released on", "laptops of each", *(f"{p} beyond" for p in TEST))
 
 

@@ -156,7 +156,7 @@ def measured(work: Path) -> dict[str, Any]:
         curve.append({"pictures": pictures, **accuracy(found, shown)})
     clusters = [as_detections(record.assessment.objects) for record in records]
     objects = objects_of(records, doubts)
-    shipped = Policy.load(share_folder() / "config" / "policy.yaml")
+    shipped = Policy.load(share_folder() / "config" / "limits.yaml")
     base = shipped.model_copy(update={"unmeasured_novelty": "release"})
     return {
         "title": "laptops",

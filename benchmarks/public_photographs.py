@@ -184,7 +184,7 @@ def above_by_chance(counts: Sequence[Sequence[int]], alpha: float, rate: float) 
 
 
 def packaged_table(sets: Sequence[dict[str, Any]]) -> Table:
-    """What config/policy.yaml decides about all pictures held out."""
+    """What config/limits.yaml decides about all pictures held out."""
     rows = []
     for one in sets:
         for name, found in one["packaged"].items():
@@ -198,11 +198,11 @@ def packaged_table(sets: Sequence[dict[str, Any]]) -> Table:
         "pictures asked about",
         "called clean with a sticker",
     )
-    return Table(("set", "`config/policy.yaml`", *head), rows)
+    return Table(("set", "`config/limits.yaml`", *head), rows)
 
 
 def blocked_table(sets: Sequence[dict[str, Any]]) -> Table:
-    """Which limits of config/policy.yaml, without those of novelty where none is measured, held back how many."""
+    """Which limits of config/limits.yaml, without those of novelty where none is measured, held back how many."""
     rows = []
     for one in sets:
         found = list(one["packaged"].values())[-1]

@@ -60,7 +60,7 @@ EPOCHS, SPLITS, RESAMPLES = 10, 20, 1000
 ALPHAS, BETA = (0.1, 0.05), 0.5
 SCORE = "score, one pass"
 """The doubt that the others are compared with: 1 - the score without dropout."""
-_POLICY = Path(__file__).parents[1] / "config" / "policy.yaml"
+_POLICY = Path(__file__).parents[1] / "config" / "limits.yaml"
 
 
 class LabelledSet(BaseModel):

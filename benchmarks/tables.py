@@ -6,7 +6,7 @@ table of that file, made by ``benchmarks.NAME`` (of NAME_PART, too); one of seve
 such a table itself: of a benchmark that answered once and is no longer here. A table that stands after the line in the page is
 for who reads the file.
 
-    python -m benchmarks.tables hard.json wrong cases     these tables
+    python -m benchmarks.tables hard.json wrong right     these tables
     python -m benchmarks.tables --write docs/worth.md     the tables that stand in the page, anew
 """
 

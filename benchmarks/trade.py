@@ -5,7 +5,7 @@
     python -m benchmarks.trade out/rendered --out benchmarks/results/trade.csv --figure docs/images/trade.svg
 
 Policies of all signals and of one score alone are fitted to the same laptops of scripts/rendered_policy, with the base of
-config/policy_rendered.yaml, and their limit moves over test laptops of both profiles. The shipped policy is measured beside
+config/policy.yaml, and their limit moves over test laptops of both profiles. The shipped policy is measured beside
 them, also on pictures taken after its removals; ``--old FILE`` adds the score of one pass of other weights to the table.
 """
 
@@ -62,7 +62,7 @@ COLUMNS = (
     "finished alone with a sticker left",
 )
 OLD = "score of one pass, weights of 0.2"
-SHIPPED = "policy_rendered.yaml"
+SHIPPED = "policy.yaml"
 TO_THE_END = f"{SHIPPED}, looked at again after removals"
 
 

@@ -224,11 +224,11 @@ def read_image(path: str | Path) -> Picture:
 
 
 def packaged_policy() -> Policy:
-    """The policy for the packaged weights, ``config/policy.yaml``. A real cell needs one of its own: ``sticker-uq calibrate``."""
+    """The limits set by hand for the packaged weights, ``config/limits.yaml``. A cell needs its own: ``sticker-uq calibrate``."""
     from sticker_uq.gate import Policy
     from sticker_uq.io.share import share_folder
 
-    return Policy.load(share_folder() / "config" / "policy.yaml")
+    return Policy.load(share_folder() / "config" / "limits.yaml")
 
 
 def draw(image: Picture, scene: SceneAssessment, decision: SceneDecision | None = None) -> Picture:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import hard, hard_methods, hard_scenes
-from benchmarks.hard import REFERENCE, SHIPPED, plan, shares, table
+from benchmarks.hard import BY_HAND, REFERENCE, plan, shares, table
 from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
 from benchmarks.hard_methods import Decision, ObjectLimit, limit_for, result, signal
 from benchmarks.hard_scenes import NONE, SPLITS, STRENGTHS, Case, cases
@@ -166,7 +166,7 @@ def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, caps
     hard.main([*arguments, "--out", str(tmp_path / "one.json")])
     found = json.loads((tmp_path / "one.json").read_text())
     methods = {row["method"] for row in found["summary"]}
-    assert {SHIPPED, REFERENCE, "mutual information", "novelty of the object"} <= methods
+    assert {BY_HAND, REFERENCE, "mutual information", "novelty of the object"} <= methods
     groups = {row["group"] for row in found["summary"]}
     assert groups == {NONE, *(case.name for case in cases(["novelty"]) if case.part == "novelty")}
     assert all(row["wrong"][1] == 1 for row in found["summary"])

@@ -74,7 +74,7 @@ class Supplies:
         """Its novelty network."""
         return small_novelty(self.folder)
 
-    policy = ROOT / "config" / "policy.yaml"
+    policy = ROOT / "config" / "limits.yaml"
 
 
 SUPPOSED = {
@@ -85,7 +85,7 @@ SUPPOSED = {
         "RECORDING": "recording",
     },
     "operator": {"cell/policy.yaml": "policy"},
-    "simulation": {"out/demo/bag": "recording", "config/policy_rendered.yaml": "policy"},
+    "simulation": {"out/demo/bag": "recording", "config/policy.yaml": "policy"},
 }
 """What the reader of a page has before its first command, under the name that the page gives it."""
 

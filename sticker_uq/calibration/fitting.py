@@ -24,7 +24,7 @@ from sticker_uq.uncertainty import iou_matrix
 
 LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
 """Limits tried for the probability of sticker of what is left alone on a clean laptop."""
-LEFT_STICKERS = 0.01
+LEFT_STICKERS = 0.02
 """Share of the stickers that the detector saw which may lie below `notable_probability`: nobody is asked about these."""
 _LEAST_STICKERS = 100  # below which that share is no stickers at all
 _NOTABLE = (0.02, 0.5)

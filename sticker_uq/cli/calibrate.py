@@ -21,7 +21,7 @@ from sticker_uq.cli.options import Alpha, Beta, Delta, Jobs, RayAddress, Topic, 
 from sticker_uq.cli.terminal import command_line, counting, output, tell_of_source
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule
-from sticker_uq.gate.policy.signals import SaliencyName
+from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName
 from sticker_uq.io.coco import check_objects
 from sticker_uq.io.files import write_file
 from sticker_uq.io.labelled_images import LabelledSource
@@ -63,6 +63,10 @@ def command(
     match_iou: float = option(
         0.3, "Lowest overlap (IoU) with a labelled object at which the blade touches it.", min=0.01, max=0.99
     ),
+    signals: str = option(
+        "",
+        f"Signals of the risk score, separated by commas, of {', '.join(SIGNALS)}; default: all that were measured.",
+    ),
     panel_combination: Literal["any", "risk"] = option(
         "risk",
         "With --panel: ask an operator on any objection, or use the scores as signals of the risk score.",
@@ -84,7 +88,10 @@ def command(
         raise InvalidInput(f"--fit-share {fit_share:g}: expected a number between 0 and 1")
     if report is not None and report.suffix not in (".html", ".md"):
         raise InvalidInput(f"--report {report}: expected FILE.html or FILE.md")
-    kept = Policy.load(base or share_folder() / "config" / "policy.yaml")
+    named = [name for name in signals.replace(" ", "").split(",") if name]
+    if unknown := [name for name in named if name not in SIGNALS]:
+        raise InvalidInput(f"--signals {', '.join(unknown)}: expected some of {', '.join(SIGNALS)}")
+    kept = Policy.load(base or share_folder() / "config" / "limits.yaml")
     if settings.panel:
         panel = (kept.panel or PanelRule()).model_copy(update={"combination": panel_combination})
         kept = kept.model_copy(update={"panel": panel})
@@ -106,7 +113,17 @@ def command(
         typer.echo(chosen.text(), err=True)
     say = partial(typer.echo, err=True)
     draft = fit_policy(
-        divided.fit, kept, chosen.kind, saliency, percentile, match_iou, familiar, None, alpha, beta > 0, say
+        divided.fit,
+        kept,
+        chosen.kind,
+        saliency,
+        percentile,
+        match_iou,
+        familiar,
+        named or None,
+        alpha,
+        beta > 0,
+        say,
     )
     policy = Trials(draft, divided.fit, divided.proof, match_iou).policy(levels)
     policy = divided.signed(policy, command_line(), camera, valid_days)

@@ -179,10 +179,10 @@ _FILES = (
 
 
 def _packaged_policy(params: Path | None) -> Path:
-    """The policy with a guarantee for rendered laptops where the cell is as it was calibrated for, else the one without."""
+    """The policy with a guarantee for rendered laptops where the cell is as it was calibrated for, else limits without one."""
     gpu = Path("/proc/driver/nvidia").exists()  # without torch, whose import takes seconds
     calibrated_for = params is None and not gpu
-    return share_folder() / "config" / ("policy_rendered.yaml" if calibrated_for else "policy.yaml")
+    return share_folder() / "config" / ("policy.yaml" if calibrated_for else "limits.yaml")
 
 
 def command(

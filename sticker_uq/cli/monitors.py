@@ -85,7 +85,7 @@ def fit(
         calibrating,
         settings.votes or DEFAULT,
         out,
-        Policy.load(policy or share_folder() / "config" / "policy.yaml"),
+        Policy.load(policy or share_folder() / "config" / "limits.yaml"),
         alarms,
         task,
         {"command": command_line(), "pictures": len(fitting)},

@@ -124,7 +124,7 @@ def _bundle(
         found.policy
         if found.policy and found.ready
         else without_guarantee(
-            Policy.load(limits or share_folder() / "config" / "policy.yaml"),
+            Policy.load(limits or share_folder() / "config" / "limits.yaml"),
             steps.work / _DRAFT,
             found.novelty,
         )

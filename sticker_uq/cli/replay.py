@@ -353,7 +353,7 @@ def policy_of(file: Path | None, params: Path | None) -> Policy:
     Raises InvalidInput for a file that cannot be used.
     """
     given = options.supervisor_parameters(params)
-    return Policy.load(file or given.get("policy") or share_folder() / "config" / "policy.yaml")
+    return Policy.load(file or given.get("policy") or share_folder() / "config" / "limits.yaml")
 
 
 def _pictures(text: str) -> int | None:

@@ -76,7 +76,7 @@ def run(
     """
     spec = Specification.load(specification)
     source = SourceSet.load(data)
-    default = bundle.policy if bundle is not None else share_folder() / "config" / "policy.yaml"
+    default = bundle.policy if bundle is not None else share_folder() / "config" / "limits.yaml"
     limits = Policy.load(policy or default)
     resumable("the same call resumes", out)
     load = partial(CellSystem, settings, limits) if system == "cell" else partial(DetectorSystem, settings)

@@ -144,7 +144,7 @@ def test_few_labels_leave_the_mean_score_alone_and_it_is_said(drawn):
     assert told[0].startswith("the risk score is the mean score alone: ")
 
 
-def test_one_sticker_in_a_hundred_lies_below_what_is_notable(drawn):
+def test_two_stickers_in_a_hundred_lie_below_what_is_notable(drawn):
     fit = drawn(0, 300)
     draft = fit_policy(fit, Policy(), "none")
     scores = [
@@ -153,7 +153,7 @@ def test_one_sticker_in_a_hundred_lies_below_what_is_notable(drawn):
         for one in record.assessment.objects
         if matching(one, record) >= 0
     ]
-    assert draft.notable_probability == pytest.approx(min(np.quantile(scores, 0.01), 0.5), abs=0.01)
+    assert draft.notable_probability == pytest.approx(min(np.quantile(scores, 0.02), 0.5), abs=0.01)
     assert fit_policy(fit[:30], Policy(), "none").notable_probability == Policy().notable_probability
 
 

@@ -100,6 +100,8 @@ def test_levels_that_cannot_be_proved_are_refused_before_the_detector_runs(label
     assert refused.exit_code == 2
     assert "120 labelled images; in the proof 36 laptops" in refused.output
     assert "--alpha 0.01 takes 230 or more laptops in the proof, there are 36" in refused.output
+    unknown = CliRunner().invoke(app, [*options, "--signals", "improbability,scores"])
+    assert "--signals scores: expected some of improbability" in unknown.output
     proposed = re.findall(r"give (--alpha \S+ --beta \S+)", refused.output)[0].split()
     assert "DetectorStarted" in CliRunner().invoke(app, [*options, *proposed]).output
 

@@ -26,7 +26,7 @@ from sticker_uq.scene import InvalidInput
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
 
-PACKAGED = share_folder() / "config" / "policy.yaml"
+PACKAGED = share_folder() / "config" / "limits.yaml"
 SETTINGS = PerceptionSettings(passes=3, device="cpu", seed=7)
 POSE = {"camera_pose": "0.4 0 1 1 0 0 0", "consecutive_scenes": 4}
 

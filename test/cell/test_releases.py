@@ -18,7 +18,7 @@ from sticker_uq.scene import InvalidInput
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
 
-PACKAGED = share_folder() / "config" / "policy.yaml"
+PACKAGED = share_folder() / "config" / "limits.yaml"
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,7 @@ def test_whoever_answers_gets_hard_laptops_under_the_packaged_policy(tmp_path, m
     monkeypatch.setattr("sticker_uq.cli.demo._run", lambda specs, *_: started.extend(specs) or "not started")
     CliRunner().invoke(cli.app, ["demo", "--person", person, "--out", str(tmp_path / "out")])
     [policy] = [spec.parameters["policy"] for spec in started if spec.name == "supervisor"]
-    assert Policy.load(policy) == Policy.load(share_folder() / "config" / "policy_rendered.yaml")
+    assert Policy.load(policy) == Policy.load(share_folder() / "config" / "policy.yaml")
     [simulation] = [spec.parameters for spec in started if spec.name == "cell_sim"]
     assert simulation["hard"] is True
     assert "console" in [spec.name for spec in started]

@@ -64,7 +64,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Cell:
         passes=3, device="cpu", threads=1, novelty=False, weights=str(small_weights(folder.parent))
     )
     policy = folder.parent / "policy.yaml"
-    packaged = (share_folder() / "config" / "policy.yaml").read_text()
+    packaged = (share_folder() / "config" / "limits.yaml").read_text()
     policy.write_text(packaged.replace("unmeasured_novelty: ask", "unmeasured_novelty: release"))
     bundle = create_bundle(folder.parent / "active", settings, policy)
     laptops = [

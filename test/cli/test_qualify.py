@@ -25,7 +25,7 @@ from test.helpers.models import small_novelty, small_weights
 from test.helpers.scenes import rendered
 from test.lab.robustness.conftest import specification_of
 
-PACKAGED = share_folder() / "config" / "policy.yaml"
+PACKAGED = share_folder() / "config" / "limits.yaml"
 STEPS = ("divide", "check", "train", "evaluate", "novelty", "calibrate", "test", "robustness")
 
 DEFOCUS = {"name": "defocus", "transformation": "defocus", "strength": [1, 4], "probability": 0.5}

@@ -161,7 +161,7 @@ def _policy(data: bytes, folder: Path) -> None:
 
 def _policy_documents() -> list[Any]:
     """The packaged policies; of thousands of reference values a few are enough."""
-    names = ("policy.yaml", "policy_rendered.yaml")
+    names = ("limits.yaml", "policy.yaml")
     read = [read_yaml(examples.ROOT / "config" / name) for name in names]
     signals = read[1]["reference"]["signals"]
     read[1]["reference"]["signals"] = {name: values[:100] for name, values in signals.items()}

@@ -99,7 +99,7 @@ class Qualification(Candidate[QualifySettings]):
 
     @property
     def _base_file(self) -> Path:
-        return self.settings.base or share_folder() / "config" / "policy.yaml"
+        return self.settings.base or share_folder() / "config" / "limits.yaml"
 
     @cached_property
     def _base(self) -> Policy:

@@ -13,8 +13,8 @@ from sticker_uq.scene import InvalidInput
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_packaged_file_is_valid_and_names_every_limit():
-    path = ROOT / "config" / "policy.yaml"
+def test_the_limits_set_by_hand_are_valid_and_name_every_limit():
+    path = ROOT / "config" / "limits.yaml"
     Policy.load(path)
     named = {
         line.split(":")[0] for line in path.read_text().splitlines() if line and not line.startswith("#")
@@ -24,7 +24,7 @@ def test_the_packaged_file_is_valid_and_names_every_limit():
 
 
 def test_the_calibrated_policy_is_for_what_is_packaged():
-    policy = Policy.load(ROOT / "config" / "policy_rendered.yaml")
+    policy = Policy.load(ROOT / "config" / "policy.yaml")
     perception = Perception(PerceptionSettings(device="cpu"))
     assert policy.guarantee is not None
     assert policy.validity.settings_hash == perception.settings_hash

@@ -11,6 +11,7 @@ from rclpy.parameter import Parameter
 from std_msgs.msg import Bool, Float64, String
 
 from sticker_uq.gate import BlockReason
+from sticker_uq.io.share import share_folder
 from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.testing.bench import overrides
 from sticker_uq_msgs.msg import GateState
@@ -62,7 +63,8 @@ def test_monitors_mirror_gate_and_numbers_in_plain_types(bench):
 
 
 def test_a_policy_without_guarantee_opens_the_gate_only_where_that_is_allowed(bench):
-    cell = Cell(bench, allow_uncalibrated=False)
+    limits = str(share_folder() / "config" / "limits.yaml")
+    cell = Cell(bench, allow_uncalibrated=False, policy=limits)
     cell.shows(STICKER)
     gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNCALIBRATED)
     bench.until(lambda: len(cell.decisions) > 5, "more decisions than it takes to open")
