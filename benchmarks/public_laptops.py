@@ -44,6 +44,7 @@ from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_coco, read_pictu
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.share import share_folder
+from sticker_uq.lab.datasets.default_boxes import sides_in_view
 from sticker_uq.lab.qualifying.parts import write_part
 from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.training import BEST
@@ -54,6 +55,8 @@ LABELS = Path(__file__).with_name("public_laptops_labels.json")
 FOLDS, SIZES, EPOCHS = 3, (20, 40), 30
 TRAINING = ("--start", "packaged", "--epochs", EPOCHS, "--batch-size", 4, "--dropout", 0.2, "--threads", 1)
 SPLITS, CALIBRATED = 20, 2 / 3
+MODEL, SIDES = "ssdlite320_mobilenet_v3_large", (32, 48)
+"""Model, and shorter sides in its input, px, between which stickers are counted."""
 PRECISION = 0.6
 """Share of what is called a sticker that must be right where recall is measured."""
 AIMS = {"map50": 0.55, "recall": 0.75, "auroc": 0.85, "wrongful": 0.02, "released": 1 / 3}
@@ -104,18 +107,26 @@ def found_by(weights: Path, items: Sequence[LabelledImage]) -> list[Detections]:
 
 
 def accuracy(found: Sequence[Detections], items: Sequence[LabelledImage]) -> dict[str, Any]:
-    """Average precision of ``found``, and how many stickers are found where ``PRECISION`` of what is called one are right."""
-    scores, hits = [], []
+    """Average precision of ``found``, and how many stickers, also by size, are found where ``PRECISION`` of those called are."""
+    scores, hits, sides, best = [], [], [], []
     for detected, item in zip(found, items, strict=True):
         chosen = detected.foreground_labels == ObjectClass.STICKER
+        places = match_classes(detected, item)[0][chosen]
         scores.append(detected.scores[chosen])
-        hits.append(match_classes(detected, item)[0][chosen] >= 0)
+        hits.append(places >= 0)
+        score = np.full(len(item.labels), -1.0)  # that every labelled object was found by
+        score[places[places >= 0]] = detected.scores[chosen][places >= 0]
+        wanted = item.labels == ObjectClass.STICKER
+        best += score[wanted].tolist()
+        sides += sides_in_view([item], MODEL, 0)[wanted].tolist()
     order = np.argsort(-np.concatenate(scores), kind="stable")
     right = np.cumsum(np.concatenate(hits)[order])
     precise = np.flatnonzero(right / np.arange(1, len(right) + 1) >= PRECISION)
-    stickers = sum(int((item.labels == ObjectClass.STICKER).sum()) for item in items)
-    recall = float(right[precise[-1]]) / stickers if len(precise) else 0.0
-    return {**as_json(mean_average_precision(found, items)), "recall": round(recall, 4)}
+    limit = np.concatenate(scores)[order][precise[-1]] if len(precise) else np.inf
+    seen, size = np.array(best) >= limit, np.digitize(sides, SIDES)
+    by_size = [[int(seen[size == n].sum()), int((size == n).sum())] for n in range(len(SIDES) + 1)]
+    recall = round(float(seen.mean()), 4)
+    return {**as_json(mean_average_precision(found, items)), "recall": recall, "by_size": by_size}
 
 
 def measured(work: Path) -> dict[str, Any]:
@@ -176,7 +187,7 @@ def measured(work: Path) -> dict[str, Any]:
 
 def table(found: dict[str, Any], name: str) -> str:
     """The table ``name`` in Markdown: "curve", "aims", or one of those of benchmarks.public_photographs."""
-    own = {"curve": _curve, "aims": _aims}
+    own = {"curve": _curve, "aims": _aims, "sizes": _sizes}
     return as_markdown([own[name](found["sets"][0]) if name in own else SHARED[name](found["sets"])]).strip()
 
 
@@ -193,6 +204,12 @@ def _curve(one: dict[str, Any]) -> Table:
         for title, row in rows
     ]
     return Table(("", "mAP@0.5", "logos", "stickers", f"stickers found at a precision of {PRECISION}"), cells)
+
+
+def _sizes(one: dict[str, Any]) -> Table:
+    head = [f"below {SIDES[0]} px", f"{SIDES[0]} to {SIDES[1]} px", f"from {SIDES[1]} px"]
+    rows = [(str(row["pictures"]), *(f"{a} of {b}" for a, b in row["by_size"])) for row in one["curve"]]
+    return Table(("learned from", *head), rows)
 
 
 def _aims(one: dict[str, Any]) -> Table:
