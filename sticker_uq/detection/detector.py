@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
@@ -303,6 +304,13 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
     with Unfilled() if settings.model in MODEL_NAMES else nullcontext():
         model = build_model(settings.model, min_size=settings.min_size, **network_settings(path))
     metadata = load_into(model, settings.model, path)
+    learned = metadata.get("input_size", settings.min_size)  # of SSDs it is part of the network
+    if learned != settings.min_size and not detector_entry(settings.model).fixed_input_size:
+        warnings.warn(
+            f"{path} learned from images whose shorter side is {learned} px, and sees them at {settings.min_size} px: "
+            f"give min_size {learned} unless that is meant",
+            stacklevel=2,
+        )
     return StochasticDetector(model, settings, metadata["checksum"])
 
 

@@ -13,6 +13,7 @@ from sticker_uq.detection.detector import StochasticDetector, load_detector, res
 from sticker_uq.detection.deterministic_pass import flat
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.detection.weights import save_weights
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import FAMILIES, picture, tiny_detector, tiny_model
 
@@ -160,6 +161,14 @@ def test_says_how_to_get_weights_where_none_are_packaged(monkeypatch):
     monkeypatch.setattr(detector_module, "packaged_weights", lambda name: None)
     with pytest.raises(InvalidInput, match=r"sticker-uq train .* --model fasterrcnn_resnet50_fpn"):
         load_detector(DetectorSettings(model="fasterrcnn_resnet50_fpn", device="cpu"))
+
+
+def test_it_warns_of_weights_that_learned_from_larger_images(tmp_path):
+    name = "retinanet_resnet50_fpn"
+    save_weights(tiny_model(name), tmp_path / "own.safetensors", {"model": name, "input_size": 800})
+    settings = DetectorSettings(model=name, weights=str(tmp_path / "own.safetensors"), device="cpu")
+    with pytest.warns(UserWarning, match=r"shorter side is 800 px, and sees them at 480 px: give min_size 800"):
+        load_detector(settings)
 
 
 def test_devices(monkeypatch):

@@ -1,33 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faster R-CNN: dropout in the feature pyramid, proposals and boxes once per pass."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.rpn import concat_box_prediction_layers
 
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features, Maps
 from sticker_uq.detection.models.family import HeadOutputs
-from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
+from sticker_uq.detection.models.pyramid import PyramidModel
 from sticker_uq.detection.selection import Rows, check_finite, decoded, softmax_distribution, strongest
-from sticker_uq.detection.settings import DetectorSettings
 
 
-class FasterRcnn:
+class FasterRcnn(PyramidModel):
     two_stage = True
-
-    def __init__(self, model: Any, settings: DetectorSettings) -> None:
-        self._model = model
-
-    def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        return encode_pyramid(self._model.backbone, images, image_size)
-
-    def head_maps(self, features: Features, dropout: Dropout) -> Maps:
-        """P2..P5 and the pooled map that only the region proposal network sees."""
-        return pyramid_maps(self._model.backbone.fpn, features, dropout)
 
     def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
         objectness, deltas = self._model.rpn.head(maps)

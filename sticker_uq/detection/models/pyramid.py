@@ -10,6 +10,20 @@ from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features, Maps
+from sticker_uq.detection.settings import DetectorSettings
+
+
+class PyramidModel:
+    """What families with a feature pyramid share: its backbone before the first dropout, and its maps with dropout."""
+
+    def __init__(self, model: Any, settings: DetectorSettings) -> None:
+        self._model = model
+
+    def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
+        return encode_pyramid(self._model.backbone, images, image_size)
+
+    def head_maps(self, features: Features, dropout: Dropout) -> Maps:
+        return pyramid_maps(self._model.backbone.fpn, features, dropout)
 
 
 def encode_pyramid(backbone: Any, images: ImageList, image_size: tuple[int, int]) -> Features:

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """RetinaNet: dropout in the feature pyramid, one sigmoid per class and anchor."""
 
-from typing import Any
-
 import torch
-from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.deterministic_pass import by_level
 from sticker_uq.detection.dropout import Dropout
@@ -16,23 +13,12 @@ from sticker_uq.detection.models.family import (
     anchors_of,
     taken,
 )
-from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
+from sticker_uq.detection.models.pyramid import PyramidModel
 from sticker_uq.detection.selection import Rows, all_finite, sigmoid_distribution
-from sticker_uq.detection.settings import DetectorSettings
 
 
-class RetinaNet:
+class RetinaNet(PyramidModel):
     two_stage = False
-
-    def __init__(self, model: Any, settings: DetectorSettings) -> None:
-        self._model = model
-
-    def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        """Backbone and inner convolutions of the FPN; in v2 also P6 and P7, which no dropout reaches."""
-        return encode_pyramid(self._model.backbone, images, image_size)
-
-    def head_maps(self, features: Features, dropout: Dropout) -> Maps:
-        return pyramid_maps(self._model.backbone.fpn, features, dropout)
 
     def candidates(self, features: Features, maps: Maps, dropout: Dropout, score_floor: float) -> Rows:
         outputs = self._model.head(maps)
