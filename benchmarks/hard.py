@@ -46,7 +46,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering.scene_sampling import Profile
 from sticker_uq.scene import FloatArray, InvalidInput
 
-PARTS = ("shift", "novelty", "photographs")
+PARTS = ("shift", "photographs")
 REFERENCE = "score, one pass"
 """The method that differences are taken to."""
 BY_HAND = "limits.yaml"
@@ -108,12 +108,10 @@ def results_of(
 
 
 def groups_of(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Which rows each column of the tables is about: unchanged, each strength over all shifts, each novelty, all photographs."""
+    """Which rows each column of the tables is about: unchanged, each strength over all shifts, all photographs."""
     found = {NONE: rows.case == NONE}
     for strength in STRENGTHS:
         found[f"{strength} shift"] = (rows.part == "shift") & (rows.strength == strength)
-    for name in dict.fromkeys(rows.case[rows.part == "novelty"]):
-        found[name] = (rows.part == "novelty") & (rows.case == name)
     found["photographs"] = rows.part == "photographs"
     return {name: chosen for name, chosen in found.items() if chosen.any()}
 
@@ -269,7 +267,7 @@ LAPTOPS_PER_HOUR = 60
 
 def _worth(found: dict[str, Any]) -> Table:
     """For a manager: what the policy and the score do at the same rate of questions, with 95 % intervals over laptops."""
-    groups = ("none", "weak shift", "strong shift", "foreign object", "photographs")
+    groups = ("none", "weak shift", "strong shift", "photographs")
     names = {BY_HAND: "gate", POLICIES[1]: "gate, calibrated", REFERENCE: "score threshold"}
     rows = [
         row

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of benchmarks.hard: laptops in graded circumstances, and with foreign objects.
+"""The pictures of benchmarks.hard: laptops in graded circumstances.
 
 The laptop of a seed is the same in every case, so that cases compare laptop by laptop. Nothing of the splits overlaps.
 """
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
-from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.rendering.render import RenderedScene
 from sticker_uq.lab.rendering.scene_sampling import Profile, sticker_on_logo, with_prints
@@ -60,7 +59,7 @@ class HardScene:
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of difficulty. ``part``: shift or novelty; ``name``; ``strength``: one of STRENGTHS, or NONE where it has none;
+    """One kind of difficulty. ``part``: shift; ``name``; ``strength``: one of STRENGTHS, or NONE where it has none;
     ``profile``: of the laptops.
     """
 
@@ -73,20 +72,16 @@ class Case:
         """The laptop of ``seed`` in this case."""
         stickers, size = 0 if self.name == BARE else None, SIZES[self.profile]
         spec = sample_scene(seed, stickers=stickers, profile=self.profile)
-        if self.part == "novelty":
-            return _NOVELTIES[self.name](spec, size)
         if self.name in (NONE, BARE):
             return _of_render(render(spec, size))
         return _SHIFTS[self.name](spec, STRENGTHS.index(self.strength), size)
 
 
-def cases(parts: Sequence[str] = ("shift", "novelty"), profile: Profile = "large") -> list[Case]:
+def cases(parts: Sequence[str] = ("shift",), profile: Profile = "large") -> list[Case]:
     """Every case of ``parts`` on laptops of ``profile``, the unchanged laptop first."""
     found = [("shift", NONE, NONE)]
     if "shift" in parts:
         found += [("shift", name, strength) for name in _SHIFTS for strength in STRENGTHS]
-    if "novelty" in parts:
-        found += [("novelty", name, NONE) for name in _NOVELTIES]
     return [Case(*one, profile) for one in found]
 
 
@@ -126,15 +121,6 @@ def _printed(spec: SceneSpec, step: int, size: Size) -> HardScene:
     return _of_render(scene, original.boxes[np.isin(original.ids, printed)])
 
 
-def _added(spec: SceneSpec, size: Size, stickers: bool) -> HardScene:
-    scene = render(spec, size)
-    rng = np.random.default_rng(spec.seed)
-    found = add_foreign_objects(scene.image, scene.boxes, scene.labels, rng, stickers=stickers)
-    # a sticker of an unknown kind is a sticker, and to be removed
-    things = found.added[:0] if stickers else found.added
-    return HardScene(found.image, found.boxes, found.labels, found.lost, things.reshape(-1, 4))
-
-
 _SHIFTS: dict[str, Callable[[SceneSpec, int, Size], HardScene]] = {
     "glare": partial(_corrupted, name="glare"),
     "motion blur": partial(_corrupted, name="motion_blur"),
@@ -153,8 +139,4 @@ _SHIFTS: dict[str, Callable[[SceneSpec, int, Size], HardScene]] = {
         render(sticker_on_logo(spec, (0.3, 0.6, 0.9)[step]), size)
     ),
     "printed lid": _printed,
-}
-_NOVELTIES: dict[str, Callable[[SceneSpec, Size], HardScene]] = {
-    "foreign object": partial(_added, stickers=False),
-    "unknown sticker": partial(_added, stickers=True),
 }

@@ -5,6 +5,7 @@
     python -m benchmarks.limits out/rendered --out benchmarks/results/limits.csv
 
 One is left out, or a signal added, and the limit on the risk moves until as many laptops have a wrongful removal as before.
+``--prints FILE``: also what a policy does with prints on lids that is calibrated with some, labelled as no sticker.
 """
 
 import csv
@@ -16,15 +17,19 @@ import numpy as np
 
 from benchmarks.result_files import argument_parser, result_file
 from benchmarks.trade import FIT, TEST, records
-from sticker_uq.calibration.fitting import fit_policy
+from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
 from sticker_uq.calibration.making import split
+from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of, with_limits
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.evaluation.metrics.decisions import ends_with_question
 from sticker_uq.evaluation.metrics.statistics import mean_interval
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.signals import SIGNALS
+from sticker_uq.io.coco import write_coco
 from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.rendering import encode_scene, sample_scene
+from sticker_uq.lab.rendering.scene_sampling import with_prints
 from sticker_uq.scene import FloatArray, Outcome
 
 LIMITS: dict[str, dict[str, Any]] = {
@@ -36,6 +41,7 @@ LIMITS: dict[str, dict[str, Any]] = {
     "`min_logo_probability` (0.5)": {"min_logo_probability": 0.5},
 }
 CASES = ("residue", "glare", "blur", "noise", "hand", "gripper", "unknown-object")
+PRINTS = ("laptops", "policy", "end with a question", "with a wrongful removal", "stickers released")
 COLUMNS = ("", "ends with a question, %", "more than with it (95 % interval)", "called clean with a sticker")
 
 
@@ -52,12 +58,49 @@ def at_as_many(policy: Policy, proof: Sequence[Record], wrongful: int) -> tuple[
     return np.array([100.0 * ends_with_question(one) for one in decisions]), dirty
 
 
+def divided(known: Sequence[Record]) -> list[list[Record]]:
+    """Those to fit on and those to prove with, as `sticker-uq calibrate` divides them."""
+    return [[known[number] for number in numbers] for numbers in split(units_of(known), 0.4, 0)]
+
+
+def calibrated(folder: Path, jobs: int) -> list[list[Record]]:
+    cases = [folder / f"{profile}-{case}" / case for case in CASES for profile in TEST]
+    return divided(records([*map(folder.joinpath, FIT), *cases], jobs, ""))
+
+
+def printed(folder: Path, first: int, count: int, jobs: int) -> list[Record]:
+    """Large laptops whose every second sticker is a print."""
+    if not folder.is_dir():
+        scenes = ((seed, with_prints(sample_scene(seed), 0.5)[0]) for seed in range(first, first + count))
+        write_coco(folder, (encode_scene(*scene) for scene in scenes))
+    return records([folder], jobs, "")
+
+
+def with_a_person(folder: Path, jobs: int) -> list[list[Any]]:
+    """What the policy in ``folder`` does with prints, and one that is calibrated with 300 such laptops beside the others."""
+    fitted, proof = calibrated(folder, jobs)
+    own = divided(printed(folder / "prints", 164_000_000, 300, jobs))
+    policy = Policy.load(folder / "policy.yaml")
+    assert policy.risk is not None
+    used = [term.signal for term in policy.risk.terms]
+    draft = fit_policy(fitted + own[0], Policy.load(folder / "base.yaml"), signals=used)
+    informed = Trials(draft, fitted + own[0], proof + own[1]).policy(Levels(0.01, 0.05, 0.1))
+    tests = {
+        "lids with prints": printed(folder / "test-prints", 165_000_000, 200, jobs),
+        "the others": records([folder / "test-large"], jobs, ""),
+    }
+    rows = []
+    for laptops, test in tests.items():
+        for name, one in (("config/policy.yaml", policy), ("prints among the labels", informed)):
+            found = measure(test, one)
+            counts = (found.asked, found.wrongful, found.removed)
+            rows.append([laptops, name, *(f"{count.events} of {count.of}" for count in counts)])
+    return rows
+
+
 def table(folder: Path, jobs: int) -> list[list[Any]]:
     """A row for the policy in ``folder`` and for every change of it."""
-    cases = [folder / f"{profile}-{case}" / case for case in CASES for profile in TEST]
-    known = records([*map(folder.joinpath, FIT), *cases], jobs, "")
-    part, others = split(units_of(known), 0.4, 0)
-    fitted, proof = ([known[number] for number in numbers] for numbers in (part, others))
+    fitted, proof = calibrated(folder, jobs)
     base = Policy.load(folder / "base.yaml")
     policy = Policy.load(folder / "policy.yaml").model_copy(update={"validity": None})
     assert policy.risk is not None
@@ -87,10 +130,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder that scripts/rendered_policy filled")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=result_file, required=True, help="CSV file to write")
+    parser.add_argument("--prints", type=result_file, help="CSV file to write, too")
     options = parser.parse_args()
-    rows = table(options.folder, options.jobs)
-    with atomic_write(options.out, "w") as stream:
-        csv.writer(stream, lineterminator="\n").writerows([COLUMNS, *rows])
+    files: dict[Path, tuple[Any, Any]] = {options.out: (COLUMNS, table)}
+    if options.prints:
+        files[options.prints] = (PRINTS, with_a_person)
+    for file, (head, rows) in files.items():
+        with atomic_write(file, "w") as stream:
+            csv.writer(stream, lineterminator="\n").writerows([head, *rows(options.folder, options.jobs)])
 
 
 if __name__ == "__main__":

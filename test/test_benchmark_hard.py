@@ -14,7 +14,7 @@ from benchmarks import hard, hard_methods, hard_scenes
 from benchmarks.hard import BY_HAND, REFERENCE, plan, shares, table
 from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
 from benchmarks.hard_methods import Decision, ObjectLimit, limit_for, result, signal
-from benchmarks.hard_scenes import NONE, SPLITS, STRENGTHS, Case, cases
+from benchmarks.hard_scenes import NONE, SPLITS, STRENGTHS, Case
 from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment
 from test.helpers.models import small_weights
@@ -66,7 +66,7 @@ def test_the_laptops_of_the_splits_never_meet():
         assert not range(max(one.start, other.start), min(one.stop, other.stop))
     assert {job.split for job in plan(["shift"], "test", 2, 3, 4)} == {"fit", "limits", "test"}
     for split in ("development", "test"):
-        for job in plan(["novelty"], split, 3, 3, 3):
+        for job in plan(["shift"], split, 3, 3, 3):
             assert job.seed in SPLITS[job.split]
 
 
@@ -156,19 +156,19 @@ def test_the_figure_has_a_line_for_every_score_and_weights_and_a_star_for_every_
 
 
 def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(hard_scenes, "_NOVELTIES", dict([*hard_scenes._NOVELTIES.items()][:1]))
+    monkeypatch.setattr(hard_scenes, "_SHIFTS", {"printed lid": hard_scenes._SHIFTS["printed lid"]})
     # a fit takes twenty laptops; it is tested with `sticker-uq calibrate`
     monkeypatch.setattr(
         hard_methods, "fit_policy", lambda records, base: base.model_copy(update={"risk": RISK})
     )
-    arguments = f"--cache {tmp_path / 'cache'} --part novelty --scenes 1 --fit 1 --limits 1".split()
+    arguments = f"--cache {tmp_path / 'cache'} --part shift --scenes 1 --fit 1 --limits 1".split()
     arguments += ["--weights", str(small_weights(tmp_path))]
     hard.main([*arguments, "--out", str(tmp_path / "one.json")])
     found = json.loads((tmp_path / "one.json").read_text())
     methods = {row["method"] for row in found["summary"]}
     assert {BY_HAND, REFERENCE, "mutual information", "novelty of the object"} <= methods
     groups = {row["group"] for row in found["summary"]}
-    assert groups == {NONE, *(case.name for case in cases(["novelty"]) if case.part == "novelty")}
+    assert groups == {NONE, *(f"{strength} shift" for strength in STRENGTHS)}
     assert all(row["wrong"][1] == 1 for row in found["summary"])
     for name in (*hard.FIGURE_TABLES, *hard.OTHER_TABLES):
         assert table(found, name).startswith("| ")
