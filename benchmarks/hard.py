@@ -358,7 +358,7 @@ def _trade(found: dict[str, Any]) -> Table:
 
 
 OTHER_TABLES = {"trade": _trade, "worth": _worth}
-"""Further tables, by name: every case, AUROC, wrongful removals at equal questions, and for a manager."""
+"""Further tables, by name: wrongful removals at equal questions, and for a manager."""
 
 
 def drawing(found: dict[str, Any]) -> str:

@@ -184,7 +184,7 @@ def notable(scenes: Sequence[MeasuredScene], sampler: str) -> float:
         same = iou_matrix(seen.boxes, scene.boxes[scene.labels == STICKER]) >= MATCH_IOU
         best = np.where(same, over_all_passes(seen)[:, None], -1.0).max(axis=0, initial=-1.0)
         reached += best[best >= 0].tolist()
-    return float(np.quantile(reached, UNASKED, method="lower")) if reached else NOTABLE
+    return float(np.clip(np.quantile(reached, UNASKED, method="lower"), 0.02, 0.5)) if reached else NOTABLE
 
 
 def methods(fit: Sequence[MeasuredScene]) -> list[Method]:

@@ -208,7 +208,9 @@ def _curve(one: dict[str, Any]) -> Table:
 
 def _sizes(one: dict[str, Any]) -> Table:
     head = [f"below {SIDES[0]} px", f"{SIDES[0]} to {SIDES[1]} px", f"from {SIDES[1]} px"]
-    rows = [(str(row["pictures"]), *(f"{a} of {b}" for a, b in row["by_size"])) for row in one["curve"]]
+    rows = [
+        (str(row["pictures"]), *(f"{a} of {b}" for a, b in row.get("by_size", ()))) for row in one["curve"]
+    ]
     return Table(("learned from", *head), rows)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         JudgedImage,
         draw,
         objects_table,
-        packaged_policy,
+        packaged_limits,
         read_image,
     )
     from sticker_uq.gate import Policy, judge
@@ -50,7 +50,7 @@ __all__ = [
     "draw",
     "judge",
     "objects_table",
-    "packaged_policy",
+    "packaged_limits",
     "read_image",
 ]
 

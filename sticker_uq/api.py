@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python interface, ``from sticker_uq import ...``: Detector, packaged_policy, read_image, judge; scenes drawn on images
+"""The Python interface, ``from sticker_uq import ...``: Detector, packaged_limits, read_image, judge; scenes drawn on images
 or as a table of objects.
 
 Example:
@@ -129,13 +129,13 @@ class Detector:
     def judge(self, image: Picture, policy: Policy | None = None) -> JudgedImage:
         """What the cell would do about ``image`` (H, W, 3) uint8 BGR: its assessment, and the decision by ``policy``.
 
-        ``policy`` is :func:`packaged_policy` by default. Raises :class:`~sticker_uq.InvalidInput` for anything that is no such
+        ``policy`` is :func:`packaged_limits` by default. Raises :class:`~sticker_uq.InvalidInput` for anything that is no such
         image.
         """
         from sticker_uq.gate import judge
 
         scene = self.assess(image)
-        return JudgedImage(image, scene, judge(scene, packaged_policy() if policy is None else policy))
+        return JudgedImage(image, scene, judge(scene, packaged_limits() if policy is None else policy))
 
     def assess(self, image: Picture) -> SceneAssessment:
         """The assessment of ``image`` (H, W, 3) uint8 BGR: objects, probabilities, uncertainty, DiL, novelty, saliency map.
@@ -223,7 +223,7 @@ def read_image(path: str | Path) -> Picture:
     return item.image
 
 
-def packaged_policy() -> Policy:
+def packaged_limits() -> Policy:
     """The limits set by hand for the packaged weights, ``config/limits.yaml``. A cell needs its own: ``sticker-uq calibrate``."""
     from sticker_uq.gate import Policy
     from sticker_uq.io.share import share_folder
@@ -244,13 +244,13 @@ def draw(image: Picture, scene: SceneAssessment, decision: SceneDecision | None 
 def objects_table(images: Iterable[AssessedImage], policy: Policy | None = None) -> pd.DataFrame:
     """Table of objects in ``images``: image name, box, probabilities, detection rate, uncertainty metrics, what ``policy`` says.
 
-    ``policy`` is :func:`packaged_policy` by default. The columns are those of ``sticker-uq replay``'s table of objects.
+    ``policy`` is :func:`packaged_limits` by default. The columns are those of ``sticker-uq replay``'s table of objects.
     """
     import pandas as pd
 
     from sticker_uq.evaluation.replay.tables import OBJECT_SCHEMA, object_rows
     from sticker_uq.gate import judge
 
-    rules = packaged_policy() if policy is None else policy
+    rules = packaged_limits() if policy is None else policy
     rows = [row for name, _, scene in images for row in object_rows(name, scene, judge(scene, rules))]
     return pd.DataFrame(rows, columns=OBJECT_SCHEMA.names)

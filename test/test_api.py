@@ -19,7 +19,7 @@ from sticker_uq import (
     draw,
     judge,
     objects_table,
-    packaged_policy,
+    packaged_limits,
     read_image,
 )
 from sticker_uq.io.sources import open_source
@@ -59,7 +59,7 @@ def test_an_image_is_assessed_judged_and_drawn(detector, folder):
     assert scene.passes == 5
     assert scene.localization.saliency is not None
     assert detector.assess(image).digest == scene.digest
-    decision = judge(scene, packaged_policy())
+    decision = judge(scene, packaged_limits())
     assert {verdict.verdict for verdict in decision.verdicts} <= set(Verdict)
     drawn = draw(image, scene, decision)
     assert drawn.shape == image.shape
@@ -69,7 +69,7 @@ def test_an_image_is_assessed_judged_and_drawn(detector, folder):
 def test_one_call_gives_what_the_cell_would_do_to_read_save_and_show(detector, folder, tmp_path, monkeypatch):
     image = read_image(folder / "1.png")
     judged = detector.judge(image)
-    assert judged.decision == judge(judged.scene, packaged_policy())
+    assert judged.decision == judge(judged.scene, packaged_limits())
     assert len(judged.table()) == len(judged.scene.objects) + len(judged.scene.unstable)
     for shown in (repr(detector), repr(judged), repr(judged.scene)):
         assert len(shown) < 500

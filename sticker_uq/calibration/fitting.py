@@ -124,6 +124,8 @@ def fit_policy(
     combined = base.panel is not None and base.panel.combination == "risk"
     chosen = signals if signals is not None else [n for n in objects.signals if combined or n in SIGNALS]
     measured = [n for n in chosen if np.isfinite(objects.signals[n]).all()]
+    if signals and (lacking := [n for n in signals if n not in measured]):
+        raise InvalidInput(f"signals {', '.join(lacking)}: not measured on every object, expected others")
     return draft.model_copy(update={"risk": choose_risk(objects, measured, level, say)})
 
 

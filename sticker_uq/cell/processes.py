@@ -61,9 +61,9 @@ class CellOptions(Frozen):
     the place of model, weights, policy, dropout_rate and passes"""
     model: str = Field("", description="torchvision name of the detector; empty: as in params_file")
     weights: str = Field("", description="Safetensors file; empty: the packaged weights of the model")
-    policy: str = Field("", description="Policy YAML of the supervisor; empty: the packaged one")
+    policy: str = Field("", description="Policy YAML of the supervisor; empty: config/limits.yaml")
     allow_uncalibrated: bool = False
-    """Let the arm move on a policy without a guarantee, by default config/limits.yaml; the simulated arm always may"""
+    """Let the arm move on a policy without a guarantee, as the default one is; the simulated arm always may"""
     dropout_rate: float | None = Field(None, ge=0.0, le=0.9)
     """Probability of a dropped activation; empty: as in params_file"""
     passes: int | None = Field(None, ge=1, le=200)

@@ -54,11 +54,11 @@ def numbers_of(text: str) -> list[float]:
 
 
 class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, PoseSettings):
-    policy: str = Field("", description="Policy file (YAML); empty: config/policy.yaml")
+    policy: str = Field("", description="Policy file (YAML); empty: config/limits.yaml of this package")
     policy_hash: str = Field("", pattern=r"^([0-9a-f]{64})?$")
     """Hash that the policy must have, as a bundle sets it; empty: any"""
     allow_uncalibrated: bool = False
-    """Whether the gate may open on a policy without a guarantee; then config/limits.yaml is the default of `policy`"""
+    """Whether the gate may open on a policy without a guarantee, as the default one is"""
     bundle_hash: str = Field("", pattern=r"^([0-9a-f]{64})?$")
     """SHA-256 of the manifest of the bundle that the cell was started from, for the audit log; launch sets it"""
     audit_folder: str = ""
@@ -73,8 +73,7 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
 
     def load_policy(self) -> Policy:
         """The policy that the parameters name; raises :class:`InvalidInput` when invalid, expired or not of ``policy_hash``."""
-        default = "limits.yaml" if self.allow_uncalibrated else "policy.yaml"
-        path = Path(self.policy) if self.policy else share_folder() / "config" / default
+        path = Path(self.policy) if self.policy else share_folder() / "config" / "limits.yaml"
         policy = Policy.load(path)
         if self.policy_hash not in ("", policy.hash):
             raise InvalidInput(

@@ -45,7 +45,7 @@ def command(
     delta: Delta = 0.1,
     fit_share: float = option(FIT_SHARE, "Share of the images to fit on; the others test the guarantees."),
     split_seed: int = option(0, "Seed of that split.", min=0),
-    base: Path | None = option(None, "Policy whose other limits are kept; default: the packaged one."),
+    base: Path | None = option(None, "Policy whose other limits are kept; default: config/limits.yaml."),
     calibration: Literal["isotonic", "temperature", "none"] = option(
         "isotonic",
         "Calibration of the class probabilities; one that makes them worse on other images is not used.",
@@ -91,6 +91,8 @@ def command(
     named = [name for name in signals.replace(" ", "").split(",") if name]
     if unknown := [name for name in named if name not in SIGNALS]:
         raise InvalidInput(f"--signals {', '.join(unknown)}: expected some of {', '.join(SIGNALS)}")
+    if named and settings.panel and panel_combination == "risk":
+        raise InvalidInput("--signals with --panel: expected --panel-combination any, or no --signals")
     kept = Policy.load(base or share_folder() / "config" / "limits.yaml")
     if settings.panel:
         panel = (kept.panel or PanelRule()).model_copy(update={"combination": panel_combination})

@@ -63,7 +63,9 @@ def fit(
         "Add a network for the decision whether the share of annotators who call an object a removable sticker is above this.",
     ),
     alarms: float = option(0.05, "Share of the policy's correct removals that the whole panel may reject."),
-    policy: Path | None = option(None, "Policy that the panel is combined with; default: the packaged one."),
+    policy: Path | None = option(
+        None, "Policy that the panel is combined with; default: config/limits.yaml."
+    ),
 ) -> None:
     """Fit monitors on the objects of a detector, and set the limits above which each objects to a removal.
 

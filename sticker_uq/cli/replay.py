@@ -220,7 +220,7 @@ def command(
     pictures: str = option(
         "all", "Annotated pictures to keep: all, none, or a number.", metavar="all|none|N"
     ),
-    policy: Path | None = option(None, "Policy file instead of the packaged one or the bundle's."),
+    policy: Path | None = option(None, "Policy file instead of config/limits.yaml or the bundle's."),
     labels: Path | None = option(
         None, "COCO folder with labels of the same images: what is decided is counted against them."
     ),
@@ -348,7 +348,7 @@ def _folders(sources: list[Path], out: Path) -> list[Path]:
 
 
 def policy_of(file: Path | None, params: Path | None) -> Policy:
-    """The policy of ``--policy``, else that of the supervisor in the parameter file, else the packaged one.
+    """The policy of ``--policy``, else that of the supervisor in the parameter file, else config/limits.yaml.
 
     Raises InvalidInput for a file that cannot be used.
     """

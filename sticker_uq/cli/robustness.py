@@ -68,7 +68,7 @@ def run(
     images: int = option(100, "Number of source images, each transformed into every circumstance.", min=1),
     target: int = option(200, "Number of images with circumstances at their expected frequencies.", min=1),
     jobs: int = option(1, "Processes.", min=1),
-    policy: Path | None = option(None, "Policy of the gate; default: the packaged one."),
+    policy: Path | None = option(None, "Policy of the gate; default: the bundle's, or config/limits.yaml."),
 ) -> None:
     """Assess how robust a system is: follow-up images, performance, distances, verdicts, report.
 

@@ -305,7 +305,8 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
         model = build_model(settings.model, min_size=settings.min_size, **network_settings(path))
     metadata = load_into(model, settings.model, path)
     learned = metadata.get("input_size", settings.min_size)  # of SSDs it is part of the network
-    if learned != settings.min_size and not detector_entry(settings.model).fixed_input_size:
+    fixed = detector_entry(settings.model).fixed_input_size
+    if isinstance(learned, int) and learned not in (0, settings.min_size) and not fixed:
         warnings.warn(
             f"{path} learned from images whose shorter side is {learned} px, and sees them at {settings.min_size} px: "
             f"give min_size {learned} unless that is meant",

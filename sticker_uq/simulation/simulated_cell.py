@@ -31,7 +31,7 @@ from sticker_uq.uncertainty import iou_matrix
 TOUCH_IOU = 0.3
 """Lowest overlap of an object with the goal's box for the blade to touch it."""
 _ON_LOGO = 0.4
-"""Nearness of sticker and logo at which the default policy asks about 18 of 20 laptops, and a person can tell the two apart."""
+"""Nearness of sticker and logo at which the limits set by hand ask about 18 of 20 laptops, which a person can tell apart."""
 _PRINT_OPACITY = 0.7
 _DIM: dict[str, Any] = {"exposure": 0.6, "gamma": 1.25, "noise": 9.0}
 CONDITIONS = ("sticker on a logo", "plain", "print", "foreign objects", "residue", "dim light")

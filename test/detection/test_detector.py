@@ -167,7 +167,9 @@ def test_it_warns_of_weights_that_learned_from_larger_images(tmp_path):
     name = "retinanet_resnet50_fpn"
     save_weights(tiny_model(name), tmp_path / "own.safetensors", {"model": name, "input_size": 800})
     settings = DetectorSettings(model=name, weights=str(tmp_path / "own.safetensors"), device="cpu")
-    with pytest.warns(UserWarning, match=r"shorter side is 800 px, and sees them at 480 px: give min_size 800"):
+    with pytest.warns(
+        UserWarning, match=r"shorter side is 800 px, and sees them at 480 px: give min_size 800"
+    ):
         load_detector(settings)
 
 

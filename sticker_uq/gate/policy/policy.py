@@ -100,7 +100,7 @@ class Policy(Finite):
     calibration: Calibration | None = None
     """From class probabilities to shares that are right"""
     risk: RiskScore | None = None
-    """Risk of a wrongful removal from all signals, and its limit"""
+    """Risk of a wrongful removal from its signals, and its limit"""
     panel: PanelRule | None = None
     """How a panel of monitors is heard; none: one objection is enough to ask a person"""
     saliency: SaliencyLimit | None = Field(None, description="Replaces max_dil and max_dil_clean")

@@ -101,7 +101,7 @@ class RiskTerm(Section):
 
 
 class RiskScore(Section):
-    """How probably removing an object would be wrong, from all signals; it grows with each of them."""
+    """How probably removing an object would be wrong, from its signals; it grows with each of them."""
 
     intercept: float = Field(ge=-100.0, le=100.0, description="Log odds where no term adds anything")
     terms: tuple[RiskTerm, ...] = Field(description="What each signal adds")

@@ -69,7 +69,7 @@ class QualifySettings(CandidateSettings):
     novelty_epochs: int | None = Field(None, ge=0)
     """epochs of the novelty network; 0: only measure the packaged one. Default: 3, more with few pictures, 400 steps at least"""
     base: Path | None = None
-    """policy whose other limits are kept; default: the packaged one"""
+    """policy whose other limits are kept; default: config/limits.yaml"""
     robustness_images: int = Field(20, ge=0)
     """test pictures that are put into each circumstance; 0: robustness is not assessed"""
     min_removed: float = Field(0.5, ge=0, le=1)

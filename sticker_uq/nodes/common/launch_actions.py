@@ -61,7 +61,7 @@ def start_processes(
 def _refuse_misspelt(arguments: Sequence[str], names: Sequence[str]) -> None:
     """Raise :class:`InvalidInput` for an argument that resembles a known one.
 
-    Launch ignores unknown arguments, so that a misspelt ``policy`` would silently select the packaged one. Other names may belong
+    Launch ignores unknown arguments, so that a misspelt ``policy`` would silently select the default. Other names may belong
     to a launch file that includes this one.
     """
     for argument in arguments:

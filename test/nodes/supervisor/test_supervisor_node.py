@@ -11,7 +11,6 @@ from rclpy.parameter import Parameter
 from std_msgs.msg import Bool, Float64, String
 
 from sticker_uq.gate import BlockReason
-from sticker_uq.io.share import share_folder
 from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.testing.bench import overrides
 from sticker_uq_msgs.msg import GateState
@@ -63,8 +62,7 @@ def test_monitors_mirror_gate_and_numbers_in_plain_types(bench):
 
 
 def test_a_policy_without_guarantee_opens_the_gate_only_where_that_is_allowed(bench):
-    limits = str(share_folder() / "config" / "limits.yaml")
-    cell = Cell(bench, allow_uncalibrated=False, policy=limits)
+    cell = Cell(bench, allow_uncalibrated=False)
     cell.shows(STICKER)
     gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNCALIBRATED)
     bench.until(lambda: len(cell.decisions) > 5, "more decisions than it takes to open")
