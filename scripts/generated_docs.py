@@ -38,7 +38,11 @@ SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("Launch arguments", "Of `cell.launch.py`, and as options of `sticker-uq cell`.", CellOptions),
     ("`detector`", "Those of perception are options of `sticker-uq replay` too.", DetectorNodeSettings),
     ("`supervisor`", "They cannot be changed while a permit is open.", SupervisorNodeSettings),
-    ("Policy file", "`config/limits.yaml`, which names every limit, or the file that the parameter `policy` names.", Policy),
+    (
+        "Policy file",
+        "`config/limits.yaml`, which names every limit, or the file that the parameter `policy` names.",
+        Policy,
+    ),
     (
         "Policy file: `calibration.logo`, `calibration.sticker`",
         "One of two kinds, here `kind: isotonic`; `kind: temperature` has a `temperature` instead.",
