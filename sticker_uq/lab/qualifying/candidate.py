@@ -23,7 +23,7 @@ from sticker_uq.lab import Progress
 from sticker_uq.lab.kept_pieces import Steps, file_digest
 from sticker_uq.lab.qualifying.results import NoveltyResult
 from sticker_uq.lab.training.checkpoint import STATE
-from sticker_uq.lab.training.novelty_training import FEWEST, learn_novelty_network
+from sticker_uq.lab.training.novelty_training import FEWEST, epochs_for, learn_novelty_network
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.lab.training.training import BEST, train
 from sticker_uq.novelty.network import packaged_file, read_network, save_network
@@ -125,6 +125,7 @@ class Candidate(Generic[Settings]):
         for these.
         """
         epochs = self.settings.novelty_epochs
+        most = 2 * TrainSettings.model_construct(**self.settings.training).epochs  # a quarter of its time
 
         def make(folder: Path) -> NoveltyResult:
             shutil.copyfile(self._trained, folder / WEIGHTS)
@@ -146,7 +147,7 @@ class Candidate(Generic[Settings]):
             quality = network.quality
             weak = quality and (quality.weakness or (for_objects and quality.objects_weakness))
             if epochs is None and begin is not None and weak:
-                network = learned(None)
+                network = learned(min(most, epochs_for(len(pictures) * 4 // 5)))
                 quality = network.quality
             assert quality is not None
             save_network(network, detector, folder / NOVELTY)

@@ -67,7 +67,7 @@ class QualifySettings(CandidateSettings):
 
     data: Path
     novelty_epochs: int | None = Field(None, ge=0)
-    """epochs of the novelty network; 0: only measure the packaged one. Default: 3, more with few pictures, 400 steps at least"""
+    """epochs of the novelty network; 0: only measure the packaged one. Default: 3, with few up to twice the training's"""
     base: Path | None = None
     """policy whose other limits are kept; default: config/limits.yaml"""
     robustness_images: int = Field(20, ge=0)
