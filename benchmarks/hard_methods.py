@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
-from sticker_uq.calibration.fitting import LEFT_STICKERS, fit_policy
+from sticker_uq.calibration.fitting import LEFT_STICKERS, NOTABLE_RANGE, fit_policy
 from sticker_uq.calibration.outcomes import with_limits
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import ends_with_question
@@ -184,7 +184,8 @@ def notable(scenes: Sequence[MeasuredScene], sampler: str) -> float:
         same = iou_matrix(seen.boxes, scene.boxes[scene.labels == STICKER]) >= MATCH_IOU
         best = np.where(same, over_all_passes(seen)[:, None], -1.0).max(axis=0, initial=-1.0)
         reached += best[best >= 0].tolist()
-    return float(np.clip(np.quantile(reached, UNASKED, method="lower"), 0.02, 0.5)) if reached else NOTABLE
+    share = np.quantile(reached, UNASKED, method="lower") if reached else NOTABLE
+    return float(np.clip(share, *NOTABLE_RANGE))
 
 
 def methods(fit: Sequence[MeasuredScene]) -> list[Method]:

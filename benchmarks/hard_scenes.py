@@ -59,9 +59,7 @@ class HardScene:
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of difficulty. ``part``: shift; ``name``; ``strength``: one of STRENGTHS, or NONE where it has none;
-    ``profile``: of the laptops.
-    """
+    """A difficulty of laptops of ``profile``; ``part`` is always shift, ``strength`` one of STRENGTHS, or NONE without any."""
 
     part: str
     name: str

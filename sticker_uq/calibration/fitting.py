@@ -27,7 +27,7 @@ LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
 LEFT_STICKERS = 0.02
 """Share of the stickers that the detector saw which may lie below `notable_probability`: nobody is asked about these."""
 _LEAST_STICKERS = 100  # below which that share is no stickers at all
-_NOTABLE = (0.02, 0.5)
+NOTABLE_RANGE = (0.02, 0.5)
 FAMILIAR = 99.9
 """Percentile of the scenes that are judged by themselves; a person is asked about the others, which are the most novel."""
 _OPEN: dict[str, Any] = {
@@ -142,7 +142,7 @@ def _notable(records: Sequence[Record], draft: Policy, match_iou: float) -> floa
     met = [value for value in reached if value >= 0.0]
     if len(met) < _LEAST_STICKERS:
         return draft.notable_probability
-    low, high = _NOTABLE
+    low, high = NOTABLE_RANGE
     return round(min(max(float(np.quantile(met, LEFT_STICKERS, method="lower")), low), high), 6)
 
 
