@@ -18,12 +18,13 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
-from typing import Any, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import cv2
 
 from sticker_uq.scene import InvalidInput
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -34,6 +35,8 @@ _OBJECT_STORE = 100 * 2**20
 _GRACE_S = 0.3
 _HOST_AND_PORT = re.compile(r"(?:ray://)?([^/:]+):(\d+)")
 _LOST = "a process that shared the work was killed, perhaps for lack of memory; give fewer --jobs"
+_TERMINATED = 128 + signal.SIGTERM
+_at_work = False
 
 
 class Executor(Protocol):
@@ -95,7 +98,7 @@ def worker_pool(
             forkserver.ensure_running()
         finally:
             signal.signal(signal.SIGINT, before)
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver"), start_worker, (load,))
+    pool = _Pool(jobs, multiprocessing.get_context("forkserver"), start_worker, (load,))
     try:
         yield pool
     except BaseException:
@@ -105,12 +108,37 @@ def worker_pool(
         pool.shutdown(cancel_futures=True)
 
 
+class _Pool(ProcessPoolExecutor):
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        return super().submit(partial(_work, fn), *args, **kwargs)
+
+
+def _work(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    global _at_work
+    try:
+        _at_work = True
+        return function(*args, **kwargs)
+    except SystemExit:
+        os._exit(_TERMINATED)
+    finally:
+        _at_work = False
+
+
+def _terminate(*_: Any) -> None:
+    """What is under way is undone first. A process that waits for work ends at once, with its lock on the queue: from one that let
+    go of it in the middle of a message, another would read the rest as the next.
+    """
+    if _at_work:
+        sys.exit()
+    os._exit(_TERMINATED)
+
+
 def start_worker(load: Callable[[], Any] | None = None) -> None:
     """Prepare a worker process: Ctrl-C ends the parent, which ends this one, without leaving half a file, and it does not outlive
     a parent that was killed; each computes with one thread of OpenCV. Then call ``load``.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, _terminate)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     cv2.setNumThreads(1)
     if load is not None:

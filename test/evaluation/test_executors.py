@@ -6,6 +6,7 @@ import multiprocessing
 import operator
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -63,6 +64,30 @@ def test_an_interruption_does_not_wait_for_work_that_takes_hours(tmp_path):
         list(execute(touch_and_sleep, work()))
     assert time.monotonic() - begun < 300
     assert multiprocessing.active_children() == []
+
+
+def hold(file):
+    file.write_text(str(os.getpid()))
+    try:
+        time.sleep(600)
+    finally:
+        file.rename(file.with_suffix(".undone"))
+
+
+def test_a_terminated_process_undoes_its_work_and_begins_no_other(tmp_path):
+    files = [tmp_path / str(number) for number in range(6)]
+
+    def work():
+        yield from files[:5]
+        while not all(file.exists() and file.read_text() for file in files[:2]):
+            time.sleep(0.05)
+        os.kill(int(files[0].read_text()), signal.SIGTERM)
+        yield files[5]
+
+    with pytest.raises(OSError, match="was killed"), executor(2) as execute:
+        list(execute(hold, work()))
+    assert files[0].with_suffix(".undone").exists()
+    assert not any(file.exists() for file in files[2:])
 
 
 def test_no_process_outlives_a_parent_that_was_killed(tmp_path):
