@@ -125,8 +125,8 @@ def _work(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def _terminate(*_: Any) -> None:
-    """What is under way is undone first. A process that waits for work ends at once, with its lock on the queue: from one that let
-    go of it in the middle of a message, another would read the rest as the next.
+    """What is under way is undone first. A process that waits for work ends at once and keeps its lock on the queue: if it let go
+    of it in the middle of a message, another would read the rest as the next.
     """
     if _at_work:
         sys.exit()
