@@ -34,7 +34,6 @@ from sticker_uq.scene import FloatArray, Outcome
 
 LIMITS: dict[str, dict[str, Any]] = {
     "`max_scene_distance`": {"max_scene_distance": 1e6, "unmeasured_novelty": "release"},
-    "`familiarity`": {"familiarity": None},
     "`saliency`": {"saliency": None},
     "`calibration` (0.5 and 0.7 are scores then)": {"calibration": None},
     "the close-up in what may be a sticker": {"close_up_weight": 0.0},
@@ -88,7 +87,7 @@ def with_a_person(folder: Path, jobs: int) -> list[list[Any]]:
     policy = Policy.load(folder / "policy.yaml")
     assert policy.risk is not None
     used = [term.signal for term in policy.risk.terms]
-    draft = fit_policy(fitted + own[0], Policy.load(folder / "base.yaml"), signals=used)
+    draft = fit_policy(fitted + own[0], Policy.load(folder / "base.yaml"), familiar=100, signals=used)
     informed = Trials(draft, fitted + own[0], proof + own[1]).policy(Levels(0.01, 0.05, 0.1))
     tests = {
         "lids with prints": printed(folder / "test-prints", 165_000_000, 200, jobs),
@@ -120,8 +119,9 @@ def table(folder: Path, jobs: int) -> list[list[Any]]:
     sets |= {f"with {name}": [*used, name] for name in measured if name not in used}
     ways = {"config/policy.yaml": policy}
     ways |= {f"without {name}": policy.model_copy(update=opened) for name, opened in LIMITS.items()}
-    ways |= {name: fit_policy(fitted, base, signals=signals) for name, signals in sets.items()}
-    ways["with all signals"] = fit_policy(fitted, base)
+    ways |= {name: fit_policy(fitted, base, familiar=100, signals=one) for name, one in sets.items()}
+    ways["with all signals"] = fit_policy(fitted, base, familiar=100)
+    ways["with `familiarity`"] = fit_policy(fitted, base, signals=used)
     found = {name: at_as_many(one, proof, wrongful) for name, one in ways.items()}
     asked = found["config/policy.yaml"][0]
     return [[name, f"{own.mean():.1f}", _more(own - asked), dirty] for name, (own, dirty) in found.items()]

@@ -137,7 +137,7 @@ def table(folder: Path, laptops: int, jobs: int, old: str = "") -> list[list[Any
     part, _ = split(units_of(known), 0.4, 0)
     fitted = [known[number] for number in part]
     rows = []
-    policies = {way: fit_policy(fitted, base, signals=signals) for way, signals in ways.items()}
+    policies = {way: fit_policy(fitted, base, familiar=100, signals=signals) for way, signals in ways.items()}
     for profile, (seed, size) in TEST.items():
         test = folder / f"test-{profile}"
         if not test.is_dir():

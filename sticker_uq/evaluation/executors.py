@@ -98,7 +98,7 @@ def worker_pool(
             forkserver.ensure_running()
         finally:
             signal.signal(signal.SIGINT, before)
-    pool = _Pool(jobs, multiprocessing.get_context("forkserver"), start_worker, (load,))
+    pool = WorkerPool(jobs, multiprocessing.get_context("forkserver"), start_worker, (load,))
     try:
         yield pool
     except BaseException:
@@ -108,7 +108,9 @@ def worker_pool(
         pool.shutdown(cancel_futures=True)
 
 
-class _Pool(ProcessPoolExecutor):
+class WorkerPool(ProcessPoolExecutor):
+    """A pool whose processes undo what they have begun when they are terminated."""
+
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         return super().submit(partial(_work, fn), *args, **kwargs)
 

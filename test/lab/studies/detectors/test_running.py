@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -66,7 +65,7 @@ def finished(data, tmp_path_factory) -> tuple[Study, Path]:
     """The study of the command, in two processes, which only says that it needs them: the second would only cost its start."""
     pools, folder = [], tmp_path_factory.mktemp("study") / "out"
 
-    class Pool(ProcessPoolExecutor):
+    class Pool(executors.WorkerPool):
         def __init__(self, processes, *arguments) -> None:
             pools.append(processes)
             super().__init__(1, *arguments)
@@ -76,7 +75,7 @@ def finished(data, tmp_path_factory) -> tuple[Study, Path]:
     )
     options += " --iterations 2 --gamma 8 --jobs 2 --resamples 50 --device cpu"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executors, "ProcessPoolExecutor", Pool)
+        patch.setattr(executors, "WorkerPool", Pool)
         done = CliRunner().invoke(app, [*options.split(), "--out", str(folder)])
     assert done.exit_code == 0, (done.output, done.exception)
     assert pools == [2], "attacks and cells share their processes"
