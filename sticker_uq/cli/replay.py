@@ -8,7 +8,8 @@ import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -179,9 +180,17 @@ def run_numbered(numbered: tuple[int, ReplayJob]) -> tuple[int, ReplayOutcome | 
     """Run one of several jobs; its number, and its result or why there is none."""
     number, job = numbered
     try:
-        return number, job.run(_kept_perception)
+        with undone_unless_finished(job.remove):
+            return number, job.run(_kept_perception)
     except (InvalidInput, OSError) as error:
         return number, " ".join(str(error).split())
+
+
+def _remove_unfinished(jobs: Sequence[ReplayJob], finished: Container[int]) -> None:
+    for number, job in enumerate(jobs):
+        if number not in finished:
+            with suppress(InvalidInput):  # what a killed process left half-written stays
+                job.remove()
 
 
 def _compared(summary: ReplaySummary, live: LiveComparison) -> ReplayOutcome:
@@ -285,9 +294,11 @@ def command(
         for replay in replays:
             replay.remove()
         at_once = min(jobs or process_count(settings, MANY), len(replays))
-        with counting() as bar, executor(at_once, ray_address) as execute:
+        found: dict[int, ReplayOutcome | str] = {}
+        undone = undone_unless_finished(partial(_remove_unfinished, replays, found))
+        with undone, counting() as bar, executor(at_once, ray_address) as execute:
             numbered = execute(run_numbered, enumerate(replays))
-            found = dict(bar.track(numbered, len(replays), description="sources"))
+            found.update(bar.track(numbered, len(replays), description="sources"))
         failed = {replays[i].source: one for i, one in found.items() if isinstance(one, str)}
         if failed and not several:
             raise InvalidInput(*failed.values())

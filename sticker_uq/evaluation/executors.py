@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import cv2
 
+from sticker_uq.io.files import undo_unfinished
 from sticker_uq.scene import InvalidInput
 
 P = ParamSpec("P")
@@ -103,6 +104,8 @@ def worker_pool(
         yield pool
     except BaseException:
         _end(list((pool._processes or {}).values()))
+        # else the rest of a result that was half sent would be awaited for ever
+        pool._result_queue._writer.close()  # type: ignore[attr-defined]
         raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -121,6 +124,9 @@ def _work(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         _at_work = True
         return function(*args, **kwargs)
     except SystemExit:
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+            raise  # the work's own
+        undo_unfinished()
         os._exit(_TERMINATED)
     finally:
         _at_work = False
@@ -130,6 +136,9 @@ def _terminate(*_: Any) -> None:
     """What is under way is undone first. A process that waits for work ends at once and keeps its lock on the queue: if it let go
     of it in the middle of a message, another would read the rest as the next.
     """
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # the next one, from a pool that lost a process, would interrupt what undoes
     if _at_work:
         sys.exit()
     os._exit(_TERMINATED)

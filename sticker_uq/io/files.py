@@ -8,8 +8,9 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,6 +21,7 @@ from sticker_uq.scene import InvalidInput
 MOST_FILES = 1_000_000
 """Files of a folder that is searched."""
 _UNFINISHED: dict[object, Callable[[], None]] = {}
+_UNDOING = threading.RLock()
 _HIDDEN = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"}
 """Names that Windows, macOS and network drives leave behind, in lower case."""
 
@@ -63,16 +65,23 @@ def undone_unless_finished(undo: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        undo()
+        _undo(key)
         raise
-    finally:
-        del _UNFINISHED[key]
+    del _UNFINISHED[key]
+
+
+def _undo(key: object) -> None:
+    with _UNDOING:  # what another thread has begun to undo is awaited
+        if key in _UNFINISHED:
+            _UNFINISHED[key]()
+            del _UNFINISHED[key]
 
 
 def undo_unfinished() -> None:
     """Undo, the innermost first, what :func:`undone_unless_finished` has begun: the process is about to be ended."""
-    for undo in reversed(list(_UNFINISHED.values())):
-        undo()
+    for key in reversed(list(_UNFINISHED)):
+        with suppress(OSError, InvalidInput):
+            _undo(key)
 
 
 def sync_folder(folder: Path) -> None:
@@ -197,7 +206,7 @@ def remove_earlier_result(folder: Path, patterns: Iterable[str], name: str = "")
     """
     written, emptied = _earlier_result(folder, patterns, name)
     for file in written:
-        file.unlink()
+        file.unlink(missing_ok=True)
     for inner in sorted(emptied, reverse=True):  # the deepest first
         inner.rmdir()
 

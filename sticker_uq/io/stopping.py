@@ -65,19 +65,23 @@ def leave() -> NoReturn:
     """End this process with :data:`INTERRUPTED` when all is closed, and what it has started: a worker waits for ever for what
     nobody sends any more. To take apart what was imported would need seconds on a busy machine.
     """
-    _end_processes()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(INTERRUPTED)
+    try:
+        _end_processes()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:  # also where what they were piped to has ended
+        os._exit(INTERRUPTED)
 
 
 def _end() -> None:
-    _end_processes()
-    undo_unfinished()
-    cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
-    os.write(sys.stderr.fileno(), f"{cursor}\n{interrupted()}\n".encode())
-    _end_processes()  # that another thread has started meanwhile, such as a pool that lost its workers
-    os._exit(INTERRUPTED)
+    try:
+        _end_processes()
+        undo_unfinished()
+        _end_processes()  # that another thread has started meanwhile, such as a pool that lost its workers
+        cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
+        os.write(sys.stderr.fileno(), f"{cursor}\n{interrupted()}\n".encode())
+    finally:
+        os._exit(INTERRUPTED)
 
 
 def _end_processes() -> None:

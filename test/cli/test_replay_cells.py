@@ -3,6 +3,7 @@
 
 import importlib.util
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -60,6 +61,26 @@ def test_a_recording_beside_others_says_what_it_says_alone(weights, recordings, 
         pd.read_parquet(f / "images.parquet")[columns] for f in (tmp_path / "alone", finished / "left/a")
     )
     assert alone.equals(beside)
+
+
+def test_an_interruption_leaves_what_is_finished_and_nothing_of_the_rest(
+    weights, recordings, tmp_path, monkeypatch
+):
+    @contextmanager
+    def interrupted(*_):
+        def execute(function, work):
+            first, (_, job) = work
+            yield function(first)
+            job.out.mkdir(parents=True)
+            (job.out / "summary.json").touch()
+            raise KeyboardInterrupt
+
+        yield execute
+
+    monkeypatch.setattr(importlib.import_module("sticker_uq.cli.replay"), "executor", interrupted)
+    result = run(weights, *recordings, "--out", tmp_path / "out")
+    assert result.exit_code == 130, result.output
+    assert {file.parent for file in tmp_path.rglob("summary.json")} == {tmp_path / "out/left/a"}
 
 
 def test_a_broken_recording_stops_no_other(weights, recordings, finished, tmp_path):

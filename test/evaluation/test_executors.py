@@ -15,7 +15,7 @@ from itertools import count
 import psutil
 import pytest
 
-from sticker_uq.evaluation.executors import executor
+from sticker_uq.evaluation.executors import executor, worker_pool
 from sticker_uq.scene import InvalidInput
 
 
@@ -66,9 +66,24 @@ def test_an_interruption_does_not_wait_for_work_that_takes_hours(tmp_path):
     assert multiprocessing.active_children() == []
 
 
+def large(_):
+    return bytes(24 << 20)
+
+
+def test_an_exception_does_not_wait_for_the_rest_of_a_result():
+    def fail():
+        with worker_pool(2, imports=()) as pool:
+            under_way = [pool.submit(large, number) for number in range(6)]
+            under_way[0].result()
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+
+
 def hold(file):
-    file.write_text(str(os.getpid()))
     try:
+        file.write_text(str(os.getpid()))
         time.sleep(600)
     finally:
         file.rename(file.with_suffix(".undone"))

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import errno
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sticker_uq.io.files import atomic_write, files_in
+from sticker_uq.io.files import atomic_write, files_in, undo_unfinished, undone_unless_finished
 
 
 def test_writes_bytes_and_text(tmp_path):
@@ -60,3 +62,28 @@ def test_a_folder_is_listed_without_hidden_files_and_circles(tmp_path):
     (tmp_path / "b" / "back").symlink_to(tmp_path)
     assert files_in(tmp_path) == [tmp_path / "a.txt"]
     assert files_in(tmp_path, below=True) == [tmp_path / "a.txt", tmp_path / "b" / "x.png"]
+
+
+def test_two_threads_that_undo_the_same_undo_it_once_and_leave_nothing_half_undone():
+    undoing, go_on, undone = threading.Event(), threading.Event(), []
+
+    def undo():
+        undoing.set()
+        assert go_on.wait(60)
+        undone.append(1)
+
+    def fail():
+        with undone_unless_finished(undo):
+            raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(2) as threads:
+        failing = threads.submit(fail)
+        assert undoing.wait(60)
+        ending = threads.submit(undo_unfinished)
+        with pytest.raises(TimeoutError):
+            ending.result(0.1)  # it waits for the other
+        go_on.set()
+        ending.result()
+        with pytest.raises(KeyboardInterrupt):
+            failing.result()
+    assert undone == [1]
