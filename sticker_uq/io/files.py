@@ -10,7 +10,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -35,8 +35,10 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
     an older file at `path` stays as it was and the error propagates.
     """
     target = Path(path)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    with undone_unless_finished(partial(Path(name).unlink, missing_ok=True)):
+    with ExitStack() as unless_finished:
+        with _UNDOING:  # no file is begun while others are undone
+            descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+            unless_finished.enter_context(undone_unless_finished(partial(Path(name).unlink, missing_ok=True)))
         try:
             with open(descriptor, mode, encoding=None if "b" in mode else "utf-8") as stream:
                 yield stream
@@ -79,9 +81,10 @@ def _undo(key: object) -> None:
 
 def undo_unfinished() -> None:
     """Undo, the innermost first, what :func:`undone_unless_finished` has begun: the process is about to be ended."""
-    for key in reversed(list(_UNFINISHED)):
-        with suppress(OSError, InvalidInput):
-            _undo(key)
+    with _UNDOING:
+        for key in reversed(list(_UNFINISHED)):
+            with suppress(OSError, InvalidInput):
+                _undo(key)
 
 
 def sync_folder(folder: Path) -> None:

@@ -76,10 +76,11 @@ def leave() -> NoReturn:
 def _end() -> None:
     try:
         _end_processes()
-        undo_unfinished()
-        _end_processes()  # that another thread has started meanwhile, such as a pool that lost its workers
         cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
-        os.write(sys.stderr.fileno(), f"{cursor}\n{interrupted()}\n".encode())
+        with contextlib.suppress(OSError):  # whoever read it has ended
+            os.write(sys.stderr.fileno(), f"{cursor}\n{interrupted()}\n".encode())
+        _end_processes()  # that another thread has started meanwhile, such as a pool that lost its workers
+        undo_unfinished()  # last, as another thread may still write
     finally:
         os._exit(INTERRUPTED)
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sticker_uq.io.files import atomic_write, files_in, undo_unfinished, undone_unless_finished
+from sticker_uq.io.files import atomic_write, files_in, undo_unfinished, undone_unless_finished, write_file
 
 
 def test_writes_bytes_and_text(tmp_path):
@@ -64,7 +64,7 @@ def test_a_folder_is_listed_without_hidden_files_and_circles(tmp_path):
     assert files_in(tmp_path, below=True) == [tmp_path / "a.txt", tmp_path / "b" / "x.png"]
 
 
-def test_two_threads_that_undo_the_same_undo_it_once_and_leave_nothing_half_undone():
+def test_two_threads_that_undo_the_same_undo_it_once_and_no_file_is_begun_meanwhile(tmp_path):
     undoing, go_on, undone = threading.Event(), threading.Event(), []
 
     def undo():
@@ -76,14 +76,18 @@ def test_two_threads_that_undo_the_same_undo_it_once_and_leave_nothing_half_undo
         with undone_unless_finished(undo):
             raise KeyboardInterrupt
 
-    with ThreadPoolExecutor(2) as threads:
+    with ThreadPoolExecutor(3) as threads:
         failing = threads.submit(fail)
         assert undoing.wait(60)
         ending = threads.submit(undo_unfinished)
-        with pytest.raises(TimeoutError):
-            ending.result(0.1)  # it waits for the other
+        writing = threads.submit(write_file, tmp_path / "a", "late")
+        for waits_for_the_other in (ending, writing):
+            with pytest.raises(TimeoutError):
+                waits_for_the_other.result(0.1)
+        assert not list(tmp_path.iterdir())
         go_on.set()
         ending.result()
+        writing.result()
         with pytest.raises(KeyboardInterrupt):
             failing.result()
     assert undone == [1]
