@@ -56,7 +56,7 @@ def command(
     percentile: float = option(95.0, "Share of the clean laptops that stay below it, %.", min=0, max=100),
     familiar: float = option(
         FAMILIAR,
-        "Share of the laptops that count as familiar, %; others are not judged; 100: no limit.",
+        "Share of the laptops that count as familiar, %; the operator is asked about others; 100: no limit.",
         min=50,
         max=100,
     ),

@@ -360,7 +360,7 @@ def _run(
         with ProcessGroup(specs, show) as group:
             ended = group.wait_for_exit(timeout)
     if ended is None:
-        return f"timeout after {timeout:g} s"
+        return f"timeout after {timeout:g} s (a slow machine needs a longer --timeout)"
     name, code = ended
     return "" if (name, code) == ("cell_sim", 0) else f"the node {name} ended with exit code {code}"
 

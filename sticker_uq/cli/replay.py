@@ -38,7 +38,7 @@ from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_annotations
 from sticker_uq.io.files import check_result_folder, remove_earlier_result, undone_unless_finished
 from sticker_uq.io.share import environment, share_folder
-from sticker_uq.io.sources import ImageSource, SourceImage, open_source
+from sticker_uq.io.sources import ImageSource, SourceImage, is_recording, open_source
 from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
@@ -78,6 +78,7 @@ class ReplayJob:
     verify: bool
     processes: int
     labels: Path | None = None
+    camera: str = ""
     candidate: Contender | None = None
 
     @property
@@ -87,7 +88,7 @@ class ReplayJob:
 
     def open(self) -> ImageSource:
         """The images. Raises InvalidInput without any, for unreadable labels, for ``verify`` without a recording."""
-        images = open_source(self.source, self.topic)
+        images = open_source(self.source, self.topic, self.camera)
         self.labelled()
         if self.verify and not images.topic:
             raise InvalidInput(f"--verify: {self.source} is not a recording of a cell")
@@ -233,6 +234,10 @@ def command(
     labels: Path | None = option(
         None, "COCO folder with labels of the same images: what is decided is counted against them."
     ),
+    camera: str = option(
+        "",
+        "Frame of the camera that took the pictures or videos: a policy may be for one. Recordings name theirs.",
+    ),
     compare: Path | None = option(
         None,
         "Bundle, or policy file, that judges the same images too: what it decides differently is counted, in the report "
@@ -268,6 +273,12 @@ def command(
         check_result_folder(folder, _FILES, f"--out {folder}", overwrite)
     anywhere = Path.absolute if ray_address else Path  # another machine has another working folder
     own = settings.rooted() if ray_address else settings
+    made_for = "" if limits.validity is None else limits.validity.camera
+    if made_for and not camera and not all(map(is_recording, sources)):
+        typer.echo(
+            f"warning: the policy is for camera {made_for}, all else is blocked: name it with --camera",
+            err=True,
+        )
     candidate = None if compare is None else _candidate(compare, own)
     replays = [
         ReplayJob(
@@ -280,6 +291,7 @@ def command(
             pictures=most,
             verify=verify,
             labels=labels if labels is None else anywhere(labels),
+            camera=camera,
             processes=1 if spread else jobs,
             candidate=candidate,
         )

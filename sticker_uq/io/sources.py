@@ -84,12 +84,12 @@ class ImageSource(ABC):
     def __len__(self) -> int: ...
 
 
-def open_source(path: str | Path, topic: str | None = None) -> ImageSource:
+def open_source(path: str | Path, topic: str | None = None, camera: str = "") -> ImageSource:
     """The images of a rosbag2 recording (folder, .mcap, .db3), of a folder of pictures, of one picture, or of a video.
 
     `topic` picks the image topic of a recording; without it there must be only one (pictures that the cell draws
-    and the compressed copy of a raw topic do not count). Raises InvalidInput when `path` does not exist, when it has
-    no images, or when the topic is missing.
+    and the compressed copy of a raw topic do not count). `camera` took the pictures or the video; a recording says so itself.
+    Raises InvalidInput when `path` does not exist, when it has no images, or when the topic is missing.
     """
     path = Path(path)
     if not path.exists():
@@ -97,16 +97,18 @@ def open_source(path: str | Path, topic: str | None = None) -> ImageSource:
     if path.name == "metadata.yaml":
         raise InvalidInput(f"{path}: describes a recording; name its folder, {path.absolute().parent}")
     if is_recording(path):
+        if camera:
+            raise InvalidInput(f"--camera {camera}: {path} is a recording, which names its camera itself")
         return _BagSource(path, topic)
     if topic is not None:
         raise InvalidInput(f"--topic {topic}: {path} is not a recording")
     if path.is_dir():
-        return _PictureSource(path, picture_files(path), _pictures_below(path))
+        return _PictureSource(path, picture_files(path), camera, _pictures_below(path))
     if looks_like_picture(path):
-        return _PictureSource(path, [path])
+        return _PictureSource(path, [path], camera)
     if path.is_file() and (foreign := foreign_format(path)):
         raise InvalidInput(f"{path}: {foreign}")
-    return _VideoSource(path)
+    return _VideoSource(path, camera)
 
 
 def is_recording(path: Path) -> bool:
@@ -187,13 +189,14 @@ def _choose(bag: Bag, topic: str | None) -> str:
 class _PictureSource(ImageSource):
     continuous = False
 
-    def __init__(self, path: Path, files: list[Path], remark: str = "") -> None:
+    def __init__(self, path: Path, files: list[Path], camera: str, remark: str = "") -> None:
         if not files:
             raise InvalidInput(
                 f"{path}: no pictures ({' '.join(PICTURE_SUFFIXES)}) and no recording in this folder{_instead(path)}"
                 + (f"; {remark}" if remark else "")
             )
         self.remarks = (remark,) if remark else ()
+        self._camera = camera
         self._files = sorted(files, key=natural)
 
     def __len__(self) -> int:
@@ -203,9 +206,9 @@ class _PictureSource(ImageSource):
         for index, file in enumerate(self._files):
             name = printable(file.name)  # it may hold anything, also bytes that are no text
             try:
-                yield SourceImage(read_image_file(file, name), index, "", name, path=file)
+                yield SourceImage(read_image_file(file, name), index, self._camera, name, path=file)
             except InvalidInput as error:
-                yield SourceImage(None, index, "", name, str(error), file)
+                yield SourceImage(None, index, self._camera, name, str(error), file)
 
 
 def _instead(folder: Path) -> str:
@@ -232,8 +235,8 @@ def _pictures_below(folder: Path) -> str:
 
 
 class _VideoSource(ImageSource):
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, camera: str) -> None:
+        self._path, self._camera = path, camera
         check_regular(path)
         capture = cv2.VideoCapture(str(path))
         if not capture.isOpened() or not capture.read()[0]:
@@ -260,13 +263,13 @@ class _VideoSource(ImageSource):
                 if not there:
                     break
                 stamp = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1_000_000)
-                yield SourceImage(np.ascontiguousarray(frame), stamp, "", f"{index:06d}")
+                yield SourceImage(np.ascontiguousarray(frame), stamp, self._camera, f"{index:06d}")
             # of a format that tells no number of frames it comes from the duration, and frames may be irregular
             end, duration = stamp + self._period_ns, self._estimate * self._period_ns
             if index < self._estimate and end < _SHARE_READ * duration:
                 self.lost = (
                     f"it ends after {end / 1e9:.1f} of {duration / 1e9:.1f} s; the file may be cut off"
                 )
-                yield SourceImage(None, stamp, "", f"{index:06d}", self.lost)
+                yield SourceImage(None, stamp, self._camera, f"{index:06d}", self.lost)
         finally:
             capture.release()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sticker-uq replay` from the command line: options, errors, and the comparison with a live cell."""
 
+import html
 import json
 import os
 from dataclasses import replace as changed
@@ -157,6 +158,20 @@ def test_a_policy_file_takes_the_place_of_the_packaged_one(loaded, pictures, tmp
     run(pictures, "--out", tmp_path / "a", "--policy", strict)
     run(pictures, "--out", tmp_path / "b")
     assert outcomes(tmp_path / "a") == {"ASK": 2, "BLOCKED": 1}
+    assert outcomes(tmp_path / "b") == {"BLOCKED": 1, "WORK": 2}
+
+
+def test_a_policy_for_one_camera_judges_the_pictures_that_are_said_to_be_its_own(loaded, pictures, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("validity: {camera: lid_camera}")
+    result = run(pictures, "--out", tmp_path / "a", "--policy", policy)
+    assert "the policy is for camera lid_camera, all else is blocked: name it with --camera" in result.stderr
+    assert outcomes(tmp_path / "a") == {"BLOCKED": 3}
+    report = (tmp_path / "a/report.html").read_text()
+    assert "the policy was made for camera 'lid_camera', not ''" in html.unescape(report)
+    assert "calibrate a policy for these pictures and settings" in report
+    result = run(pictures, "--out", tmp_path / "b", "--policy", policy, "--camera", "lid_camera")
+    assert "--camera" not in result.stderr
     assert outcomes(tmp_path / "b") == {"BLOCKED": 1, "WORK": 2}
 
 

@@ -105,6 +105,10 @@ _NOVELTY = (
     "the novelty network does not know this: train it on pictures like these (`sticker-uq dil learn`); if they are no "
     "laptops of this cell, the limit is right"
 )
+_OTHER_POLICY = (
+    "calibrate a policy for these pictures and settings, or judge them with one that is for any (`config/limits.yaml`); "
+    "`--camera` names the camera that took pictures or videos"
+)
 _MISSED = "label what was missed; where nothing was, let detector and novelty network learn from such lids"
 _ADVICE = {
     "no_novelty_network": "train a novelty network (`sticker-uq dil learn`), from more pictures if it is too weak",
@@ -167,6 +171,8 @@ class BlockedBy:
 
 def remedy(row: Row) -> str:
     """What to do about the reason of a ``row`` of the table of limits."""
+    if row["reason"].startswith("policy_"):
+        return _OTHER_POLICY
     return _ADVICE.get(row["reason"]) or _ADVICE.get(row["subject"], _DETECTOR)
 
 
@@ -184,7 +190,8 @@ def _blocking(decision: SceneDecision) -> Iterator[tuple[str, Sequence[Reason]]]
 def _name(reason: Reason) -> str:
     if reason.code in ("above_limit", "below_limit") and reason.subject in MEASURES:
         return MEASURES[reason.subject]
-    return text_of(Reason(reason.code, reason.subject)).split(":")[0].split(" at x {")[0]
+    name = text_of(Reason(reason.code, reason.subject)).split(":")[0].split(" at x {")[0]
+    return text_of(reason).split(": ")[0] if "{" in name else name
 
 
 def _percentiles(values: Sequence[float]) -> Sequence[float]:
