@@ -79,8 +79,9 @@ class Terminal:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = rendered(tmp_path_factory.mktemp("stopping") / "data", range(8), (160, 120), stickers=1)
-    for number in range(8, 400):  # enough that a replay is under way for a while
-        shutil.copy(folder / "images" / f"{number % 8:08d}.jpg", folder / "images" / f"{number:08d}.jpg")
+    (folder / "many").mkdir()
+    for number in range(400):  # enough that a replay is under way for a while
+        shutil.copy(folder / "images" / f"{number % 8:08d}.jpg", folder / "many" / f"{number:08d}.jpg")
     return folder
 
 
@@ -88,7 +89,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("command", "under_way", "left"),
     [
         (
-            "replay DATA/images --jobs 2 --out out --passes 2 --device cpu --threads 1 --no-dil",
+            "replay DATA/many --jobs 2 --out out --passes 2 --device cpu --threads 1 --no-dil",
             r"images\D*[1-9]\d*/400",
             ("out",),
         ),
