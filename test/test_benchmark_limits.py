@@ -12,6 +12,8 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.testing.scenes import THERE, assessment, observed
 from test.calibration.conftest import draw
 
+POLICY = Policy(min_probability=0.9, max_dil=1.0, max_dil_clean=1.0)
+
 
 def test_a_policy_is_compared_where_as_many_laptops_go_wrong():
     fit, proof = ([draw(seed) for seed in range(first, first + 200)] for first in (0, 1000))
@@ -44,6 +46,3 @@ def test_a_slight_doubt_revokes_at_once_or_in_a_row(later, at_once, in_a_row):
     assert np.array_equal(chosen.object.box, THERE)
     assert agreed([*decisions[: K - 1], scene(0.85)]) == [], "it may not be removed in one of them"
     assert [revoked(chosen, decisions, needed) for needed in RULES.values()] == [at_once, in_a_row]
-
-
-POLICY = Policy(min_probability=0.9, max_dil=1.0, max_dil_clean=1.0)

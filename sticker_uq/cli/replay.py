@@ -190,7 +190,7 @@ def run_numbered(numbered: tuple[int, ReplayJob]) -> tuple[int, ReplayOutcome | 
 def _remove_unfinished(jobs: Sequence[ReplayJob], finished: Container[int]) -> None:
     for number, job in enumerate(jobs):
         if number not in finished:
-            with suppress(InvalidInput):  # what a killed process left half-written stays
+            with suppress(InvalidInput):  # somebody else's file is in the folder
                 job.remove()
 
 
@@ -273,13 +273,14 @@ def command(
         check_result_folder(folder, _FILES, f"--out {folder}", overwrite)
     anywhere = Path.absolute if ray_address else Path  # another machine has another working folder
     own = settings.rooted() if ray_address else settings
-    made_for = "" if limits.validity is None else limits.validity.camera
-    if made_for and not camera and not all(map(is_recording, sources)):
-        typer.echo(
-            f"warning: the policy is for camera {made_for}, all else is blocked: name it with --camera",
-            err=True,
-        )
     candidate = None if compare is None else _candidate(compare, own)
+    for judging in (limits, *(() if candidate is None else (candidate.policy,))):
+        made_for = "" if judging.validity is None else judging.validity.camera
+        if made_for and not camera and not all(map(is_recording, sources)):
+            typer.echo(
+                f"warning: the policy is for camera {made_for}, all else is blocked: name it with --camera",
+                err=True,
+            )
     replays = [
         ReplayJob(
             source=anywhere(source),

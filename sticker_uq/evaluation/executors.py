@@ -136,9 +136,8 @@ def _terminate(*_: Any) -> None:
     """What is under way is undone first. A process that waits for work ends at once and keeps its lock on the queue: if it let go
     of it in the middle of a message, another would read the rest as the next.
     """
-    signal.signal(
-        signal.SIGTERM, signal.SIG_IGN
-    )  # the next one, from a pool that lost a process, would interrupt what undoes
+    # the next one, from a pool that lost a process, would interrupt what undoes
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if _at_work:
         sys.exit()
     os._exit(_TERMINATED)

@@ -83,7 +83,7 @@ def undo_unfinished() -> None:
     """Undo, the innermost first, what :func:`undone_unless_finished` has begun: the process is about to be ended."""
     with _UNDOING:
         for key in reversed(list(_UNFINISHED)):
-            with suppress(OSError, InvalidInput):
+            with suppress(OSError, InvalidInput):  # what cannot be undone must not keep the others
                 _undo(key)
 
 

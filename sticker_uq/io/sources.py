@@ -89,7 +89,8 @@ def open_source(path: str | Path, topic: str | None = None, camera: str = "") ->
 
     `topic` picks the image topic of a recording; without it there must be only one (pictures that the cell draws
     and the compressed copy of a raw topic do not count). `camera` took the pictures or the video; a recording says so itself.
-    Raises InvalidInput when `path` does not exist, when it has no images, or when the topic is missing.
+    Raises InvalidInput when `path` does not exist, when it has no images, when the topic is missing, or for the `camera` of a
+    recording.
     """
     path = Path(path)
     if not path.exists():

@@ -139,3 +139,19 @@ def test_what_does_not_end_by_itself_is_ended(tmp_path):
         assert terminal.interrupt() == 130, terminal.text
     assert terminal.text.endswith("interrupted\r\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_ends_where_nobody_reads_any_more_what_it_says(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        assert process.stdout.readline() == b"under way\n"
+        process.stdout.close()
+        process.stderr.close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(_HUNG_S) == 130
+    assert list(tmp_path.iterdir()) == []

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from itertools import count
+from pathlib import Path
 
 import psutil
 import pytest
@@ -83,25 +84,32 @@ def test_an_exception_does_not_wait_for_the_rest_of_a_result():
 
 def hold(file):
     try:
-        file.write_text(str(os.getpid()))
+        file.touch()
+        pipe = os.open(file.with_name("begun"), os.O_WRONLY)
+        os.write(pipe, f"{os.getpid()} {file}\n".encode())
         time.sleep(600)
     finally:
+        os.kill(os.getpid(), signal.SIGTERM)  # as a pool that lost a process ends the others once more
         file.rename(file.with_suffix(".undone"))
 
 
 def test_a_terminated_process_undoes_its_work_and_begins_no_other(tmp_path):
     files = [tmp_path / str(number) for number in range(6)]
+    os.mkfifo(tmp_path / "begun")
+    ended = []
 
     def work():
         yield from files[:5]
-        while not all(file.exists() and file.read_text() for file in files[:2]):
-            time.sleep(0.05)
-        os.kill(int(files[0].read_text()), signal.SIGTERM)
+        with open(os.open(tmp_path / "begun", os.O_RDWR), "rb", buffering=0) as begun:
+            first, second = begun.readline().split(), begun.readline().split()
+        assert first != second
+        ended.append(Path(first[1].decode()))
+        os.kill(int(first[0]), signal.SIGTERM)
         yield files[5]
 
     with pytest.raises(OSError, match="was killed"), executor(2) as execute:
         list(execute(hold, work()))
-    assert files[0].with_suffix(".undone").exists()
+    assert ended[0].with_suffix(".undone").exists()
     assert not any(file.exists() for file in files[2:])
 
 
