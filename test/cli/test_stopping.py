@@ -153,5 +153,8 @@ def test_it_ends_where_nobody_reads_any_more_what_it_says(tmp_path):
         process.stdout.close()
         process.stderr.close()
         process.send_signal(signal.SIGINT)
-        assert process.wait(_HUNG_S) == 130
+        try:
+            assert process.wait(_HUNG_S) == 130
+        finally:
+            process.kill()
     assert list(tmp_path.iterdir()) == []
