@@ -58,6 +58,10 @@ class Witness:
         self.peeled: list[
             Box
         ] = []  # where the arm said that it has peeled, until a person says that a sticker is there
+        self.held = self.skipped = self.said_clean = self.stopped = False
+        self.identified = True  # whether the last announcement says which laptop lies there
+        self.announced_ns = 0
+        self.left_alone: list[Box] = []  # where a person said that nothing is to be removed
         self.relief: Relief | None = None
         self.moved_ns = 0  # when the laptop or what lies on it may have changed last
 
@@ -67,6 +71,7 @@ class Witness:
         twin.history = list(self.history)
         twin.done = set(self.done)
         twin.peeled = list(self.peeled)
+        twin.left_alone = list(self.left_alone)
         return twin
 
     def see(
@@ -78,6 +83,9 @@ class Witness:
         effects: Sequence[ev.Effect],
         settings: GateSettings = SETTINGS,
     ) -> None:
+        if isinstance(event, ev.Restarted):
+            self._restarts(before, after, effects)
+        self._said(before, event, after, effects)
         self.refused_ns = min(self.refused_ns, now)  # a clock that went back goes on from its new time
         if (
             isinstance(event, ev.RemovalFinished)
@@ -93,7 +101,7 @@ class Witness:
             self.moved_ns = now if isinstance(event, ev.RemovalFinished) else after.workpiece_ns
         self._ends(event, before)
         self._peels(before, event, after, effects)
-        self._published(before, after, effects)
+        self._published(before, event, after, effects)
         self._latches(before, event, after, effects)
         sound = self._sound(event, before, now, settings)
         if isinstance(event, ev.SceneReceived):
@@ -122,9 +130,9 @@ class Witness:
         if after.open:
             self._open(event, after, now, settings)
         if not after.open and before.permit is not None and before.permit.open and after.permit is not None:
-            assert ev.CancelGoal(before.permit.goal_id) in effects, (
-                "the permit is gone and the arm was not told"
-            )
+            goal = before.permit.goal_id
+            told = {e.goal_id for e in effects if isinstance(e, ev.CancelGoal | ev.RecoverGoal)}
+            assert goal in told, "the permit is gone and the arm was not told"
         assert (
             after.open
             == (after.phase in (Phase.PERMITTED, Phase.REMOVING))
@@ -133,6 +141,55 @@ class Witness:
         why = _gate_text(after.reasons, after.details)
         assert bool(why) == (not after.open), "only a closed gate says why"
         _have_words(after, effects)
+
+    def _restarts(self, before: GateState, after: GateState, effects: Sequence[ev.Effect]) -> None:
+        """The process began anew: it knows no scene, and the arm may still be at work."""
+        assert not after.open
+        assert not any(isinstance(e, ev.SendGoal) for e in effects), "a restart sent the arm"
+        assert after.fault or not (self.request or before.fault), "a question or a fault was forgotten"
+        assert (after.permit is None) == (self.owed is None), "a goal was forgotten"
+        assert self.owed is None or any(isinstance(e, ev.RecoverGoal) for e in effects)
+        assert not any(given.removes for given in after.memory.answers), "an approval outlived the process"
+        assert bool(before.assumption) == bool(after.assumption)
+        self.history.clear()
+        self.wire, self.request, self.digest, self.late = None, "", "", False
+
+    def _said(
+        self, before: GateState, event: ev.Event, after: GateState, effects: Sequence[ev.Effect]
+    ) -> None:
+        """What people and the cell said, whether the supervisor was restarted since or not."""
+        self.held = isinstance(event, ev.Hold) or (self.held and not isinstance(event, ev.Release))
+        taken = any(isinstance(e, ev.Reply) and e.accepted for e in effects)
+        self.stopped |= any(isinstance(e, ev.Escalate) for e in effects)
+        if isinstance(event, ev.Reset) and taken:
+            self.stopped = any(isinstance(e, ev.Escalate) for e in effects)
+        assert after.stop_demanded == self.stopped, "the stop of the arm is not what was demanded"
+        another = after.workpieces > before.workpieces
+        if isinstance(event, ev.WorkpieceChanged):
+            known = event.workpiece_id == before.workpiece_id and event.stamp_ns == before.announced_ns
+            blank = not event.workpiece_id.strip() or len(event.workpiece_id) > 200
+            older = 0 < event.stamp_ns < self.announced_ns
+            self.identified = known or not (blank or older)
+            another = another and self.identified and not known
+            if not known:
+                self.announced_ns = event.stamp_ns
+        elif another:
+            self.identified = True  # a person released a hold, where nobody announces anything
+        assert self.identified or not after.open, "open, and nobody knows which laptop lies there"
+        if another:
+            self.left_alone, self.skipped, self.said_clean = [], False, False
+        if isinstance(event, ev.SceneReceived) and after.problem & BlockReason.SOURCE_CHANGED:
+            self.left_alone = []
+        if not (isinstance(event, ev.AnswerGiven) and taken):
+            return
+        self.skipped |= event.scene_answer is SceneAnswer.SKIP_LAPTOP
+        for given in event.answers:
+            self.left_alone = [box for box in self.left_alone if iou(box, given.box) < 0.5]
+            if given.answer in (Answer.KEEP, Answer.NOT_THERE):
+                self.left_alone.append(given.box)
+            else:
+                self.said_clean = False
+        self.said_clean |= event.scene_answer is SceneAnswer.CLEAN
 
     def _ends(self, event: ev.Event, before: GateState) -> None:
         if isinstance(event, ev.RemovalFinished | ev.GoalRejected) and event.goal_id == self.owed:
@@ -156,7 +213,9 @@ class Witness:
                 place for place in self.peeled if not any(iou(place, box) >= 0.5 for box in stickers)
             ]
 
-    def _published(self, before: GateState, after: GateState, effects: Sequence[ev.Effect]) -> None:
+    def _published(
+        self, before: GateState, event: ev.Event, after: GateState, effects: Sequence[ev.Effect]
+    ) -> None:
         gates = [e for e in effects if isinstance(e, ev.PublishGate)]
         assert len(gates) <= 1
         if gates:
@@ -166,7 +225,8 @@ class Witness:
         assert self.wire is None or self.wire.state.open == after.open, (
             "what was said last is not how the gate stands"
         )
-        assert before.phase is after.phase or gates, "a change of phase was not said"
+        restarted = isinstance(event, ev.Restarted)  # nobody heard the process before
+        assert before.phase is after.phase or gates or restarted, "a change of phase was not said"
 
     def _latches(
         self, before: GateState, event: ev.Event, after: GateState, effects: Sequence[ev.Effect]
@@ -200,7 +260,7 @@ class Witness:
             assert self.request == "", "a second request was opened"
             self.request, self.asked = opened[0].request_id, opened[0].objects
         assert (after.request.request_id if after.request else "") == self.request
-        if isinstance(event, ev.WorkpieceChanged) and event.workpiece_id != before.workpiece_id:
+        if isinstance(event, ev.WorkpieceChanged) and after.workpieces > before.workpieces:
             self.done.discard(event.workpiece_id)
         for effect in effects:
             if isinstance(effect, ev.DeclareDone) and effect.workpiece_id:
@@ -312,6 +372,8 @@ class Witness:
         agreed = self.history[-after.permit.settings.consecutive_scenes :]
         assert len(agreed) == after.permit.settings.consecutive_scenes, "opened after too few scenes in a row"
         place = self.goal_box = goal.target.box
+        assert not any((self.held, self.skipped, self.said_clean, self.stopped)), "against a person's word"
+        assert not any(iou(place, other) >= 0.5 for other in self.left_alone), "a person said to leave it"
         assert not any(iou(place, other) >= 0.5 for other in self.peeled), (
             "the arm goes again to where it said that it has peeled, and nobody was asked"
         )

@@ -88,6 +88,12 @@ class AuditLog:
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue, timeout_s)
 
+    def settle(self, timeout_s: float) -> bool:
+        """The same, but the wait also ends when the disk refuses an entry."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._queue or self._error, timeout_s)
+            return not self._queue
+
     @property
     def status(self) -> AuditStatus:
         with self._changed:
