@@ -7,6 +7,7 @@ The witness knows the rules of the gate in another form than the gate does: it l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 
 from sticker_uq.gate import Answer, BlockReason, GateSettings, GateState, Phase, Policy, SceneAnswer
@@ -16,6 +17,7 @@ from sticker_uq.gate.state import Relief, SceneFacts
 from sticker_uq.messages import LOG_LINES, MESSAGES, gate_text, placeholders
 from sticker_uq.scene import ImageCheck, ObjectClass, ObjectVerdict, Outcome, Reason, Verdict
 from sticker_uq.testing.scenes import EVERY_LIMIT, SECOND
+from test.helpers.said import Said
 
 K = 2
 SETTINGS = GateSettings(
@@ -58,10 +60,7 @@ class Witness:
         self.peeled: list[
             Box
         ] = []  # where the arm said that it has peeled, until a person says that a sticker is there
-        self.held = self.skipped = self.said_clean = self.stopped = False
-        self.identified = True  # whether the last announcement says which laptop lies there
-        self.announced_ns = 0
-        self.left_alone: list[Box] = []  # where a person said that nothing is to be removed
+        self.said = Said()
         self.relief: Relief | None = None
         self.moved_ns = 0  # when the laptop or what lies on it may have changed last
 
@@ -71,7 +70,7 @@ class Witness:
         twin.history = list(self.history)
         twin.done = set(self.done)
         twin.peeled = list(self.peeled)
-        twin.left_alone = list(self.left_alone)
+        twin.said = replace(self.said)
         return twin
 
     def see(
@@ -85,7 +84,7 @@ class Witness:
     ) -> None:
         if isinstance(event, ev.Restarted):
             self._restarts(before, after, effects)
-        self._said(before, event, after, effects)
+        self.said.hear(before, event, after, effects)
         self.refused_ns = min(self.refused_ns, now)  # a clock that went back goes on from its new time
         if (
             isinstance(event, ev.RemovalFinished)
@@ -153,43 +152,6 @@ class Witness:
         assert bool(before.assumption) == bool(after.assumption)
         self.history.clear()
         self.wire, self.request, self.digest, self.late = None, "", "", False
-
-    def _said(
-        self, before: GateState, event: ev.Event, after: GateState, effects: Sequence[ev.Effect]
-    ) -> None:
-        """What people and the cell said, whether the supervisor was restarted since or not."""
-        self.held = isinstance(event, ev.Hold) or (self.held and not isinstance(event, ev.Release))
-        taken = any(isinstance(e, ev.Reply) and e.accepted for e in effects)
-        self.stopped |= any(isinstance(e, ev.Escalate) for e in effects)
-        if isinstance(event, ev.Reset) and taken:
-            self.stopped = any(isinstance(e, ev.Escalate) for e in effects)
-        assert after.stop_demanded == self.stopped, "the stop of the arm is not what was demanded"
-        another = after.workpieces > before.workpieces
-        if isinstance(event, ev.WorkpieceChanged):
-            known = event.workpiece_id == before.workpiece_id and event.stamp_ns == before.announced_ns
-            blank = not event.workpiece_id.strip() or len(event.workpiece_id) > 200
-            older = 0 < event.stamp_ns < self.announced_ns
-            self.identified = known or not (blank or older)
-            another = another and self.identified and not known
-            if not known:
-                self.announced_ns = event.stamp_ns
-        elif another:
-            self.identified = True  # a person released a hold, where nobody announces anything
-        assert self.identified or not after.open, "open, and nobody knows which laptop lies there"
-        if another:
-            self.left_alone, self.skipped, self.said_clean = [], False, False
-        if isinstance(event, ev.SceneReceived) and after.problem & BlockReason.SOURCE_CHANGED:
-            self.left_alone = []
-        if not (isinstance(event, ev.AnswerGiven) and taken):
-            return
-        self.skipped |= event.scene_answer is SceneAnswer.SKIP_LAPTOP
-        for given in event.answers:
-            self.left_alone = [box for box in self.left_alone if iou(box, given.box) < 0.5]
-            if given.answer in (Answer.KEEP, Answer.NOT_THERE):
-                self.left_alone.append(given.box)
-            else:
-                self.said_clean = False
-        self.said_clean |= event.scene_answer is SceneAnswer.CLEAN
 
     def _ends(self, event: ev.Event, before: GateState) -> None:
         if isinstance(event, ev.RemovalFinished | ev.GoalRejected) and event.goal_id == self.owed:
@@ -372,8 +334,7 @@ class Witness:
         agreed = self.history[-after.permit.settings.consecutive_scenes :]
         assert len(agreed) == after.permit.settings.consecutive_scenes, "opened after too few scenes in a row"
         place = self.goal_box = goal.target.box
-        assert not any((self.held, self.skipped, self.said_clean, self.stopped)), "against a person's word"
-        assert not any(iou(place, other) >= 0.5 for other in self.left_alone), "a person said to leave it"
+        self.said.allow(place)
         assert not any(iou(place, other) >= 0.5 for other in self.peeled), (
             "the arm goes again to where it said that it has peeled, and nobody was asked"
         )

@@ -265,7 +265,8 @@ def _tail(path: Path) -> tuple[chain.Entry | None, bytes | None]:
 
 def _damaged(line: chain.Line, path: Path) -> InvalidInput:
     return InvalidInput(
-        f"audit log {path} is damaged at line {line.number}: keep it, and give the supervisor another folder"
+        f"audit log {path} is damaged at line {line.number}: keep it, look at cell, arm and laptop, and give the supervisor "
+        "another folder, which knows no hold, fault or answer of before"
     )
 
 

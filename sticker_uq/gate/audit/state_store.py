@@ -79,6 +79,7 @@ class StateStore:
         status = self._log.status
         if self._behind and status.waiting:  # one wait for a disk that hangs is enough
             return status.problem or _LATE
+        self._kept = None  # of what is under way now, any part may reach the disk
         self._log.add(STATE, state.to_plain())
         self._behind = not self._log.settle(ACK_S)
         if self._behind:

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from rclpy.node import Node
@@ -133,6 +134,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._core: GateController | None = None
         self._identity = uuid.uuid4().hex
         self._unwritten: DurableState | None = None
+        self._left: tuple[Path, DurableState] | None = None
         self.diagnostics.add("gate", self._report_gate)
 
     @property
@@ -174,12 +176,18 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._timer = steady_timer(self, settings.tick_period_s, self._tick)
         self.while_configured.callback(self.destroy_timer, self._timer)
         last_run = self._unwritten or self._audit.last_run
+        if self._left is not None and self._left[0] != self._audit.folder:
+            last_run = self._left[1]  # this process goes on with another log, which knows nothing of it
         if last_run is not None:
             self._happen(ev.Restarted(last_run, core.policy.hash))
         self._happen(ev.Tick())
         self._stop.tick(core.state.stop_demanded)
+        self.while_configured.callback(self._leave)
         self.get_logger().info(f"policy {outputs.policy_line(core.policy)}, K={settings.consecutive_scenes}")
         self.get_logger().info(f"audit log in {self._audit.folder}")
+
+    def _leave(self) -> None:
+        self._left = self._audit.folder, DurableState.of(self.core.state, self.core.policy.hash)
 
     def activate(self) -> None:
         self._apply(self.settings)

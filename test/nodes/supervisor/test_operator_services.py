@@ -5,6 +5,7 @@ import errno
 import os
 from typing import Any
 
+from rclpy.parameter import Parameter
 from std_srvs.srv import SetBool
 
 from sticker_uq.gate import BlockReason
@@ -140,8 +141,15 @@ def test_nothing_is_acknowledged_that_a_full_disk_would_forget(bench, tmp_path, 
         # nor does another configuration of the same process
         for name in ("deactivate", "cleanup"):
             assert bench.transition("supervisor", name)
-    for name in ("configure", "activate"):
-        assert bench.transition("supervisor", name)
-    cell.until(lambda: cell.gates[-1].reasons == BlockReason.HELD, "nothing but the hold")
+    for folder in ("audit", "another"):
+        cell.node.set_parameters([Parameter("audit_folder", value=str(tmp_path / folder))])
+        said = len(cell.gates)
+        for name in ("configure", "activate"):
+            assert bench.transition("supervisor", name)
+        cell.until(
+            lambda said=said: cell.gates[said:] and cell.gates[-1].reasons == BlockReason.HELD, "but a hold"
+        )
+        for name in ("deactivate", "cleanup") * (folder == "audit"):
+            assert bench.transition("supervisor", name)
     assert bench.call(SetBool, "hold", SetBool.Request(data=False)).success
     cell.goal(1)
