@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from sticker_uq.gate.box_overlap import Box
@@ -49,7 +50,7 @@ class UnfinishedGoal:
 
     def permit(self, settings: GateSettings, now_ns: int) -> Permit:
         """The permit of this goal, revoked now: the arm must stop and report the end."""
-        seen = ObservedObject.drawn(self.object_id, self.label, self.box)
+        seen = ObservedObject.drawn(self.object_id, self.label, np.asarray(self.box, np.float32))
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         verdict = ObjectVerdict(seen, Verdict.UNKNOWN, ())
         target = Target(verdict=verdict, **{name: own[name] for name in _TARGET})
@@ -81,6 +82,10 @@ class Camera:
     settings_hash: str
     panel_hash: str
     policy_hash: str
+
+    @classmethod
+    def of(cls, facts: SceneFacts) -> Camera:
+        return cls(**{field.name: getattr(facts, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,7 @@ class DurableState:
             goal=None if state.permit is None else UnfinishedGoal.of(state.permit),
             said_clean=state.memory.scene_clean,
             kept_places=state.memory.prohibitions().answers,
-            camera=reference
-            and Camera(**{field.name: getattr(reference, field.name) for field in fields(Camera)}),
+            camera=None if reference is None else Camera.of(reference),
         )
 
     def to_plain(self) -> dict[str, Any]:

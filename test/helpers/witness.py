@@ -150,6 +150,8 @@ class Witness:
         assert self.owed is None or any(isinstance(e, ev.RecoverGoal) for e in effects)
         assert not any(given.removes for given in after.memory.answers), "an approval outlived the process"
         assert bool(before.assumption) == bool(after.assumption)
+        for name in ("skipped", "done", "attempts", "workpiece_id", "announced_ns"):
+            assert getattr(before, name) == getattr(after, name), name
         self.history.clear()
         self.wire, self.request, self.digest, self.late = None, "", "", False
 

@@ -178,3 +178,10 @@ def test_every_field_comes_back():
     assert [name for name, value in PLAIN.items() if not value and name not in ("asked", "held_for")] == [
         "policy_hash", "requests", "skipped", "done", "said_clean",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "stands"), [("p", True), ("another", False)])
+def test_a_broken_assumption_stands_until_a_reset_or_another_policy(policy, stands):
+    broken = DurableState(assumption=Reason.of("drift", "noise", count=9, rate=0.01), policy_hash="p")
+    state, _ = step(GateState(), ev.Restarted(broken, policy), START, SETTINGS)
+    assert (state.assumption is not None) == stands
