@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from sticker_uq.gate.box_overlap import Box
+from sticker_uq.gate.durable import DurableState
 from sticker_uq.gate.operator.answers import OperatorAnswer, SceneAnswer
 from sticker_uq.gate.state import NO_POSES, BlockReason, GateState, Relief, SceneFacts, Target
 from sticker_uq.geometry import ScenePoses
@@ -36,6 +37,14 @@ class Effect:
 @dataclass(frozen=True)
 class Activated(Event):
     """The supervisor became active."""
+
+
+@dataclass(frozen=True)
+class Restarted(Event):
+    """The supervisor has started; ``kept``: what outlived the run before. ``policy_hash``: the policy of now."""
+
+    kept: DurableState
+    policy_hash: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,6 +209,14 @@ class SendGoal(Effect):
 @dataclass(frozen=True)
 class CancelGoal(Effect):
     goal_id: int
+
+
+@dataclass(frozen=True)
+class RecoverGoal(Effect):
+    """A goal of an earlier run may still be carried out: have the arm stop, and say how the goal ended."""
+
+    goal_id: int
+    decision_id: str
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,15 @@ class Streak:
     target: Target | None = None
 
 
+@dataclass(frozen=True)
+class Refused:
+    """An announcement of a workpiece that does not say which one lies in the cell, and why."""
+
+    workpiece_id: str
+    stamp_ns: int
+    reason: Reason
+
+
 NO_STREAK = Streak()
 NOT_CALIBRATED = Reason("calibration_unknown")
 NO_POSES = ScenePoses(problem=NOT_CALIBRATED)
@@ -193,21 +202,24 @@ NO_POSES = ScenePoses(problem=NOT_CALIBRATED)
 class GateState:
     """Everything the gate knows. ``phase``, ``reasons`` and ``details`` are derived from the rest at the end of each step.
 
-    ``impediments``: what outside of scenes, arm and operator forbids a permit, and why. ``now_ns``: time of the last step;
-    ``tick_ns``, ``steady_ns``: this clock and a steady one at the last tick. ``scene``, ``received_ns``, ``problems``: the newest
-    scene, when it came, and what is wrong with it, each with its detail; ``waited_ns``: how old the scene before was when it
-    came; ``reference``: the newest scene that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest
-    scene; ``relief``: the newest one. ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``:
-    failed removals per place; ``removed``: places where the arm reported a removal as done and nobody has said since that a
-    sticker is there. ``workpieces``: those that have left; ``workpiece_ns``: images up to this time do not show the present
-    workpiece; ``counts_after_ns``: nor do images up to this time count, because they may show an earlier workpiece or the arm at
-    work. ``skipped``: this workpiece is left to the operator; ``done``: it was declared done. ``assumption``: why what the policy
-    rests on does not hold, until a reset or another policy; ``assumption_request``: the request in which the operator is told so.
-    ``stop_demanded``: the arm did not stop, so that the cell's own means of stopping it are in use until the reset.
+    ``held_for``: why it is held, where no person did. ``impediments``: what outside of scenes, arm and operator forbids a
+    permit, and why. ``now_ns``: time of the last step; ``tick_ns``, ``steady_ns``: this clock and a steady one at the last tick.
+    ``scene``, ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its detail;
+    ``waited_ns``: how old the scene before was when it came; ``reference``: the newest scene that did not fail; ``picture``: its
+    pixels; ``silent_ticks``: ticks since the newest scene; ``relief``: the newest one. ``undecided_ns``: since when scenes have
+    come without a conclusion (0: not). ``attempts``: failed removals per place; ``removed``: places where the arm reported a
+    removal as done and nobody has said since that a sticker is there. ``workpieces``: those that have left; ``workpiece_ns``:
+    images up to this time do not show the present workpiece; ``counts_after_ns``: nor do images up to this time count, because
+    they may show an earlier workpiece or the arm at work; ``announced_ns``: stamp of its announcement; ``refused``: a later one,
+    after which nothing is permitted. ``skipped``: this workpiece is left to the operator; ``done``: it was declared done.
+    ``assumption``: why what the policy rests on does not hold, until a reset or another policy; ``assumption_request``: the
+    request in which the operator is told so. ``stop_demanded``: the arm did not stop, so that the cell's own means of stopping
+    it are in use until the reset.
     """
 
     active: bool = False
     held: bool = False
+    held_for: tuple[Reason, ...] = ()
     impediments: tuple[tuple[BlockReason, Reason], ...] = ()
     fault: tuple[Reason, ...] = ()
     assumption: Reason | None = None
@@ -238,6 +250,8 @@ class GateState:
     workpiece_id: str = ""
     workpieces: int = 0
     workpiece_ns: int = 0
+    announced_ns: int = 0
+    refused: Refused | None = None
     counts_after_ns: int = 0
     memory: OperatorAnswers = field(default_factory=OperatorAnswers)
     skipped: bool = False

@@ -131,7 +131,9 @@ def _monitoring(state: GateState, settings: GateSettings) -> BlockReason:
 
 def _details(state: GateState, reasons: BlockReason, settings: GateSettings) -> tuple[Reason, ...]:
     """What is known about each of ``reasons``, beyond its name."""
-    found = list(state.fault)
+    found = [*state.fault, *state.held_for]
+    if state.refused is not None:
+        found.append(state.refused.reason)
     if state.assumption is not None:
         found.append(state.assumption)
     found += [detail for reason, detail in (*state.problems, *state.impediments) if reason & reasons]
@@ -153,6 +155,14 @@ def _details(state: GateState, reasons: BlockReason, settings: GateSettings) -> 
 
 def _activated(context: StepContext, _: ev.Activated) -> None:
     context.set(active=True, scene=None, problems=(), silent_ticks=0)
+
+
+def _restarted(context: StepContext, event: ev.Restarted) -> None:
+    """Take over what outlived the last run. No scene, no approval and no permit did; a goal may have."""
+    context.set(**event.kept.as_changes(context.settings, context.now, event.policy_hash))
+    permit = context.state.permit
+    if permit is not None:
+        context.emit(ev.RecoverGoal(permit.goal_id, permit.target.decision_id))
 
 
 def _deactivated(context: StepContext, _: ev.Deactivated) -> None:
@@ -184,6 +194,7 @@ def _assumption_broken(context: StepContext, event: ev.AssumptionBroken) -> None
 
 _HANDLERS: dict[type, Callable[[StepContext, Any], None]] = {
     ev.Activated: _activated,
+    ev.Restarted: _restarted,
     ev.Deactivated: _deactivated,
     ev.Tick: _ticked,
     ev.SceneReceived: scenes.receive,

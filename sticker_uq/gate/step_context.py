@@ -57,7 +57,7 @@ class StepContext:
             reasons |= BlockReason.HELD
         if state.assumption:
             reasons |= BlockReason.ASSUMPTION
-        if state.request is not None or state.skipped:
+        if state.request is not None or state.skipped or state.refused is not None:
             reasons |= BlockReason.WAITING_FOR_OPERATOR
         for reason, _ in state.impediments:
             reasons |= reason
@@ -160,9 +160,9 @@ class StepContext:
         memory = OperatorAnswers(scene_clean=self.state.memory.scene_clean)
         self.set(memory=memory, attempts=(), removed=(), verification=None, relief=None)
 
-    def forget_workpiece(self) -> None:
+    def forget_workpiece(self, *reasons: Reason) -> None:
         """The workpiece has left: forget what was answered and done about it."""
-        self.revoke(BlockReason.CONTRADICTED, Reason("another_workpiece"))
+        self.revoke(BlockReason.CONTRADICTED, *(reasons or (Reason("another_workpiece"),)))
         permit = self.state.permit
         if permit is not None:
             self.set(permit=replace(permit, foreign=True))

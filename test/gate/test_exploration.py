@@ -13,7 +13,7 @@ import pytest
 from sticker_uq.gate import BlockReason, Phase, step
 from sticker_uq.gate import events as ev
 from sticker_uq.testing.scenes import SIZE
-from test.helpers.exploration import ALPHABET, MOMENT, PAUSE, Node, always, explore, scene
+from test.helpers.exploration import ALPHABET, MOMENT, PAUSE, Node, always, explore, scene, written
 from test.helpers.gate import SETTINGS, K
 
 pytestmark = pytest.mark.timeout(900)  # hundreds of thousands of steps: a while on a busy machine
@@ -70,7 +70,8 @@ def test_only_a_person_ends_a_stop_that_called_one(reached):
                 continue
             assert not after.state.open, name
             assert bool(after.state.fault) >= bool(node.state.fault), name
-            assert (after.state.request is None) == (node.state.request is None) or node.state.request is None
+            asks = after.state.request is not None or (name == "restart" and bool(after.state.fault))
+            assert asks or node.state.request is None
 
 
 def test_only_a_person_sends_the_arm_again_to_where_it_reported_a_removal(reached):
@@ -92,6 +93,32 @@ def test_only_a_person_sends_the_arm_again_to_where_it_reported_a_removal(reache
     assert tried
 
 
+def test_no_restart_opens_what_only_a_person_or_another_laptop_opens(reached):
+    """Nor does one forget the goal of an arm that has said nothing of its end. The witness sees each step."""
+    tried = Counter()
+    for node in reached[::5]:
+        state = node.state
+        closed = {
+            "held": state.held,
+            "fault": bool(state.fault),
+            "question": state.request is not None,
+            "by hand": state.skipped,
+            "no id": state.refused is not None,
+            "clean": state.memory.scene_clean,
+            "goal": state.permit is not None,
+            "left": bool(state.memory.prohibitions().answers),
+        }
+        later = node.follow(*ALPHABET["restart"])
+        for name in ("activated", "arm comes", "detectors: one", *["scene: sticker"] * (K + 2)):
+            later = later.follow(*ALPHABET[name])
+        once = node.follow(*ALPHABET["restart"])
+        assert written(once.follow(*ALPHABET["restart"]).state) == written(once.state)
+        tried.update(name for name, is_so in closed.items() if is_so)
+        tried["opened"] += later.state.open
+        assert not (later.state.open and any(closed.values())), [name for name in closed if closed[name]]
+    assert len(tried) == 9, tried
+
+
 def test_from_every_state_one_hold_closes(reached):
     for node in reached:
         held = node.follow(always(ev.Hold()), MOMENT)
@@ -106,7 +133,7 @@ def test_every_open_state_closes_when_nothing_more_is_heard(reached):
 
 
 def test_no_state_is_a_dead_end(reached):
-    """People, an arm that answers and a new workpiece bring the gate back to a permit from everywhere."""
+    """People, an arm that answers and new workpieces bring the gate back to a permit from everywhere."""
     for node in reached[::11]:
         state, now = node.state, node.now
         events: list[ev.Event] = [ev.Activated(), ev.Release(), ev.ArmReady(True)]
@@ -114,7 +141,8 @@ def test_no_state_is_a_dead_end(reached):
         events += [
             ev.RemovalFinished(state.goals, ev.RemovalCode.MOTION_FAILED),
             ev.Reset(),
-            ev.WorkpieceChanged("new", now),
+            ev.WorkpieceChanged("new", now),  # older than the one before, where the clock was put back
+            ev.WorkpieceChanged("next", now + 1),
         ]
         for event in events:
             now += MOMENT

@@ -54,8 +54,8 @@ def test_images_from_before_the_workpiece_came_do_not_count():
     cell.scene(STICKER)
     assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
     assert cell.state.decision.workpiece_id == "laptop-2"
-    cell.send(ev.WorkpieceChanged("laptop-2", cell.now))
-    assert cell.phase is Phase.PERMITTED, "it is the same one"
+    cell.send(ev.WorkpieceChanged("laptop-2", cell.state.announced_ns))
+    assert cell.phase is Phase.PERMITTED, "it is the same announcement"
 
 
 def test_ticks_renew_the_lease_only_while_the_scene_is_fresh():

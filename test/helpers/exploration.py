@@ -5,9 +5,11 @@ Time is abstracted: every event takes a moment, except a pause that outlasts all
 that differ in nothing but numbers, names and such moments count as one.
 """
 
+import json
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
+from typing import Any
 
 from sticker_uq.gate import (
     Answer,
@@ -22,7 +24,9 @@ from sticker_uq.gate import (
 )
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.arm_events import ORDERED_STOP
+from sticker_uq.gate.audit.chain import finite
 from sticker_uq.gate.box_overlap import Box
+from sticker_uq.gate.durable import DurableState
 from sticker_uq.gate.state import SceneFacts
 from sticker_uq.scene import (
     Exposure,
@@ -62,10 +66,10 @@ Template = tuple[SceneDecision, SceneFacts]
 
 
 @cache
-def scenes() -> dict[str, Template]:
-    """Each kind of scene and what the policy makes of it; the forged ones are what a broken policy would."""
+def scenes() -> dict[str, SceneAssessment]:
+    """Each kind of scene."""
     sticker, logo = observed(), observed(label=ObjectClass.LOGO)
-    seen = {
+    return {
         "sticker": assessment(sticker),
         "logo": assessment(logo),
         "unsure": assessment(observed(shannon_entropy=1.5)),
@@ -84,11 +88,15 @@ def scenes() -> dict[str, Template]:
         "forged logo": assessment(logo),
         "forged rare": assessment(unstable=[rarely_seen()]),
     }
-    return {name: _judged(name, one) for name, one in seen.items()}
 
 
-def _judged(name: str, seen: SceneAssessment) -> Template:
-    decision = judge(seen, POLICY, APPROVED if name == "approved logo" else OperatorAnswers())
+@lru_cache(10_000)
+def judged(name: str, memory: OperatorAnswers) -> Template:
+    """What the policy makes of a scene after these answers; of the forged ones, what a broken policy would."""
+    seen = scenes()[name]
+    if name == "approved logo" and not memory.scene_clean and memory.against(HERE) is None:
+        memory = APPROVED
+    decision = judge(seen, POLICY, OperatorAnswers() if name.startswith("forged") else memory)
     if name.startswith("forged"):
         verdicts = tuple(replace(v, verdict=Verdict.REMOVE) for v in decision.verdicts)
         decision = replace(decision, verdicts=verdicts, outcome=Outcome.WORK)
@@ -97,7 +105,7 @@ def _judged(name: str, seen: SceneAssessment) -> Template:
 
 def scene(name: str, age: int = MOMENT) -> Make:
     def make(state: GateState, now: int) -> ev.Event:
-        decision, facts = scenes()[name]
+        decision, facts = judged(name, state.memory)
         stamp = now - age
         return ev.SceneReceived(
             replace(decision, stamp_ns=stamp), replace(facts, stamp_ns=stamp, image_digest=f"{stamp:032x}")
@@ -151,6 +159,16 @@ def answered(
     return make
 
 
+def restarted(state: GateState, now: int) -> ev.Event:
+    """Another process reads what this one has written."""
+    return ev.Restarted(DurableState.from_plain(written(state)))
+
+
+def written(state: GateState) -> dict[str, Any]:
+    """What is on the disk."""
+    return dict(json.loads(json.dumps(finite(DurableState.of(state).to_plain()))))
+
+
 def always(event: ev.Event) -> Make:
     return lambda state, now: event
 
@@ -191,7 +209,19 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "hold": (always(ev.Hold()), MOMENT),
     "release": (always(ev.Release()), MOMENT),
     "reset": (always(ev.Reset()), MOMENT),
+    "person: leave it": (answered(SceneAnswer.NONE, Answer.KEEP), MOMENT),
+    "restart": (restarted, MOMENT),
     "workpiece": (lambda state, now: ev.WorkpieceChanged(state.workpiece_id + "+", now), MOMENT),
+    "workpiece: same id": (lambda state, now: ev.WorkpieceChanged(state.workpiece_id, now), MOMENT),
+    "workpiece: repeated": (
+        lambda state, _: ev.WorkpieceChanged(state.workpiece_id, state.announced_ns),
+        MOMENT,
+    ),
+    "workpiece: unnamed": (lambda state, now: ev.WorkpieceChanged(" ", now), MOMENT),
+    "workpiece: older": (
+        lambda state, _: ev.WorkpieceChanged("older", max(state.announced_ns - MOMENT, 1)),
+        MOMENT,
+    ),
     "fault": (always(ev.Fault()), MOMENT),
     "deactivated": (always(ev.Deactivated()), MOMENT),
     "activated": (always(ev.Activated()), MOMENT),
@@ -211,7 +241,8 @@ class Node:
         event = make(self.state, now)
         if event is None:
             return None
-        after, effects = step(self.state, event, now, SETTINGS)
+        before = GateState() if isinstance(event, ev.Restarted) else self.state
+        after, effects = step(before, event, now, SETTINGS)
         witness = self.witness.copy()
         witness.see(self.state, event, now, after, effects, SETTINGS)
         return Node(after, now, witness)
@@ -222,7 +253,7 @@ def abstract(state: GateState, now: int) -> Hashable:
     permit, check, scene, streak = state.permit, state.verification, state.scene, state.streak
     return (
         (state.active, state.held, bool(state.fault), state.arm_ready, state.skipped, state.done),
-        (bool(state.problems), bool(state.impediments)),
+        (bool(state.problems), bool(state.impediments), state.refused is not None, state.stop_demanded),
         state.picture and min(state.picture.count, SETTINGS.frozen_images),
         scene is None
         or (

@@ -7,6 +7,7 @@ The witness knows the rules of the gate in another form than the gate does: it l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 
 from sticker_uq.gate import Answer, BlockReason, GateSettings, GateState, Phase, Policy, SceneAnswer
@@ -16,6 +17,7 @@ from sticker_uq.gate.state import Relief, SceneFacts
 from sticker_uq.messages import LOG_LINES, MESSAGES, gate_text, placeholders
 from sticker_uq.scene import ImageCheck, ObjectClass, ObjectVerdict, Outcome, Reason, Verdict
 from sticker_uq.testing.scenes import EVERY_LIMIT, SECOND
+from test.helpers.said import Said
 
 K = 2
 SETTINGS = GateSettings(
@@ -58,6 +60,7 @@ class Witness:
         self.peeled: list[
             Box
         ] = []  # where the arm said that it has peeled, until a person says that a sticker is there
+        self.said = Said()
         self.relief: Relief | None = None
         self.moved_ns = 0  # when the laptop or what lies on it may have changed last
 
@@ -67,6 +70,7 @@ class Witness:
         twin.history = list(self.history)
         twin.done = set(self.done)
         twin.peeled = list(self.peeled)
+        twin.said = replace(self.said)
         return twin
 
     def see(
@@ -78,6 +82,9 @@ class Witness:
         effects: Sequence[ev.Effect],
         settings: GateSettings = SETTINGS,
     ) -> None:
+        if isinstance(event, ev.Restarted):
+            self._restarts(before, after, effects)
+        self.said.hear(before, event, after, effects)
         self.refused_ns = min(self.refused_ns, now)  # a clock that went back goes on from its new time
         if (
             isinstance(event, ev.RemovalFinished)
@@ -93,7 +100,7 @@ class Witness:
             self.moved_ns = now if isinstance(event, ev.RemovalFinished) else after.workpiece_ns
         self._ends(event, before)
         self._peels(before, event, after, effects)
-        self._published(before, after, effects)
+        self._published(before, event, after, effects)
         self._latches(before, event, after, effects)
         sound = self._sound(event, before, now, settings)
         if isinstance(event, ev.SceneReceived):
@@ -122,9 +129,9 @@ class Witness:
         if after.open:
             self._open(event, after, now, settings)
         if not after.open and before.permit is not None and before.permit.open and after.permit is not None:
-            assert ev.CancelGoal(before.permit.goal_id) in effects, (
-                "the permit is gone and the arm was not told"
-            )
+            goal = before.permit.goal_id
+            told = {e.goal_id for e in effects if isinstance(e, ev.CancelGoal | ev.RecoverGoal)}
+            assert goal in told, "the permit is gone and the arm was not told"
         assert (
             after.open
             == (after.phase in (Phase.PERMITTED, Phase.REMOVING))
@@ -133,6 +140,20 @@ class Witness:
         why = _gate_text(after.reasons, after.details)
         assert bool(why) == (not after.open), "only a closed gate says why"
         _have_words(after, effects)
+
+    def _restarts(self, before: GateState, after: GateState, effects: Sequence[ev.Effect]) -> None:
+        """The process began anew: it knows no scene, and the arm may still be at work."""
+        assert not after.open
+        assert not any(isinstance(e, ev.SendGoal) for e in effects), "a restart sent the arm"
+        assert after.fault or not (self.request or before.fault), "a question or a fault was forgotten"
+        assert (after.permit is None) == (self.owed is None), "a goal was forgotten"
+        assert self.owed is None or any(isinstance(e, ev.RecoverGoal) for e in effects)
+        assert not any(given.removes for given in after.memory.answers), "an approval outlived the process"
+        assert bool(before.assumption) == bool(after.assumption)
+        for name in ("skipped", "done", "attempts", "workpiece_id", "announced_ns"):
+            assert getattr(before, name) == getattr(after, name), name
+        self.history.clear()
+        self.wire, self.request, self.digest, self.late = None, "", "", False
 
     def _ends(self, event: ev.Event, before: GateState) -> None:
         if isinstance(event, ev.RemovalFinished | ev.GoalRejected) and event.goal_id == self.owed:
@@ -156,7 +177,9 @@ class Witness:
                 place for place in self.peeled if not any(iou(place, box) >= 0.5 for box in stickers)
             ]
 
-    def _published(self, before: GateState, after: GateState, effects: Sequence[ev.Effect]) -> None:
+    def _published(
+        self, before: GateState, event: ev.Event, after: GateState, effects: Sequence[ev.Effect]
+    ) -> None:
         gates = [e for e in effects if isinstance(e, ev.PublishGate)]
         assert len(gates) <= 1
         if gates:
@@ -166,7 +189,8 @@ class Witness:
         assert self.wire is None or self.wire.state.open == after.open, (
             "what was said last is not how the gate stands"
         )
-        assert before.phase is after.phase or gates, "a change of phase was not said"
+        restarted = isinstance(event, ev.Restarted)  # nobody heard the process before
+        assert before.phase is after.phase or gates or restarted, "a change of phase was not said"
 
     def _latches(
         self, before: GateState, event: ev.Event, after: GateState, effects: Sequence[ev.Effect]
@@ -200,7 +224,7 @@ class Witness:
             assert self.request == "", "a second request was opened"
             self.request, self.asked = opened[0].request_id, opened[0].objects
         assert (after.request.request_id if after.request else "") == self.request
-        if isinstance(event, ev.WorkpieceChanged) and event.workpiece_id != before.workpiece_id:
+        if isinstance(event, ev.WorkpieceChanged) and after.workpieces > before.workpieces:
             self.done.discard(event.workpiece_id)
         for effect in effects:
             if isinstance(effect, ev.DeclareDone) and effect.workpiece_id:
@@ -312,6 +336,7 @@ class Witness:
         agreed = self.history[-after.permit.settings.consecutive_scenes :]
         assert len(agreed) == after.permit.settings.consecutive_scenes, "opened after too few scenes in a row"
         place = self.goal_box = goal.target.box
+        self.said.allow(place)
         assert not any(iou(place, other) >= 0.5 for other in self.peeled), (
             "the arm goes again to where it said that it has peeled, and nobody was asked"
         )

@@ -88,6 +88,12 @@ class AuditLog:
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue, timeout_s)
 
+    def settle(self, timeout_s: float) -> bool:
+        """The same, but the wait also ends when the disk refuses an entry."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._queue or self._error, timeout_s)
+            return not self._queue
+
     @property
     def status(self) -> AuditStatus:
         with self._changed:
@@ -259,7 +265,8 @@ def _tail(path: Path) -> tuple[chain.Entry | None, bytes | None]:
 
 def _damaged(line: chain.Line, path: Path) -> InvalidInput:
     return InvalidInput(
-        f"audit log {path} is damaged at line {line.number}: keep it, and give the supervisor another folder"
+        f"audit log {path} is damaged at line {line.number}: keep it, look at cell, arm and laptop, and give the supervisor "
+        "another folder, which knows no hold, fault or answer of before"
     )
 
 

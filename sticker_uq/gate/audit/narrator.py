@@ -69,6 +69,7 @@ TARGET = "decision_id object_id label box image_stamp_ns by_operator model_hash 
 EFFECTS = {
     ev.SendGoal: ("permit", "goal_id"),
     ev.CancelGoal: ("cancel", "goal_id"),
+    ev.RecoverGoal: ("cancel", "goal_id"),
     ev.OpenIntervention: ("request", f"request_id {_SHOWN} objects reasons"),
     ev.CloseIntervention: ("request_closed", "request_id"),
     ev.DeclareDone: ("done", "workpiece_id clean reasons=reason decision_id"),

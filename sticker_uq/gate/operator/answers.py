@@ -87,6 +87,10 @@ class OperatorAnswers:
         """The answers without any approval of a removal."""
         return replace(self, answers=tuple(answer for answer in self.answers if not answer.removes))
 
+    def prohibitions(self) -> OperatorAnswers:
+        """What of the answers keeps the arm away from places; all else is forgotten."""
+        return OperatorAnswers(self.without_approvals().answers)
+
     def against(self, box: Box) -> OperatorAnswer | None:
         """The answer not to remove the object at ``box``, if there is one."""
         return next((a for a in self.answers if not a.removes and same_place(a.box, box)), None)

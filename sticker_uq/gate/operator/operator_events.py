@@ -13,9 +13,12 @@ from sticker_uq.gate.operator.answers import (
     sticker_places,
     unmentioned,
 )
-from sticker_uq.gate.state import NO_STREAK, GateState, Request
+from sticker_uq.gate.state import NO_STREAK, GateState, Refused, Request
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Reason
+
+LONGEST_ID = 200
+"""Characters of a workpiece's id, which stands in messages, in the audit log and in names of files."""
 
 
 def answer_given(context: StepContext, event: ev.AnswerGiven) -> None:
@@ -93,8 +96,8 @@ def release(context: StepContext, _: ev.Release) -> None:
     """The operator ends a hold. Where the workpiece is not named, another one may lie in the cell now."""
     if context.state.held and not context.state.workpiece_id:
         context.forget_workpiece()
-        context.set(workpiece_ns=context.now, counts_after_ns=context.now)
-    context.set(held=False)
+        context.set(workpiece_ns=context.now, counts_after_ns=context.now, refused=None)
+    context.set(held=False, held_for=())
 
 
 def reset(context: StepContext, _: ev.Reset) -> None:
@@ -124,10 +127,49 @@ def reset(context: StepContext, _: ev.Reset) -> None:
 
 
 def workpiece_changed(context: StepContext, event: ev.WorkpieceChanged) -> None:
-    """Another workpiece lies in the cell: begin anew with images taken after the change."""
-    if event.workpiece_id == context.state.workpiece_id:
+    """Another workpiece lies in the cell: begin anew with images taken after the change.
+
+    The same announcement once more, as a latched topic repeats it, changes nothing.
+    """
+    state, said = context.state, (event.workpiece_id, event.stamp_ns)
+    known = said == (state.workpiece_id, state.announced_ns)
+    if known and event.stamp_ns > 0:
+        context.set(refused=None)
         return
-    context.forget_workpiece()
-    changed = event.stamp_ns if 0 < event.stamp_ns <= context.now else context.now
-    context.set(workpiece_id=event.workpiece_id, workpiece_ns=changed, counts_after_ns=changed)
-    context.log(ev.Severity.INFO, Reason.of("workpiece_arrived", workpiece=event.workpiece_id or "(unnamed)"))
+    reason = _why_not_identified(state, event)
+    if reason is not None or (known and said[0]):
+        # another one may lie there, or the same one: nothing that was approved holds any more, and all that was forbidden does
+        memory, skipped, removed = state.memory.prohibitions(), state.skipped, state.removed
+        context.forget_workpiece(*([reason] if reason else ()))
+        refused = None if reason is None else Refused(*said, reason)
+        context.set(memory=memory, skipped=skipped, removed=removed, refused=refused)
+    else:
+        context.forget_workpiece()
+        context.set(workpiece_id=event.workpiece_id, announced_ns=event.stamp_ns, refused=None)
+    told = reason is None and 0 < event.stamp_ns <= context.now
+    changed = event.stamp_ns if told else context.now
+    context.set(workpiece_ns=changed, counts_after_ns=changed)
+    if reason is not None:
+        context.log(ev.Severity.ERROR, reason)
+    else:
+        context.log(ev.Severity.INFO, Reason.of("workpiece_arrived", workpiece=event.workpiece_id))
+
+
+def _why_not_identified(state: GateState, event: ev.WorkpieceChanged) -> Reason | None:
+    """Why an announcement does not say which workpiece lies in the cell; None when it does."""
+    if not event.workpiece_id.strip():
+        return Reason("workpiece_unnamed")
+    if len(event.workpiece_id) > LONGEST_ID:
+        return Reason.of("workpiece_id_too_long", characters=len(event.workpiece_id), most=LONGEST_ID)
+    refused = state.refused
+    if refused is not None and (event.workpiece_id, event.stamp_ns) == (
+        refused.workpiece_id,
+        refused.stamp_ns,
+    ):
+        return refused.reason
+    # where a clock was put back, the second announcement after it counts
+    newest_ns = state.announced_ns if refused is None else refused.stamp_ns
+    if 0 < event.stamp_ns < newest_ns:
+        seconds = round((newest_ns - event.stamp_ns) / 1e9, 1)
+        return Reason.of("workpiece_older", workpiece=event.workpiece_id, seconds=seconds)
+    return None

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from rclpy.node import Node
@@ -26,6 +27,7 @@ from sticker_uq.cell.supervisor_settings import (
 from sticker_uq.gate import AssumptionSettings, BlockReason, GateController, GateSettings
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit import FORMAT
+from sticker_uq.gate.durable import DurableState
 from sticker_uq.gate.presence import GatePublishers
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import GateState as State
@@ -131,6 +133,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         )
         self._core: GateController | None = None
         self._identity = uuid.uuid4().hex
+        self._unwritten: DurableState | None = None
+        self._left: tuple[Path, DurableState] | None = None
         self.diagnostics.add("gate", self._report_gate)
 
     @property
@@ -171,12 +175,19 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         # not stop when the node is deactivated must be stopped by other means
         self._timer = steady_timer(self, settings.tick_period_s, self._tick)
         self.while_configured.callback(self.destroy_timer, self._timer)
+        last_run = self._unwritten or self._audit.last_run
+        if self._left is not None and self._left[0] != self._audit.folder:
+            last_run = self._left[1]  # this process goes on with another log, which knows nothing of it
+        if last_run is not None:
+            self._happen(ev.Restarted(last_run, core.policy.hash))
         self._happen(ev.Tick())
-        self._stop.tick(demanded=False)
-        if self._audit.unfinished:  # a fault or a question outlives the process that had it
-            self._happen(ev.Fault(self._audit.unfinished))
+        self._stop.tick(core.state.stop_demanded)
+        self.while_configured.callback(self._leave)
         self.get_logger().info(f"policy {outputs.policy_line(core.policy)}, K={settings.consecutive_scenes}")
         self.get_logger().info(f"audit log in {self._audit.folder}")
+
+    def _leave(self) -> None:
+        self._left = self._audit.folder, DurableState.of(self.core.state, self.core.policy.hash)
 
     def activate(self) -> None:
         self._apply(self.settings)
@@ -243,7 +254,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self._happen(ev.Impediment(reason, detail))
 
     def _tick(self) -> None:
-        if not self.is_active and self.core.state.permit is None:
+        state = self.core.state
+        if not (self.is_active or state.permit is not None or state.stop_demanded):
             return
         self._gate_watch.report_others()
         self._count_detectors()
@@ -292,9 +304,6 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._happen(ev.ReliefReceived(relief))
 
     def _on_workpiece(self, message: Workpiece) -> None:
-        if not message.id:
-            self.get_logger().warning("a workpiece without an id was announced; it is ignored")
-            return
         self._happen(ev.WorkpieceChanged(message.id, stamp_to_ns(message.header.stamp)))
 
     def _answered(self, request: ResolveIntervention.Request, workpiece_id: str, frame_id: str) -> None:
@@ -321,7 +330,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         """Do what a step wants done and record it; ``event`` is None for a scene."""
         try:
             self._audit.step(event, before, self.core.state, effects)
-            return self._do(effects)
+            return self._do_and_keep(effects)
         except Exception as error:  # noqa: BLE001 - whatever cannot be said or done, the gate must close
             reason = Reason.of("internal_error", detail=f"{type(error).__name__}: {error}")
             self.get_logger().error(text_of(reason))
@@ -330,7 +339,23 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             effects = self.core.handle(fault, self._now())
             with contextlib.suppress(Exception):  # if telling is what fails, closing is all the more urgent
                 self._audit.step(fault, before, self.core.state, effects)
-            return self._do(effects)
+            return self._do_and_keep(effects)
+
+    def _do_and_keep(self, effects: Sequence[ev.Effect]) -> ev.Reply:
+        """What closes and stops comes first; the arm is sent, and people are answered, once the disk has what they rely on."""
+        self._do([effect for effect in effects if isinstance(effect, _AT_ONCE)])
+        state = DurableState.of(self.core.state, self.core.policy.hash)
+        problem = self._audit.keep(state)
+        self._unwritten = state if problem else None
+        later = [effect for effect in effects if not isinstance(effect, _AT_ONCE)]
+        if problem is None:
+            return self._do(later)
+        self._impede(BlockReason.AUDIT, problem)
+        for effect in later:
+            if isinstance(effect, ev.SendGoal):
+                self._happen(ev.GoalRejected(effect.goal_id, text_of(problem)))
+        self._do([effect for effect in later if not isinstance(effect, ev.SendGoal)])
+        return ev.Reply(False, (problem,))
 
     def _do(self, effects: Sequence[ev.Effect]) -> ev.Reply:
         reply = ev.Reply(False, ())
@@ -343,6 +368,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
                 case ev.SendGoal():
                     self._counts["permits"] += 1
                     self._arm.send(effect.goal_id, effect.target)
+                case ev.RecoverGoal():
+                    self._arm.recover(effect.goal_id, effect.decision_id)
                 case ev.CancelGoal():
                     self._arm.cancel(effect.goal_id)
                 case ev.OpenIntervention():
@@ -381,5 +408,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             return outputs.unconfigured_report()
         return outputs.gate_report(self._core, self._stop.state, self._counts)
 
+
+_AT_ONCE = (ev.PublishDecision, ev.PublishGate, ev.CancelGoal, ev.RecoverGoal, ev.Escalate, ev.DeclareDone)
+"""What the disk may not delay: it closes or stops, or is done again after a restart that it was not written before."""
 
 main = partial(run_process, SupervisorNode)

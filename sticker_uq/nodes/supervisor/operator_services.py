@@ -88,7 +88,9 @@ class OperatorServices:
         return response
 
     def _hold(self, event: ev.Hold | ev.Release) -> ev.Reply:
-        self._happen(event)
+        reply = self._happen(event)
+        if reply.reasons:  # it could not be written down
+            return reply
         state = self._state()
         stands = Reason("gate_stands", state.phase.name.lower())
         why = (stands, *map(Reason, state.reasons.codes), *state.details)

@@ -4,7 +4,6 @@ RViz and Foxglove (off where visualization_msgs is not installed), its status in
 audit log.
 """
 
-import contextlib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,9 @@ from rclpy.qos import QoSProfile
 from std_msgs.msg import Bool, Float64, String
 
 from sticker_uq.gate import GateController, Policy
-from sticker_uq.gate.audit import AuditLog, Entry, Narrator, entries
+from sticker_uq.gate.audit import AuditLog, Narrator
+from sticker_uq.gate.audit.state_store import StateStore
+from sticker_uq.gate.durable import DurableState
 from sticker_uq.gate.events import DeclareDone, Effect, Event, OpenIntervention
 from sticker_uq.gate.state import GateState, Phase
 from sticker_uq.geometry import ObjectPose
@@ -265,7 +266,6 @@ def default_folder(node: Node, kind: str) -> Path:
 
 
 MEGABYTE = 1_000_000
-_STANDING = {Phase.FAULT.name: "last_run_faulted", Phase.INTERVENTION.name: "last_run_asked"}
 FLUSH_S = 5.0
 """The end of the node waits so long at most for its last entries to reach the disk."""
 
@@ -284,12 +284,17 @@ class AuditTrail:
             raise InvalidInput(f"audit log {path} cannot be opened: {error.strerror or error}") from None
         self._narrator = Narrator()
         self.folder = path
-        self.unfinished = unfinished(path)
-        """What an operator was needed for when the last run died; empty when it ended in order or nobody was needed."""
+        self._states = StateStore(self._log, path)
+        self.last_run = self._states.read()
+        """What outlived the last run; None when this is the first."""
 
     def step(self, event: Event | None, before: GateState, after: GateState, effects: Effects) -> None:
         for kind, data in self._narrator.entries_of_step(event, before, after, effects):
             self._log.add(kind, data)
+
+    def keep(self, state: DurableState) -> Reason | None:
+        """Write what must outlive this process, where it has changed; why it is not on the disk yet, None when it is."""
+        return self._states.keep(state)
 
     def note(self, kind: str, data: Mapping[str, Any]) -> None:
         self._log.add(kind, data)
@@ -320,24 +325,3 @@ class AuditTrail:
         if status.problem:
             return PartReport(Level.ERROR, text_of(status.problem), values)
         return PartReport(Level.OK, "every entry reaches the disk", values)
-
-
-def unfinished(folder: Path) -> tuple[Reason, ...]:
-    """What was open when the last run died without ``stop``: a fault or a question; empty when nothing was."""
-    standing: tuple[Reason, ...] = ()
-    for entry in entries(folder, newest_files=2):
-        if entry.kind == "stop":
-            standing = ()
-        elif entry.kind == "gate":
-            code = _STANDING.get(str(entry.data.get("to")))
-            standing = (Reason(code), *_reasons(entry)) if code else ()
-    return standing
-
-
-def _reasons(entry: Entry) -> tuple[Reason, ...]:
-    """The reasons of a ``gate`` entry; none where another program wrote something else."""
-    with contextlib.suppress(TypeError, ValueError, AttributeError, LookupError):
-        found = tuple(map(Reason.from_dict, entry.data["reasons"]))
-        texts_of(found)
-        return found
-    return ()

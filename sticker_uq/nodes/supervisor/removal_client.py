@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor's action client of the arm: goals go out; what becomes of them, and of the arm itself, comes back as events."""
 
+import hashlib
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from action_msgs.msg import GoalStatus
@@ -37,6 +39,7 @@ class RemovalClient:
         self._client = ActionClient(node, RemoveSticker, "remove_sticker")
         self._happened = happened
         self._handles: dict[int, ClientGoalHandle] = {}
+        self._recovered: dict[int, ClientGoalHandle] = {}
         self._node = node
         self._status_topic = node.resolve_topic_name("remove_sticker") + "/_action/status"
         self._servers: frozenset[bytes] = frozenset()
@@ -60,6 +63,8 @@ class RemovalClient:
         self._served = len(self._servers) == 1 and bool(self._client.server_is_ready())
         if before and before != self._servers:
             self._lose()
+        if self._served:
+            self._ask_about_recovered()
         self._tell()
 
     def _on_status(self, message: ArmStatus) -> None:
@@ -97,8 +102,19 @@ class RemovalClient:
             pose=pose_to_msg(target.pose),
             frame_id=target.pose.frame_id if target.pose is not None else "",
         )
-        sent = self._client.send_goal_async(goal)
+        sent = self._client.send_goal_async(goal, goal_uuid=goal_uuid(goal_id, target.decision_id))
         sent.add_done_callback(lambda future: self._on_response(goal_id, future))
+
+    def recover(self, goal_id: int, decision_id: str) -> None:
+        """Have the arm stop a goal of an earlier run, and tell its end, once the arm is there."""
+        accepted = RemoveSticker.Impl.SendGoalService.Response(accepted=True)
+        self._recovered[goal_id] = ClientGoalHandle(self._client, goal_uuid(goal_id, decision_id), accepted)
+
+    def _ask_about_recovered(self) -> None:
+        recovered, self._recovered = self._recovered, {}
+        for goal_id, handle in recovered.items():
+            self._follow(goal_id, handle)
+            handle.cancel_goal_async()
 
     def cancel(self, goal_id: int) -> None:
         """Ask the arm to stop. A goal that it has not accepted yet goes on: the gate cancels that once it is accepted."""
@@ -111,15 +127,30 @@ class RemovalClient:
         if not handle.accepted:
             self._happened(ev.GoalRejected(goal_id))
             return
+        self._follow(goal_id, handle)
+        self._happened(ev.GoalAccepted(goal_id))
+
+    def _follow(self, goal_id: int, handle: ClientGoalHandle) -> None:
         self._handles[goal_id] = handle
         handle.get_result_async().add_done_callback(lambda result: self._on_result(goal_id, result))
-        self._happened(ev.GoalAccepted(goal_id))
 
     def _on_result(self, goal_id: int, future: Future) -> None:
         self._handles.pop(goal_id, None)
         response = future.result()
+        if (
+            response.status == GoalStatus.STATUS_UNKNOWN
+        ):  # another server than the one that took it: nobody will tell its end
+            self._lose()
+            return
         code = removal_code(response.status, response.result.error_code)
         self._happened(ev.RemovalFinished(goal_id, code, response.result.error_text))
+
+
+def goal_uuid(goal_id: int, decision_id: str) -> Any:
+    """The UUID of a goal for the arm, by which the next run finds it again."""
+    named = RemoveSticker.Impl.SendGoalService.Request().goal_id
+    named.uuid = list(hashlib.sha256(f"{goal_id} {decision_id}".encode()).digest()[:16])
+    return named
 
 
 def removal_code(status: int, error_code: int) -> ev.RemovalCode:

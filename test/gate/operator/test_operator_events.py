@@ -12,6 +12,7 @@ from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, THERE, observed
 from test.helpers.gate import (
     STICKER,
     UNSURE,
+    Cell,
     K,
     answer,
     asking,
@@ -248,8 +249,80 @@ def test_only_a_hold_can_be_released():
 
 @pytest.mark.parametrize(("offset", "expected"), [(-SECOND, -SECOND), (0, 0), (SECOND, 0)])
 def test_a_workpiece_that_comes_in_the_future_has_come_now(offset, expected):
-    cell = running()
+    cell = running(workpiece="")
     cell.send(ev.WorkpieceChanged("laptop-2", cell.now + offset))
     assert cell.state.workpiece_ns == cell.now + expected
     cell.send(ev.WorkpieceChanged("laptop-3", 0))
     assert cell.state.workpiece_ns == cell.now
+
+
+# --- which laptop lies in the cell ------------------------------------------------------------------------------------------
+
+
+def _approved() -> Cell:
+    """A cell whose operator has approved one place, and wants another left alone."""
+    cell = running().scene(UNSURE, observed(THERE, shannon_entropy=1.5), times=K)
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.KEEP, THERE))
+    return cell
+
+
+@pytest.mark.parametrize(
+    ("name", "stamp_s", "code"),
+    [
+        ("", 1, "workpiece_unnamed"),
+        (" \t\n", 1, "workpiece_unnamed"),
+        ("x" * 201, 1, "workpiece_id_too_long"),
+        ("laptop-0", -1, "workpiece_older"),
+    ],
+)
+def test_an_announcement_that_names_no_laptop_closes_until_another_one(name, stamp_s, code):
+    cell = _approved()
+    cell.wait(2.0)
+    known = cell.state.announced_ns
+    cell.send(ev.WorkpieceChanged(name, known + stamp_s * SECOND))
+    cell.scene(STICKER, observed(THERE), times=K + 1)
+    assert (cell.phase, code in cell.details) == (Phase.BLOCKED, True)
+    assert cell.state.reasons == BlockReason.WAITING_FOR_OPERATOR
+    assert cell.state.memory.approvals == (), "approved on another laptop"
+    assert cell.state.memory.against(THERE), "it may be the same laptop"
+    for event in (ev.Hold(), ev.Release(), ev.WorkpieceChanged(name, known + stamp_s * SECOND)):
+        cell.send(event)
+        assert code in cell.details
+    cell.scene(times=K + 1)
+    assert not cell.sent(ev.DeclareDone), "nobody knows which laptop that would be"
+    cell.send(ev.WorkpieceChanged("laptop-2", cell.now))
+    assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
+
+
+def test_the_same_id_announced_again_is_another_laptop_and_the_same_announcement_is_not():
+    cell = _approved()
+    cell.send(ev.WorkpieceChanged("laptop-1", cell.state.announced_ns))
+    assert cell.state.memory.approvals
+    cell.wait(0.1)
+    cell.send(ev.WorkpieceChanged("laptop-1", cell.now))
+    assert cell.state.memory.answers == ()
+    cell.scene(times=K)
+    assert len(cell.sent(ev.DeclareDone)) == 1
+    cell.wait(0.1)
+    cell.send(ev.WorkpieceChanged("laptop-1", cell.now))
+    assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED, "the one before was clean, not this one"
+
+
+def test_without_a_stamp_the_same_id_is_perhaps_another_laptop():
+    """Nothing that was approved holds, and nothing that was forbidden is forgotten."""
+    cell = running(workpiece="")
+    cell.send(ev.WorkpieceChanged("laptop-1", 0))
+    cell.scene(UNSURE, observed(THERE, shannon_entropy=1.5), times=K)
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.KEEP, THERE))
+    cell.send(ev.WorkpieceChanged("laptop-1", 0))
+    assert [given.answer for given in cell.state.memory.answers] == [Answer.KEEP]
+    assert cell.phase is not Phase.INTERVENTION
+
+
+def test_a_cell_that_announces_nothing_gets_out_by_a_hold_and_its_release():
+    cell = running(workpiece="")
+    cell.send(ev.WorkpieceChanged("", cell.now))
+    assert cell.scene(STICKER, times=K).phase is Phase.BLOCKED
+    cell.send(ev.Hold())
+    cell.send(ev.Release())
+    assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED

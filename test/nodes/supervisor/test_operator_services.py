@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor as a node and people: questions, answers, who operates the gate."""
 
+import errno
+import os
+from typing import Any
+
+from rclpy.parameter import Parameter
+from std_srvs.srv import SetBool
+
 from sticker_uq.gate import BlockReason
 from sticker_uq.gate.audit import entries
 from sticker_uq.nodes.common import qos
@@ -8,7 +15,7 @@ from sticker_uq.nodes.supervisor.operator_services import LONGEST_NAME, MOST_ANS
 from sticker_uq_msgs.msg import Box, GateState, InterventionRequest, ObjectAnswer
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 from test.helpers.gate import codes
-from test.helpers.supervised import UNSURE, Cell, answer
+from test.helpers.supervised import STICKER, UNSURE, Cell, answer
 
 
 def test_a_person_is_asked_and_answers(bench):
@@ -114,3 +121,35 @@ def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench, tmp_path)
     assert said == [
         ("hold", "", "unchecked"), ("hold", "Ada", "checked"), ("release", "Grace", "unchecked"), ("reset", "Ada", "unchecked"),
     ]  # fmt: skip
+
+
+def test_nothing_is_acknowledged_that_a_full_disk_would_forget(bench, tmp_path, monkeypatch):
+    cell = Cell(bench, audit_folder=str(tmp_path / "audit"))
+
+    def refused(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refused)
+        cell.shows(STICKER)
+        cell.until_gate(GateState.STATE_BLOCKED, BlockReason.AUDIT)
+        assert cell.arm.goals == [], "a goal that nobody would know of after a restart"
+        told = bench.call(SetBool, "hold", SetBool.Request(data=True))
+        assert not told.success
+        assert "the audit log cannot be written" in told.message
+        cell.until_gate(GateState.STATE_BLOCKED, BlockReason.HELD | BlockReason.AUDIT)
+        # nor does another configuration of the same process
+        for name in ("deactivate", "cleanup"):
+            assert bench.transition("supervisor", name)
+    for folder in ("audit", "another"):
+        cell.node.set_parameters([Parameter("audit_folder", value=str(tmp_path / folder))])
+        said = len(cell.gates)
+        for name in ("configure", "activate"):
+            assert bench.transition("supervisor", name)
+        cell.until(
+            lambda said=said: cell.gates[said:] and cell.gates[-1].reasons == BlockReason.HELD, "but a hold"
+        )
+        for name in ("deactivate", "cleanup") * (folder == "audit"):
+            assert bench.transition("supervisor", name)
+    assert bench.call(SetBool, "hold", SetBool.Request(data=False)).success
+    cell.goal(1)
