@@ -19,7 +19,7 @@ from sensor_msgs.msg import Image
 from sticker_uq.cell.processes import LIFECYCLE_NODES
 from sticker_uq.console.album import Album, heat
 from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsCommand
-from sticker_uq.console.metrics import CellMetrics
+from sticker_uq.console.metrics import DONE, CellMetrics
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.gate.state import BlockReason
@@ -210,7 +210,7 @@ class Console(Node):
         super().__init__("console", **arguments)
         self._settings = declare_settings(self, ConsoleSettings).read()
         self.state = ConsoleState(LIFECYCLE_NODES)
-        self._metrics = CellMetrics()
+        self._metrics = CellMetrics([f"{node}: lifecycle" for node in LIFECYCLE_NODES])
         self._album = Album(
             lambda image: encode_jpeg(bgr_from_msg(image), _JPEG_QUALITY), self._settings.kept_images
         )
@@ -306,7 +306,9 @@ class Console(Node):
         self.state.happened(stamp_to_ns(message.header.stamp), "arrived", name=message.id)
 
     def _on_done(self, message: m.WorkpieceDone) -> None:
-        kind = "done_clean" if message.result == m.WorkpieceDone.RESULT_CLEAN else "done_left"
+        clean = message.result == m.WorkpieceDone.RESULT_CLEAN
+        kind = "done_clean" if clean else "done_left"
+        self._metrics.done(DONE[not clean])
         stamp_ns, why = stamp_to_ns(message.header.stamp), shown_reasons([message.reason])
         self.state.happened(stamp_ns, kind, why, name=message.workpiece_id)
 
@@ -321,6 +323,7 @@ class Console(Node):
         self._complete_question(stamp_ns)
         if message.request_id != self._asked:
             self._asked = message.request_id
+            self._metrics.asked(message.request_id)
             self.state.happened(stamp_ns, "asked", self._question["reasons"])
 
     def _complete_question(self, stamp_ns: int) -> None:
@@ -340,7 +343,7 @@ class Console(Node):
         about = {"request_id": message.request_id, "person": message.person}
         self.state.put("answered", about | {"scene": scene, "answers": answers})
         said = answers if scene == "none" else [*answers, scene]
-        self._metrics.answered(said)
+        self._metrics.answered(message.request_id, said)
         self.state.happened(stamp_to_ns(message.header.stamp), "answered", name=message.person, answers=said)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
