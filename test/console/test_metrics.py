@@ -33,6 +33,19 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None
     return registry.get_sample_value(f"sticker_uq_{name}", labels)
 
 
+STATUSES = {
+    "supervisor: gate": {
+        "permits": "n/a", "audit": "nan", "drift": "0.25", "image_age_ms": "180", "stop_demanded": "0", "removals": "3",
+        "requests": "1",
+    },
+    "supervisor: policy": {"valid_until": "2027-01-31"},
+    "supervisor: audit": {"lost": "0", "slowest_ms": "3"},
+    "recorder: recording": {"lost": "0"},
+    "detector: images": {"lost": "0"},
+    "detector: perception": {"failed": "0", "assessed": "9", "memory_mb": "900"},
+}  # fmt: skip
+
+
 def busy(clock: Clock | None = None) -> CellMetrics:
     """After a permit that a newer scene revoked, one that was used, a question, its answer, a finished laptop, all statuses."""
     metrics = CellMetrics(["detector: lifecycle"], clock or Clock())
@@ -45,21 +58,9 @@ def busy(clock: Clock | None = None) -> CellMetrics:
     metrics.answered("1", ["remove", "keep", "keep"])
     metrics.done("clean")
     metrics.stages({"encode": 30.0, "sample": 40.0})
-    for (name, key), text in {
-        ("supervisor: gate", "permits"): "n/a", ("supervisor: gate", "audit"): "nan", ("supervisor: gate", "drift"): "0.25",
-        ("supervisor: gate", "image_age_ms"): "180", ("supervisor: gate", "stop_demanded"): "0",
-        ("supervisor: gate", "removals"): "3", ("supervisor: gate", "requests"): "1", ("supervisor: policy", "valid_until"): "2027-01-31",
-        ("supervisor: audit", "lost"): "0", ("supervisor: audit", "slowest_ms"): "3", ("recorder: recording", "lost"): "0",
-        ("detector: images", "lost"): "0", ("detector: perception", "failed"): "0",
-        ("detector: perception", "assessed"): "9", ("detector: perception", "memory_mb"): "900",
-    }.items():  # fmt: skip
-        STATUSES.setdefault(name, {})[key] = text
     for name, values in STATUSES.items():
         metrics.status(name, 1, values)
     return metrics
-
-
-STATUSES: dict[str, dict[str, str]] = {}
 
 
 def test_counts_what_the_cell_did():

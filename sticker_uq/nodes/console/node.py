@@ -26,6 +26,7 @@ from sticker_uq.gate.state import BlockReason
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
 from sticker_uq.messages import ANSWERS, OUTCOMES, SCENE_ANSWERS, VERDICTS, gate_state, text_of
+from sticker_uq.nodes.common.conversions import ns_to_stamp
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport, steady_timer
 from sticker_uq.nodes.common.image_input import ImageInput
 from sticker_uq.nodes.common.images import bgr_from_msg
@@ -153,6 +154,7 @@ class SupervisorCalls:
             person=person.name,
             person_checked=person.checked,
             scene_answer=list(SCENE_ANSWERS).index(said.scene),
+            image_stamp=ns_to_stamp(said.image_ns),
             answers=answers,
             not_stickers=[m.Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2) for a in said.not_stickers],
         )
@@ -196,7 +198,6 @@ class SupervisorCalls:
 
 
 _IMAGE_CHECK_S = 1.0
-_KEPT_MAPS = 4
 #: Scenes that wait for their decision, which comes within milliseconds, or for the question that follows from it.
 _WAITING_SCENES = 8
 #: A scene is shown without a decision when the supervisor has decided nothing for so long, s.
@@ -211,10 +212,9 @@ class Console(Node):
         self._settings = declare_settings(self, ConsoleSettings).read()
         self.state = ConsoleState(LIFECYCLE_NODES)
         self._metrics = CellMetrics([f"{node}: lifecycle" for node in LIFECYCLE_NODES])
-        self._album = Album(
-            lambda image: encode_jpeg(bgr_from_msg(image), _JPEG_QUALITY), self._settings.kept_images
-        )
-        self._maps = Album(_heat_of, _KEPT_MAPS)
+        kept = self._settings.kept_images_s, self._settings.kept_images_mb * 1_000_000
+        self._album = Album(lambda image: encode_jpeg(bgr_from_msg(image), _JPEG_QUALITY), *kept)
+        self._maps = Album(_heat_of, *kept)
         self._shown: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._question: dict[str, Any] | None = None
         self._scenes: OrderedDict[int, m.SceneAssessment] = OrderedDict()
