@@ -385,10 +385,10 @@ def test_the_album_keeps_what_is_shown_and_forgets_what_is_old():
     encoded, now = [], [0.0]
 
     def encode(image):
-        encoded.append(image.data)
-        if image.data == b"broken":
+        encoded.append(bytes(image.data))
+        if encoded[-1] == b"broken":
             raise InvalidInput("broken")
-        return image.data
+        return encoded[-1]
 
     album = Album(encode, seconds=2.0, most_bytes=1000, clock=lambda: now[0])
     for number in range(60):  # a camera at 30 Hz: all of two seconds are there, whatever their number
@@ -411,7 +411,7 @@ def test_the_album_keeps_what_is_shown_and_forgets_what_is_old():
 
 
 def test_the_album_keeps_no_more_than_its_memory_and_always_the_newest():
-    album = Album(lambda image: image.data, seconds=60.0, most_bytes=100)
+    album = Album(lambda image: bytes(image.data), seconds=60.0, most_bytes=100)
     for stamp in range(10):
         album.add(stamp, Image(data=bytes([stamp]) * 40))
     assert [stamp for stamp in range(10) if album.file(stamp)] == [8, 9]
