@@ -47,9 +47,9 @@ def pace_for(alone_s: float, settings: SimulationSettings, max_scene_age_s: floa
     """The pace of a cell of ``settings`` in which an image takes ``alone_s`` without it.
 
     Never faster and never stricter than ``settings`` and ``max_scene_age_s`` say; of ``settings.laptops`` as many as ``budget_s``
-    is enough for, at least one.
+    is enough for, at least one; all where it is infinite.
     """
     image_s = BESIDE_OTHERS * alone_s
     age_s = max(max_scene_age_s, math.ceil(2 * SCENES_AT_ONCE * image_s) / 2)
-    laptops = min(settings.laptops, max(1, int(budget_s / (IMAGES_PER_LAPTOP * image_s))))
-    return Pace(image_s, min(settings.rate, 1 / image_s), min(age_s, 60.0), laptops)
+    laptops = max(1.0, min(settings.laptops, budget_s / (IMAGES_PER_LAPTOP * image_s)))
+    return Pace(image_s, min(settings.rate, 1 / image_s), min(age_s, 60.0), int(laptops))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pace of a simulated cell fits the machine."""
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,9 @@ def test_a_quick_machine_changes_nothing():
     assert (pace.rate, pace.max_scene_age_s, pace.laptops) == (4.0, 2.0, 6)
 
 
-@given(alone=st.floats(0.001, 60.0), age=st.floats(0.05, 60.0), budget=st.floats(1.0, 1e4))
+@given(
+    alone=st.floats(0.001, 60.0), age=st.floats(0.05, 60.0), budget=st.floats(1.0, 1e4) | st.just(math.inf)
+)
 def test_the_next_scene_comes_while_the_last_one_counts(alone, age, budget):
     pace = pace_for(alone, SIX, age, budget)
     assert pace.rate <= SIX.rate
@@ -23,7 +27,9 @@ def test_the_next_scene_comes_while_the_last_one_counts(alone, age, budget):
     assert 1 <= pace.laptops <= SIX.laptops
     if pace.max_scene_age_s < 60.0:
         assert pace.max_scene_age_s >= 3 * BESIDE_OTHERS * alone
-    if pace.laptops > 1:
+    if budget == math.inf:
+        assert pace.laptops == SIX.laptops
+    elif pace.laptops > 1:
         assert pace.laptops * IMAGES_PER_LAPTOP * pace.image_s <= budget
 
 
