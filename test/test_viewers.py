@@ -15,6 +15,7 @@ from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.images import bgr_from_msg
 from sticker_uq.nodes.common.liveliness import type_of
 from sticker_uq.nodes.detector.camera_feed import SceneOutputs
+from sticker_uq.nodes.recorder import annotations
 from sticker_uq.nodes.recorder.node import TOPICS
 from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
 from sticker_uq.testing.scenes import assessment
@@ -22,7 +23,7 @@ from sticker_uq.testing.scenes import assessment
 VIEWERS = Path(__file__).parents[1] / "config" / "viewers"
 LAYOUT = json.loads((VIEWERS / "foxglove.json").read_text())
 KINDS = {f"/{topic.lstrip('/')}": type_of(kind) for topic, (kind, _) in TOPICS.items()}
-KINDS["/annotated/compressed"] = "sensor_msgs/msg/CompressedImage"
+KINDS |= {"/image/compressed": "sensor_msgs/msg/CompressedImage", "/annotations": annotations.TYPE}
 
 
 def fields_of(kind):
@@ -34,7 +35,8 @@ def paths():
     for panel in LAYOUT["configById"].values():
         yield from (each["value"] for each in panel.get("paths", ()))
         yield from (panel[key] for key in ("topicPath", "topicToRender") if key in panel)
-        yield from panel.get("imageMode", {}).values()
+        mode = panel.get("imageMode", {})
+        yield from ([mode["imageTopic"], *mode["annotations"]] if mode else ())
         yield from panel.get("topics", ())
 
 

@@ -2,19 +2,22 @@
 """``sticker-uq demo``: a simulated cell at work, with its gate and without."""
 
 import json
+import math
 import os
 import platform
 import re
 import socket
+import time
 import webbrowser
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import typer
+from pydantic import BaseModel
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -38,7 +41,10 @@ from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
 from sticker_uq.simulation.comparison import Comparison, compare
+from sticker_uq.simulation.pace import Pace, measured, pace_for
 from sticker_uq.simulation.simulated_cell import RECORDS, LaptopRecord, SimulationSettings
+
+Settings = TypeVar("Settings", bound=BaseModel)
 
 LAPTOP_COLUMNS = (
     "laptop", "hard because", "stickers", "removed", "by person", "left",
@@ -163,6 +169,13 @@ _ADDRESS = re.compile(r"the page is at (?P<address>http\S+)")
 _SHOWN = ("cell_sim", "console", "supervisor")
 _RELIEF: dict[str, dict[str, Any]] = {"cell_sim": {"relief": True}, "supervisor": {"min_relief_mm": 0.05}}
 _PORT = 8780
+_LOOK_S = 1.0
+_LAPTOPS = 6
+_CELL_S = 330.0
+"""What the cell may take where the number of laptops was not given, s: with start and report eight minutes."""
+_STANDSTILL_S = 120.0
+_STANDSTILL_IMAGES = 90
+"""A cell in which so many images long, and at least ``_STANDSTILL_S``, nothing is removed, answered or done stands still."""
 _MADE_BY_DEMO = "truth.json"
 _ANIMATION = "demo.webp"
 _WRITTEN = (_MADE_BY_DEMO, "summary.json", "report.html", _ANIMATION, "log.txt")
@@ -186,7 +199,12 @@ def _packaged_policy(params: Path | None) -> Path:
 
 
 def command(
-    laptops: int = option(6, "Number of laptops.", min=1, max=1000),
+    laptops: int | None = option(
+        None,
+        f"Number of laptops; default: {_LAPTOPS}, or as many as a slow machine can do in minutes.",
+        min=1,
+        max=1000,
+    ),
     seed: int = option(7, "Seed of the laptops.", min=0),
     out: Path = output_folder(
         Path("out/demo"), "Folder for the recording, the pictures and the report, new or empty."
@@ -212,7 +230,7 @@ def command(
     params: Path | None = option(None, "ROS parameter file instead of the packaged one."),
     policy: Path | None = option(None, "Policy file; default: one that is calibrated on rendered laptops."),
     timeout: float | None = option(
-        None, "Timeout of the demo, s; default: 600, or none with --person console.", min=1.0
+        None, "Timeout of the cell, s; default: none, it ends when nothing is done any more.", min=1.0
     ),
     domain: int | None = option(
         None,
@@ -238,7 +256,6 @@ def command(
             param_hint="--domain",
         )
     on_page = person == "console"
-    limit = timeout if timeout is not None or on_page else 600.0
     options = CellOptions.from_texts(
         {
             "sim": "true",
@@ -246,7 +263,7 @@ def command(
             "console": "true",
             "console_port": str(_free_port() if port is None else port),
             "sim_seed": str(seed),
-            "sim_laptops": str(laptops),
+            "sim_laptops": str(laptops or _LAPTOPS),
             "sim_hard": "true",
             "image_transport": "compressed",
             "record": str(out / "bag"),
@@ -258,7 +275,7 @@ def command(
     processes = cell_processes(options)
     for spec in processes if relief else ():
         spec.parameters.update(_RELIEF.get(spec.name, {}))
-    settings = _simulation(params, seed, laptops)
+    settings = _simulation(params, seed, laptops or _LAPTOPS)
     files.check_result_folder(out, _FILES, f"--out {out}", overwrite)
     out.mkdir(parents=True, exist_ok=True)
     files.remove_earlier_result(out, _FILES)
@@ -266,7 +283,19 @@ def command(
     begun = files.undone_unless_finished(partial(files.remove_earlier_result, out, _FILES))
     with begun, nullcontext(domain) if domain is not None else free_domain() as own:
         _isolate(own)
-        trouble = _run(processes, laptops, out, limit, console, verbose)
+        with console.status("measuring how long an image takes on this machine"):
+            pace = _pace(params, settings, math.inf if laptops or on_page else _CELL_S)
+        _fit(processes, settings, pace, console)
+        settings = settings.model_copy(update={"laptops": pace.laptops})
+        standstill = None if on_page else max(_STANDSTILL_S, _STANDSTILL_IMAGES * pace.image_s)
+        patience = Patience(timeout, standstill, None if laptops or on_page else _CELL_S)
+        trouble, done = _run(processes, settings.laptops, out, patience, console, verbose)
+    if not trouble and done < settings.laptops:
+        console.print(
+            f"{done} of {settings.laptops} laptops: the time was over; --laptops N waits for all of N"
+        )
+        settings = settings.model_copy(update={"laptops": done})
+        _keep_finished(out)
     if trouble:
         console.print(f"[bold red]FAILED[/]: {trouble}; see {out / 'log.txt'}")
         raise typer.Exit(1)
@@ -296,9 +325,15 @@ def _free_port() -> int:
 
 
 def _simulation(params: Path | None, seed: int, laptops: int) -> SimulationSettings:
-    given = read_parameters(params, "cell_sim", SimulationSettings.model_fields) if params is not None else {}
-    known = {name: given[name] for name in SimulationSettings.model_fields if name in given}
-    return validated(SimulationSettings, known | {"seed": seed, "laptops": laptops, "hard": True})
+    given = _given(params, "cell_sim", SimulationSettings).model_dump(exclude_unset=True)
+    return validated(SimulationSettings, given | {"seed": seed, "laptops": laptops, "hard": True})
+
+
+def _given(params: Path | None, node: str, settings: type[Settings]) -> Settings:
+    """The settings of ``node`` that the parameter file has."""
+    fields = settings.model_fields
+    given = read_parameters(params, node, fields) if params is not None else {}
+    return validated(settings, {name: given[name] for name in fields if name in given})
 
 
 def _peel_by_score(
@@ -309,10 +344,7 @@ def _peel_by_score(
     from sticker_uq.detection.settings import DetectorSettings
     from sticker_uq.simulation.score_threshold import peel_by_score
 
-    fields = DetectorSettings.model_fields
-    given = read_parameters(params, "detector", fields) if params is not None else {}
-    detector = validated(DetectorSettings, {name: given[name] for name in fields if name in given})
-    return peel_by_score(settings, load_detector(detector), least_score)
+    return peel_by_score(settings, load_detector(_given(params, "detector", DetectorSettings)), least_score)
 
 
 def _isolate(domain: int) -> None:
@@ -322,9 +354,72 @@ def _isolate(domain: int) -> None:
     os.environ.pop("ROS_STATIC_PEERS", None)
 
 
+def _pace(params: Path | None, settings: SimulationSettings, budget_s: float) -> Pace:
+    from sticker_uq.gate.settings import GateSettings
+    from sticker_uq.perception.factory import load_perception
+    from sticker_uq.perception.settings import PerceptionSettings
+
+    perception = load_perception(_given(params, "detector", PerceptionSettings))
+    age_s = _given(params, "supervisor", GateSettings).max_scene_age_s
+    return pace_for(measured(perception, settings), settings, age_s, budget_s)
+
+
+def _fit(specs: list[ProcessSpec], settings: SimulationSettings, pace: Pace, console: Console) -> None:
+    """Let the cell of ``specs`` go at ``pace``, and say what is not as it would be in a cell."""
+    fitted = {
+        "cell_sim": {"rate": pace.rate, "laptops": pace.laptops},
+        "supervisor": {"max_scene_age_s": pace.max_scene_age_s},
+    }
+    for spec in specs:
+        spec.parameters.update(fitted.get(spec.name, {}))
+    if pace.laptops < settings.laptops or pace.rate < settings.rate:
+        console.print(
+            f"an image takes {pace.image_s:.1f} s here: {pace.laptops} laptops, {pace.rate:.1f} images/s, and a scene counts for "
+            f"{pace.max_scene_age_s:g} s; a cell needs a machine with which an image takes a third of the age that it allows"
+        )
+
+
+class Patience(NamedTuple):
+    """``timeout`` of the cell, s; ``standstill_s``: after so long without any progress it ends; after ``budget_s`` it ends once a
+    laptop is done. None: never.
+    """
+
+    timeout: float | None
+    standstill_s: float | None
+    budget_s: float | None
+
+
+def _wait(group: ProcessGroup, out: Path, patience: Patience) -> str | tuple[str, int]:
+    """The process that ended with its exit code, or in words why it was not waited for; empty: the time is over."""
+    began = moved = time.monotonic()
+    state = b""
+    while True:
+        if ended := group.wait_for_exit(_LOOK_S):
+            return ended
+        now = time.monotonic()
+        if (truth := (out / _MADE_BY_DEMO).read_bytes()) != state:
+            state, moved = truth, now
+        if patience.timeout is not None and now - began > patience.timeout:
+            return f"timeout after {patience.timeout:g} s (a slow machine needs a longer --timeout)"
+        if patience.standstill_s is not None and now - moved > patience.standstill_s:
+            return f"nothing was removed, answered or done for {patience.standstill_s:.0f} s"
+        if patience.budget_s is not None and now - began > patience.budget_s and _finished(out):
+            return ""
+
+
+def _finished(out: Path) -> list[LaptopRecord]:
+    return [record for record in _records(out) if record.handed_over]
+
+
+def _keep_finished(out: Path) -> None:
+    """Leave the laptop out that the end found in the cell."""
+    files.write_file(out / _MADE_BY_DEMO, RECORDS.dump_json(_finished(out)).decode())
+
+
 def _run(
-    specs: list[ProcessSpec], laptops: int, out: Path, timeout: float | None, console: Console, verbose: bool
-) -> str:
+    specs: list[ProcessSpec], laptops: int, out: Path, patience: Patience, console: Console, verbose: bool
+) -> tuple[str, int]:
+    """What went wrong, empty: nothing; and how many laptops were done."""
     for spec in specs:
         if spec.name == "cell_sim":
             spec.parameters["record_file"] = str((out / _MADE_BY_DEMO).resolve())
@@ -351,18 +446,22 @@ def _run(
                 colour = {"WARN": "yellow", "ERROR": "red", "FATAL": "red"}.get(level, "default")
                 bar.console.print(f"[dim]{node:>10}[/] [{colour}]{escape(text)}[/]")
             if node == "cell_sim":
-                done = [record for record in _records(out) if record.handed_over]
+                done = _finished(out)
                 for record in done[told:]:
                     bar.console.print(_told(record))
                 told = len(done)
                 bar.update(task, completed=told)
 
         with ProcessGroup(specs, show) as group:
-            ended = group.wait_for_exit(timeout)
-    if ended is None:
-        return f"timeout after {timeout:g} s (a slow machine needs a longer --timeout)"
+            ended = _wait(group, out, patience)
+    done_count = len(_finished(out))
+    if isinstance(ended, str):
+        return ended, done_count
     name, code = ended
-    return "" if (name, code) == ("cell_sim", 0) else f"the node {name} ended with exit code {code}"
+    return "" if (name, code) == (
+        "cell_sim",
+        0,
+    ) else f"the node {name} ended with exit code {code}", done_count
 
 
 def _records(out: Path) -> list[LaptopRecord]:

@@ -6,9 +6,10 @@ the executor's thread and the page fetches them in the web server's.
 """
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -21,25 +22,47 @@ _CONTOUR_PARTS = 400
 """A contour is as wide as this part of the picture's width, so that it can be seen on a tablet."""
 
 
-class Album:
-    """The newest ``capacity`` images, and those pinned because a page shows them or a question is about them.
+class _Kept(NamedTuple):
+    came_s: float
+    image: Any
 
-    ``encode`` makes a file of an image, or raises :class:`InvalidInput`.
+
+class Album:
+    """The images of the last ``seconds``, and those pinned because a page shows them or a question is about them.
+
+    By time and not by number: a fast camera would push out what an assessment is still to come for. Of those the newest that have
+    ``most_bytes`` together, and the newest one always. ``encode`` makes a file of an image, or raises :class:`InvalidInput`.
     """
 
-    def __init__(self, encode: Callable[[Any], bytes], capacity: int) -> None:
+    def __init__(
+        self,
+        encode: Callable[[Any], bytes],
+        seconds: float,
+        most_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._encode = encode
-        self._capacity = capacity
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._clock = clock
         self._lock = threading.Lock()
-        self._images: OrderedDict[int, Any] = OrderedDict()
+        self._images: OrderedDict[int, _Kept] = OrderedDict()
+        self._bytes = 0
         self._pinned: dict[str, tuple[int, Any]] = {}
         self._files: OrderedDict[int, bytes] = OrderedDict()
 
     def add(self, stamp_ns: int, image: Any) -> None:
+        """Keep ``image``, a message with its pixels in ``data``."""
+        now = self._clock()
         with self._lock:
-            self._images[stamp_ns] = image
-            while len(self._images) > self._capacity:
-                self._images.popitem(last=False)
+            if again := self._images.pop(stamp_ns, None):
+                self._bytes -= len(again.image.data)
+            self._images[stamp_ns] = _Kept(now, image)
+            self._bytes += len(image.data)
+            while len(self._images) > 1 and (
+                self._bytes > self._most_bytes or self._oldest.came_s < now - self._seconds
+            ):
+                self._bytes -= len(self._images.popitem(last=False)[1].image.data)
 
     def pin(self, purpose: str, stamp_ns: int) -> bool:
         """Keep the picture of ``stamp_ns`` for ``purpose``, in place of the earlier one; returns whether it is there."""
@@ -55,9 +78,8 @@ class Album:
             self._pinned.pop(purpose, None)
 
     @property
-    def newest(self) -> int | None:
-        with self._lock:
-            return next(reversed(self._images), None)
+    def _oldest(self) -> _Kept:
+        return self._images[next(iter(self._images))]
 
     def file(self, stamp_ns: int) -> bytes:
         with self._lock:
@@ -78,7 +100,7 @@ class Album:
 
     def _find(self, stamp_ns: int) -> Any:
         if stamp_ns in self._images:
-            return self._images[stamp_ns]
+            return self._images[stamp_ns].image
         return next((image for stamp, image in self._pinned.values() if stamp == stamp_ns), None)
 
 

@@ -163,10 +163,12 @@ class BoxAnswer(Place):
 
 class PersonsAnswer(Said):
     """A person's answer to one question. ``person``: counts only where no proxy names the operator. ``not_stickers``: what looks
-    like a sticker and is none, where ``scene`` is "clean".
+    like a sticker and is none, where ``scene`` is "clean". ``image_ns``: stamp of the image on the page, 0 where there was
+    none.
     """
 
     request_id: Text = Field(min_length=1, max_length=200)
+    image_ns: int = Field(0, ge=0, lt=2**63)
     person: Text = Field("", max_length=100)
     scene: Literal["none", "rescan", "skip_laptop", "fault", "clean"] = "none"
     answers: list[BoxAnswer] = Field(default_factory=list, max_length=200)

@@ -51,8 +51,10 @@ class ConsoleSettings(Frozen):
     """TCP port of http://HOST:PORT/metrics for Prometheus, without sign-in; 0: none"""
     image_transport: Transport = "raw"
     """Show image or image/compressed; the same as the detector's"""
-    kept_images: int = Field(24, ge=1, le=1000)
-    """Newest images kept in memory until their scene is published; more for a fast camera with a slow model"""
+    kept_images_s: float = Field(5.0, ge=0.1, le=60.0)
+    """Time that images are kept until their scene and its question are shown, s; longer than the supervisor's max_scene_age_s"""
+    kept_images_mb: int = Field(500, ge=1, le=100_000)
+    """Memory for them, MB; the newest are kept"""
 
 
 class PageServer:

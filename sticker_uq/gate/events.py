@@ -124,6 +124,7 @@ class AnswerGiven(Event):
     """The operator answered a request. ``checked``: whether the name was proved with a secret.
 
     ``not_stickers``: places of what looks like a sticker and is none; without each of them CLEAN is not accepted.
+    ``image_ns``: stamp of the image that the operator saw.
     """
 
     request_id: str
@@ -132,6 +133,7 @@ class AnswerGiven(Event):
     answers: tuple[OperatorAnswer, ...] = ()
     checked: bool = False
     not_stickers: tuple[Box, ...] = ()
+    image_ns: int = 0
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ class Request:
     ``boxes``: the objects that must be answered; ``stickers``: everything in the image in question that looks like a sticker and
     was not left alone before: nobody may say that no sticker is left without a word about each; ``whole_scene``: the scene
     itself is uncertain; ``source``: where the image in question came from, see :attr:`SceneFacts.source`; ``objectors``: monitors
-    of the panel that objected to removing an object.
+    of the panel that objected to removing an object; ``stamp_ns``: of the image in question.
     """
 
     request_id: str
@@ -173,6 +173,7 @@ class Request:
     overdue: bool = False
     source: tuple[object, ...] = ()
     objectors: tuple[str, ...] = ()
+    stamp_ns: int = 0
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,15 @@ class StepContext:
         stickers = sticker_places((*objects, *decision.verdicts))
         source = state.reference.source if state.reference is not None else ()
         request = Request(
-            request_id, reasons, boxes, stickers, whole_scene, self.now, source=source, objectors=objectors
+            request_id,
+            reasons,
+            boxes,
+            stickers,
+            whole_scene,
+            self.now,
+            source=source,
+            objectors=objectors,
+            stamp_ns=decision.stamp_ns,
         )
         self.set(request=request, requests=number, streak=NO_STREAK, undecided_ns=0)
         shown = decision.stamp_ns, decision.frame_id, decision.decision_id

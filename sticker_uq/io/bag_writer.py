@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from rosbags.interfaces import Connection
+from rosbags.interfaces import (
+    Connection,
+    Qos,
+    QosDurability,
+    QosHistory,
+    QosLiveliness,
+    QosReliability,
+    QosTime,
+)
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
@@ -38,6 +46,17 @@ def register_installed_type(types: Typestore, message_type: str) -> None:
     )
 
 
+_NEVER = QosTime(9_223_372_036, 854_775_807)
+"""ROS 2's infinite duration: 2^63 - 1 ns."""
+
+
+def _offered(latched: bool) -> Qos:
+    """What ``ros2 bag play`` offers a topic with: reliable, as every subscription takes it; if ``latched`` for late ones, too."""
+    durability = QosDurability.TRANSIENT_LOCAL if latched else QosDurability.VOLATILE
+    how = QosHistory.KEEP_LAST, 1 if latched else 10, QosReliability.RELIABLE, durability
+    return Qos(*how, _NEVER, _NEVER, QosLiveliness.AUTOMATIC, _NEVER, False)
+
+
 SPACE_BYTES = 64_000_000
 """A recording that a full disk ended goes on where so much can be reserved."""
 _MADE_BY_WRITER = re.compile(r"metadata\.yaml|.+\.mcap")
@@ -51,13 +70,13 @@ class BagWriter:
     the next one. With ``keep`` > 0 only so many of the newest folders ``path``, ``path_2``, ... stay, those of earlier starts
     included; of the others what a recorder wrote is removed.
 
-    ``numbered``: an existing ``path`` is no error; the recording begins in the next free folder. Else raises
-    :class:`InvalidInput` when the folder exists. Not thread-safe.
+    ``types``: the message types that can be written. ``numbered``: an existing ``path`` is no error; the recording begins in the
+    next free folder. Else raises :class:`InvalidInput` when the folder exists. Not thread-safe.
     """
 
     def __init__(self, path: Path, numbered: bool = False, split_bytes: int = 0, keep: int = 0) -> None:
         self._path, self._split_bytes, self._keep = path, split_bytes, keep
-        self._types = get_typestore(Stores.ROS2_JAZZY)
+        self.types = get_typestore(Stores.ROS2_JAZZY)
         self._topics: dict[str, str] = {}
         self._latched: dict[str, bytes | None] = {}
         self._open(next_folder(path) if numbered else path)
@@ -72,7 +91,10 @@ class BagWriter:
         self._connections = {topic: self._connected(writer, topic) for topic in self._topics}
 
     def _connected(self, writer: Writer, topic: str) -> Connection:
-        return writer.add_connection(topic, self._topics[topic], typestore=self._types)
+        qos = [_offered(topic in self._latched)]
+        return writer.add_connection(
+            topic, self._topics[topic], typestore=self.types, offered_qos_profiles=qos
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -85,8 +107,8 @@ class BagWriter:
 
         ``latched``: a message is valid until the next. Raises :class:`InvalidInput` when the type is unknown.
         """
-        if message_type not in self._types.fielddefs:
-            register_installed_type(self._types, message_type)
+        if message_type not in self.types.fielddefs:
+            register_installed_type(self.types, message_type)
         self._topics[topic] = message_type
         if latched:
             self._latched[topic] = None

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import sticker_uq.cli as cli
+import sticker_uq.cli.demo as demo_command
 from sticker_uq.evaluation.replay.recording import read_recording
 from sticker_uq.evaluation.reporting.annotated_images import LARGEST_BYTES, LONGEST_S
 from sticker_uq.gate import Policy
@@ -56,7 +58,10 @@ def test_it_ends_with_0_because_what_it_promises_is_true(demo):
     assert summary["failures"] == []
     assert {"encode", "sample", "dil", "cluster", "total"} <= set(summary["ms"])
     lines = [line for line in run.stdout.splitlines() if line.strip()]
-    assert lines[0].startswith("live page: http://")
+    before = " ".join(lines[: [line.startswith("live page: http://") for line in lines].index(True)])
+    assert re.fullmatch(r"(an image takes .* the age that it allows)?", before), (
+        "what a slow machine changes, and nothing else"
+    )
     assert sum(line.startswith(truth["workpiece_id"]) for line in lines) == 1
     assert "[supervisor]" not in run.stdout
 
@@ -104,7 +109,10 @@ def test_the_replay_of_its_recording_says_byte_for_byte_what_the_cell_said(demo)
 @pytest.mark.parametrize("person", ["ground_truth", "console"])
 def test_whoever_answers_gets_hard_laptops_under_the_packaged_policy(tmp_path, monkeypatch, person):
     started = []
-    monkeypatch.setattr("sticker_uq.cli.demo._run", lambda specs, *_: started.extend(specs) or "not started")
+    monkeypatch.setattr(
+        "sticker_uq.cli.demo._run", lambda specs, *_: started.extend(specs) or ("not started", 0)
+    )
+    monkeypatch.setattr("sticker_uq.cli.demo.measured", lambda *_: 0.1)
     CliRunner().invoke(cli.app, ["demo", "--person", person, "--out", str(tmp_path / "out")])
     [policy] = [spec.parameters["policy"] for spec in started if spec.name == "supervisor"]
     assert Policy.load(policy) == Policy.load(share_folder() / "config" / "policy.yaml")
@@ -116,7 +124,10 @@ def test_whoever_answers_gets_hard_laptops_under_the_packaged_policy(tmp_path, m
 @pytest.mark.parametrize(("given", "limits"), [([], []), (["--relief"], [0.05])])
 def test_relief_is_measured_and_required_where_it_is_wanted(tmp_path, monkeypatch, given, limits):
     started = []
-    monkeypatch.setattr("sticker_uq.cli.demo._run", lambda specs, *_: started.extend(specs) or "not started")
+    monkeypatch.setattr(
+        "sticker_uq.cli.demo._run", lambda specs, *_: started.extend(specs) or ("not started", 0)
+    )
+    monkeypatch.setattr("sticker_uq.cli.demo.measured", lambda *_: 0.1)
     CliRunner().invoke(cli.app, ["demo", *given, "--out", str(tmp_path / "out")])
     parameters = {spec.name: spec.parameters for spec in started}
     assert [
@@ -132,3 +143,56 @@ def test_it_refuses_a_domain_in_which_somebody_is_and_removes_nothing(ros_domain
     assert run.exit_code == 2
     assert "somebody on this machine" in " ".join(run.output.replace("│", " ").split())
     assert (tmp_path / "report.html").exists()
+
+
+class Cell:
+    """Stands for the running cell: each look at it takes a second, and ``happens`` says what it has done by then."""
+
+    def __init__(self, monkeypatch, out, happens):
+        self.now, self.truth, self.happens = 0.0, out / "truth.json", happens
+        self.write()
+        monkeypatch.setattr(demo_command.time, "monotonic", lambda: self.now)
+
+    def wait_for_exit(self, seconds):
+        self.now += seconds
+        return self.write()
+
+    def write(self):
+        removed, done, ended = self.happens(self.now)
+        record = {
+            "workpiece_id": "a", "seed": 1, "condition": "plain", "things": [], "motions_failed": removed,
+            "handed_over": done,
+        }  # fmt: skip
+        self.truth.write_text(json.dumps([record]))
+        return ended
+
+
+@pytest.mark.parametrize(
+    ("happens", "patience", "expected"),
+    [
+        (lambda now: (int(now // 90), False, ("cell_sim", 0) if now > 2000 else None), (None, 120, None), ("cell_sim", 0)),
+        (lambda now: (min(int(now // 90), 5), False, None), (None, 120, None), "nothing was removed, answered or done for 120 s"),
+        (lambda now: (int(now), now > 400, None), (None, 120, 330), ""),
+        (lambda now: (int(now), False, None), (500, None, 330), "timeout after 500 s"),
+        (lambda now: (0, False, ("supervisor", 1) if now > 5 else None), (None, None, None), ("supervisor", 1)),
+    ],
+    ids=["slow, but it goes on", "stands still", "time is over and one is done", "time is over and none is done", "dies"],
+)  # fmt: skip
+def test_the_end_counts_standstill_and_not_time(tmp_path, monkeypatch, happens, patience, expected):
+    cell = Cell(monkeypatch, tmp_path, happens)
+    ended = demo_command._wait(cell, tmp_path, demo_command.Patience(*patience))
+    assert ended == expected if not isinstance(expected, str) or not expected else ended.startswith(expected)
+
+
+def test_a_slow_machine_gets_fewer_laptops_and_older_scenes_and_says_so(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(
+        "sticker_uq.cli.demo._run", lambda specs, *_: started.extend(specs) or ("not started", 0)
+    )
+    monkeypatch.setattr("sticker_uq.cli.demo.measured", lambda *_: 1.5)
+    shown = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path / "out")]).output
+    parameters = {spec.name: spec.parameters for spec in started}
+    assert parameters["cell_sim"]["laptops"] == 2
+    assert parameters["cell_sim"]["rate"] == pytest.approx(1 / 3)
+    assert parameters["supervisor"]["max_scene_age_s"] == 9.0
+    assert "an image takes 3.0 s here: 2 laptops" in shown

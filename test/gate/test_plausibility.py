@@ -115,9 +115,9 @@ def test_an_answer_about_the_picture_of_another_camera_is_refused():
     cell = asking().scene(UNSURE, image_size=(1280, 960))
     assert not answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     assert codes(cell.reply().reasons) == ["camera_changed_since"]
-    both = ev.AnswerGiven(
-        cell.state.request.request_id, "Ada", SceneAnswer.RESCAN, (OperatorAnswer(Answer.KEEP, HERE),)
-    )
+    request = cell.state.request
+    keep = (OperatorAnswer(Answer.KEEP, HERE),)
+    both = ev.AnswerGiven(request.request_id, "Ada", SceneAnswer.RESCAN, keep, image_ns=request.stamp_ns)
     cell.send(both)
     assert not cell.reply().accepted
     assert answer(cell, scene=SceneAnswer.RESCAN)

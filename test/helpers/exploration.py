@@ -154,7 +154,15 @@ def answered(
         if state.request is None:
             return None
         given = () if answer is None else (OperatorAnswer(answer, HERE),)
-        return ev.AnswerGiven(state.request.request_id, "Ada", scene_answer, given, not_stickers=not_stickers)
+        request = state.request
+        return ev.AnswerGiven(
+            request.request_id,
+            "Ada",
+            scene_answer,
+            given,
+            not_stickers=not_stickers,
+            image_ns=request.stamp_ns,
+        )
 
     return make
 

@@ -321,9 +321,11 @@ class FaultCell:
     def answer(self, scene_answer: int, request_id: str | None = None, **fields: Any) -> Any:
         if request_id is None:
             request_id = self.until(lambda: self.requests and self.requests[-1].request_id, "a request")
+        stamps = {asked.request_id: asked.header.stamp for asked in self.requests}
         request = ResolveIntervention.Request(
             request_id=request_id, person="Ada", scene_answer=scene_answer, **fields
         )
+        request.image_stamp = stamps.get(request_id, request.image_stamp)
         return self._call(self._resolve, request)
 
     def arm_timeouts(self, seconds: float) -> None:

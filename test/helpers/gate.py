@@ -192,7 +192,10 @@ def answer(
     not_stickers: tuple[Box, ...] = (),
 ) -> bool:
     """Whether a person's answer to the open question was accepted."""
+    request = cell.state.request
     cell.send(
-        ev.AnswerGiven(cell.state.request.request_id, person, scene, answers, not_stickers=not_stickers)
+        ev.AnswerGiven(
+            request.request_id, person, scene, answers, not_stickers=not_stickers, image_ns=request.stamp_ns
+        )
     )
     return cell.reply().accepted

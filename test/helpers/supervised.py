@@ -150,7 +150,10 @@ class Cell:
         return self.arm.goals[number - 1]
 
     def resolve(self, **fields: Any) -> ResolveIntervention.Response:
-        request = ResolveIntervention.Request(request_id=self.requests[-1].request_id, person="Ada")
+        asked = self.requests[-1]
+        request = ResolveIntervention.Request(
+            request_id=asked.request_id, person="Ada", image_stamp=asked.header.stamp
+        )
         for name, value in fields.items():
             setattr(request, name, value)
         return self.bench.call(ResolveIntervention, "intervention/resolve", request)

@@ -15,7 +15,7 @@ export class Question {
     this.todo = this.answered = this.last = "";
     view.accept = (box) => this.addDrawn(box);
     view.onPick = (point) => this.pick(point);
-    view.onTool = () => this.mark();
+    view.onTool = view.onPictured = () => this.mark();
     for (const [key, words] of Object.entries(STRINGS.scenes)) {
       const button = choice(words, () => this.sayOfScene(key)), hint = document.createElement("small");
       hint.textContent = STRINGS.sceneHints[key];
@@ -27,7 +27,7 @@ export class Question {
     $("send").addEventListener("click", () => this.send());
     $("sure-no").addEventListener("click", () => this.ask([]));
     $("sure-yes").addEventListener("click", () => this.sure());
-    $("all").addEventListener("click", () => this.ask(this.request.objects.map(({ box }) => box), true));
+    $("all").addEventListener("click", () => this.blind || this.ask(this.request.objects.map(({ box }) => box), true));
     this.show();
   }
 
@@ -126,7 +126,8 @@ export class Question {
   }
 
   mark() {
-    const { view } = this, whole = this.scene !== "none";
+    const { view } = this, whole = this.scene !== "none", blind = String(!view.known);
+    for (const button of [$("draw"), $("all"), ...$("objects").querySelectorAll(".row button")]) button.setAttribute("aria-disabled", blind);
     [...$("objects").children].forEach((item, index) => {
       item.className = (view.choices[index] || whole ? "" : "open") + (index === view.focus && !whole ? " focus" : "");
       for (const button of item.querySelectorAll(".row button")) press(button, button.dataset.key === view.choices[index]);
@@ -135,7 +136,7 @@ export class Question {
     for (const id of ["objects", "drawn"]) $(id).classList.toggle("off", whole);
     for (const button of $("scene").children) {
       press(button, button.dataset.key === this.scene);
-      button.setAttribute("aria-disabled", String(button.dataset.key === "clean" && this.peels));
+      button.setAttribute("aria-disabled", String(button.dataset.key === "clean" && (this.peels || !view.known)));
     }
     text("draw", view.drawing ? STRINGS.stopDrawing : STRINGS.draw); press($("draw"), view.drawing);
     $("send").setAttribute("aria-disabled", String(Boolean(this.missing)));
@@ -182,7 +183,9 @@ export class Question {
   // What is still to be said before the answer can be sent; empty when nothing is.
   get missing() {
     const { choices, drawn } = this.view;
-    if (!this.request || this.scene !== "none") return "";
+    if (!this.request || (this.scene !== "none" && this.scene !== "clean")) return "";
+    if (!this.view.known) return STRINGS.notSeen;
+    if (this.scene !== "none") return "";
     const open = choices.flatMap((said, index) => (said ? [] : [index + 1]));
     if (open.length) return fill(STRINGS.openObjects, { objects: open.join(", ") });
     if (!choices.length && !drawn.length) return STRINGS.nothingSaid;
@@ -204,13 +207,19 @@ export class Question {
   changed() { this.ask([]); this.hint(""); this.mark(); this.keep(); }
 
   say(answer) {
-    if (!this.request || this.view.focus < 0) return;
+    if (!this.request || this.view.focus < 0 || this.blind) return;
     this.view.choices[this.view.focus] = answer; this.scene = "none";
     this.changed();
   }
 
+  // Says that nothing can be said of objects that are not on the page; returns whether it is so.
+  get blind() {
+    if (!this.view.known) this.hint(STRINGS.notSeen, true);
+    return !this.view.known;
+  }
+
   sayOfScene(key) {
-    if (!this.request) return;
+    if (!this.request || (key === "clean" && this.blind)) return;
     if (key === "clean" && this.peels) { this.hint(STRINGS.peelsFirst, true); return; }
     this.scene = this.scene === key ? "none" : key;
     this.view.draw(false);
@@ -219,6 +228,7 @@ export class Question {
 
   // Whether a box that was drawn is taken; not where an object is asked about already, which has its own answer.
   addDrawn(box) {
+    if (this.blind) return;
     const there = this.request.objects.findIndex((object) => sameBox(object.box, box)), again = this.view.drawn.findIndex((other) => sameBox(other, box));
     if (there >= 0) { this.choose(there); this.hint(fill(STRINGS.askedThere, { object: there + 1 }), true); return; }
     if (again >= 0) { this.hint(fill(STRINGS.drawnThere, { name: letter(again) }), true); return; }
@@ -242,7 +252,7 @@ export class Question {
   }
 
   toggleDrawing(byKey) {
-    if (!this.request) return;
+    if (!this.request || this.blind) return;
     this.scene = "none";
     this.view.draw(!this.view.drawing, byKey);
     this.changed();
@@ -277,7 +287,7 @@ export class Question {
     const { scene } = this, not_stickers = scene === "clean" ? meant.map((box) => ({ ...box })) : [];
     this.ask([]);
     this.answered = request.request_id;
-    const accepted = await this.post("answer", STRINGS.answer, { request_id: request.request_id, scene, answers, not_stickers }, $("message"), () => this.taken(scene, ""));
+    const accepted = await this.post("answer", STRINGS.answer, { request_id: request.request_id, image_ns: view.known ? request.stamp : "0", scene, answers, not_stickers }, $("message"), () => this.taken(scene, ""));
     if (!accepted) this.answered = "";
     this.waiting = false;
   }

@@ -24,8 +24,9 @@ export class View {
     this.size = { width: 0, height: 0 };
     this.pen = null;      // the box being drawn
     this.drawing = false; // whether the drawing tool is on
-    this.accept = this.onPick = this.onTool = () => {};
+    this.accept = this.onPick = this.onTool = this.onPictured = () => {};
     this.shown = ""; this.loaded = "";
+    this.pictured = ""; // the stamp of the question whose own picture has been on the page
     this.crops = [];
     $("picture").addEventListener("load", () => { this.loaded = this.shown; this.showPicture(); });
     $("picture").addEventListener("error", () => { this.loaded = ""; this.showPicture(); });
@@ -34,6 +35,9 @@ export class View {
   }
 
   get frozen() { return Boolean(this.request && this.request.picture && !this.layers.live); }
+
+  // Whether the operator has seen what the open question is about: without, objects cannot be answered.
+  get known() { return Boolean(this.request) && this.pictured === this.request.stamp; }
 
   // What is shown of a scene: of the question's while its picture is shown, however many have come since. null: not known any more.
   get seen() { return this.frozen ? this.request.scene || null : this.scene; }
@@ -68,6 +72,7 @@ export class View {
   // A picture that did not come leaves none: another one under these boxes would be a wrong one.
   showPicture() {
     $("picture").classList.toggle("none", !this.loaded); $("no-picture").hidden = Boolean(this.loaded);
+    if (this.loaded && this.request && this.loaded === this.request.stamp && this.pictured !== this.loaded) { this.pictured = this.loaded; this.onPictured(); }
     this.crops = this.crops.filter(([canvas]) => canvas.isConnected);
     for (const crop of this.crops) this.cut(...crop);
     this.redraw();

@@ -51,6 +51,9 @@ def _refusal(state: GateState, request: Request | None, event: ev.AnswerGiven) -
         return Reason.of("request_not_open", request=event.request_id)
     if not event.person.strip():
         return Reason("person_missing")
+    judged = event.answers or event.scene_answer is SceneAnswer.CLEAN
+    if judged and event.image_ns != request.stamp_ns:
+        return Reason("answer_without_image")
     if event.answers and state.reference is not None and state.reference.source != request.source:
         return Reason("camera_changed_since")
     for given in event.answers:

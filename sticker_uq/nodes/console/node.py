@@ -19,13 +19,14 @@ from sensor_msgs.msg import Image
 from sticker_uq.cell.processes import LIFECYCLE_NODES
 from sticker_uq.console.album import Album, heat
 from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsCommand
-from sticker_uq.console.metrics import CellMetrics
+from sticker_uq.console.metrics import DONE, CellMetrics
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
 from sticker_uq.messages import ANSWERS, OUTCOMES, SCENE_ANSWERS, VERDICTS, gate_state, text_of
+from sticker_uq.nodes.common.conversions import ns_to_stamp
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport, steady_timer
 from sticker_uq.nodes.common.image_input import ImageInput
 from sticker_uq.nodes.common.images import bgr_from_msg
@@ -153,6 +154,7 @@ class SupervisorCalls:
             person=person.name,
             person_checked=person.checked,
             scene_answer=list(SCENE_ANSWERS).index(said.scene),
+            image_stamp=ns_to_stamp(said.image_ns),
             answers=answers,
             not_stickers=[m.Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2) for a in said.not_stickers],
         )
@@ -196,7 +198,6 @@ class SupervisorCalls:
 
 
 _IMAGE_CHECK_S = 1.0
-_KEPT_MAPS = 4
 #: Scenes that wait for their decision, which comes within milliseconds, or for the question that follows from it.
 _WAITING_SCENES = 8
 #: A scene is shown without a decision when the supervisor has decided nothing for so long, s.
@@ -210,11 +211,10 @@ class Console(Node):
         super().__init__("console", **arguments)
         self._settings = declare_settings(self, ConsoleSettings).read()
         self.state = ConsoleState(LIFECYCLE_NODES)
-        self._metrics = CellMetrics()
-        self._album = Album(
-            lambda image: encode_jpeg(bgr_from_msg(image), _JPEG_QUALITY), self._settings.kept_images
-        )
-        self._maps = Album(_heat_of, _KEPT_MAPS)
+        self._metrics = CellMetrics([f"{node}: lifecycle" for node in LIFECYCLE_NODES])
+        kept = self._settings.kept_images_s, self._settings.kept_images_mb * 1_000_000
+        self._album = Album(lambda image: encode_jpeg(bgr_from_msg(image), _JPEG_QUALITY), *kept)
+        self._maps = Album(_heat_of, *kept)
         self._shown: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._question: dict[str, Any] | None = None
         self._scenes: OrderedDict[int, m.SceneAssessment] = OrderedDict()
@@ -306,7 +306,9 @@ class Console(Node):
         self.state.happened(stamp_to_ns(message.header.stamp), "arrived", name=message.id)
 
     def _on_done(self, message: m.WorkpieceDone) -> None:
-        kind = "done_clean" if message.result == m.WorkpieceDone.RESULT_CLEAN else "done_left"
+        clean = message.result == m.WorkpieceDone.RESULT_CLEAN
+        kind = "done_clean" if clean else "done_left"
+        self._metrics.done(DONE[not clean])
         stamp_ns, why = stamp_to_ns(message.header.stamp), shown_reasons([message.reason])
         self.state.happened(stamp_ns, kind, why, name=message.workpiece_id)
 
@@ -321,6 +323,7 @@ class Console(Node):
         self._complete_question(stamp_ns)
         if message.request_id != self._asked:
             self._asked = message.request_id
+            self._metrics.asked(message.request_id)
             self.state.happened(stamp_ns, "asked", self._question["reasons"])
 
     def _complete_question(self, stamp_ns: int) -> None:
@@ -340,7 +343,7 @@ class Console(Node):
         about = {"request_id": message.request_id, "person": message.person}
         self.state.put("answered", about | {"scene": scene, "answers": answers})
         said = answers if scene == "none" else [*answers, scene]
-        self._metrics.answered(said)
+        self._metrics.answered(message.request_id, said)
         self.state.happened(stamp_to_ns(message.header.stamp), "answered", name=message.person, answers=said)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:

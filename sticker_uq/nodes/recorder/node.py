@@ -17,8 +17,10 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
+from rclpy.serialization import deserialize_message
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import CameraInfo
+from std_msgs.msg import Bool, Float64, String
 
 from sticker_uq.cell.node_settings import RecorderSettings
 from sticker_uq.io.bag_writer import BagWriter
@@ -31,6 +33,7 @@ from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq.nodes.common.liveliness import type_of
 from sticker_uq.nodes.common.parameters import declare_settings
 from sticker_uq.nodes.detector.vision_mirror import VISION_MSGS
+from sticker_uq.nodes.recorder import annotations
 from sticker_uq.nodes.supervisor.outputs import VISUALIZATION_MSGS
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs import msg as m
@@ -93,6 +96,10 @@ TOPICS: dict[str, tuple[Any, QoSProfile]] = {
     # for viewers; a best effort subscription hears every camera
     "camera_info": (CameraInfo, qos.NEWEST_IMAGE_BEST_EFFORT),
     "/diagnostics": (DiagnosticArray, qos.DIAGNOSTICS),
+    "arm/status": (m.ArmStatus, qos.RELIABLE),
+    "monitor/gate_open": (Bool, qos.RELIABLE),
+    "monitor/state": (String, qos.RELIABLE),
+    **{f"monitor/{name}": (Float64, qos.RELIABLE) for name in ("uncertainty", "dil", "drift")},
 }
 if VISION_MSGS is not None:
     TOPICS["detections_2d"] = (VISION_MSGS.Detection2DArray, qos.RELIABLE)
@@ -117,9 +124,13 @@ class Recorder(Node):
         self._bag = BagWriter(
             Path(settings.bag), settings.number_if_exists, int(settings.split_mb * 1e6), settings.keep
         )
+        annotations.register(self._bag.types)
+        self._annotations = self.resolve_topic_name("annotations")
+        self._bag.add_topic(self._annotations, annotations.TYPE)
         for topic, (message_class, profile) in TOPICS.items():
             write = self._writing(topic, message_class, latched=profile is qos.LATCHED)
-            self.create_subscription(message_class, topic, write, profile, raw=True)
+            take = partial(self._annotated, write) if topic == "decision" else write
+            self.create_subscription(message_class, topic, take, profile, raw=True)
         self._transport = settings.image_transport
         # cameras without an image so far, by their scene topic
         self._unseen: dict[str, RecordedImages] = {}
@@ -132,7 +143,7 @@ class Recorder(Node):
             images = RecordedImages(self, topic, settings.image_transport, self._writing)
             self._unseen[self.resolve_topic_name(scene)] = images
         listed = ", ".join(images.name for images in self._unseen.values())
-        topics = len(TOPICS) + 2 * len(self._unseen) - 1
+        topics = len(TOPICS) + 2 * len(self._unseen)
         self._image_check = steady_timer(self, NO_IMAGE_S, self._check_images)
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("recording", self._report)
@@ -162,6 +173,11 @@ class Recorder(Node):
         name = self.resolve_topic_name(topic)
         self._bag.add_topic(name, type_of(message_class), latched)
         return partial(self._write, name)
+
+    def _annotated(self, write: Callable[[bytes], None], data: bytes) -> None:
+        write(data)
+        drawn = annotations.annotations(deserialize_message(data, m.SceneDecision), self._bag.types)
+        self._write(self._annotations, drawn)
 
     def _write(self, topic: str, data: bytes) -> None:
         now_ns = self.get_clock().now().nanoseconds

@@ -94,7 +94,9 @@ class SimulatedOperator:
             missed = self._cell.missed(known)
             left = self._cell.record.left
             self._cell.record.answers += 1
-        request = ResolveIntervention.Request(request_id=message.request_id, person=NAME)
+        request = ResolveIntervention.Request(
+            request_id=message.request_id, person=NAME, image_stamp=message.header.stamp
+        )
         said = [(box, _ANSWERS.get(kind, KEEP)) for box, kind in zip(asked, answers, strict=True)]
         said += [(box, ObjectAnswer.ANSWER_MISSED) for box in missed]
         request.answers = [ObjectAnswer(answer=answer, box=box_to_msg(box)) for box, answer in said]

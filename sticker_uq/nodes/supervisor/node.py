@@ -317,6 +317,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             return ev.Reply(False, (Reason.of("not_configured", node=self.get_name()),))
         if not isinstance(event, ev.Tick):
             self._notice_a_jump()
+        if isinstance(event, ev.RemovalFinished) and event.code is not ev.RemovalCode.NONE:
+            self._counts["removals_failed"] += 1
         before = self._core.state
         return self._perform(event, before, self._core.handle(event, self._now()))
 

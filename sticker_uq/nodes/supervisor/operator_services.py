@@ -11,7 +11,7 @@ from sticker_uq.gate import Answer, OperatorAnswer, SceneAnswer
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.state import GateState as State
-from sticker_uq.io.messages import box_from_msg
+from sticker_uq.io.messages import box_from_msg, stamp_to_ns
 from sticker_uq.messages import log_line, texts_of
 from sticker_uq.nodes.common.conversions import reason_to_msg
 from sticker_uq.scene import Reason
@@ -75,6 +75,7 @@ class OperatorServices:
             answers,
             request.person_checked,
             tuple(as_box(box_from_msg(box)) for box in request.not_stickers),
+            stamp_to_ns(request.image_stamp),
         )
         reply = self._happen(event)
         if reply.accepted:

@@ -200,7 +200,7 @@ class SupervisorOutputs:
         self._done.publish(filled(m.WorkpieceDone, done, header=header, result=result, reason=reason))
 
 
-COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests")
+COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "removals_failed", "requests")
 """What is counted from configuration on."""
 _LEVELS = {Phase.FAULT: Level.ERROR, Phase.BLOCKED: Level.WARN, Phase.INTERVENTION: Level.WARN}
 
@@ -217,6 +217,7 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
         "workpiece": state.workpiece_id or None,
         "arm_ready": state.arm_ready,
         "stop": stop.value,
+        "stop_demanded": int(stop is not StopState.NOT_DEMANDED),
         "policy_hash": policy.hash[:12],
         "assumption": text_of(state.assumption) if state.assumption else holds,
         "drift": None if math.isnan(watch.evidence) else watch.evidence,

@@ -638,3 +638,30 @@ def test_boxes_are_never_drawn_over_another_picture(operator):
     expect(picture).to_be_hidden()
     blank = "(canvas) => !canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)"
     assert operator.page.locator("#overlay").evaluate(blank)
+
+
+def test_without_its_picture_a_question_takes_no_answer_about_objects(operator):
+    operator.see(asked(BOX), asked(OTHER), picture=False)
+    operator.is_called("Grace")
+    page = operator.page
+    blind = [*page.locator("#objects .row button").all(), *page.locator("#draw, #all").all()]
+    assert len(blind) == 8
+    for button in [*blind, page.get_by_role("button", name="No sticker is left")]:
+        expect(button).to_have_attribute("aria-disabled", "true")
+        button.click(force=True)
+        expect(page.locator("#message")).to_contain_text("The picture of this question is not there.")
+    page.keyboard.press("Enter")
+    page.click("#send", force=True)
+    assert operator.cell.answers == []
+    page.get_by_role("button", name="Look again").click()
+    operator.sends()
+    [said] = operator.cell.answers
+    assert (said.scene, said.answers, said.image_ns) == ("rescan", [], 0)
+
+
+def test_an_answer_names_the_picture_that_was_seen(operator):
+    operator.see(asked(BOX))
+    operator.is_called("Grace")
+    operator.says(0, "Leave it")
+    operator.sends()
+    assert operator.cell.answers[0].image_ns == 1000

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.messages import PAGE_LANGUAGES
+from test.helpers.browser import TABLET
 from test.helpers.operator_page import SIZES, asked, gate, prepared, reason, request
 
 #: Every text as it is drawn on the picture: words, and the rectangle behind them in pixels of the page.
@@ -326,6 +327,32 @@ def test_every_language_fits_and_opposite_answers_are_of_one_size_and_apart(brow
                 for gap, *differences in page.evaluate(APART):
                     assert gap >= (60 if screen == "tablet" else 5) - 0.1, (lang, screen)
                     assert max(differences) < 1, (lang, screen)
+                assert page.evaluate(CLIPPED) == [], (lang, screen)
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (lang, screen)
+            context.close()
+
+
+LOW = {"tablet at 200 %": (640, 400), "phone on its side": (844, 390)}
+
+
+def test_a_question_can_be_answered_on_a_low_screen(browser):
+    """Zoomed or turned, the page is one column: what does not fit is scrolled to, and is not squeezed into a strip."""
+    with prepared("two-objects") as (address, _):
+        for lang in PAGE_LANGUAGES:
+            context = browser.new_context(has_touch=True, locale=f"{lang}-CH", viewport=TABLET)
+            context.set_default_timeout(60_000)
+            page = opened(context, address)
+            for screen, (width, height) in LOW.items():
+                page.set_viewport_size({"width": width, "height": height})
+                assert page.locator("#panel").evaluate(
+                    "(panel) => panel.scrollHeight <= panel.clientHeight + 1"
+                ), screen
+                assert page.locator("#view").bounding_box()["height"] >= 0.35 * height, (lang, screen)
+                for button in page.locator("#objects .row button, #scene button, #send, #draw").all():
+                    button.scroll_into_view_if_needed()
+                    expect(button).to_be_in_viewport(ratio=1)
+                    for always in ("#state", "#hold"):
+                        assert in_view(page, always), (lang, screen, always)
                 assert page.evaluate(CLIPPED) == [], (lang, screen)
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (lang, screen)
             context.close()

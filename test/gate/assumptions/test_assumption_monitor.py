@@ -83,7 +83,8 @@ class Line:
     def answer(self, scene_answer: SceneAnswer = SceneAnswer.NONE, *answers: tuple[Answer, Box]) -> ev.Reply:
         request = self.core.state.request
         given = tuple(OperatorAnswer(answer, box) for answer, box in answers)
-        effects = self.send(ev.AnswerGiven(request.request_id, "Ada", scene_answer, given))
+        said = ev.AnswerGiven(request.request_id, "Ada", scene_answer, given, image_ns=request.stamp_ns)
+        effects = self.send(said)
         return next(effect for effect in effects if isinstance(effect, ev.Reply))
 
     @property

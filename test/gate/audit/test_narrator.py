@@ -93,7 +93,7 @@ def test_who_answered_what_is_told_and_what_was_refused_too():
     story = Story(asking())
     request = story.cell.state.request
     said = (OperatorAnswer(Answer.REMOVE, HERE),)
-    answer = ev.AnswerGiven(request.request_id, "Ada", answers=said, checked=True)
+    answer = ev.AnswerGiven(request.request_id, "Ada", answers=said, checked=True, image_ns=request.stamp_ns)
     story.send(answer).send(replace(answer, checked=False))  # the second one comes too late
     first, second = [data for kind, data in story.told if kind == "answer"]
     assert (first["person"], first["person_check"], first["accepted"]) == ("Ada", "checked", True)

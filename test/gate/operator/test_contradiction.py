@@ -94,7 +94,7 @@ def test_a_laptop_that_an_operator_calls_clean_has_nothing_left_that_they_wanted
         request = cell.state.request
         if request is None:
             break
-        cell.send(AnswerGiven(request.request_id, "Ada", scene, tuple(answers)))
+        cell.send(AnswerGiven(request.request_id, "Ada", scene, tuple(answers), image_ns=request.stamp_ns))
         if not cell.reply().accepted:
             continue
         removals = [given for given in answers if given.removes]

@@ -101,6 +101,9 @@ def test_a_doubt_about_the_scene_puts_every_sticker_in_question():
             "answers_differ",
         ),
         ({"scene_answer": SceneAnswer.CLEAN}, "scene_answer_with_removal"),
+        ({"image_ns": 0}, "answer_without_image"),
+        ({"image_ns": 1}, "answer_without_image"),
+        ({"image_ns": 0, "scene_answer": SceneAnswer.CLEAN, "answers": ()}, "answer_without_image"),
         ({"answers": (OperatorAnswer(Answer.MISSED, (0.0, 0.0, float("nan"), 9.0)),)}, "box_without_area"),
     ],
 )
@@ -111,6 +114,7 @@ def test_a_bad_answer_is_refused_and_changes_nothing(given, code):
         "request_id": cell.state.request.request_id,
         "person": "Ada",
         "answers": (OperatorAnswer(Answer.REMOVE, HERE),),
+        "image_ns": cell.state.request.stamp_ns,
     }
     cell.send(ev.AnswerGiven(**{**values, **given}))
     assert not cell.reply().accepted

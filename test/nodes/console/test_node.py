@@ -50,6 +50,7 @@ ANSWER = {
     "person": "Ada",
     "answers": [{"answer": "keep", "x1": 1, "y1": 2, "x2": 3, "y2": 4}],
     "not_stickers": [{"x1": 5, "y1": 6, "x2": 7, "y2": 8}],
+    "image_ns": "1700000000123456789",
 }
 
 
@@ -380,25 +381,43 @@ def test_a_node_that_falls_silent_is_not_shown_as_well(monkeypatch):
     assert [node["level"] for node in state.snapshot()["health"]] == ["silent", "silent"]
 
 
-def test_the_album_keeps_what_is_shown_and_forgets_the_rest():
-    encoded = []
+def test_the_album_keeps_what_is_shown_and_forgets_what_is_old():
+    encoded, now = [], [0.0]
 
     def encode(image):
-        encoded.append(image)
-        if image == "broken":
+        encoded.append(bytes(image.data))
+        if encoded[-1] == b"broken":
             raise InvalidInput("broken")
-        return image.encode()
+        return encoded[-1]
 
-    album = Album(encode, capacity=2)
-    album.add(1, "first")
-    assert album.pin("question", 1)
-    for stamp, image in ((2, "second"), (3, "broken"), (4, "fourth")):
-        album.add(stamp, image)
+    album = Album(encode, seconds=2.0, most_bytes=1000, clock=lambda: now[0])
+    for number in range(60):  # a camera at 30 Hz: all of two seconds are there, whatever their number
+        now[0] = number / 30
+        album.add(number, Image(data=b"broken" if number == 7 else b"%d" % number))
+    assert album.pin("question", 0)
     assert encoded == []  # nobody has looked yet
-    assert album.file(1) == album.file(1) == b"first"
-    assert encoded == ["first"]
-    assert album.file(2) == album.file(3) == b""
-    assert not album.pin("live", 2)
+    now[0] = 3.0
+    album.add(60, Image(data=b"60"))
+    assert album.file(0) == album.file(0) == b"0"
+    assert encoded == [b"0"]
+    assert album.file(7) == b""
+    assert not album.pin("live", 29)
+    assert album.pin("live", 30)
     album.unpin("question")
-    album.add(5, "fifth")
-    assert album.newest == 5
+    assert album.file(1) == b""
+    now[0] = 100.0
+    album.add(61, Image(data=b"61"))
+    assert album.file(61) == b"61", "the newest one stays, however slow the camera"
+
+
+def test_the_album_keeps_no_more_than_its_memory_and_always_the_newest():
+    album = Album(lambda image: bytes(image.data), seconds=60.0, most_bytes=100)
+    for stamp in range(10):
+        album.add(stamp, Image(data=bytes([stamp]) * 40))
+    assert [stamp for stamp in range(10) if album.file(stamp)] == [8, 9]
+    album.add(9, Image(data=b"again"))
+    album.add(10, Image(data=b"x" * 55))
+    assert [stamp for stamp in range(11) if album.file(stamp)] == [8, 9, 10]
+    album.add(11, Image(data=b"x" * 1000))
+    assert album.file(11)
+    assert not album.pin("live", 10)

@@ -18,7 +18,7 @@ from sticker_uq.nodes.recorder import node as recorder
 from sticker_uq.nodes.recorder.node import Recorder
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.bench import Bench, overrides
-from sticker_uq_msgs.msg import GateState, SceneAssessment
+from sticker_uq_msgs.msg import Box, GateState, SceneAssessment, SceneDecision, Verdict
 
 RAW = Image(height=2, width=3, encoding="bgr8", step=9, data=bytes(range(18)))
 # publishing bytes sends them as they are; two serialisations may differ in what lies between the fields
@@ -63,6 +63,36 @@ def test_messages_are_read_again_byte_for_byte(bench, tmp_path, transport, topic
     assert (bytes(image.message.data), read.message.header.frame_id) == (bytes(message.data), "camera")
     assert _bytes(tmp_path / "bag", topic) == [image_bytes]
     assert _bytes(tmp_path / "bag", "/scene") == [scene_bytes]
+
+
+def test_decisions_are_recorded_as_boxes_that_foxglove_draws_over_their_image(bench, tmp_path):
+    sticker, nowhere = Box(x1=10.0, y1=20.0, x2=30.0, y2=50.0), Box(x1=float("nan"), y1=0.0, x2=1.0, y2=1.0)
+    decision = SceneDecision(
+        verdicts=[Verdict(label=2, box=sticker, verdict=1), Verdict(box=nowhere), Verdict(verdict=77)]
+    )
+    decision.header.stamp.sec = 7
+    with _recording(bench, tmp_path / "bag") as node:
+        bench.publisher_matched(SceneDecision, "decision", qos.RELIABLE).publish(decision)
+        bench.until(lambda: node.recorded["/annotations"], "annotations recorded")
+    [read] = Bag(tmp_path / "bag").messages("/annotations")
+    drawn = read.message
+    assert drawn.timestamp.sec == 7
+    assert [(p.x, p.y) for p in drawn.points[0].points] == [(10, 20), (30, 20), (30, 50), (10, 50)]
+    assert [text.text for text in drawn.texts] == ["sticker: remove", "background: 77"]
+
+
+def test_a_recording_is_played_as_its_topics_were_offered(bench, tmp_path):
+    """``ros2 bag play`` offers a topic with the quality of service that the recording says; an empty one is volatile."""
+    with _recording(bench, tmp_path / "bag") as node:
+        bench.until(lambda: node.recorded["/diagnostics"], "something recorded")
+    with Reader(tmp_path / "bag") as reader:
+        offered = {c.topic: c.ext.offered_qos_profiles for c in reader.connections}
+    latched = {f"/{topic}" for topic, (_, profile) in recorder.TOPICS.items() if profile is qos.LATCHED}
+    assert latched
+    for topic, profiles in offered.items():
+        [profile] = profiles
+        assert profile.reliability.name == "RELIABLE"
+        assert profile.durability.name == ("TRANSIENT_LOCAL" if topic in latched else "VOLATILE"), topic
 
 
 def test_what_viewers_draw_is_recorded_with_every_schema(bench, tmp_path):
