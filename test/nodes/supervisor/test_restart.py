@@ -97,8 +97,10 @@ class Supervised:
 
     def resolve(self, **fields: object) -> ResolveIntervention.Response:
         self.until_state(GateState.STATE_INTERVENTION)
-        number = self.bench.until(lambda: self.requests[-1].request_id, "a question")
-        request = ResolveIntervention.Request(request_id=number, person="Ada", **fields)
+        asked = self.bench.until(lambda: self.requests[-1].request_id and self.requests[-1], "a question")
+        request = ResolveIntervention.Request(
+            request_id=asked.request_id, image_stamp=asked.header.stamp, person="Ada", **fields
+        )
         return self.bench.call(ResolveIntervention, "intervention/resolve", request)
 
 
