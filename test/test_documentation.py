@@ -51,12 +51,18 @@ def test_the_site_builds_without_a_warning(tmp_path, monkeypatch):
     assert ended.value.code in (None, 0)
     built = {
         name: (tmp_path / "site" / name / "index.html").read_text(encoding="utf-8")
-        for name in ("parameters", "reference/commands", "reference/ros", "howto/troubleshooting")
+        for name in ("parameters", "reference/commands", "reference/ros", "howto/troubleshooting", "gate")
     }
     assert "arm_heartbeat_timeout_s" in built["parameters"]
     assert "audit verify FOLDER" in built["reference/commands"]
     assert "REASON_NO_SCENE" in built["reference/ros"]
     assert "waiting for the first camera image" in built["howto/troubleshooting"]
+    source = (ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    drawn = built["gate"][built["gate"].index('<figure class="states">') : built["gate"].index("</figure>")]
+    edges = re.findall(r"^ *(\w+) --> (\w+): (.+)$", source, re.M)
+    assert drawn.count('class="by"') == len(edges) > 10
+    assert all(f"{a} to {b} by {label}" in drawn for a, b, label in edges)
+    assert "stateDiagram" not in built["gate"], "code hosts draw it, the site has no JavaScript for it"
 
 
 def command_lines(text: str, name: str) -> Iterator[list[str]]:
