@@ -374,6 +374,8 @@ def _run(
         logger.fatal(f"a callback failed, giving up: {_named(error)}")
         return 1
     finally:
+        if isinstance(node, ManagedNode):
+            node.watchdog.ending()
         if isinstance(node, ManagedNode) and node.state != "finalized":
             node.trigger_shutdown()
         executor.shutdown()

@@ -13,6 +13,9 @@ BEAT_S = 1.0
 PATIENCE = 30
 """Periods without that after which the process ends."""
 
+END_S = 30.0
+"""Longest duration of an orderly end, s: the entries of the audit log and the current image have 5 s each."""
+
 
 class Watchdog(threading.Thread):
     """Ends the process when :meth:`beat` is not called any more, as in a deadlock inside the middleware.
@@ -39,6 +42,13 @@ class Watchdog(threading.Thread):
         finally:
             self._pauses -= 1
             self.beat()
+
+    def ending(self, most_s: float = END_S) -> None:
+        """From now on only the end of the process is waited for, which may deadlock as anything else: so long at most."""
+        self._ended.set()
+        if self.is_alive():
+            self.join(self._beat_s)
+        faulthandler.dump_traceback_later(most_s, exit=True)
 
     def end(self) -> None:
         self._ended.set()

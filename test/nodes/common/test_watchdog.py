@@ -60,5 +60,20 @@ def test_work_that_takes_its_time_is_no_standstill():
     assert (told.returncode, told.stderr) == (0, "")
 
 
+def test_an_end_that_deadlocks_is_an_end_too():
+    script = (
+        "import threading\n"
+        "from sticker_uq.nodes.common.watchdog import Watchdog\n"
+        "watchdog = Watchdog('/detector', beat_s=0.05)\n"
+        "watchdog.start()\n"
+        "with watchdog.paused():\n"
+        "    watchdog.ending(0.2)\n"
+        "    threading.Event().wait()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "Timeout" in ended.stderr
+
+
 def test_the_end_may_come_before_the_start():
     Watchdog("/detector").end()
