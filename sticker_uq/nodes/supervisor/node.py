@@ -190,13 +190,13 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         heard = self._on_image, qos.IMAGE_CHECKS_WATCH
         listen(ImageCheck, "image_check", *heard, refused=self._scene_refused, gone=lost)
         if self.settings.min_relief_mm > 0.0:
-            heard = self._on_relief, qos.NEWEST_IMAGE_BEST_EFFORT
-            without = {
+            measured = self._on_relief, qos.NEWEST_IMAGE_BEST_EFFORT
+            without: dict[str, Any] = {
                 "changed": self._no_relief,
                 "refused": self._no_relief,
                 "most_bytes": MOST_RELIEF_BYTES,
             }
-            relief = OnePublisher(self, Image, "relief", *heard, **without)
+            relief = OnePublisher(self, Image, "relief", *measured, **without)
             self.while_active.callback(relief.destroy)
 
     def _watch_input(
