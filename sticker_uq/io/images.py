@@ -219,7 +219,7 @@ def colour_remark(data: Buffer, sent_as: str) -> str:
         )
     if not encoding.startswith(("bgr", "rgb")) or "compressed bgr" in target or "mono" in target:
         return ""
-    other = "pass format 'jpeg' or 'png' if they are wrong"
+    other = "if they are wrong, its sender should write 'jpeg' or 'png'"
     if _EXCHANGED in target:
         return f"format {sent_as!r}: red and blue exchanged, as compressed_image_transport does; {other}"
     return (
