@@ -60,7 +60,8 @@ def _milliseconds(files: list[bytes]) -> tuple[float, float]:
     spent: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for file in files:
-            for decode, times in zip((_opencv, decode_compressed), spent, strict=True):
+            decoders: tuple[Callable[[bytes], Any], ...] = (_opencv, decode_compressed)
+            for decode, times in zip(decoders, spent, strict=True):
                 start = time.thread_time()
                 decode(file)
                 times.append((time.thread_time() - start) * 1e3)

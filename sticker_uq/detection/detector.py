@@ -307,11 +307,12 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
     metadata = load_into(model, settings.model, path)
     learned = metadata.get("input_size", settings.min_size)  # of SSDs it is part of the network
     fixed = detector_entry(settings.model).fixed_input_size
-    if (
-        fixed and not network and "model" not in metadata
-    ):  # those of `train` say both unless they are torchvision's
+    if fixed and not network and "model" not in metadata:
+        # those of `train` say both unless they are torchvision's
+        transform: Any = model.transform
+        size = transform.min_size[0]
         warnings.warn(
-            f"no input size in {path}: {model.transform.min_size[0]} px and torchvision's default boxes are used; beside the "
+            f"no input size in {path}: {size} px and torchvision's default boxes are used; beside the "
             "state dict of another network save 'network': {'input_size': PX, 'anchor_scales': [FRACTION, ...]}",
             stacklevel=2,
         )

@@ -264,7 +264,7 @@ class _VideoSource(ImageSource):
             )
         self._estimate = max(int(capture.get(cv2.CAP_PROP_FRAME_COUNT)), 0)
         self._period_ns = 1e9 / max(capture.get(cv2.CAP_PROP_FPS), 1e-3)
-        self._is_mjpeg = int(capture.get(cv2.CAP_PROP_FOURCC)) == cv2.VideoWriter_fourcc(*"MJPG")
+        self._is_mjpeg = int(capture.get(cv2.CAP_PROP_FOURCC)) == int.from_bytes(b"MJPG", "little")
         capture.release()
 
     def __len__(self) -> int:
@@ -338,7 +338,7 @@ def _stamp(capture: Any) -> int:
 
 def _gap(stamps: list[int]) -> str:
     """Where images at a constant rate are missing, in words; "" where none are, or where the rate is not constant."""
-    steps = np.diff(np.array(stamps, np.int64))
+    steps: NDArray[np.float64] = np.diff(np.array(stamps, np.int64)).astype(np.float64)
     period = float(np.median(steps)) if len(steps) >= _FEWEST_STEPS else 0.0
     if period <= 0 or (np.abs(steps - period) < period / 4).mean() < _SHARE_REGULAR:
         return ""
@@ -352,7 +352,8 @@ def _gap(stamps: list[int]) -> str:
 
 def _lacks_index(path: Path) -> bool:
     """Whether the file is an mp4 (ISO base media) file without the box `moov`, which is written last."""
-    names, at = [], 0
+    names: list[bytes] = []
+    at = 0
     with path.open("rb") as stream:
         while len(head := stream.read(16)) >= 8 and len(names) < _MOST_BOXES:
             length, name = int.from_bytes(head[:4]), head[4:8]
