@@ -27,7 +27,7 @@ NAMED_OTHERWISE = {
 #: Imports without a rosdep key: from requirements.txt alone.
 NO_ROSDEP_KEY = {
     "hdbscan", "lz4", "mapie", "mcap", "playwright", "pyarrow", "pytorch_grad_cam", "ray", "rosbags", "safetensors",
-    "threadpoolctl", "torchmetrics",
+    "simplejpeg", "threadpoolctl", "torchmetrics",
 }  # fmt: skip
 #: Imports that PyPI does not have: the code that needs them is left out without a ROS installation.
 ROS_INSTALLATION_ONLY = {

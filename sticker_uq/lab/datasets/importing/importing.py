@@ -5,13 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import yaml
-from PIL import Image
 
 from sticker_uq.io.coco import (
     IGNORE,
@@ -28,6 +26,7 @@ from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.files import atomic_write, whole_folder
 from sticker_uq.io.images import MOST_PICTURE, read_image_file
 from sticker_uq.io.reading import read_bytes
+from sticker_uq.io.stored_pictures import orientation_of
 from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, statistics_of
 from sticker_uq.lab.datasets.frames import consecutive_pairs
 from sticker_uq.lab.datasets.importing.grouping import PARTS, laptops_of, names_by_pattern, split_groups
@@ -89,18 +88,7 @@ def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str
 
 
 Frame = Literal["auto", "shown", "stored"]
-_TAG = 0x0112
 _SWAPPING = (5, 6, 7, 8)
-
-
-def orientation_of(data: bytes) -> tuple[int, tuple[int, int]]:
-    """EXIF orientation 1 to 8 of the picture file ``data``, and width and height in px as stored."""
-    try:
-        with Image.open(BytesIO(data)) as picture:
-            value, size = picture.getexif().get(_TAG, 1), picture.size
-    except Exception as error:  # noqa: BLE001 - Pillow raises anything for hostile metadata
-        raise InvalidInput(f"the header of the picture cannot be read ({type(error).__name__})") from None
-    return (value if isinstance(value, int) and 1 <= value <= 8 else 1), size
 
 
 def shown_size(orientation: int, stored: tuple[int, int]) -> tuple[int, int]:
