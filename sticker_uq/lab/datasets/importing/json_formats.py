@@ -413,7 +413,7 @@ def _shape(region: schemas.LabelStudioRegion, size: tuple[int, int], where: str,
 
 def _picture_names(data: Mapping[str, Any]) -> dict[str, str]:
     """The names of the pictures in ``data``, by key."""
-    found = {}
+    found: dict[str, str] = {}
     for key, value in data.items():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and (name := _name_in(text)):

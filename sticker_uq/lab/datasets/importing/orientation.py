@@ -22,7 +22,7 @@ def orientation_of(data: bytes) -> tuple[int, tuple[int, int]]:
         with Image.open(BytesIO(data)) as picture:
             value, size = picture.getexif().get(_TAG, 1), picture.size
             if picture.format == "TIFF":  # of which Pillow gives the size as shown
-                size = tuple(picture.tag_v2[tag] for tag in (256, 257))
+                size = tuple(picture.getexif()[tag] for tag in (256, 257))
     except Exception as error:  # noqa: BLE001 - Pillow raises anything for hostile metadata
         raise InvalidInput(f"the header of the picture cannot be read ({type(error).__name__})") from None
     return (value if isinstance(value, int) and 1 <= value <= 8 else 1), size

@@ -21,7 +21,7 @@ from sticker_uq.scene import InvalidInput
 Number = Annotated[float, BeforeValidator(lambda value: number(value, "value"))]
 _SUSPECT = re.compile(r"rotat|angle|theta|orient|b_?box|bnd|points|polygon|offset|class|category", re.I)
 """Of attributes that a person may have defined: names that may stand for geometry or a class."""
-_SAYS_NOTHING = (None, "", "0", "0.0", 0, [], {})
+_SAYS_NOTHING: tuple[object, ...] = (None, "", "0", "0.0", 0, [], {})
 
 
 class Schema(BaseModel):
@@ -64,7 +64,7 @@ class Keys:
         if not isinstance(content, dict):
             raise InvalidInput(f"{where}: {shown(content)}: expected {schema.__name__.lower()} with keys")
         fields, patterns = set(schema.model_fields) - {"unknown"}, schema.harmless.split()
-        known, unknown = {}, []
+        known, unknown = dict[str, Any](), list[str]()
         for key, value in self.left(content).items():
             if key in fields:
                 known |= {} if value is None or value == "" else {key: value}

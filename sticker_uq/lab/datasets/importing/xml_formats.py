@@ -162,7 +162,7 @@ def _attributes(given: Any, where: str, keys: Keys) -> tuple[schemas.CocoAttribu
     return about, about.unknown
 
 
-_SHAPES = {
+_SHAPES: dict[str, type[schemas.CvatShape]] = {
     "box": schemas.CvatBox, "polygon": schemas.CvatPolygon, "ellipse": schemas.CvatEllipse, "mask": schemas.CvatMask
 }  # fmt: skip
 
