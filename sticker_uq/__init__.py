@@ -31,7 +31,8 @@ if TYPE_CHECKING:
         Verdict,
     )
 
-__version__ = "0.2.0"
+# The newest section of CHANGELOG.md, released once that has a date. setup.py reads this line.
+__version__ = "0.4.0"
 
 import_torchvision_without_compiler()
 

@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +22,7 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
+from sticker_uq import __version__
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.evaluation.bundle_comparison import COMPARISON, BundleComparison
 from sticker_uq.gate import Policy
@@ -228,7 +228,7 @@ def create_bundle(
             (folder / COMPARISON).write_text(comparison.model_dump_json(indent=1), encoding="utf-8")
         manifest = Manifest(
             created=dt.datetime.now(dt.UTC).date(),
-            version=metadata.version("sticker_uq"),
+            version=__version__,
             model=scene.model,
             device=scene.device_kind,
             model_hash=scene.model_hash,
