@@ -32,8 +32,8 @@ def required() -> list[str]:
 
 
 def version() -> str:
-    """Returns the version of sticker_uq/__init__.py."""
-    text = (Path(__file__).resolve().parent / NAME / "__init__.py").read_text(encoding="utf-8")
+    """Returns the version of sticker_uq/version.py."""
+    text = (Path(__file__).resolve().parent / NAME / "version.py").read_text(encoding="utf-8")
     return re.findall(r'^__version__ = "(.+)"$', text, re.M)[0]
 
 

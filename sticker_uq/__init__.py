@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sticker_uq.imports import import_torchvision_without_compiler
+from sticker_uq.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from sticker_uq.api import (
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
         SceneDecision,
         Verdict,
     )
-
-# The newest section of CHANGELOG.md, released once that has a date. setup.py reads this line.
-__version__ = "0.4.0"
 
 import_torchvision_without_compiler()
 

@@ -22,7 +22,6 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
-from sticker_uq import __version__
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.evaluation.bundle_comparison import COMPARISON, BundleComparison
 from sticker_uq.gate import Policy
@@ -33,6 +32,7 @@ from sticker_uq.messages import text_of
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput, Status
+from sticker_uq.version import __version__
 
 if TYPE_CHECKING:
     from sticker_uq.perception import Perception

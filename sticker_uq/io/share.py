@@ -10,8 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sticker_uq import __version__
 from sticker_uq.scene import InvalidInput
+from sticker_uq.version import __version__
 
 PACKAGE = "sticker_uq"
 

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, ValidationError
 
-from sticker_uq import __version__
 from sticker_uq.io.files import check_output_folder, write_file
 from sticker_uq.io.reading import read_json
 from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.scene import InvalidInput
+from sticker_uq.version import __version__
 
 STEPS = "steps"
 
