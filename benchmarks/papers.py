@@ -19,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.result_files import argument_parser
+from benchmarks.tables import without_commit
 from sticker_uq.lab.robustness.frequencies import CoverageRow, coverage
 from sticker_uq.lab.robustness.spec import preset
 from sticker_uq.lab.studies.detectors.analysis import Analysis, analyse, best_models
@@ -66,7 +67,8 @@ def rows_of(study: str, section: str, *first: str) -> list[dict[str, str]]:
     The file has tables one after the other: a line "# SECTION", a header, rows, and an empty line. Raises LookupError when
     there is no such table.
     """
-    for block in (ROOT / "benchmarks" / "results" / f"{study}.csv").read_text(encoding="utf-8").split("\n\n"):
+    text = without_commit((ROOT / "benchmarks" / "results" / f"{study}.csv").read_text(encoding="utf-8"))
+    for block in text.split("\n\n"):
         title, *lines = block.strip().splitlines()
         header, *rows = csv.reader(lines)
         if title == f"# {section}" and header[: len(first)] == [*first]:
