@@ -55,8 +55,9 @@ def study(
     network: list[str] | None = option(
         None, "Novelty network of each --model, in the same order; '' for the packaged one, if there is one."
     ),
-    ensemble: list[Path] | None = option(
-        None, "Weights of a member of a deep ensemble of the one --model, to compare with; may be repeated."
+    ensemble: list[str] | None = option(
+        None,
+        "Weights of a member of a deep ensemble of the one --model, '' for the packaged ones; may be repeated.",
     ),
     count: int = option(0, "Scenes of each case; 0: all.", min=0),
 ) -> None:
@@ -78,7 +79,7 @@ def study(
         raise InvalidInput(
             f"{len(ensemble)} --ensemble for {len(chosen)} --model: expected two members or more, and one model"
         )
-    members = [load_detector(chosen[0].model_copy(update={"weights": str(file)})) for file in ensemble or []]
+    members = [load_detector(chosen[0].model_copy(update={"weights": file})) for file in ensemble or []]
     out.mkdir(parents=True, exist_ok=True)
     records = {
         settings.model: _records(settings, cases, out, file, members)

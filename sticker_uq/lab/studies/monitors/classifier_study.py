@@ -192,7 +192,9 @@ def ambiguous_crops(
     material: Material, settings: MonitorStudySettings, tell: Tell = lambda stage: None
 ) -> AmbiguousCrops:
     half = max(1, settings.ambiguous // 2)
-    autoencoders = replace(material.raae, swapped=settings.swapped)
+    # what the paper's training leaves to chance has to be tried more often
+    tries = material.raae.tries * (1 if settings.swapped else 10)
+    autoencoders = replace(material.raae, swapped=settings.swapped, tries=tries)
     learned = (material.train, material.train_labels, material.pairs, autoencoders)
     raaes = []
     for what, seed in (("to train with", 0), ("to test with", _TESTING)):
