@@ -30,8 +30,7 @@ from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, MODEL_NA
 
 ROOT = Path(__file__).parents[1]
 PER_IMAGE = ROOT / "test/lab/studies/detectors/published"
-LARGE = 0.1
-"""A difference of AUC-ROC above which a reason must be given."""
+LARGE = 0.1  # a difference of AUC-ROC above which a reason must be given
 DIGITS = {
     "digits": ("S001", "digits", "monitors", "Results on handwritten digits"),
     "digits-paper": ("S001", "digits-paper", "", ""),
@@ -318,9 +317,10 @@ def probabilities(printed: Printed) -> str:
         (name, "paper", *(f"{v:.4f}" for v in values))
         for name, values in printed["ullah"]["tables_1_2"].items()
     ]
+    older = ("quality", "Measured on rendered laptops")
     rows += [
         (f"SSDLite, {row['detector']}", "here", row["Brier score"], row["ECE"], row["accuracy"])
-        for row in newest("S003", "quality", "quality", "Measured on rendered laptops", "detector")
+        for row in newest("S003", "quality", "", "", "class") or rows_of(*older, "detector")
         if row.get("calibration", "as is") == "as is"
     ]
     return markdown(("classifier", "source", "Brier score", "ECE", "accuracy"), rows)
