@@ -15,6 +15,7 @@ import csv
 import importlib.util
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -51,6 +52,12 @@ def _table(mark: re.Match[str]) -> str:
     name = mark[1] if importlib.util.find_spec(f"benchmarks.{mark[1]}") else mark[1].rpartition("_")[0]
     module = importlib.import_module(f"benchmarks.{name}")
     return f"\n{module.table(module.read(file), *((mark[3],) if mark[3] else ()))}\n"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _FITTING = 2 / 3  # share of the pictures to set limits on, unless --calibration is given
-_FIELDS = ("seeds", "members", "passes", "ambiguous", "delta_max", "alarms")
+_FIELDS = ("seeds", "members", "passes", "ambiguous", "delta_max", "alarms", "swapped")
 _ARCHITECTURES = "|".join(ARCHITECTURES)
 _MATERIALS: dict[str, Callable[[], materials.Material]] = {
     "digits": materials.digits,
