@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build of the ROS 2 package sticker_uq (ament_python)."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -30,9 +31,15 @@ def required() -> list[str]:
     return own + [line.replace("==", ">=") for line in lines if "==" in line]
 
 
+def version() -> str:
+    """Returns the version of sticker_uq/version.py."""
+    text = (Path(__file__).resolve().parent / NAME / "version.py").read_text(encoding="utf-8")
+    return re.findall(r'^__version__ = "(.+)"$', text, re.M)[0]
+
+
 setup(
     name=NAME,
-    version="0.2.0",
+    version=version(),
     description="Uncertainty-aware sticker detection for a robot cell that refurbishes laptops",
     license="Apache-2.0",
     maintainer="sticker_uq maintainers",
@@ -59,7 +66,7 @@ setup(
     install_requires=required(),
     extras_require={
         "test": ["pytest"],
-        "diffusers": ["diffusers", "transformers", "accelerate", "sentencepiece", "protobuf"],
+        "generate": ["openai", "diffusers>=0.42", "transformers", "accelerate", "sentencepiece", "protobuf"],
     },
     zip_safe=False,
     entry_points={

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The values printed in the five papers beside those of this package, for the pages in ``docs/papers``.
 
-``results/papers.json`` holds what the papers print, and the reason of every large difference. Our values come from where they
-were reported first: the tables of studies in ``results``, the specification of the published example, the per-image results.
+``results/papers.json`` holds what the papers print, and the reason of every large difference. Our values come from the tables of
+studies in ``results`` (``papers_S001.csv`` and so on: of --run), the specification of the published example, the published
+per-image results.
 
-    python -m benchmarks.papers                           # every table
+    python -m benchmarks.papers S004                      # every table of a paper
     python -m benchmarks.papers medical significance      # these
+    python -m benchmarks.papers S001 --run                # compute "here" anew, and keep it
 """
 
 import csv
@@ -13,21 +15,27 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from benchmarks import papers_run
+from benchmarks.papers_robustness import aberration, medical, significance, source_coverage
 from benchmarks.result_files import argument_parser
-from sticker_uq.lab.robustness.frequencies import CoverageRow, coverage
-from sticker_uq.lab.robustness.spec import preset
+from benchmarks.tables import markdown, without_commit
 from sticker_uq.lab.studies.detectors.analysis import Analysis, analyse, best_models
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, MODEL_NAMES, UNCERTAINTY, read_results
 
 ROOT = Path(__file__).parents[1]
 PER_IMAGE = ROOT / "test/lab/studies/detectors/published"
-LARGE = 0.1
-"""A difference of AUC-ROC above which a reason must be given."""
+LARGE = 0.1  # a difference of AUC-ROC above which a reason must be given
+DIGITS = {
+    "digits": ("S001", "digits", "monitors", "Results on handwritten digits"),
+    "digits-paper": ("S001", "digits-paper", "", ""),
+}
+"""The runs of S001: autoencoders trained with swapped labels too, and as the paper does."""
 SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
 CASES = {
     "clean": ("clean", "clean"),
@@ -39,11 +47,11 @@ CASES = {
 }
 """Our abnormal cases, and the use case of Giloni et al. that each stands for: on COCO (1 to 5), on Superstore (6 to 9)."""
 STUDIED = {
-    "SSDLite": "The packaged SSDLite",
-    "Faster R-CNN": "Faster R-CNN with a feature pyramid",
-    "RetinaNet": "RetinaNet",
+    "SSDLite": ("S002", "cases", "dil-study", "The packaged SSDLite"),
+    "Faster R-CNN of 0.2": ("", "", "dil-study", "Faster R-CNN with a feature pyramid"),
+    "RetinaNet of 0.2": ("", "", "dil-study", "RetinaNet"),
 }
-"""The detectors of results/dil-study.csv and the sections of their results; RetinaNet without patch and thresholds."""
+"""The detectors and where their results are, as :func:`newest` wants it; RetinaNet without patch and thresholds."""
 SIGNALS = ("dil gradcam", "dil layercam", "unexplained objectness", "novelty")
 _COCO = ("clean", "unrealistic occlusion", "realistic occlusion", "out of distribution", "adversarial patch")
 Printed = dict[str, Any]
@@ -63,15 +71,31 @@ def table(printed: Printed, name: str) -> str:
 def rows_of(study: str, section: str, *first: str) -> list[dict[str, str]]:
     """The rows of the first table of ``results/STUDY.csv`` of the ``section`` whose first columns are ``first``.
 
-    The file has tables one after the other: a line "# SECTION", a header, rows, and an empty line. Raises LookupError when
-    there is no such table.
+    The file has tables one after the other: a line "# SECTION" or "# SECTION: TITLE", a header, rows, an empty line. Raises
+    LookupError when there is no such table.
     """
-    for block in (ROOT / "benchmarks" / "results" / f"{study}.csv").read_text(encoding="utf-8").split("\n\n"):
+    text = without_commit((ROOT / "benchmarks" / "results" / f"{study}.csv").read_text(encoding="utf-8"))
+    for block in text.split("\n\n"):
         title, *lines = block.strip().splitlines()
         header, *rows = csv.reader(lines)
-        if title == f"# {section}" and header[: len(first)] == [*first]:
+        if f"{title}:".startswith(f"# {section}:") and header[: len(first)] == [*first]:
             return [dict(zip(header, row, strict=True)) for row in rows]
     raise LookupError(f"results/{study}.csv: no table of {first} of {section!r}")
+
+
+def studied() -> dict[str, tuple[str, str, str, str]]:
+    """STUDIED by the name that a column has: without a --run of its own SSDLite is that of 0.2, too."""
+    ours = {name: where for name, where in STUDIED.items() if name != "SSDLite"}
+    run = (ROOT / "benchmarks" / "results" / "papers_S002.csv").is_file()
+    return {"SSDLite" if run else "SSDLite of 0.2": STUDIED["SSDLite"], **ours}
+
+
+def newest(paper: str, name: str, file: str, section: str, *first: str) -> list[dict[str, str]]:
+    """:func:`rows_of` of the study ``name`` in the last --run of ``paper``, else of ``section`` in the older ``file``, if any."""
+    if paper and (ROOT / "benchmarks" / "results" / f"papers_{paper}.csv").is_file():
+        with suppress(LookupError):
+            return rows_of(f"papers_{paper}", name, *first)
+    return rows_of(file, section, *first) if file else []
 
 
 def statistics(printed: Printed) -> str:
@@ -140,18 +164,37 @@ def correlations(printed: Printed) -> str:
 
 
 def ambiguity(printed: Printed) -> str:
-    """Table I of Weiss et al. (MNIST) beside that of the digits."""
+    """Table I of Weiss et al. (MNIST) beside that of the digits, autoencoders trained with swapped labels and as in the paper."""
     columns = ("Top-1", "Top-2", "Top-Pair", "entropy, bits")
-    ours = {row["crops"]: row for row in rows_of("monitors", "Results on handwritten digits", "crops")}
+    ours = [{row["crops"]: row for row in newest(*where, "crops")} for where in DIGITS.values()]
     rows = [
-        (crops, *(f"{number(p)} / {ours[crops][c]}" for p, c in zip(cells, columns, strict=True)))
+        (
+            crops,
+            *(
+                " / ".join([number(p), *(one[crops][c] if one else "not run" for one in ours)])
+                for p, c in zip(cells, columns, strict=True)
+            ),
+        )
         for crops, cells in printed["weiss"]["table_1"].items()
     ]
-    return markdown(("crops", *(f"{column}: paper / here" for column in columns)), rows)
+    return markdown(
+        ("crops", *(f"{column}: paper / here / here, paper's training" for column in columns)), rows
+    )
 
 
 def supervisors(printed: Printed) -> str:
     """Table II of Weiss et al. (MNIST) beside that of the digits, and the difference."""
+    return _supervisors(printed, "digits")
+
+
+def supervisors_as_in_paper(printed: Printed) -> str:
+    """The same, with autoencoders trained as in the paper: no swapped labels."""
+    return _supervisors(printed, "digits-paper")
+
+
+def _supervisors(printed: Printed, name: str) -> str:
+    if not newest(*DIGITS[name], "monitor"):
+        return "Not run: `python -m benchmarks.papers S001 --run` measures it."
     rows = [
         (
             monitor,
@@ -160,13 +203,13 @@ def supervisors(printed: Printed) -> str:
                 for p, h in cells
             ),
         )
-        for monitor, cells in _areas(printed).items()
+        for monitor, cells in _areas(printed, name).items()
     ]
     return markdown(("monitor", *(f"{one}: paper / here (difference)" for one in SETS)), rows)
 
 
 def reasons(printed: Printed) -> str:
-    """Every difference above LARGE from Table II with its reason.
+    """Every difference of more than 0.1 from Table II with its reason.
 
     Raises LookupError for a difference without a reason, and for a reason without a difference.
     """
@@ -190,7 +233,7 @@ def reasons(printed: Printed) -> str:
 def scores(printed: Printed) -> str:
     """Mean DiL of Table 2 of Giloni et al. beside that of our cases."""
     paper = printed["giloni"]["table_2"]
-    ours = {name: _by_case("dil-study", section, ("case",), "DiL") for name, section in STUDIED.items()}
+    ours = {name: _by_case(where, ("case",), "DiL") for name, where in studied().items()}
     rows = []
     for case, (coco, superstore) in CASES.items():
         place = _COCO.index(coco)
@@ -198,7 +241,7 @@ def scores(printed: Printed) -> str:
             f"{number(paper[kind][place], 3)}, {number(_superstore(paper[f'{kind}, Superstore'], superstore), 3)}"
             for kind in ("one-stage", "two-stage")
         ]
-        here = (ours[name].get(case, "not measured") for name in STUDIED)
+        here = (ours[name].get(case, "not measured") for name in ours)
         rows.append((case, coco, *printed_values, *here))
     names = (
         "our case",
@@ -206,31 +249,46 @@ def scores(printed: Printed) -> str:
         "paper, one-stage: COCO, Superstore",
         "paper, two-stage: COCO, Superstore",
     )
-    return markdown((*names, *(f"here, {name}" for name in STUDIED)), rows)
+    return markdown((*names, *(f"here, {name}" for name in ours)), rows)
 
 
 def separation(printed: Printed) -> str:
     """Area under the ROC curve of clean scenes against each of our cases; the paper has no such figure."""
     cases = [case for case in CASES if case != "clean"]
     rows = []
-    for model, section in STUDIED.items():
-        for row in rows_of("dil-study", section, "signal"):
+    for model, where in studied().items():
+        for row in newest(*where, "signal"):
             if row["signal"] in SIGNALS:
                 own = {re.sub("^patch-.*", "patch", case): area.split()[0] for case, area in row.items()}
                 rows.append((model, row["signal"], *(own.get(case, "not measured") for case in cases)))
     return markdown(("detector", "signal", *cases), rows)
 
 
+def missed(printed: Printed) -> str:
+    """Area under the ROC curve of scenes with a missed sticker, over all cases of SSDLite: DiL beside passes and an ensemble of
+    three. Figure 4 of Giloni et al. shows examples.
+    """
+    shown = {row["signal"]: row["all cases"] for row in newest(*STUDIED["SSDLite"], "signal", "all cases")}
+    passes = {name: shown.get(f"ensemble {name}", "") for name in shown if f"ensemble {name}" in shown}
+    others = [
+        (name, area, "")
+        for name, area in shown.items()
+        if name.startswith(("dil ", "unexplained", "novelty"))
+    ]
+    rows = [*others, *((name, shown[name], ensemble) for name, ensemble in passes.items())]
+    return markdown(("signal", "of one pass, or of 20 passes", "of the ensemble of three"), rows)
+
+
 def gains(printed: Printed) -> str:
     """Gain of recall and change of precision by the dynamic threshold: Table 3 of Giloni et al. beside ours, in per cent."""
     paper = printed["giloni"]
-    models = {name: section for name, section in STUDIED.items() if name != "RetinaNet"}
+    models = {name: where for name, where in studied().items() if "RetinaNet" not in name}
     ours = {
         name: {
-            column: _by_case("dil-study", section, ("case", "rule"), column, rule="paper")
+            column: _by_case(where, ("case", "rule"), column, rule="paper")
             for column in ("recall_gain", "precision_gain")
         }
-        for name, section in models.items()
+        for name, where in models.items()
     }
     rows = []
     for case, (coco, superstore) in CASES.items():
@@ -240,7 +298,7 @@ def gains(printed: Printed) -> str:
             for name in ("table_3", "table_3_precision")
         ]
         here = [
-            " / ".join(_percent(100 * float(ours[name][column][case])) for name in models)
+            " / ".join(_gain(ours[name][column].get(case)) for name in models)
             for column in ("recall_gain", "precision_gain")
         ]
         rows.append((case, coco, printed_values[0], here[0], printed_values[1], here[1]))
@@ -260,104 +318,76 @@ def probabilities(printed: Printed) -> str:
         (name, "paper", *(f"{v:.4f}" for v in values))
         for name, values in printed["ullah"]["tables_1_2"].items()
     ]
+    older = ("quality", "Measured on rendered laptops")
     rows += [
         (f"SSDLite, {row['detector']}", "here", row["Brier score"], row["ECE"], row["accuracy"])
-        for row in rows_of("quality", "Measured on rendered laptops", "detector")
-        if row["calibration"] == "as is"
+        for row in newest("S003", "quality", "", "", "class") or rows_of(*older, "detector")
+        if row.get("calibration", "as is") == "as is"
     ]
     return markdown(("classifier", "source", "Brier score", "ECE", "accuracy"), rows)
 
 
-def medical(printed: Printed) -> str:
-    """Boxes 5 and 7 and figure A1 of Wozniak et al.: the relation, computed with the specification of the package."""
-    spec, distance = preset("medical-diagnosis"), printed["wozniak"]["box_7"]["distance"]
-    published = printed["wozniak"]["figure_a1"]["changes"]
-    rows = []
-    for metric, (source, target) in printed["wozniak"]["box_5"].items():
-        change, epsilon = round(abs(target - source), 3), spec.epsilon(metric, distance)
-        rows.append(
-            (metric, f"{source:.3f}", f"{target:.3f}", f"{published[metric]:.3f}", f"{change:.3f}", f"{epsilon:g}",
-             "violated" if change > epsilon else "holds")
-        )  # fmt: skip
-    return markdown(
-        (
-            "metric",
-            "source",
-            "target",
-            "change, published",
-            "change, here",
-            f"epsilon(d = {distance:g})",
-            "relation",
-        ),
-        rows,
-    )
-
-
-def significance(printed: Printed) -> str:
-    """The significance of the circumstances in figure A1 of Wozniak et al., computed with the specification of the package."""
-    sheet, spec = printed["wozniak"]["figure_a1"], preset("medical-diagnosis")
-    rows = [
-        (
-            c.name, f"{c.frequency:g}", f"{sheet['relative_frequency'][c.name]:g}",
-            f"{c.exposure} x {c.likelihood} x {c.severity}", str(sheet["significance"][c.name]), str(c.significance),
-        )
-        for c in sorted(spec.circumstances, key=lambda c: -c.significance)
-    ]  # fmt: skip
-    return markdown(
-        (
-            "circumstance", "probability", "relative frequency in the source images", "exposure x likelihood x severity",
-            "significance, published", "here",
-        ),
-        rows,
-    )  # fmt: skip
-
-
-def source_coverage(printed: Printed) -> str:
-    """The coverage in figure A1 of Wozniak et al., computed from the published relative frequencies."""
-    sheet = printed["wozniak"]["figure_a1"]
-    found = coverage(
-        [
-            CoverageRow(
-                circumstance=c.name, significance=c.significance, target=c.frequency, source=share, low=0, high=1, status="",
-            )
-            for c in preset("medical-diagnosis").circumstances
-            for share in (sheet["relative_frequency"][c.name],)
-        ]
-    )  # fmt: skip
-    here = {
-        "missing circumstances": found.missing,
-        "over- or under-represented": found.misrepresented,
-        "covered": found.covered,
+def guideline(printed: Printed) -> str:
+    """Figure 6 of Lu et al., which model for which purpose: as published, and as Table 3, recomputed, recommends."""
+    purposes = {
+        "accuracy": ("mAP", "M2"),
+        "uncertainty of labels": ("SE", "M4"),
+        "uncertainty of boxes": ("TV", "M4"),
+        "robustness of accuracy": ("RSmAP", "M2"),
+        "robustness of uncertainty": ("RSUQM", "M4"),
     }
-    rows = [
-        (name, f"{sheet['coverage'][name]} %", f"{100 * share:.1f} %".replace(".0 ", " "))
-        for name, share in here.items()
-    ]
-    return markdown(("share of the circumstances", "published", "here"), rows)
+    shorts = list(pd.read_csv(PER_IMAGE / "best_sets.csv").columns[2:])
+    (row,) = (line for line in best(printed).splitlines() if line.startswith("| recommended"))
+    here = dict(zip(shorts, (cell.strip() for cell in row.strip("| ").split("|")[1:]), strict=True))
+    known = {short.lower().replace("_", "").replace("-", ""): model for short, model in here.items()}
+    rows = [(what, published, known[short.lower()]) for what, (short, published) in purposes.items()]
+    return markdown(("purpose", "published", "here"), rows)
 
 
 TABLES: dict[str, Callable[[Printed], str]] = {
     function.__name__: function
     for function in (
-        *(statistics, best, correlations),
-        *(ambiguity, supervisors, reasons),
-        *(scores, separation, gains),
+        *(statistics, best, correlations, guideline),
+        *(ambiguity, supervisors, reasons, supervisors_as_in_paper),
+        *(scores, separation, missed, gains),
         probabilities,
-        *(medical, significance, source_coverage),
+        *(medical, significance, source_coverage, aberration),
     )
+}
+PAPERS = {
+    "S000": ("statistics", "best", "correlations", "guideline"),
+    "S001": ("ambiguity", "supervisors", "reasons", "supervisors_as_in_paper"),
+    "S002": ("scores", "separation", "missed", "gains"),
+    "S003": ("probabilities",),
+    "S004": ("medical", "significance", "source_coverage", "aberration"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the tables that ``arguments`` name, by default those of the command line, or all."""
+    """Print the tables that ``arguments`` name, by default those of the command line, or all; with --run after computing anew."""
     parser = argument_parser(__doc__)
-    parser.add_argument("table", nargs="*", metavar="TABLE", help=", ".join(TABLES))
-    wanted = parser.parse_args(arguments).table or list(TABLES)
-    if unknown := [name for name in wanted if name not in TABLES]:
-        parser.error(f"{', '.join(unknown)}: expected {', '.join(TABLES)}")
+    parser.add_argument("table", nargs="*", metavar="PAPER|TABLE", help=", ".join((*PAPERS, *TABLES)))
+    parser.add_argument(
+        "--run", action="store_true", help="compute the values of the PAPER anew and keep them"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/papers"), help="folder of --run; it resumes there"
+    )
+    given = parser.parse_args(arguments)
+    if unknown := [name for name in given.table if name not in {*PAPERS, *TABLES}]:
+        parser.error(f"{', '.join(unknown)}: expected {', '.join((*PAPERS, *TABLES))}")
+    if given.run:
+        if not given.table or not set(given.table) <= set(PAPERS):
+            parser.error(f"--run: expected one or more of {', '.join(PAPERS)}")
+        for paper in given.table:
+            papers_run.run(paper, given.out / paper)
     printed = read(ROOT / "benchmarks" / "results" / "papers.json")
-    for name in wanted:
-        print(f"{name}\n\n{table(printed, name)}\n")
+    for name in given.table or PAPERS:
+        if name in PAPERS:
+            print(f"# {name}{papers_run.made(name)}\n")
+        for one in PAPERS.get(name, (name,)):
+            says = " ".join(str(TABLES[one].__doc__).split("\n\n")[0].split())
+            print(f"{one}: {says}\n\n{table(printed, one)}\n")
 
 
 def _analysis() -> Analysis:
@@ -369,9 +399,9 @@ def _published(name: str) -> pd.DataFrame:
     return found.assign(measure=found["metric"].map(lambda short: COLUMNS[short.lower()]))
 
 
-def _areas(printed: Printed) -> dict[str, list[tuple[float | None, float | None]]]:
+def _areas(printed: Printed, name: str = "digits") -> dict[str, list[tuple[float | None, float | None]]]:
     """AUC-ROC by monitor: of each of SETS the printed one and ours, without its spread."""
-    ours = {row["monitor"]: row for row in rows_of("monitors", "Results on handwritten digits", "monitor")}
+    ours = {row["monitor"]: row for row in newest(*DIGITS[name], "monitor")}
 
     def area(text: str) -> float | None:
         return None if text == "n/a" else float(text.split()[0])
@@ -382,11 +412,13 @@ def _areas(printed: Printed) -> dict[str, list[tuple[float | None, float | None]
     }
 
 
-def _by_case(study: str, section: str, first: tuple[str, ...], column: str, **wanted: str) -> dict[str, str]:
+def _by_case(
+    where: tuple[str, str, str, str], first: tuple[str, ...], column: str, **wanted: str
+) -> dict[str, str]:
     """``column`` of a table by case; a patch made for one kind of model is the case "patch"."""
     return {
         re.sub("^patch-.*", "patch", row["case"]): row[column]
-        for row in rows_of(study, section, *first)
+        for row in newest(*where, *first)
         if all(row[name] == value for name, value in wanted.items())
     }
 
@@ -406,15 +438,13 @@ def _percent(value: float | None) -> str:
     return "n/a" if value is None else f"{value:+.1f} %"
 
 
+def _gain(share: str | None) -> str:
+    return "not measured" if share is None else _percent(100 * float(share))
+
+
 def _largest(differences: pd.Series) -> str:
     largest = float(differences.abs().max())
     return "< 1e-12" if largest < 1e-12 else f"{largest:.1e}"
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from sticker_uq.console.server import ConsoleSettings  # noqa: E402
 from sticker_uq.gate import Policy  # noqa: E402
 from sticker_uq.gate.assumptions import familiarity  # noqa: E402
 from sticker_uq.gate.policy import policy_schema as sections  # noqa: E402
+from sticker_uq.lab.datasets.importing.schemas import SCHEMAS  # noqa: E402
 from sticker_uq.messages import BLOCK_ADVICE, BLOCK_REASONS, BlockReason  # noqa: E402
 from sticker_uq.nodes.simulation.cell_sim import SimulationSettings  # noqa: E402
 
@@ -272,6 +273,21 @@ def compared() -> str:
     return "\n".join(rows + code)
 
 
+def imported() -> str:
+    """What each format of `dataset import` may say, from the schemas that read it."""
+    rows = [
+        "| `--format` | part | read | passed over | an error, as is any other key |",
+        "|---|---|---|---|---|",
+    ]
+    for name, schemas in SCHEMAS.items():
+        for one in schemas:
+            part = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", one.__name__).removeprefix("Label Studio ").lower()
+            read = [key for key in one.model_fields if key != "unknown"]
+            cells = (" ".join(f"`{key}`" for key in keys) for keys in (read, one.harmless.split()))
+            rows.append(f"| `{name}` | {part} | {' | '.join(cells)} | {one.refused} |")
+    return "\n".join(rows)
+
+
 def modules() -> str:
     """Every module of the package, with the beginning of its docstring."""
     rows = ["| module | content |", "|---|---|"]
@@ -288,6 +304,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "commands": commands,
     "compared": compared,
     "functions": functions,
+    "imported": imported,
     "inputs": inputs,
     "messages": messages,
     "modules": modules,

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sticker_uq.imports import import_torchvision_without_compiler
+from sticker_uq.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from sticker_uq.api import (
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
         SceneDecision,
         Verdict,
     )
-
-__version__ = "0.2.0"
 
 import_torchvision_without_compiler()
 

@@ -9,13 +9,13 @@ ROOT = papers.ROOT
 
 
 def test_the_tables_of_the_papers_are_printed(capsys):
-    papers.main(["medical", "source_coverage"])
+    papers.main(["S004"])
     shown = capsys.readouterr().out
     assert "| precision | 0.564 | 0.498 | 0.066 | 0.066 | 0.01 | violated |" in shown
     assert "| missing circumstances | 63 % | 62.5 % |" in shown
     with pytest.raises(SystemExit):
         papers.main(["box"])
-    assert "box: expected statistics, " in capsys.readouterr().err
+    assert "box: expected S000, " in capsys.readouterr().err
 
 
 def test_every_large_difference_from_a_paper_has_a_reason():
@@ -42,3 +42,41 @@ def test_the_statistics_of_the_first_paper_are_reproduced():
     assert papers.statistics(printed).count("< 1e-12 | < 1e-12") == 6
     assert ", here" not in papers.best(printed)
     assert papers.medical(printed).count("| violated |") == 5
+
+
+def test_every_paper_has_tables_and_a_run():
+    tables = [name for names in papers.PAPERS.values() for name in names]
+    assert sorted(tables) == sorted(papers.TABLES)
+    assert set(papers.papers_run.STUDIES) == set(papers.PAPERS)
+    with pytest.raises(SystemExit):
+        papers.main(["medical", "--run"])
+
+
+def test_a_run_keeps_its_tables_and_goes_on_where_it_was(tmp_path, monkeypatch):
+    run = papers.papers_run
+    out = tmp_path / "out"
+    page = "# A\n\n## Table I\n\n| crops | a, b |\n| --- | --- |\n| x | 1 |\n| y | n/a |\n\nwords\n"
+    study = run.Study("digits", ("doctor --out {out}/one", "status {out}/two"), "page.md", 1)
+    monkeypatch.setattr(run, "STUDIES", {"S001": (study,)})
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    (tmp_path / "benchmarks" / "results").mkdir(parents=True)
+    asked = []
+
+    def done(words: list[str], check: bool) -> None:
+        asked.append(words[3:])
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        (out / "page.md").write_text(page)
+
+    monkeypatch.setattr(run.subprocess, "run", done)
+    with pytest.raises(KeyboardInterrupt):
+        run.run("S001", out)
+    file = run.run("S001", out)
+    assert asked == [["doctor", "--out", f"{out}/one"], *[["status", f"{out}/two"]] * 2]
+    monkeypatch.setattr(papers, "ROOT", tmp_path)
+    assert papers.rows_of("papers_S001", "digits", "crops") == [
+        {"crops": "x", "a, b": "1"},
+        {"crops": "y", "a, b": "n/a"},
+    ]
+    assert run.made("S001").startswith(', "here" date 20')
+    assert file.parent == tmp_path / "benchmarks" / "results"

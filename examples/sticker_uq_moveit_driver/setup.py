@@ -9,7 +9,7 @@ NAME = "sticker_uq_moveit_driver"
 
 setup(
     name=NAME,
-    version="0.2.0",
+    version="0.4.0",
     description="Example of an arm driver for the cell of sticker_uq, with MoveIt 2 and ros2_control",
     license="Apache-2.0",
     maintainer="sticker_uq maintainers",

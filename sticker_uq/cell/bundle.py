@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +32,7 @@ from sticker_uq.messages import text_of
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput, Status
+from sticker_uq.version import __version__
 
 if TYPE_CHECKING:
     from sticker_uq.perception import Perception
@@ -228,7 +228,7 @@ def create_bundle(
             (folder / COMPARISON).write_text(comparison.model_dump_json(indent=1), encoding="utf-8")
         manifest = Manifest(
             created=dt.datetime.now(dt.UTC).date(),
-            version=metadata.version("sticker_uq"),
+            version=__version__,
             model=scene.model,
             device=scene.device_kind,
             model_hash=scene.model_hash,

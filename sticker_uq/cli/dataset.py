@@ -13,7 +13,7 @@ from typing import Any, Literal
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sticker_uq.cli import dataset_check, dataset_import, dataset_prelabel, option
+from sticker_uq.cli import dataset_check, dataset_generate, dataset_import, dataset_prelabel, option
 from sticker_uq.cli.options import Topic, checked, field_options, output_file, output_folder
 from sticker_uq.cli.terminal import counting, tell_of_source
 from sticker_uq.detection.settings import DetectorSettings
@@ -41,6 +41,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command("import")(dataset_import.command)
 app.command("prelabel")(dataset_prelabel.command)
 app.command("check")(dataset_check.command)
+app.command()(dataset_generate.generate)
+app.command()(dataset_generate.review)
 
 
 @app.callback()

@@ -25,6 +25,7 @@ from sticker_uq.lab.datasets.importing import importing
 from sticker_uq.lab.datasets.importing.formats import Format, read_source
 from sticker_uq.lab.datasets.importing.grouping import CALIBRATE, shares_of
 from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture
+from sticker_uq.lab.datasets.importing.nets import ALPHA, FEWEST, agreement
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 
@@ -50,6 +51,10 @@ def command(
     ),
     ignore: list[str] | None = option(
         None, "Class to leave out; rest: all without a meaning. May be repeated."
+    ),
+    ignore_key: list[str] | None = option(
+        None,
+        "Key of the annotations to pass over, after a look at it. May be repeated.",
     ),
     images: Path | None = option(None, "Folder of the pictures, where they are not beside the annotations."),
     group: str | None = option(
@@ -87,6 +92,11 @@ def command(
         "Regions of several objects (COCO's iscrowd 1); keep: as such, they are not learned; object: each is one, "
         "as in CVAT's masks.",
     ),
+    compare: bool = option(
+        True,
+        "Compare the labels with what the packaged detector sees in 20 of the pictures.",
+        "--compare/--no-compare",
+    ),
     json_file: Path | None = output_file(
         None, "Also write what was declared and what was read to this JSON file.", "--json"
     ),
@@ -99,7 +109,7 @@ def command(
     mapping = importing.class_mapping(class_ or (), ignore or ())
     shares = None if split is None else shares_of(split)
     faults, counts = Faults(str(source)), LabelCounts()
-    kind, pictures = read_source(source, format_, images, faults, counts)
+    kind, pictures = read_source(source, format_, images, faults, counts, ignore_key or ())
     try:
         named = importing.complete_mapping(pictures, mapping)
     except InvalidInput:
@@ -125,8 +135,8 @@ def command(
         )
     record = _record(source, kind, named, data, changes) | {
         "labels": counts.as_json(), "crowd": crowd,
-        "group": group, "near": near, "consecutive": consecutive, "split": split, "seed": seed, "orientation": orientation,
-        "repair": repair,
+        "ignored_keys": list(ignore_key or ()), "group": group, "near": near, "consecutive": consecutive,
+        "split": split, "seed": seed, "orientation": orientation, "repair": repair,
     }  # fmt: skip
     with _progress("writing", len(data.pictures)) as advance:
         parts = importing.write_import(out, data, record, shares, seed, advance)
@@ -134,9 +144,11 @@ def command(
     for line in counts.lines():
         typer.echo(printable(line))
     output().print(_table(out, data, parts))
-    for line in (*_frames(data, parts), *_unbalanced(data, parts), *_provable(out, parts)):
+    compared = _compared(data) if compare else []
+    for line in (*compared, *_frames(data, parts), *_unbalanced(data, parts), *_provable(out, parts)):
         typer.echo(line, err=True)
     typer.echo(f"classes, copies and changes are in {out / importing.RECORD}")
+    typer.echo(f"look at {out / importing.SHEET}: 16 pictures with their boxes and classes, the oddest first")
     if json_file is not None:
         write_file(
             json_file,
@@ -201,6 +213,24 @@ def _table(out: Path, data: importing.Grouped, parts: Mapping[str, Sequence[int]
         cells = (len(items), laptops, balance["logo"], balance["sticker"], clean)
         table.add_row(str(out / name), *map(str, cells))
     return table
+
+
+def _compared(data: importing.Grouped) -> list[str]:
+    items = [one.labelled for one in data.pictures]
+    if sum(len(item.boxes) > 0 for item in items) < FEWEST:
+        return []
+    # takes seconds
+    from sticker_uq.detection import DetectorSettings, load_detector
+
+    detector = load_detector(DetectorSettings())
+    count, p = agreement(items, lambda picture: detector.detect(detector.encode(picture)).boxes)
+    if p <= ALPHA:
+        return []
+    return [
+        f"In {count} pictures the labels agree with what the packaged detector sees no better than with what it sees in another "
+        f"picture (permutation test, p = {p:.2g}): it does not know such pictures, or labels are on the wrong ones. Look at "
+        f"{importing.SHEET}"
+    ]
 
 
 def _frames(data: importing.Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dil``: studies of distinctive localization (DiL) and training of novelty detection."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import typer
 from sticker_uq.cli import option
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
 from sticker_uq.cli.terminal import counting, stage_bars
-from sticker_uq.detection.detector import load_detector
+from sticker_uq.detection.detector import StochasticDetector, load_detector
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import packaged_weights
@@ -19,7 +20,7 @@ from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import check_objects, read_coco
 from sticker_uq.lab.datasets.abnormal import CLEAN, AbnormalImage, read_abnormal
 from sticker_uq.lab.studies.dil import dil_report
-from sticker_uq.lab.studies.dil.scene_records import NOVELTY, record_case
+from sticker_uq.lab.studies.dil.scene_records import NOVELTY, SceneRecord, record_case
 from sticker_uq.lab.training.novelty_training import learn_novelty_network
 from sticker_uq.novelty.network import (
     load_network,
@@ -54,6 +55,10 @@ def study(
     network: list[str] | None = option(
         None, "Novelty network of each --model, in the same order; '' for the packaged one, if there is one."
     ),
+    ensemble: list[str] | None = option(
+        None,
+        "Weights of a member of a deep ensemble of the one --model, '' for the packaged ones; may be repeated.",
+    ),
     count: int = option(0, "Scenes of each case; 0: all.", min=0),
 ) -> None:
     """Print and write the DiL paper's tables 2 and 3 and figures 4 and 5 for every model, with intervals.
@@ -70,12 +75,19 @@ def study(
         checked(DetectorSettings, {"model": name, "weights": file, **detector_values})
         for name, file in zip(models, files, strict=True)
     ]
+    if ensemble and (len(chosen) > 1 or len(ensemble) < 2):
+        raise InvalidInput(
+            f"{len(ensemble)} --ensemble for {len(chosen)} --model: expected two members or more, and one model"
+        )
+    members = [load_detector(chosen[0].model_copy(update={"weights": file})) for file in ensemble or []]
     out.mkdir(parents=True, exist_ok=True)
-    tables: dil_report.Tables = {
-        settings.model: _tables(settings, cases, out, file)
+    records = {
+        settings.model: _records(settings, cases, out, file, members)
         for settings, file in zip(chosen, networks, strict=True)
     }
-    written = dil_report.write_study(tables, out)
+    tables = {name: _tables(found, cases) for name, found in records.items()}
+    charts = {name: dil_report.box_plot(found) for name, found in records.items()}
+    written = dil_report.write_study(tables, out, charts)
     typer.echo(as_markdown(dil_report.blocks(tables)))
     typer.echo(f"{len(written)} files in {out}")
 
@@ -160,9 +172,13 @@ def _cases(data: Path, count: int) -> dict[str, list[AbnormalImage]]:
     return {CLEAN: cases.pop(CLEAN), **cases}
 
 
-def _tables(
-    settings: DetectorSettings, cases: dict[str, list[AbnormalImage]], out: Path, network_file: str
-) -> dict[str, pd.DataFrame]:
+def _records(
+    settings: DetectorSettings,
+    cases: dict[str, list[AbnormalImage]],
+    out: Path,
+    network_file: str,
+    members: Sequence[StochasticDetector],
+) -> dict[str, list[SceneRecord]]:
     localization = LocalizationSettings()
     detector = load_detector(settings)
     network = load_network(network_file, detector.device) if network_file else packaged_network(detector)
@@ -172,8 +188,16 @@ def _tables(
         for case, images in cases.items():
             cache = out / f"{settings.model}_{case}.json"
             records[case] = record_case(
-                detector, localization, images, cache, lambda: bar.advance(task), network
+                detector, localization, images, cache, lambda: bar.advance(task), network, members
             )
+    return records
+
+
+def _tables(
+    records: dict[str, list[SceneRecord]], cases: dict[str, list[AbnormalImage]]
+) -> dict[str, pd.DataFrame]:
+    localization = LocalizationSettings()
+    novel = NOVELTY in records[CLEAN][0].signals
     threshold, alpha = localization.decision_threshold, localization.alpha
     return {
         "Effect of each case": dil_report.case_effects(records, cases, threshold),
@@ -181,6 +205,6 @@ def _tables(
         "Missed stickers": dil_report.missed_sticker_separation(records),
         "Rates of DiL": dil_report.detection_rates(records, dil_report.PAPER_DIL),
         "Rates of unexplained objectness": dil_report.detection_rates(records, dil_report.SCORE),
-        **({} if network is None else {"Rates of novelty": dil_report.detection_rates(records, NOVELTY)}),
+        **({"Rates of novelty": dil_report.detection_rates(records, NOVELTY)} if novel else {}),
         "Thresholds": dil_report.threshold_table(records, cases, threshold, alpha),
     }

@@ -22,6 +22,7 @@ _SETUP = "run scripts/setup"
 _SOURCE = "source scripts/env, or the setup file of your workspace"
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
+_RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
 _OPTIONAL = {
     "launch_ros": "`sticker-uq cell` starts the same nodes",
     "cv_bridge": "images are converted by the package itself",
@@ -89,10 +90,30 @@ def _ros() -> _Found:
 
 
 def _middleware() -> _Found:
+    wanted = os.environ.get("RMW_IMPLEMENTATION", "")
+    if wanted and not _is_installed(wanted):
+        del os.environ[
+            "RMW_IMPLEMENTATION"
+        ]  # with it the other checks would end with rclpy, which ends the process
+        package = f"ros-jazzy-{wanted.replace('_', '-')}"
+        return (
+            FAIL,
+            f"RMW_IMPLEMENTATION={wanted} is not installed",
+            f"install {package}, or unset RMW_IMPLEMENTATION",
+        )
+    if find_spec("rclpy") is None:
+        return FAIL, "rclpy cannot be imported", _SOURCE
     name = importlib.import_module("rclpy").get_rmw_implementation_identifier()
     if name == "rmw_fastrtps_cpp":
         return OK, name
     return WARN, name, "tested with rmw_fastrtps_cpp; check that your middleware carries 3 MB messages"
+
+
+def _is_installed(middleware: str) -> bool:
+    """Also where that is not known."""
+    prefixes = os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
+    indexes = [Path(prefix, "share/ament_index/resource_index/packages") for prefix in prefixes if prefix]
+    return not indexes or any((index / middleware).exists() for index in indexes)
 
 
 def _domain() -> _Found:
@@ -101,7 +122,26 @@ def _domain() -> _Found:
         return FAIL, f"ROS_DOMAIN_ID={text}", "set ROS_DOMAIN_ID to a number from 0 to 101"
     if int(text) > 101:
         return WARN, f"ROS_DOMAIN_ID={text}", "above 101 its ports may collide with others on Linux"
-    return OK, f"domain {text}, discovery {os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', 'SUBNET')}"
+    server = os.environ.get("ROS_DISCOVERY_SERVER", "")
+    found = (
+        f"domain {text}, discovery {{}}{f', by the server {server} (ROS_DISCOVERY_SERVER)' if server else ''}"
+    )
+    if os.environ.get("ROS_LOCALHOST_ONLY") == "1":  # it overrides the range
+        return OK, found.format("LOCALHOST (ROS_LOCALHOST_ONLY)")
+    discovery = os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
+    if discovery == "OFF":
+        return (
+            FAIL,
+            found.format("OFF"),
+            "no node finds another: set ROS_AUTOMATIC_DISCOVERY_RANGE to SUBNET or LOCALHOST",
+        )
+    if discovery not in _RANGES:
+        return (
+            WARN,
+            found.format(discovery),
+            f"set ROS_AUTOMATIC_DISCOVERY_RANGE to one of {', '.join(_RANGES)}",
+        )
+    return OK, found.format(discovery)
 
 
 def _messages() -> _Found:
@@ -193,8 +233,8 @@ def _socket_buffers() -> _Found:
 
 
 CHECKS: dict[str, Callable[[], _Found]] = {
-    "ROS": _ros,
     "middleware": _middleware,
+    "ROS": _ros,
     "domain": _domain,
     "messages": _messages,
     "image transport": _transport,

@@ -2,6 +2,7 @@
 """``sticker-uq monitors``: misclassification monitors of single objects."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from rich.table import Table
 from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli import option
-from sticker_uq.cli.options import checked, field_options, output_folder, settings_options
+from sticker_uq.cli.options import checked, field_options, output_file, output_folder, settings_options
 from sticker_uq.cli.terminal import command_line, output
+from sticker_uq.evaluation.metrics.quality import vectors_table
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.evaluation.reporting.document import write_tables
 from sticker_uq.gate import Policy
@@ -27,8 +29,9 @@ from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import TEST_DELTA, generate, train_raaes
 from sticker_uq.lab.studies.monitors import classifier_study
 from sticker_uq.lab.studies.monitors import material as materials
-from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL
+from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL, builder
 from sticker_uq.lab.studies.monitors.task_networks import rate_table, run_tasks, sticker_class, task_report
+from sticker_uq.monitors.crop_network import class_vectors, train_network
 from sticker_uq.monitors.folder import PanelFile
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
@@ -36,7 +39,7 @@ from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _FITTING = 2 / 3  # share of the pictures to set limits on, unless --calibration is given
-_FIELDS = ("seeds", "members", "passes", "ambiguous", "delta_max", "alarms")
+_FIELDS = ("seeds", "members", "passes", "ambiguous", "delta_max", "alarms", "swapped")
 _ARCHITECTURES = "|".join(ARCHITECTURES)
 _MATERIALS: dict[str, Callable[[], materials.Material]] = {
     "digits": materials.digits,
@@ -131,6 +134,31 @@ def study(
     write_file(out / "monitors.md", text)
     output().print(Markdown(text))
     typer.echo(f"tables: {out / 'monitors.md'}")
+
+
+@app.command()
+def vectors(
+    out: Path = output_file(..., "CSV file for the probabilities, as `quality --vectors` reads them."),
+    data: str = option("digits", "As of `monitors study`."),
+    architecture: str = option(CONVOLUTIONAL, "Kind of classifier.", metavar=_ARCHITECTURES),
+    epochs: int | None = option(
+        None, "Passes over the training crops; default: those of the material.", min=1
+    ),
+    seed: int = option(0, "Seed of the classifier.", min=0),
+) -> None:
+    """Train one classifier and write its class probabilities of the test crops: to compare the errors of two by class.
+
+    Ullah, Fan and Wongpiromsarn, Sections V-A and V-B, compare a CNN and a ResNet.
+    """
+    if architecture not in ARCHITECTURES:
+        raise InvalidInput(f"--architecture {architecture}: expected one of {', '.join(ARCHITECTURES)}")
+    material = _material(data)
+    training = material.training if epochs is None else replace(material.training, epochs=epochs)
+    one_hot = np.eye(len(material.classes))[material.train_labels]
+    network = train_network(builder(architecture, training.deep), material.train, one_hot, seed, training)
+    table = vectors_table(material.classes, class_vectors(network, material.test), material.test_labels)
+    write_file(out, table.to_csv(index=False, lineterminator="\n"))
+    typer.echo(f"{len(table)} crops in {out}")
 
 
 @app.command()

@@ -21,6 +21,7 @@ from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli import option, options
 from sticker_uq.cli.terminal import counting, figures, output, tell_of_source
+from sticker_uq.dil.settings import Technique
 from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import Assessed, one_by_one, process_count, side_by_side
 from sticker_uq.evaluation.replay.comparison import (
@@ -234,6 +235,10 @@ def command(
     labels: Path | None = option(
         None, "COCO folder with labels of the same images: what is decided is counted against them."
     ),
+    saliency: Technique | None = option(
+        None,
+        "Method of the saliency in the report, and of DiL: as --dil-technique, also over that of a bundle.",
+    ),
     camera: str = option(
         "",
         "Frame of the camera that took the pictures or videos: a policy may be for one. Recordings name theirs.",
@@ -264,6 +269,8 @@ def command(
     Exit status 1: no image of a source can be read, or a recording has lost some. Several sources are recordings of cells, each
     named after the folder that it lies in; one that cannot be read does not stop the others.
     """
+    if saliency is not None:
+        settings = settings.model_copy(update={"dil_technique": saliency})
     limits = policy_of(policy or (bundle.policy if bundle is not None else None), params)
     most = _pictures(pictures)
     several = len(sources) > 1

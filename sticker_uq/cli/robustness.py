@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq robustness``: the robustness assessment method of Wozniak et al. as commands."""
 
+import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import typer
+from pydantic import ValidationError
 from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
@@ -13,16 +16,27 @@ from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli import option
 from sticker_uq.cli.options import check_file, output_folder, settings_options
 from sticker_uq.cli.terminal import output, stage_bars
-from sticker_uq.evaluation.reporting.document import REPORT, SUMMARY
+from sticker_uq.evaluation.reporting.document import REPORT, SUMMARY, write_tables
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import write_file
+from sticker_uq.io.reading import MOST_JSON, read_json, read_text
 from sticker_uq.io.share import environment, share_folder
 from sticker_uq.io.stopping import resumable
-from sticker_uq.lab.robustness.assessment import RESULT, Assessment, assess, prepare
+from sticker_uq.lab import Progress
+from sticker_uq.lab.robustness.assessment import (
+    CASES,
+    IMAGE_DISTANCES,
+    RESULT,
+    Assessment,
+    Prepared,
+    assess,
+    prepare,
+)
 from sticker_uq.lab.robustness.frequencies import SourceSet, describe_source
 from sticker_uq.lab.robustness.robustness_report import assessment_findings, write_report
+from sticker_uq.lab.robustness.robustness_report import sheet as robustness_sheet
 from sticker_uq.lab.robustness.spec import PRESETS, Specification, preset_file
-from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem
+from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem, ResultsSystem, System
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
@@ -83,16 +97,90 @@ def run(
     with stage_bars() as advance:
         prepared = prepare(spec, source, out, images, target, jobs, advance)
         write_file(out / SPECIFICATION, specification.read_bytes())
-        assessment = assess(
-            spec,
-            prepared,
-            out,
-            load,
-            jobs=jobs,
-            coverage=describe_source(spec, prepared.chosen),
-            environment=environment(settings.model_dump(), *_PACKAGES),
-            progress=advance,
+        _assess(spec, prepared, out, load, jobs, settings.model_dump(), advance)
+
+
+_PICTURES = "pictures.json"
+"""What the pictures of a folder were made from, so that results of them are judged by the same."""
+
+
+def pictures(
+    specification: Path = typer.Argument(..., help="YAML file, as `robustness init` writes it."),
+    data: Path = option(..., "Source images: COCO folder."),
+    out: Path = output_folder(Path("out/robustness"), "Folder of the assessment."),
+    images: int = option(100, "Number of source images, each transformed into every circumstance.", min=1),
+    target: int = option(200, "Number of images with circumstances at their expected frequencies.", min=1),
+    jobs: int = option(1, "Processes.", min=1),
+) -> None:
+    """Make the transformed pictures in OUT/cases, a COCO folder, for a system that is only known by its outputs.
+
+    Run it on the source images and on OUT/cases, write COCO results of both, and give them to `robustness results`.
+    """
+    spec, source = Specification.load(specification), SourceSet.load(data)
+    with stage_bars() as advance:
+        prepare(spec, source, out, images, target, jobs, advance)
+    write_file(out / SPECIFICATION, specification.read_bytes())
+    made = {"data": str(data.resolve()), "images": images, "target": target}
+    write_file(out / _PICTURES, json.dumps(made))
+    typer.echo(f"transformed pictures in {out / CASES}; sources: {data}")
+
+
+def results(
+    case_results: Path = typer.Argument(..., help="COCO results of the pictures in OUT/cases: a JSON list."),
+    source_results: Path = option(..., "COCO results of the source images."),
+    out: Path = option(..., "Folder that `robustness pictures` wrote."),
+) -> None:
+    """Assess a system by its outputs alone: a black box (Wozniak et al.).
+
+    Each entry of COCO results has image_id, category_id, bbox (x, y, width, height px) and score. A picture without an entry has
+    no detections. Writes what `robustness run` writes; distances of features need a network and are not there.
+    """
+    made = read_json(out / _PICTURES, f"{out}: expected a folder that `robustness pictures` wrote")
+    spec, source = Specification.load(out / SPECIFICATION), SourceSet.load(made["data"])
+    if spec.distance not in IMAGE_DISTANCES:
+        raise InvalidInput(
+            f"distance {spec.distance} needs the network's features, which results have not: choose one of "
+            f"{', '.join(IMAGE_DISTANCES)} in {out / SPECIFICATION}"
         )
+    with stage_bars() as advance:
+        prepared = prepare(spec, source, out, made["images"], made["target"], 1, advance)
+        system = ResultsSystem([(source_results, source.folder), (case_results, out / CASES)])
+        _assess(spec, prepared, out, lambda: system, 1, {}, advance)
+
+
+def sheet(out: Path = typer.Argument(..., help="Folder of an assessment.", metavar="OUT")) -> None:
+    """Write the three tabs of the paper's spreadsheet as CSV: OUT/sheet/specification, test_cases and evaluation."""
+    text = read_text(out / RESULT, MOST_JSON, f"{out}: expected the folder of an assessment")
+    try:
+        assessment = Assessment.model_validate_json(text)
+    except ValidationError as error:
+        raise InvalidInput(
+            f"{out / RESULT}: no assessment of this version: {error.errors()[0]['msg']}"
+        ) from None
+    tabs = robustness_sheet(assessment)
+    write_tables(tabs, out / "sheet")
+    typer.echo(f"{', '.join(f'{name}.csv' for name in tabs)} in {out / 'sheet'}")
+
+
+def _assess(
+    spec: Specification,
+    prepared: Prepared,
+    out: Path,
+    load: Callable[[], System],
+    jobs: int,
+    settings: dict[str, Any],
+    progress: Progress,
+) -> None:
+    assessment = assess(
+        spec,
+        prepared,
+        out,
+        load,
+        jobs=jobs,
+        coverage=describe_source(spec, prepared.chosen),
+        environment=environment(settings, *_PACKAGES),
+        progress=progress,
+    )
     write_report(assessment, out)
     _print(assessment, out)
 
@@ -118,5 +206,5 @@ def _about() -> None:
     """Assess the performance of a cell under circumstances such as glare, blur and occlusion (Wozniak et al.)."""
 
 
-app.command()(init)
-app.command()(run)
+for _command in (init, run, pictures, results, sheet):
+    app.command()(_command)

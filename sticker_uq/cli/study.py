@@ -59,7 +59,17 @@ def _shown(analysis: Analysis) -> dict[str, pd.DataFrame]:
 
 
 app = typer.Typer(add_completion=False)
-_FIELDS = ("adversarial", "images", "profile", "passes", "score_floor", "device", "precision", "seed")
+_FIELDS = (
+    "adversarial",
+    "transfer",
+    "images",
+    "profile",
+    "passes",
+    "score_floor",
+    "device",
+    "precision",
+    "seed",
+)
 _MODELS = "[LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE]"
 _QUICK_MODELS = (DetectorSettings().model, f"dropout-out:{DetectorSettings().model}/out")
 

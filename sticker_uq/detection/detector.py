@@ -302,10 +302,20 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
         torch.set_num_threads(settings.threads)
     # a model of another package may need what it computes while it is built
     with Unfilled() if settings.model in MODEL_NAMES else nullcontext():
-        model = build_model(settings.model, min_size=settings.min_size, **network_settings(path))
+        network = network_settings(path)
+        model = build_model(settings.model, min_size=settings.min_size, **network)
     metadata = load_into(model, settings.model, path)
     learned = metadata.get("input_size", settings.min_size)  # of SSDs it is part of the network
     fixed = detector_entry(settings.model).fixed_input_size
+    if fixed and not network and "model" not in metadata:
+        # those of `train` say both unless they are torchvision's
+        transform: Any = model.transform
+        size = transform.min_size[0]
+        warnings.warn(
+            f"no input size in {path}: {size} px and torchvision's default boxes are used; beside the "
+            "state dict of another network save 'network': {'input_size': PX, 'anchor_scales': [FRACTION, ...]}",
+            stacklevel=2,
+        )
     if isinstance(learned, int) and learned not in (0, settings.min_size) and not fixed:
         warnings.warn(
             f"{path} learned from images whose shorter side is {learned} px, and sees them at {settings.min_size} px: "

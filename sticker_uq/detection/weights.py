@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,6 +40,7 @@ _OTHERS = {
     b"version https://git-lfs": "a pointer of Git LFS: fetch the file itself with `git lfs pull`",
     b"<": "a page of a web site: download the file itself",
     b"\x89HDF": "of Keras (HDF5): expected a model of PyTorch",
+    b"GGUF": "of llama.cpp (GGUF): expected a model of PyTorch",
 }
 _KEEP = "If you trust it, keep its tensors alone, with its classes in their order:"
 _CONVERT = (
@@ -129,21 +131,26 @@ def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
 
     Reads safetensors written by :func:`save_weights`, and files of ``torch.save`` with a state dict (plain, or under ``model``,
     ``state_dict`` or ``model_state_dict``, names with or without a common ``module.`` or ``model.``) through torch's restricted
-    unpickler; the content decides, not the suffix. Metadata of the latter is the computed ``checksum`` and, where they stand
-    beside the state dict, its ``classes``. Raises InvalidInput when the file is missing, broken or truncated, is of another
-    format version, does not match its checksum, or holds values that are not finite or fill more memory than the file has bytes.
+    unpickler; the content decides, not the suffix. Metadata of the latter is the computed ``checksum``, over ``network`` too,
+    and, where they stand beside the state dict, its ``classes`` and ``network``. Raises InvalidInput when the file is missing,
+    broken or truncated, is of another format version, does not match its checksum, or holds values that are not finite or fill
+    more memory than the file has bytes.
     """
     file = Path(path)
     if check_regular(file, f"weights file {file}") > MOST_WEIGHTS:
         raise InvalidInput(f"weights file {file} has more than {MOST_WEIGHTS} bytes")
     state: State = {}
-    if _is_of_torch(file):
+    of_torch = _is_of_torch(file)
+    if of_torch:
         state, metadata = _read_pth(file)
     else:
         metadata = read_metadata(file, state)
     state = {k: v.to(torch.float32) for k, v in state.items() if not k.endswith(COUNTERS)}
     _check_finite(state, file)
     found = checksum(state)
+    if of_torch:  # its tensors alone find nothing in a network of another input size
+        network = json.dumps(metadata.get("network", {}), sort_keys=True)
+        found = hashlib.sha256(f"{found} {network}".encode()).hexdigest()
     expected = metadata.setdefault("checksum", found)
     if found != expected:
         raise InvalidInput(f"weights file {file} is damaged: checksum {found}, expected {expected}")
@@ -153,14 +160,13 @@ def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
 def network_settings(path: PathLike) -> dict[str, Any]:
     """How the network of a weights file differs from torchvision's: ``input_size`` and ``anchor_scales`` of `build_model`.
 
-    Reads the metadata alone. Empty for a file of ``torch.save``. Raises InvalidInput as :func:`load_weights` does, and for other
-    values.
+    Empty for a file that does not say: torchvision's are used then. Raises InvalidInput as :func:`load_weights` does, and for
+    other values.
     """
     file = Path(path)
     check_regular(file, f"weights file {file}")
-    if _is_of_torch(file):
-        return {}
-    network = read_metadata(file).get("network", {})
+    metadata = _read_pth(file)[1] if _is_of_torch(file) else read_metadata(file)
+    network = metadata.get("network", {})
     size, scales = (
         (network.get(key) for key in ("input_size", "anchor_scales")) if isinstance(network, dict) else (0, 0)
     )
@@ -217,7 +223,9 @@ def read_metadata(file: Path, state: State | None = None) -> dict[str, Any]:
         raise InvalidInput(f"weights file {file} is no complete safetensors file: {error}") from error
     if text is None:
         raise InvalidInput(
-            f"weights file {file} has no metadata {_KEY!r}, expected a file of `sticker-uq train`"
+            f"weights file {file} has no metadata {_KEY!r}, expected a file of `sticker-uq train`; tensors of another "
+            "program need their classes: "
+            f"torch.save({{'model': safetensors.torch.load_file({str(file)!r}), 'classes': {CLASSES}}}, FILE)"
         )
     metadata = parse_json(text, f"weights file {file}: metadata {_KEY!r}")
     if not isinstance(metadata, dict):
@@ -241,10 +249,11 @@ def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
         raise InvalidInput(_refusal(file, str(error) or type(error).__name__)) from error
-    classes: dict[str, Any] = {}
+    about: dict[str, Any] = {}
     for key in WRAPPINGS:
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
-            classes = {"classes": content["classes"]} if "classes" in content else {}
+            about = {name: content[name] for name in ("classes", "network") if name in content}
+            _tell_of_others(file, content, key)
             content = content[key]
             break
     tensors = content if isinstance(content, Mapping) else {}
@@ -254,8 +263,10 @@ def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
             f"weights file {file} holds a {type(content).__name__}{keys}, expected a state dict of tensors, or one under "
             f"{', '.join(WRAPPINGS)}"
         )
-    while prefix := next((p for p in _PREFIXES if all(str(name).startswith(p) for name in tensors)), ""):
-        tensors = {str(name).removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    # torch.optim.swa_utils.AveragedModel counts
+    tensors = {str(name): tensor for name, tensor in tensors.items() if name != "n_averaged"}
+    while prefix := next((p for p in _PREFIXES if all(name.startswith(p) for name in tensors)), ""):
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     for key, tensor in tensors.items():
         plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
         if not plain or tensor.is_complex():
@@ -266,7 +277,25 @@ def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
         raise InvalidInput(
             f"weights file {file} has {size} bytes, but its tensors fill {filled} bytes: expected every value in the file"
         )
-    return {str(name): tensor for name, tensor in tensors.items()}, classes
+    return tensors, about
+
+
+def _tell_of_others(file: Path, content: Mapping[Any, Any], taken: str) -> None:
+    """Warn of tensors beside those that are read, as ``model_ema`` beside ``model``: either may be those that were validated."""
+    others = [
+        name
+        for name, value in content.items()
+        if name != taken
+        and isinstance(value, Mapping)
+        and value
+        and all(isinstance(v, Tensor) for v in value.values())
+    ]
+    if others:
+        warnings.warn(
+            f"weights file {file}: {taken!r} is read, not {', '.join(map(shown, others))} beside it; to read another one save it "
+            f"as {taken!r}",
+            stacklevel=4,
+        )
 
 
 def _is_archive(file: Path) -> bool:
@@ -287,6 +316,9 @@ def _is_of_torch(file: Path) -> bool:
     for begins, what in _OTHERS.items():
         if start.startswith(begins):
             raise InvalidInput(f"weights file {file} is {what}")
+    if start[4:8] == b"TFL3" or (start[:1] == b"\x08" and start[2:3] == b"\x12"):
+        kind = "TensorFlow Lite" if start[4:8] == b"TFL3" else "ONNX"
+        raise InvalidInput(f"weights file {file} is of {kind}: expected a model of PyTorch")
     if start[8:9] == b"{":  # a safetensors file begins with the length of its JSON text
         return False
     return start.startswith((b"PK\x03\x04", b"\x80")) or file.suffix in (".pth", ".pt")

@@ -23,14 +23,13 @@ from sticker_uq.detection.features import Maps
 from sticker_uq.detection.kernels.devices import float32_products
 from sticker_uq.detection.selection import top_ranked
 from sticker_uq.detection.transfer import to_device, to_host
+from sticker_uq.dil.cam import library_map
 from sticker_uq.dil.score import dynamic_threshold, pixel_edges
 from sticker_uq.dil.settings import LocalizationSettings, Technique
 from sticker_uq.novelty.network import NoveltyMaps
 from sticker_uq.novelty.regions import missed_sticker_probability, unexplained_places
 from sticker_uq.scene import FloatArray, IntArray, Localization, UnexplainedRegion
 from sticker_uq.uncertainty import iou_matrix
-
-_EPSILON = 1e-6  # as in pytorch-grad-cam, so that Grad-CAM++ compares
 
 
 def activation_maps(deterministic: DeterministicPass, technique: Technique = "layercam") -> list[Tensor]:
@@ -63,19 +62,13 @@ def summed_objectness(objectness: Sequence[Tensor], two_stage: bool) -> Tensor:
 def activation_map(activations: Tensor, gradients: Tensor, technique: Technique) -> Tensor:
     """Class activation maps of one level, (n, h, w) >= 0, from its activations and gradients (n, C, h, w).
 
-    "gradcam": a channel's weight is its mean gradient (Selvaraju et al. 2017, eq 1-2); "gradcam++": its positive gradients
-    weighted by their share (Chattopadhay et al. 2018, eq 19 with an exponential as the last activation); "layercam": every
-    element has the weight of its own positive gradient (Jiang et al. 2021, eq 4-6).
+    "layercam", the live one: every element has the weight of its own positive gradient (Jiang et al. 2021, eq 4-6). The others
+    come from pytorch-grad-cam: "gradcam" (Selvaraju et al. 2017), "gradcam++" (Chattopadhay et al. 2018), and "eigencam", which
+    sees the activations alone (Muhammad and Yeasin 2020).
     """
     if technique == "layercam":
         return gradients.relu().mul_(activations).sum(dim=1).relu_()
-    if technique == "gradcam":
-        weights = gradients.mean(dim=(2, 3))
-    else:
-        square = gradients**2
-        share = square / (2 * square + activations.sum(dim=(2, 3), keepdim=True) * gradients**3 + _EPSILON)
-        weights = (share.masked_fill(gradients == 0, 0.0) * gradients.relu()).sum(dim=(2, 3))
-    return torch.einsum("nc,nchw->nhw", weights, activations).relu()
+    return library_map(activations, gradients, technique)
 
 
 def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:

@@ -55,7 +55,9 @@ class GateController:
     def on_scene(
         self, assessment: SceneAssessment, now_ns: int, geometry: CellGeometry | Reason = NOT_CALIBRATED
     ) -> ev.Effects:
-        """Judge one assessment and step the gate; the decision is the first effect. An error while judging latches a fault.
+        """Judge one assessment and step the gate; the decision is the first effect.
+
+        Numbers that nothing can be computed of make the scene unreadable; any other error while judging latches a fault.
 
         ``geometry``: the calibration of the cell at the time of the image, or the reason why there is none.
         """
@@ -65,8 +67,9 @@ class GateController:
             facts = facts_of(assessment, decision, poses.fingerprint, self.policy)
             event = ev.SceneReceived(decision, facts, poses)
         except Exception as error:  # noqa: BLE001 - whatever it is, the gate must close
-            fault = Reason.of("scene_not_judged", detail=f"{type(error).__name__}: {error}")
-            return self.handle(ev.Fault((fault,)), now_ns)
+            reason = Reason.of("scene_not_judged", detail=f"{type(error).__name__}: {error}")
+            odd = isinstance(error, ArithmeticError | ValueError)
+            return self.handle(ev.SceneUnreadable(reason) if odd else ev.Fault((reason,)), now_ns)
         alarmed = self._alarmed(alarm, now_ns)
         effects = self.handle(event, now_ns)
         return (ev.PublishDecision(decision, poses), *alarmed, *effects)

@@ -1,11 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is there: one supervisor, or nothing is permitted, and exactly one arm that sends its heartbeat. No ROS in here."""
+"""Who is there: one supervisor, or nothing is permitted, exactly one arm that sends its heartbeat, and one publisher of each
+input. No ROS in here.
+"""
 
+import math
 import time
 from collections.abc import Callable
 
 QUIET_S = 2.0
 """A supervisor that published nothing for this time, s, is gone; an active one publishes at least once per second."""
+
+SETTLE_S = 1.0
+"""After another publisher of an input has come or gone, its messages count again after this time, s: what is under way may be of
+either.
+"""
+
+
+class Succession:
+    """Whether the messages of a subscription come from one publisher, and always from the same.
+
+    A publisher may come, send and go before anybody looks: what counts is how many there have ever been, and that each numbers
+    its messages from 1.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._ever = self._present = 0
+        self._heard = False
+        self._number: int | None = None
+        self._changed_s = -math.inf
+        self.changes = 0
+        """How many publishers have come beside the first or in its place."""
+
+    def matched(self, ever: int, present: int) -> None:
+        """So many publishers have ever matched the subscription, and so many do now."""
+        others = max(ever - max(self._ever, 1), 0)
+        self._ever, self._present = max(self._ever, ever), present
+        self.changes += others
+        if others:
+            self._number = None  # the new one counts from 1
+        if others or present > 1:
+            self._changed_s = self._now_s()
+
+    def received(self, number: int | None) -> None:
+        """A message came, with the number that its publisher gave it; None where the middleware has none."""
+        if number is not None and self._number is not None and number <= self._number:
+            self._changed_s = self._now_s()
+        self._heard, self._number = True, number
+
+    def renewed(self) -> None:
+        """The subscription was made anew, and counts anew: whoever matches it may be another publisher than those so far."""
+        if self._heard and not self._ever == self._present == 1:
+            self._changed_s = self._now_s()
+        self._ever = self._present = 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether there has been no other publisher for :data:`SETTLE_S`."""
+        return self._now_s() - self._changed_s >= SETTLE_S
+
+
+GHOST_S = 15.0
+"""A publisher that is matched for so long, s, without being known to discovery is none: names come within a second."""
+
+
+class Ghosts:
+    """Whether a subscription is matched with what is no publisher any more, as many that come and go quickly may leave behind."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._since_s = math.inf
+
+    def lasting(self, matched: int, known: int) -> bool:
+        """So many publishers are matched and so many known now: whether more were matched all the time for :data:`GHOST_S`."""
+        self._since_s = min(self._since_s, self._now_s()) if matched > known else math.inf
+        return self._now_s() - self._since_s >= GHOST_S
 
 
 class GatePublishers:

@@ -38,6 +38,10 @@ class Camera:
         matrix = np.asarray(self.matrix, float)
         if matrix.shape != (3, 3) or not np.isfinite(matrix).all() or min(matrix[0, 0], matrix[1, 1]) <= 0:
             raise InvalidInput("the camera is not calibrated: its matrix K has no positive focal lengths")
+        if np.linalg.det(matrix[:2, :2]) <= 0:
+            raise InvalidInput(
+                "the camera is not calibrated: its matrix K is singular, several points share one pixel"
+            )
         width, height = self.image_size
         if min(width, height) <= 0:
             raise InvalidInput(f"the camera's image has the size {width} x {height} px")

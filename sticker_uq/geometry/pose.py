@@ -125,7 +125,7 @@ def locate_all(
     for verdict in decision.verdicts:
         try:
             poses[verdict.object.id] = locate(verdict.object, geometry)
-        except InvalidInput as error:
+        except (InvalidInput, ArithmeticError, np.linalg.LinAlgError) as error:
             if verdict.verdict is Verdict.REMOVE:
                 number = verdict.object.id
                 problem = problem or Reason.of("object_not_located", object=number, detail=str(error))

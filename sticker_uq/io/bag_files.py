@@ -355,11 +355,22 @@ class McapFile(BagFile):
         if at == len(_MCAP):
             raise InvalidInput("an mcap file without a single record")
         if ended:
+            self._look_behind(stream, at + len(_MCAP))
             return
         if complete:
             self.remarks.append(f"{self.name}: cut off in its index, after the last message")
         else:
             self._problem(f"{self.name}: truncated after byte {at} of {self._size}; the rest is lost")
+
+    def _look_behind(self, stream: BinaryIO, end: int) -> None:
+        stream.seek(end)
+        if stream.read(len(_MCAP)) == _MCAP:
+            self._problem(
+                f"{self.name}: a second mcap file begins at byte {end}, and is not read; cut it out: "
+                f"tail -c +{end + 1} {self.path} > second.mcap"
+            )
+        elif end < self._size:
+            self.remarks.append(f"{self.name}: {self._size - end} bytes after its end are not read")
 
     def _index_chunk(self, stream: BinaryIO, at: int) -> None:
         segment = _Segment(at)

@@ -88,6 +88,8 @@ class BagWriter:
         writer.open()
         self._writer: Writer | None = writer
         self.folder, self._written = folder, 0
+        self._file = next(folder.glob("*.mcap"))
+        self._identity = self._file.stat()
         self._connections = {topic: self._connected(writer, topic) for topic in self._topics}
 
     def _connected(self, writer: Writer, topic: str) -> Connection:
@@ -124,6 +126,16 @@ class BagWriter:
                 self._next(received_ns)
             self._append(topic, received_ns, data)
         return full
+
+    def check(self) -> None:
+        """Raise :class:`OSError` where the file that is written is not in its folder any more: nobody would find what follows."""
+        if self._writer is None:
+            return
+        with self._abandoned_on_error():
+            found = self._file.stat()
+            if not os.path.samestat(found, self._identity) or found.st_size < self._identity.st_size:
+                raise OSError(f"{self._file} was replaced or cut off while it was written")
+            self._identity = found
 
     def resume(self, now_ns: int) -> None:
         """Begin the next folder after a disk error. Raises :class:`OSError` where there is no space for it."""

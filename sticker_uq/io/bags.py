@@ -141,7 +141,12 @@ class Bag:
             if len(data) > MOST_STRUCTURED and kind not in _IMAGES:
                 error = f"{kind} of {len(data)} bytes, expected at most {MOST_STRUCTURED}"
                 return BagMessage(received, None, error)
-            return BagMessage(received, self._types.deserialize_cdr(data, kind))
+            try:
+                return BagMessage(received, self._types.deserialize_cdr(data, kind))
+            except Exception:  # of up to 7 bytes that middleware pads with, rosbags takes 3
+                if not data.endswith(bytes(4)):
+                    raise
+                return BagMessage(received, self._types.deserialize_cdr(data[:-4], kind))
         except Exception as error:  # noqa: BLE001  # rosbags compiles a decoder per type: anything can come out of bad bytes
             return BagMessage(received, None, f"not a {kind}: {words(error)}")
 

@@ -69,6 +69,8 @@ class LabelCounts:
     """By reason."""
     passed_over: Counter[str] = field(default_factory=Counter)
     """By kind."""
+    remarks: list[str] = field(default_factory=list)
+    """What else a person should know."""
     examples: dict[str, str] = field(default_factory=dict)
     """The first of a kind that is passed over, by kind."""
 
@@ -104,7 +106,7 @@ class LabelCounts:
         for kind, count in self.passed_over.items():
             example = f", first {self.examples[kind]}" if kind in self.examples else ""
             lines.append(f"not read: {count} {kind}{example}")
-        return lines
+        return [*lines, *self.remarks]
 
     def as_json(self) -> dict[str, Any]:
         names = ("pictures", "objects", "read", "crowd", "difficult")

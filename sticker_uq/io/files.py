@@ -22,8 +22,8 @@ MOST_FILES = 1_000_000
 """Files of a folder that is searched."""
 _UNFINISHED: dict[object, Callable[[], None]] = {}
 _UNDOING = threading.RLock()
-_HIDDEN = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"}
-"""Names that Windows, macOS and network drives leave behind, in lower case."""
+_HIDDEN = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "contact_sheet.jpg"}
+"""Names that Windows, macOS, network drives and `dataset import` leave behind, in lower case."""
 
 
 @contextmanager

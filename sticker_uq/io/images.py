@@ -8,7 +8,6 @@ faithfully (truncated data, an impossible size, an encoding whose meaning as a c
 
 import os
 import re
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
@@ -21,6 +20,17 @@ from numpy.typing import NDArray
 
 from sticker_uq.io.files import files_in
 from sticker_uq.io.reading import MIB, read_bytes
+from sticker_uq.io.stored_pictures import (
+    GIF_STARTS,
+    JPEG_START,
+    PNG_START,
+    STORED,
+    TIFF_STARTS,
+    check_size,
+    check_stored,
+    decoded,
+    opened,
+)
 from sticker_uq.scene import InvalidInput
 
 Transport = Literal["raw", "compressed"]
@@ -29,20 +39,13 @@ Picture = NDArray[np.uint8]
 #: Anything that offers the buffer protocol: bytes, array.array, NumPy arrays.
 Buffer = Any
 
-MAX_PIXELS = 2**28
 MOST_PICTURE = 256 * MIB
 """Bytes of an image file."""
-MOST_SCANS = 64
-"""Scans of a JPEG file, each of which takes as long as a whole picture. Progressive files have about ten."""
 _GENERIC = re.compile(r"(8|16|32|64)[USF]C\d*")
 """Encodings without a meaning as colours, for instance 16UC1 of a depth camera."""
-_JPEG_START = b"\xff\xd8\xff"
-_PNG_START = b"\x89PNG\r\n\x1a\n"
-_TIFF_STARTS = (b"II*\0", b"MM\0*")
-_GIF_STARTS = (b"GIF87a", b"GIF89a")
-_STARTS = (_JPEG_START, _PNG_START, *_TIFF_STARTS, *_GIF_STARTS)
-_STORED = {"BMP": (b"BM",), "WEBP": (b"RIFF",), "TIFF": _TIFF_STARTS, "GIF": _GIF_STARTS}
-"""Kinds of stored pictures that no camera sends, by Pillow's name."""
+_EXCHANGED = "compressed rgb"
+"""In the format of a compressed image: a sender that hands RGB to OpenCV, which takes it for BGR."""
+_STARTS = (JPEG_START, PNG_START, *TIFF_STARTS, *GIF_STARTS)
 PICTURE_SUFFIXES = (
     ".jpg", ".jpeg", ".png", ".bmp", ".webp", ".jpe", ".jfif", ".tif", ".tiff", ".gif"
 )  # fmt: skip
@@ -124,7 +127,7 @@ def check_layout(encoding: str, width: int, height: int, step: int, size: int) -
         raise InvalidInput(
             f"image encoding {encoding!r}: expected one of {', '.join(ENCODINGS)}; set the pixel format of the camera's driver"
         )
-    _check_size(width, height)
+    check_size(width, height)
     if width % layout.width_multiple:
         raise InvalidInput(f"image width {width}: {encoding} needs a multiple of {layout.width_multiple}")
     if step < width * layout.pixel_bytes:
@@ -188,24 +191,17 @@ def decode_compressed(data: Buffer, sent_as: str = "") -> Picture:
     if flat.size == 0:
         raise InvalidInput("compressed image is empty, expected a JPEG or PNG file")
     blob = flat.tobytes()
-    if blob.startswith(_JPEG_START):
-        name, (width, height), complete = "JPEG", *_inspect_jpeg(blob)
-    elif blob.startswith(_PNG_START):
-        name, (width, height), complete = "PNG", *_inspect_png(blob)
-    else:
-        raise InvalidInput(f"compressed image starts with {blob[:8]!r}: expected a JPEG or PNG file")
-    if not complete:
-        raise InvalidInput(
-            f"compressed image is truncated: {len(blob)} bytes of a {name} file without its end"
-        )
-    _check_size(width, height)
     if encoding not in _ENCODINGS or not sent_as.partition(";")[1]:
-        return _decoded(blob, name)
-    return _as_sent(blob, name, encoding, sent_as.partition(";")[2])
+        return decoded(blob)
+    return _as_sent(blob, encoding, sent_as.partition(";")[2])
 
 
-def lost_colours(data: Buffer, sent_as: str) -> str:
-    """What to say about a ``sensor_msgs/CompressedImage`` whose ``format`` names colours while its picture is grey; "" else."""
+def colour_remark(data: Buffer, sent_as: str) -> str:
+    """What to say about the colours of a ``sensor_msgs/CompressedImage`` with this ``format``; "" for nothing.
+
+    That they are lost where the format names colours and the picture is grey, and how red and blue are read where
+    compressed_image_transport and viewers of files differ.
+    """
     encoding, _, target = sent_as.partition(";")
     mosaic = encoding.startswith("bayer_") and "mono8" not in target
     if not target or mosaic or encoding.startswith("mono") or _GENERIC.match(encoding):
@@ -214,11 +210,21 @@ def lost_colours(data: Buffer, sent_as: str) -> str:
         picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_ANYCOLOR)
     except cv2.error:
         return ""
-    if picture is None or picture.ndim == 3:
+    if picture is None:
         return ""
+    if picture.ndim == 2:
+        return (
+            f"compressed images are grey, although their format {sent_as!r} says {encoding}: the driver's compressed topic has "
+            "lost the colours; use the raw topic, or another pixel format of the driver"
+        )
+    if not encoding.startswith(("bgr", "rgb")) or "compressed bgr" in target or "mono" in target:
+        return ""
+    other = "if they are wrong, its sender should write 'jpeg' or 'png'"
+    if _EXCHANGED in target:
+        return f"format {sent_as!r}: red and blue exchanged, as compressed_image_transport does; {other}"
     return (
-        f"compressed images are grey, although their format {sent_as!r} says {encoding}: the driver's compressed topic has lost "
-        "the colours; use the raw topic, or another pixel format of the driver"
+        f"format {sent_as!r}: red and blue as in the file; compressed_image_transport, which does not write this format, would "
+        f"exchange them; {other}"
     )
 
 
@@ -228,11 +234,11 @@ def _sent_encoding(sent_as: str) -> str:
     return encoding.strip() if separator else ""
 
 
-def _as_sent(blob: bytes, name: str, encoding: str, target: str) -> Picture:
+def _as_sent(blob: bytes, encoding: str, target: str) -> Picture:
     """The picture in a file that was an image of ``encoding`` when it was sent, compressed as ``target`` says."""
-    picture = _imdecoded(blob, name, cv2.IMREAD_ANYCOLOR | cv2.IMREAD_ANYDEPTH)
+    picture = decoded(blob, cv2.IMREAD_ANYCOLOR | cv2.IMREAD_ANYDEPTH)
     if picture.ndim == 3:
-        turned = encoding.startswith(("bgr", "rgb")) and "compressed bgr" not in target
+        turned = encoding.startswith(("bgr", "rgb")) and _EXCHANGED in target
         return np.ascontiguousarray(_to_8_bit(picture)[..., :: -1 if turned else 1], np.uint8)
     grey = "mono8" if "mono8" in target or not encoding.startswith("bayer_") else encoding
     try:
@@ -252,20 +258,11 @@ def decode_picture(data: Buffer) -> Picture:
     if blob[4:8] == b"ftyp":
         kind = next((kind for kind, brands in _BRANDS.items() if blob[8:12] in brands), "")
         raise InvalidInput(_foreign(kind) if kind else "is a film, expected a picture")
-    name = next((kind for kind, starts in _STORED.items() if blob.startswith(starts)), "")
+    name = next((kind for kind, starts in STORED.items() if blob.startswith(starts)), "")
     if not name or (name == "WEBP" and blob[8:12] != b"WEBP"):
         return decode_compressed(blob)
-    if name == "WEBP" and len(blob) < 8 + int.from_bytes(blob[4:8], "little"):
-        raise InvalidInput(f"picture is truncated: {len(blob)} bytes of a WebP file without its end")
-    from PIL import Image  # what runs beside the arm reads no such files
-
-    try:
-        with Image.open(BytesIO(blob), formats=(name,)) as picture:
-            size = picture.size
-    except Exception as error:  # noqa: BLE001 - Pillow raises anything for a broken header
-        raise InvalidInput(f"header of a {name} file of {len(blob)} bytes cannot be read: {error}") from None
-    _check_size(*size)
-    return _decoded(blob, name)
+    check_stored(blob, name)
+    return np.ascontiguousarray(opened(blob, name), np.uint8)
 
 
 def picture_files(folder: Path, below: bool = False) -> list[Path]:
@@ -315,22 +312,6 @@ def encode_jpeg(image: Picture, quality: int = 90) -> bytes:
     return bytes(buffer)
 
 
-def _decoded(blob: bytes, name: str) -> Picture:
-    return np.ascontiguousarray(_imdecoded(blob, name, cv2.IMREAD_COLOR), np.uint8)
-
-
-def _imdecoded(blob: bytes, name: str, flag: int) -> NDArray[Any]:
-    try:
-        picture = cv2.imdecode(np.frombuffer(blob, np.uint8), flag)
-    except cv2.error:
-        picture = None
-    if picture is None:
-        unknown = name in ("TIFF", "GIF")
-        known = f", or of a kind that OpenCV {cv2.__version__} does not read" if unknown else ""
-        raise InvalidInput(f"compressed image of {len(blob)} bytes is a corrupt {name} file{known}")
-    return picture
-
-
 def _foreign(kind: str) -> str:
     tool = {
         "HEIC": "`heif-convert FILE FILE.jpg` (Debian: libheif-examples)",
@@ -338,47 +319,3 @@ def _foreign(kind: str) -> str:
     }
     way = tool.get(kind, "an image editor such as ImageMagick (`convert FILE FILE.png`)")
     return f"is a {kind} file, which is not read: convert it, for example with {way}"
-
-
-def _check_size(width: int, height: int) -> None:
-    if width < 1 or height < 1:
-        raise InvalidInput(f"image size {width} x {height}: expected at least one pixel")
-    if width * height > MAX_PIXELS:
-        raise InvalidInput(f"image size {width} x {height}: expected at most {MAX_PIXELS} pixels")
-
-
-def _inspect_png(blob: bytes) -> tuple[tuple[int, int], bool]:
-    """Width and height, and whether the file has its end chunk (ISO/IEC 15948, clauses 5.3 and 11.2), whatever follows it."""
-    if len(blob) < 24:
-        return (0, 0), False
-    width, height = struct.unpack(">II", blob[16:24])
-    at = len(_PNG_START)
-    while at + 12 <= len(blob):
-        if blob[at + 4 : at + 8] == b"IEND":
-            return (width, height), True
-        at += 12 + int.from_bytes(blob[at : at + 4])
-    return (width, height), False
-
-
-def _inspect_jpeg(blob: bytes) -> tuple[tuple[int, int], bool]:
-    """Width and height, and whether the scan is closed by an end-of-image marker (ITU-T T.81, annex B).
-
-    Segments are walked one by one, because an embedded thumbnail has markers of its own.
-    """
-    size, at = (0, 0), 2
-    while at + 4 <= len(blob) and blob[at] == 0xFF:
-        marker, length = blob[at + 1], int.from_bytes(blob[at + 2 : at + 4])
-        if marker == 0xFF:  # fill byte
-            at += 1
-            continue
-        # start of frame, all kinds; 0xC4, 0xC8 and 0xCC are tables and reserved
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC) and at + 9 <= len(blob):
-            height, width = struct.unpack(">HH", blob[at + 5 : at + 9])
-            size = (width, height)
-        at += 2 + length
-        if marker == 0xDA:  # entropy-coded data never contains FF D9 or FF DA
-            scans = 1 + blob.count(b"\xff\xda", at)
-            if scans > MOST_SCANS:
-                raise InvalidInput(f"JPEG file with {scans} scans: expected at most {MOST_SCANS}")
-            return size, blob.find(b"\xff\xd9", at) >= 0
-    return size, False

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sticker_uq.scene import InvalidInput
+from sticker_uq.version import __version__
 
 PACKAGE = "sticker_uq"
 
@@ -37,9 +38,12 @@ def ament_prefixes() -> list[Path]:
 
 
 def versions(*distributions: str) -> dict[str, str]:
-    """The versions of those ``distributions`` that are installed."""
+    """The versions of those ``distributions`` that are installed, and of this package as it is."""
     found = {}
     for name in distributions:
+        if name == "sticker_uq":  # what is installed in a checkout may name an earlier one
+            found[name] = __version__
+            continue
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

@@ -4,7 +4,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ from sticker_uq.io.bag_files import foreign_format, is_bag_content
 from sticker_uq.io.bags import BAG_SUFFIXES, Bag, is_bag_name, natural
 from sticker_uq.io.images import (
     PICTURE_SUFFIXES,
+    colour_remark,
     decode_compressed,
     decode_message,
     looks_like_picture,
-    lost_colours,
     picture_files,
     read_image_file,
 )
@@ -34,6 +33,11 @@ _CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 IMAGE_TYPES = (_RAW, _COMPRESSED)
 _SHARE_READ = 0.95
 """Of the duration that a video says it has."""
+_FEWEST_STEPS = 8
+_SHARE_REGULAR = 0.9
+_LONGEST_STEP = 3.5
+"""In periods. A camera that adapts its exposure skips one or two."""
+_MOST_BOXES = 1000
 _OWN_PICTURES = ("annotated", "saliency")  # drawn by the detector
 
 
@@ -127,6 +131,11 @@ class _BagSource(ImageSource):
         self.remarks: list[str] = list(self.bag.remarks)
         self._formats: set[str] = set()
         self.lost = self.bag.loss(self.topic)
+        fuller = f"{self.topic}/compressed"
+        if topic is None and (more := self.bag.declared[fuller]) > self.declared:
+            self.remarks.append(
+                f"{self.topic} has {self.declared} images, which are read, {fuller} {more}: --topic {fuller} reads those"
+            )
 
     @property
     def camera_info(self) -> Any:
@@ -141,6 +150,7 @@ class _BagSource(ImageSource):
 
     def __iter__(self) -> Iterator[SourceImage]:
         compressed = self.bag.topics[self.topic] == _COMPRESSED
+        stamps: list[int] = []
         for index, item in enumerate(self.bag.messages(self.topic)):
             name = f"{index:06d}"
             if item.lost:
@@ -150,12 +160,13 @@ class _BagSource(ImageSource):
                 continue
             message = item.message
             stamp = stamp_to_ns(message.header.stamp)
+            stamps.append(stamp)
             try:
                 if compressed:
                     image = decode_compressed(message.data, message.format)
                     if message.format not in self._formats:
                         self._formats.add(message.format)
-                        if remark := lost_colours(message.data, message.format):
+                        if remark := colour_remark(message.data, message.format):
                             self.remarks.append(remark)
                 else:
                     image = decode_message(message)
@@ -163,6 +174,8 @@ class _BagSource(ImageSource):
                 yield SourceImage(None, stamp, message.header.frame_id, name, str(error))
             else:
                 yield SourceImage(image, stamp, message.header.frame_id, name)
+        if (gap := _gap(stamps)) and gap not in self.remarks:
+            self.remarks.append(gap)  # a camera may have stopped
 
 
 def _choose(bag: Bag, topic: str | None) -> str:
@@ -241,12 +254,17 @@ class _VideoSource(ImageSource):
         check_regular(path)
         capture = cv2.VideoCapture(str(path))
         if not capture.isOpened() or not capture.read()[0]:
+            if _lacks_index(path):
+                raise InvalidInput(
+                    f"{path}: has no index (moov): its recorder was killed; untrunc may save it"
+                )
             known = ", ".join((*BAG_SUFFIXES, *PICTURE_SUFFIXES))
             raise InvalidInput(
                 f"{path}: neither a recording, a picture ({known}) nor a video that OpenCV can read; convert a video with ffmpeg"
             )
         self._estimate = max(int(capture.get(cv2.CAP_PROP_FRAME_COUNT)), 0)
         self._period_ns = 1e9 / max(capture.get(cv2.CAP_PROP_FPS), 1e-3)
+        self._is_mjpeg = int(capture.get(cv2.CAP_PROP_FOURCC)) == int.from_bytes(b"MJPG", "little")
         capture.release()
 
     def __len__(self) -> int:
@@ -256,21 +274,90 @@ class _VideoSource(ImageSource):
         return self._estimate
 
     def __iter__(self) -> Iterator[SourceImage]:
-        capture = cv2.VideoCapture(str(self._path))
-        stamp = 0
+        capture, packets = cv2.VideoCapture(str(self._path)), _Packets(self._path, self._is_mjpeg)
+        stamps: list[int] = []
         try:
-            for index in count():
+            while True:
                 there, frame = capture.read()
                 if not there:
                     break
-                stamp = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1_000_000)
-                yield SourceImage(np.ascontiguousarray(frame), stamp, self._camera, f"{index:06d}")
-            # of a format that tells no number of frames it comes from the duration, and frames may be irregular
-            end, duration = stamp + self._period_ns, self._estimate * self._period_ns
-            if index < self._estimate and end < _SHARE_READ * duration:
-                self.lost = (
-                    f"it ends after {end / 1e9:.1f} of {duration / 1e9:.1f} s; the file may be cut off"
-                )
-                yield SourceImage(None, stamp, self._camera, f"{index:06d}", self.lost)
+                stamps.append(stamp := _stamp(capture))
+                name = f"{len(stamps) - 1:06d}"
+                error = packets.error_at(stamp)
+                image = None if error else np.ascontiguousarray(frame)
+                yield SourceImage(image, stamp, self._camera, name, error)
+            if lost := self._lost(stamps):
+                self.lost = lost
+                yield SourceImage(None, max(stamps, default=0), self._camera, f"{len(stamps):06d}", lost)
         finally:
             capture.release()
+            packets.close()
+
+    def _lost(self, stamps: list[int]) -> str:
+        # of a format that tells no number of frames it comes from the duration, and frames may be irregular
+        end, duration = max(stamps, default=0) + self._period_ns, self._estimate * self._period_ns
+        if len(stamps) < self._estimate and end < _SHARE_READ * duration:
+            return f"it ends after {end / 1e9:.1f} of {duration / 1e9:.1f} s; the file may be cut off"
+        return _gap(stamps)
+
+
+class _Packets:
+    """Reads the pictures of a video of JPEGs beside its frames, which FFmpeg makes of what it has of them without a word."""
+
+    def __init__(self, path: Path, is_mjpeg: bool) -> None:
+        self._capture = cv2.VideoCapture(str(path)) if is_mjpeg else None
+        if self._capture is not None and not self._capture.set(cv2.CAP_PROP_FORMAT, -1):
+            self.close()
+        self._at = -1
+
+    def error_at(self, stamp: int) -> str:
+        """What is wrong with the picture at ``stamp``, "" for nothing."""
+        data = None
+        while self._capture is not None and self._at < stamp:
+            there, data = self._capture.read()
+            if not there:
+                self.close()
+                return ""
+            self._at = _stamp(self._capture)
+        try:
+            if data is not None and self._at == stamp:
+                decode_compressed(data)
+        except InvalidInput as error:
+            return str(error)
+        return ""
+
+    def close(self) -> None:
+        if self._capture is not None:
+            self._capture.release()
+        self._capture = None
+
+
+def _stamp(capture: Any) -> int:
+    return round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1_000_000)
+
+
+def _gap(stamps: list[int]) -> str:
+    """Where images at a constant rate are missing, in words; "" where none are, or where the rate is not constant."""
+    steps: NDArray[np.float64] = np.diff(np.array(stamps, np.int64)).astype(np.float64)
+    period = float(np.median(steps)) if len(steps) >= _FEWEST_STEPS else 0.0
+    if period <= 0 or (np.abs(steps - period) < period / 4).mean() < _SHARE_REGULAR:
+        return ""
+    gaps = np.flatnonzero(steps > _LONGEST_STEP * period)
+    if not gaps.size:
+        return ""
+    missing = int((np.rint(steps[gaps] / period) - 1).sum())
+    after = (stamps[gaps[0]] - stamps[0]) / 1e9
+    return f"about {missing} images are missing in {gaps.size} gap(s), the first after {after:.1f} s"
+
+
+def _lacks_index(path: Path) -> bool:
+    """Whether the file is an mp4 (ISO base media) file without the box `moov`, which is written last."""
+    names: list[bytes] = []
+    at = 0
+    with path.open("rb") as stream:
+        while len(head := stream.read(16)) >= 8 and len(names) < _MOST_BOXES:
+            length, name = int.from_bytes(head[:4]), head[4:8]
+            names.append(name)
+            at += int.from_bytes(head[8:16]) if length == 1 else length or 1 << 62
+            stream.seek(at)
+    return names[:1] == [b"ftyp"] and b"moov" not in names

@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from sticker_uq.io.files import check_output_folder, write_file
 from sticker_uq.io.reading import read_json
 from sticker_uq.io.setting_fields import Frozen
 from sticker_uq.scene import InvalidInput
+from sticker_uq.version import __version__
 
 STEPS = "steps"
 
@@ -89,7 +89,7 @@ class Steps:
         after one with others. ``outputs``: files in it without which the step is not done.
         """
         folder, marker = self.work / name, self.work / STEPS / f"{name}.json"
-        given = json.loads(json.dumps({**inputs, "version": metadata.version("sticker_uq")}, default=str))
+        given = json.loads(json.dumps({**inputs, "version": __version__}, default=str))
         known = read_json(marker) if marker.exists() else {}
         try:
             before = known.get("given", {})

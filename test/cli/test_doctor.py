@@ -116,6 +116,31 @@ def test_domains(monkeypatch, domain, level):
 
 
 @pytest.mark.parametrize(
+    ("variable", "value", "level", "words"),
+    [
+        ("ROS_LOCALHOST_ONLY", "1", OK, "LOCALHOST (ROS_LOCALHOST_ONLY)"),
+        ("ROS_AUTOMATIC_DISCOVERY_RANGE", "OFF", FAIL, "discovery OFF"),
+        ("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCAL", WARN, "discovery LOCAL"),
+        ("ROS_DISCOVERY_SERVER", "10.0.0.5:11811", OK, "by the server 10.0.0.5:11811"),
+    ],
+)
+def test_discovery(monkeypatch, variable, value, level, words):
+    for name in ("ROS_LOCALHOST_ONLY", "ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_DISCOVERY_SERVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, value)
+    check = only(monkeypatch, "domain")
+    assert check.level is level
+    assert words in check.found
+
+
+def test_a_middleware_that_is_not_installed(monkeypatch):
+    monkeypatch.setenv("RMW_IMPLEMENTATION", "rmw_zenoh_cpp")
+    check = only(monkeypatch, "middleware")
+    assert check.level is FAIL
+    assert "install ros-jazzy-rmw-zenoh-cpp" in check.advice
+
+
+@pytest.mark.parametrize(
     ("profile", "level", "words"),
     [
         (None, OK, "config/fastdds.xml"),

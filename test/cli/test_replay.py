@@ -154,6 +154,15 @@ def test_a_parameter_file_of_the_cell_sets_perception_and_policy(loaded, picture
     assert outcomes(tmp_path / "out") == {"ASK": 2, "BLOCKED": 1}
 
 
+def test_a_method_of_saliency_is_asked_for_by_its_name(loaded, pictures, tmp_path):
+    run(pictures, "--out", tmp_path / "a", "--saliency", "eigencam")
+    assert loaded == [PerceptionSettings(dil_technique="eigencam")]
+    refused = run(pictures, "--out", tmp_path / "b", "--saliency", "heat")
+    assert refused.exit_code == 2
+    assert "gradcam++" in refused.output
+    assert not (tmp_path / "b").exists()
+
+
 def test_a_policy_file_takes_the_place_of_the_packaged_one(loaded, pictures, tmp_path, strict):
     run(pictures, "--out", tmp_path / "a", "--policy", strict)
     run(pictures, "--out", tmp_path / "b")

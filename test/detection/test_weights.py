@@ -4,6 +4,7 @@
 import argparse
 import json
 import shlex
+import warnings
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from sticker_uq.detection.catalogue import build_model
+from sticker_uq.detection.detector import load_detector
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import (
     CLASSES,
     Unfilled,
@@ -169,6 +172,54 @@ def test_refuses_foreign_safetensors(tmp_path):
     save_file({"a": torch.zeros(1)}, path)
     with pytest.raises(InvalidInput, match="has no metadata 'sticker_uq'"):
         load_weights(path)
+
+
+NETWORK = {"input_size": 480, "anchor_scales": [0.05, 0.1, 0.2, 0.3, 0.5, 0.9, 1.0]}
+
+
+def test_what_a_state_dict_does_not_say_is_said_and_part_of_its_checksum(tmp_path):
+    found = {}
+    for name, beside in (("plain", {}), ("said", {"network": NETWORK}), ("same", {"network": NETWORK})):
+        path = tmp_path / f"{name}.pth"
+        torch.save({"model": model().state_dict(), "classes": CLASSES, **beside}, path)
+        assert network_settings(path) == beside.get("network", {})
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            loaded = load_detector(DetectorSettings(weights=str(path), device="cpu"))
+        found[name] = loaded.weights_hash
+        told = [str(one.message) for one in caught if "no input size" in str(one.message)]
+        assert [
+            f"no input size in {path}: 320 px and torchvision's default boxes" in one for one in told
+        ] == ([] if beside else [True])
+    assert found["said"] == found["same"]
+    assert len({*found.values(), checksum(model().state_dict())}) == 3
+    torch.save({"model": model().state_dict(), "classes": CLASSES, "network": {"input_size": 480}}, path)
+    with pytest.raises(InvalidInput, match=r"metadata network is .* expected input_size and anchor_scales"):
+        network_settings(path)
+
+
+def test_averaged_weights_are_read_and_those_beside_the_read_ones_are_named(tmp_path):
+    state = model().state_dict()
+    averaged = {"n_averaged": torch.tensor(3)} | {f"module.{name}": tensor for name, tensor in state.items()}
+    torch.save({"model": averaged, "classes": CLASSES}, tmp_path / "averaged.pth")
+    load_into(blank(), SSDLITE, tmp_path / "averaged.pth")
+    torch.save({"model": state, "model_ema": averaged, "classes": CLASSES}, tmp_path / "ema.pth")
+    with pytest.warns(UserWarning, match="'model' is read, not 'model_ema' beside it"):
+        load_into(blank(), SSDLITE, tmp_path / "ema.pth")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"\x08\x08\x12\x07pytorch\x1a\x052.4.1", "of ONNX"),
+        (b"\x1c\0\0\0TFL3", "of TensorFlow Lite"),
+        (b"GGUF", "GGUF"),
+    ],
+)
+def test_weights_of_another_framework_are_named(tmp_path, content, kind):
+    (tmp_path / "a").write_bytes(content + bytes(100))
+    with pytest.raises(InvalidInput, match=rf"{kind}.*: expected a model of PyTorch"):
+        load_weights(tmp_path / "a")
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,16 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sticker_uq.detection import DeterministicPass, Features, StochasticDetector
 from sticker_uq.detection.deterministic_pass import leaves
+from sticker_uq.dil.cam import library_map
 from sticker_uq.dil.dil import activation_map, activation_maps, enlarge, summed_objectness
-from sticker_uq.scene import Detections
+from sticker_uq.scene import Detections, InvalidInput
 from test.helpers.models import picture, tiny_detector
 
 KINDS = ("ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn")
@@ -90,6 +93,27 @@ def test_gradcam_plus_plus_weighs_positive_gradients_by_their_share():
         expected += weight * activations[k]
     found = activation_map(activations[None], gradients[None], "gradcam++")[0]
     torch.testing.assert_close(found, expected.relu())
+
+
+def test_eigencam_is_the_projection_on_the_first_principal_component():
+    seen = torch.randn(1, 5, 4, 6, generator=torch.Generator().manual_seed(4))
+    rows = seen[0].flatten(1).T
+    rows = rows - rows.mean(dim=0)
+    projected = rows @ torch.linalg.svd(rows, full_matrices=False).Vh[0]
+    projected = projected * projected[projected.abs().argmax()].sign()
+    for sign in (1, -1):  # of the activations: a component has none
+        found = activation_map(sign * seen, torch.zeros_like(seen), "eigencam")[0]
+        torch.testing.assert_close(found, projected.relu().view(4, 6), rtol=1e-4, atol=1e-5)
+    with pytest.raises(InvalidInput, match="10000 cells, expected at most 8192"):
+        activation_map(torch.zeros(1, 2, 100, 100), torch.zeros(1, 2, 100, 100), "eigencam")
+
+
+@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 7), st.integers(1, 7))
+def test_the_fast_layercam_is_that_of_the_library(seed, channels, height, width):
+    drawn = torch.Generator().manual_seed(seed)
+    seen, slopes = (torch.randn(2, channels, height, width, generator=drawn) for _ in range(2))
+    expected = library_map(seen, slopes, "layercam")
+    torch.testing.assert_close(activation_map(seen, slopes, "layercam"), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("two_stage", [False, True])

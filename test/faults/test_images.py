@@ -2,17 +2,25 @@
 """Faults of camera, pictures and perception, one after the other in one cell of real processes."""
 
 import array
+import itertools
+import time
 
 import pytest
-from sensor_msgs.msg import Image
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from sensor_msgs.msg import CameraInfo, Image
+from std_msgs.msg import Header
 
 from sticker_uq.gate import BlockReason
+from sticker_uq.geometry.simulated_cell import sim_camera
 from sticker_uq.io.messages import stamp_to_ns
+from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import scene_to_msg
+from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq.testing.camera import RATE_HZ, ScriptedCamera
 from sticker_uq.testing.scenes import assessment
 from sticker_uq.testing.scripted_detector import STICKER, Seen
-from sticker_uq_msgs.msg import GateState, WorkpieceDone
+from sticker_uq_msgs.msg import GateState, SceneAssessment, WorkpieceDone
 from sticker_uq_msgs.srv import ResolveIntervention
 from test.faults.conftest import CALM_HZ
 from test.helpers.fault_cell import FaultCell
@@ -239,11 +247,77 @@ def test_a_second_camera_that_sends_nothing(cell):
 
 
 def test_a_camera_driver_that_is_restarted(cell):
-    """One camera after the other is one camera."""
+    """The next one may look at another place: the permit ends, and the laptop is looked at anew."""
     said = len(cell.gates)
     cell.camera.restart()
+    cell.until_gate(reason=BlockReason.SECOND_IMAGE_PUBLISHER, code="image_publishers")
     cell.works()
-    assert not any(gate.reasons & BlockReason.SECOND_IMAGE_PUBLISHER for gate in cell.gates[said:])
+    before, *after = (gate.decision_id for gate in cell.gates[said - 1 :] if gate.open)
+    assert before != after[-1], "the permit outlived its camera"
+
+
+def test_cameras_that_live_for_a_moment(cell):
+    """Each sends one image of a clean lid and is gone before anybody has looked: none of them counts."""
+    done: list[WorkpieceDone] = []
+    listening = cell.bench.probe.create_subscription(WorkpieceDone, "/workpiece/done", done.append, 10)
+    node = cell.bench.add(Node("flash", enable_rosout=False))
+    scenes, said = len(cell.scenes), len(cell.gates)
+
+    def clean() -> list[SceneAssessment]:
+        return [scene for scene in itertools.islice(cell.scenes, scenes, None) if not scene.objects]
+
+    def seen() -> bool:
+        flash(node, Image, "/image", cell.camera.picture(Seen.NOTHING), qos.IMAGES)
+        return len(clean()) >= 10
+
+    try:
+        cell.camera.rate(1.0)
+        cell.until(seen, "scenes of the clean lid")
+        assert all(len(scene.image_publishers) > 1 for scene in clean())
+        closed = itertools.dropwhile(lambda gate: gate.open, cell.gates[said:])
+        assert not any(gate.open for gate in closed)
+        assert done == []
+    finally:
+        cell.camera.rate(CALM_HZ)
+        cell.bench.probe.destroy_subscription(listening)
+
+
+def test_detectors_that_live_for_a_moment(cell):
+    """The same with scenes."""
+    node = cell.bench.add(Node("flash", enable_rosout=False))
+    cell.works()
+    said = len(cell.gates)
+
+    def closed() -> list[GateState]:
+        scene = scene_to_msg(assessment(stamp_ns=cell.now_ns()))
+        flash(node, SceneAssessment, "/scene", scene, qos.RELIABLE)
+        second = BlockReason.SECOND_SCENE_PUBLISHER
+        return [gate for gate in cell.gates[said:] if gate.reasons & second]
+
+    first = cell.until(closed, "a closed gate")[0]
+    assert "/detector" in first.text
+    cell.until(lambda: len(closed()) >= 10, "a gate that says so")
+    after = itertools.dropwhile(lambda gate: gate.sequence < first.sequence, cell.gates[said:])
+    assert not any(gate.open for gate in after)
+
+
+def test_two_publishers_of_the_calibration(cell):
+    """The other one may be of another camera, by which the arm would reach beside the sticker."""
+    info, probe = camera_to_msg(sim_camera(640, 480), Header(frame_id="camera")), cell.bench.probe
+    true = probe.create_publisher(CameraInfo, "/camera_info", 10)
+    node = cell.bench.add(Node("left_camera", enable_rosout=False))
+    cell.until(true.get_subscription_count, "a supervisor that hears it")
+    true.publish(info)
+    cell.works()
+    other = node.create_publisher(CameraInfo, "/camera_info", 10)
+    try:
+        cell.until_gate(reason=BlockReason.SECOND_SCENE_PUBLISHER, code="scene_publishers")
+        cell.until(lambda: "/left_camera, /probe" in cell.gates[-1].text, "both names")
+        cell.stays_closed()
+    finally:
+        node.destroy_publisher(other)
+        cell.works()
+        probe.destroy_publisher(true)
 
 
 def test_two_detectors(cell):
@@ -254,6 +328,16 @@ def test_two_detectors(cell):
         said = len(cell.gates)
         cell.stays_closed()
         assert {gate.state for gate in cell.gates[said:]} == {GateState.STATE_BLOCKED}, "it wavers"
+
+
+def flash(node: Node, kind: type, topic: str, message: object, profile: QoSProfile) -> None:
+    """A publisher that sends one message as soon as somebody hears it, and goes."""
+    publisher = node.create_publisher(kind, topic, profile)
+    end = time.monotonic() + 1.0
+    while not publisher.get_subscription_count() and time.monotonic() < end:
+        time.sleep(0.0005)
+    publisher.publish(message)
+    node.destroy_publisher(publisher)
 
 
 def second_camera(cell: FaultCell) -> ScriptedCamera:

@@ -40,6 +40,19 @@ def test_disk_full_for_the_audit_log(cell):
     assert "hold" in kinds[kinds.index("gap") - 12 :] or "hold" in kinds
 
 
+def test_the_audit_log_is_moved_away(cell):
+    """The process could go on writing what nobody finds. Back in its place it goes on, with a gap."""
+    gaps = sum(e.kind == "gap" for e in cell.check_audit())
+    away = cell.audit_folder.with_name("away")
+    cell.audit_folder.rename(away)
+    gate = cell.until_gate(reason=BlockReason.AUDIT, code="audit_write_failed")
+    assert str(cell.audit_folder) in gate.text
+    cell.stays_closed()
+    away.rename(cell.audit_folder)
+    cell.works()
+    cell.until(lambda: sum(e.kind == "gap" for e in cell.check_audit()) == gaps + 1, "the gap in the log")
+
+
 def test_disk_full_for_the_recording(cell, tmp_path):
     """The recording ends, the cell does not, and with space again it goes on; what was written can be read."""
     spec = recorder(tmp_path / "bag")

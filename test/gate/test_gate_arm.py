@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sticker_uq.gate import Answer, OperatorAnswer, Phase, SceneAnswer
+from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, SceneAnswer
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.scene import Reason
@@ -236,10 +236,23 @@ def test_a_reset_waits_for_an_arm_that_fell_silent():
     assert cell.scene(STICKER, times=K + 1).phase is Phase.BLOCKED
 
 
-def test_a_scene_that_cannot_be_judged_is_a_fault():
+def test_a_scene_of_odd_numbers_closes_until_the_next_ones():
     cell = permitted()
     cell.wait(0.1)
     cell.assess(replace(assessment(STICKER), objects=(replace(STICKER, box=STICKER.box[:3]),)))
+    assert cell.phase is Phase.BLOCKED
+    assert BlockReason.FAILED_SCENE in cell.state.reasons
+    assert cell.details[0] == "scene_not_judged"
+
+
+def test_a_failure_of_the_judge_itself_is_a_fault(monkeypatch):
+    def failing(*_: object) -> None:
+        raise RuntimeError("in the judge")
+
+    cell = permitted()
+    cell.wait(0.1)
+    monkeypatch.setattr("sticker_uq.gate.controller.judge", failing)
+    cell.assess(assessment(STICKER))
     assert cell.phase is Phase.FAULT
     assert cell.details[0] == "scene_not_judged"
 

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two supervisors in one cell: both are heard, the arm obeys neither."""
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from sticker_uq.gate.permit import Lease, PermitWatch
-from sticker_uq.gate.presence import QUIET_S, GatePublishers, Heartbeat
+from sticker_uq.gate.presence import GHOST_S, QUIET_S, SETTLE_S, GatePublishers, Ghosts, Heartbeat, Succession
 
 
 class Clock:
@@ -110,3 +114,93 @@ def test_another_arm_is_told_from_the_one_before_and_two_are_too_many():
     pulse.tick()
     assert pulse.alone
     assert pulse.beat("a")
+
+
+def succession(*steps: tuple[str, int, int], clock: Clock | None = None) -> Succession:
+    made = Succession(clock or Clock())
+    for kind, a, b in steps:
+        made.matched(a, b) if kind == "matched" else made.received(a)
+    return made
+
+
+def test_one_publisher_whose_messages_go_on_is_settled():
+    numbers = (("received", n, 0) for n in (4, 5, 9))
+    assert succession(("matched", 0, 0), ("matched", 1, 1), *numbers, ("matched", 1, 0)).settled
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [("matched", 1, 1), ("matched", 2, 2)],
+        [("matched", 1, 1), ("matched", 2, 1)],  # came and went before anybody looked
+        [("matched", 1, 1), ("matched", 1, 0), ("matched", 2, 1)],  # took the place of the first
+        [("matched", 2, 2)],
+        [("matched", 2, 1)],
+        [("matched", 1, 1), ("received", 7, 0), ("received", 1, 0)],  # sent before its match was told
+        [("matched", 1, 1), ("received", 1, 0), ("received", 1, 0)],
+    ],
+)
+def test_another_publisher_is_noticed_however_short_it_lives(steps):
+    clock = Clock()
+    found = succession(*steps, clock=clock)
+    assert not found.settled
+    clock.now += SETTLE_S - 0.01
+    assert not found.settled
+    clock.now += 0.01
+    assert found.settled
+
+
+def test_the_one_that_takes_the_place_of_another_counts_from_one():
+    clock = Clock()
+    found = succession(("matched", 1, 1), ("received", 70, 0), ("matched", 2, 1), clock=clock)
+    clock.now += SETTLE_S
+    found.received(1)
+    found.received(2)
+    assert found.settled
+    found.received(71)
+    found.received(3)
+    assert not found.settled
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 2)), max_size=30))
+def test_nothing_settles_within_the_time_after_a_publisher_has_come(events):
+    """Some come beside the first one for no time at all, between messages of it, at any times."""
+    clock = Clock()
+    watched = Succession(clock)
+    watched.matched(1, 1)
+    ever, last = 1, -float("inf")
+    for number, (another, pause) in enumerate(events, 1):
+        clock.now += pause
+        if another:
+            ever, last = ever + 1, clock.now
+        watched.matched(ever, 1)
+        watched.received(number)
+        assert watched.settled == (clock.now - last >= SETTLE_S)
+        assert watched.changes == ever - 1
+
+
+def test_a_subscription_that_is_made_anew_keeps_its_one_publisher_only():
+    same = succession(("matched", 1, 1), ("received", 3, 0))
+    same.renewed()
+    same.matched(1, 1)
+    same.received(4)
+    assert same.settled
+    other = succession(("matched", 1, 1), ("received", 3, 0), ("matched", 1, 0))
+    other.renewed()
+    assert not other.settled
+    before_any = succession(("matched", 1, 0))
+    before_any.renewed()
+    assert before_any.settled
+
+
+def test_a_match_that_nobody_knows_for_long_is_a_ghost():
+    clock = Clock()
+    ghosts = Ghosts(clock)
+    assert not ghosts.lasting(2, 1)
+    clock.now += GHOST_S - 1
+    assert not ghosts.lasting(1, 1)  # it was only slow to be named
+    assert not ghosts.lasting(2, 1)
+    clock.now += GHOST_S - 0.01
+    assert not ghosts.lasting(2, 1)
+    clock.now += 0.01
+    assert ghosts.lasting(3, 2)

@@ -63,6 +63,7 @@ class Arm:
         self.goals: list[RemoveSticker.Goal] = []
         self.cancelled = 0
         self.accepts = True
+        self.text = "as the test said"
         self._end = Future()
         self._bench = bench
         self._status = bench.publisher(ArmStatus, "arm/status", qos.ARM_STATUS)
@@ -86,7 +87,7 @@ class Arm:
             handle.succeed()
         else:
             handle.abort()
-        return Result(error_code=code, error_text="as the test said")
+        return Result(error_code=code, error_text=self.text)
 
     def _on_cancel(self, _: Any) -> CancelResponse:
         self.cancelled += 1
@@ -118,12 +119,13 @@ class Cell:
         self.done = bench.collect(WorkpieceDone, "workpiece/done", qos.LATCHED)
         assert self.node.start(), self.node.last_failure
         self.camera = Camera(bench)
+        self._workpieces = bench.publisher_matched(Workpiece, "workpiece", qos.LATCHED)
         self.workpiece("laptop-1")
 
     def workpiece(self, name: str) -> None:
         message = Workpiece(id=name)
         message.header.stamp = self.bench.probe.get_clock().now().to_msg()
-        self.bench.publisher_matched(Workpiece, "workpiece", qos.LATCHED).publish(message)
+        self._workpieces.publish(message)
         self.until(lambda: self.node._core.state.workpiece_id == name, "the workpiece is known")
 
     def until(self, condition: Any, what: str | Callable[[], str]) -> Any:

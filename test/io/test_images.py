@@ -16,14 +16,14 @@ from PIL import Image
 
 from sticker_uq.io.images import (
     ENCODINGS,
-    MAX_PIXELS,
+    colour_remark,
     decode_compressed,
     decode_image,
     encode_jpeg,
-    lost_colours,
     picture_files,
     read_image_file,
 )
+from sticker_uq.io.stored_pictures import MAX_PIXELS
 from sticker_uq.scene import InvalidInput
 
 COLOUR = np.array([40, 120, 220], np.uint8)  # blue, green, red
@@ -88,7 +88,7 @@ def test_a_compressed_mosaic_becomes_the_colours_of_its_raw_topic(pattern, bits)
     encoding = f"bayer_{pattern}{bits}"
     raw = decode_image(encoding, 10, 8, 10 * bits // 8, False, seen.tobytes())
     np.testing.assert_array_equal(decode_compressed(png(seen), f"{encoding}; png compressed "), raw)
-    assert lost_colours(png(seen), f"{encoding}; png compressed ") == ""
+    assert colour_remark(png(seen), f"{encoding}; png compressed ") == ""
     flat = png(mosaic_of(COLOUR, pattern))
     assert np.all(decode_compressed(flat, f"bayer_{pattern}8; png compressed ") == COLOUR)
 
@@ -118,25 +118,42 @@ def test_a_grey_picture_of_a_colour_camera_is_read_as_grey_and_said(sent_as, col
     grey = np.full((16, 16), 100, np.uint8)
     data = cv2.imencode(".jpg", grey)[1].tobytes()
     assert np.all(decode_compressed(data, sent_as) == 100)
-    said = lost_colours(data, sent_as)
+    said = colour_remark(data, sent_as)
     assert (
         (f"says {colours}: the driver's compressed topic has lost the colours" in said)
         if colours
         else not said
     )
-    assert lost_colours(cv2.imencode(".jpg", np.dstack([grey, grey, grey]))[1].tobytes(), sent_as) == ""
+    assert colour_remark(cv2.imencode(".jpg", np.dstack([grey, grey, grey]))[1].tobytes(), sent_as) == ""
 
 
 @pytest.mark.parametrize(
     ("sent_as", "turned"),
     [
         ("bgr8; png compressed bgr8", False), ("rgb8; jpeg compressed bgr8", False), ("rgba16; png compressed bgr16", False),
-        ("rgb8; png compressed ", True), ("bgr8; png compressed rgb8", True), ("yuv422; png compressed ", False),
+        ("rgb8; png compressed rgb8", True), ("bgr8; png compressed rgb8", True), ("yuv422; png compressed ", False),
+        ("rgb8; png compressed ", False), ("bgr8; png compressed ", False), ("rgb8; jpeg", False),
         ("mono8; png compressed mono8", False), ("png", False), ("rgb8", False),
     ],
 )  # fmt: skip
-def test_red_and_blue_are_where_compressed_image_transport_puts_them(sent_as, turned):
+def test_red_and_blue_are_exchanged_only_for_a_sender_of_rgb_and_what_is_ambiguous_is_said(sent_as, turned):
     image = picture()
+    said = colour_remark(png(image), sent_as)
+    plain = (
+        "bgr8; png compressed bgr8",
+        "rgb8; jpeg compressed bgr8",
+        "rgba16; png compressed bgr16",
+        "png",
+        "rgb8",
+    )
+    if turned:
+        assert said.startswith(
+            f"format {sent_as!r}: red and blue exchanged, as compressed_image_transport does"
+        )
+    elif sent_as.startswith(("rgb", "bgr")) and sent_as not in plain:
+        assert said.startswith(f"format {sent_as!r}: red and blue as in the file")
+    else:
+        assert "red and blue" not in said
     np.testing.assert_array_equal(
         decode_compressed(png(image), sent_as), image[..., ::-1] if turned else image
     )

@@ -217,3 +217,116 @@ def test_pictures_in_folders_of_a_folder_are_said(tmp_path):
     (tmp_path / "a.png").unlink()
     with pytest.raises(InvalidInput, match="1 pictures in its folders are not read"):
         open_source(tmp_path)
+
+
+def video(path: Path, code: str, frames: int = 40) -> Path:
+    """Frames of noise at 10 Hz, which take the same number of bytes each."""
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*code), 10, (160, 120))
+    assert writer.isOpened()
+    draw = np.random.default_rng(1)
+    for _ in range(frames):
+        writer.write(draw.integers(70, 110, (120, 160, 3)).astype(np.uint8))
+    writer.release()
+    return path
+
+
+@pytest.mark.parametrize(("name", "code"), [("a.webm", "VP80"), ("a.mkv", "MJPG"), ("a.mp4", "mp4v")])
+def test_frames_missing_inside_a_video_are_lost(tmp_path, name, code):
+    path = video(tmp_path / name, code)
+    source = open_source(path)
+    assert [frame.error for frame in source] == [""] * 40
+    assert source.lost == ""
+    data = bytearray(path.read_bytes())
+    middle, size = len(data) // 2, len(data) // 8
+    data[middle : middle + size] = bytes(size)
+    path.write_bytes(data)
+    damaged = open_source(path)
+    frames = list(damaged)
+    assert len([frame for frame in frames if not frame.error]) < 40
+    assert damaged.lost
+    assert frames[-1].error == damaged.lost
+
+
+@pytest.mark.parametrize(
+    ("irregular", "lost"),
+    [(False, "about 5 images are missing in 1 gap(s), the first after 0.6 s"), (True, "")],
+)
+def test_a_gap_counts_only_at_a_constant_rate(tmp_path, irregular, lost):
+    places = [n * n if irregular else 33 * n + 165 * (n >= 20) for n in range(40)]
+    messages = [compressed_message(picture(0), 1_000_000 * place) for place in places]
+    source = open_source(write_bag(tmp_path / "bag", {"/image": messages}))
+    for _ in range(2):
+        assert len(list(source)) == 40
+    assert source.lost == ""
+    assert [remark for remark in source.remarks if "gap" in remark] == [lost] * bool(lost)
+
+
+def test_a_picture_of_a_video_of_jpegs_that_lacks_data_fails(tmp_path):
+    path = video(tmp_path / "a.avi", "MJPG", 9)
+    data = bytearray(path.read_bytes())
+    start = data.index(b"\xff\xd8\xff", data.index(b"\xff\xd8\xff") + 4)
+    end = data.index(b"\xff\xd9", start)
+    half = (start + end) // 2
+    data[half : half + 2] = b"\xff\xd9"
+    path.write_bytes(data)
+    assert ["premature end" in frame.error for frame in open_source(path)] == [
+        number == 1 for number in range(9)
+    ]
+
+
+def test_an_mp4_whose_recorder_was_killed_says_so(tmp_path):
+    path = video(tmp_path / "a.mp4", "mp4v")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(
+        InvalidInput, match=r"has no index \(moov\): its recorder was killed; untrunc may save it"
+    ):
+        open_source(path)
+
+
+@pytest.mark.parametrize("padding", range(9))
+def test_up_to_seven_zero_bytes_after_a_message_are_padding(tmp_path, padding):
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connection = writer.add_connection("/image", RAW, typestore=TYPES)
+        writer.write(
+            connection, 1, bytes(TYPES.serialize_cdr(raw_message(picture(0), 0), RAW)) + bytes(padding)
+        )
+    (item,) = open_source(tmp_path / "bag")
+    if padding > 7:
+        assert "size mismatch" in item.error
+    else:
+        assert np.array_equal(item.image, picture(0))
+
+
+@pytest.mark.parametrize("behind", ["a second file", "others"])
+def test_what_follows_the_end_of_an_mcap_file_is_said(tmp_path, behind):
+    files = [
+        write_bag(tmp_path / name, {"/image": [raw_message(picture(0), n) for n in range(count)]})
+        / f"{name}.mcap"
+        for name, count in (("x", 6), ("y", 4))
+    ]
+    first, second = (file.read_bytes() for file in files)
+    both = tmp_path / "xy.mcap"
+    both.write_bytes(first + (second if behind == "a second file" else b"others"))
+    source = open_source(both)
+    images = list(source)
+    if behind == "a second file":
+        assert f"a second mcap file begins at byte {len(first)}, and is not read" in source.lost
+        (tmp_path / "second.mcap").write_bytes(both.read_bytes()[len(first) :])  # what the message says
+        assert len(list(open_source(tmp_path / "second.mcap"))) == 4
+    else:
+        assert source.lost == ""
+        assert source.remarks == ["xy.mcap: 6 bytes after its end are not read"]
+    assert len([image for image in images if not image.error]) == 6
+
+
+def test_a_fuller_compressed_copy_of_the_chosen_topic_is_said(tmp_path):
+    raw, jpeg = (
+        [make(picture(0), n) for n in range(count)]
+        for make, count in ((raw_message, 2), (compressed_message, 5))
+    )
+    bag = write_bag(tmp_path / "bag", {"/image": raw, "/image/compressed": jpeg})
+    source = open_source(bag)
+    assert source.topic == "/image"
+    (said,) = source.remarks
+    assert said.startswith("/image has 2 images, which are read, /image/compressed 5: --topic")
+    assert open_source(bag, "/image").remarks == []

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording that goes on in further folders: nothing is lost, each can be replayed alone, only what was written is removed."""
 
+import os
+import shutil
+
 import pytest
 from rclpy.serialization import serialize_message
 from rosbags.rosbag2 import Reader
@@ -97,3 +100,29 @@ def test_a_disk_that_is_full_at_a_new_folder_is_an_error_at_every_further_messag
     bag.close()
     bag.close()
     assert written(tmp_path / "cell") == [("/scene", message("0"))]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda file: file.unlink(),
+        lambda file: shutil.rmtree(file.parent),
+        lambda file: file.parent.rename(file.parent.with_name("away")),
+        lambda file: os.truncate(file, 1),
+        lambda file: (file.rename(file.with_suffix(".old")), file.write_bytes(b"other")),
+    ],
+    ids=["removed", "folder removed", "folder moved", "cut off", "replaced"],
+)
+def test_a_recording_that_is_gone_while_it_is_written_is_told_and_goes_on_in_a_new_folder(tmp_path, loss):
+    bag = bag_of(tmp_path / "cell")
+    bag.write("/gate", 1, message("held"))
+    bag.write("/scene", 1, message("x" * 3_000_000))  # more than the writer's buffer holds
+    bag.check()
+    loss(next(bag.folder.glob("*.mcap")))
+    with pytest.raises(OSError, match=r"mcap|No such file"):
+        bag.check()
+    bag.resume(2)
+    bag.check()
+    bag.write("/scene", 3, message("new"))
+    bag.close()
+    assert written(bag.folder) == [("/gate", message("held")), ("/scene", message("new"))]

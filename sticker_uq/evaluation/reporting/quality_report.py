@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from sticker_uq.evaluation.metrics.probability_quality import Sampling
-from sticker_uq.evaluation.metrics.quality import BY_CLASS, CLASSES, OVERALL, WHOLE, Quality
+from sticker_uq.evaluation.metrics.quality import BY_CLASS, OVERALL, WHOLE, Quality
 from sticker_uq.evaluation.reporting import document
 from sticker_uq.io.files import write_file
 
@@ -26,10 +26,11 @@ _SHOWN = {
 
 def write_quality(measured: Sequence[Quality], sampling: Sampling, notes: Sequence[str], out: Path) -> str:
     """Write quality.html, .csv, .md (returned) and charts into ``out``, each whole or not at all; ``notes``: on their origin."""
+    classes = measured[0].classes
     unit = "shares of the mean class count" if sampling.relative else "objects"
     charts = {
-        "error_scatter": document.error_scatter(CLASSES, [(q.name, q.errors.errors) for q in measured], unit),
-        "error_variance": document.variance_bars(CLASSES, [(q.name, q.errors.vace) for q in measured], unit),
+        "error_scatter": document.error_scatter(classes, [(q.name, q.errors.errors) for q in measured], unit),
+        "error_variance": document.variance_bars(classes, [(q.name, q.errors.vace) for q in measured], unit),
     }
     blocks: list[document.Block] = [
         TITLE,
@@ -38,7 +39,7 @@ def write_quality(measured: Sequence[Quality], sampling: Sampling, notes: Sequen
         f"EACE and VACE: {sampling.subsets} subsets of {100 * sampling.ratio:g} %, in {unit}. Errors of single objects cancel in "
         "them. In brackets: 95 % bootstrap interval over images.",
         _table(measured, WHOLE, (OVERALL,)),
-        _table(measured, BY_CLASS, CLASSES),
+        _table(measured, BY_CLASS, classes),
     ]
     text = document.as_markdown(blocks)
     files = {f"{name}.svg": str(chart) for name, chart in charts.items()}

@@ -20,6 +20,8 @@ CAPACITY = 10_000
 """Entries that may wait for the disk; further ones are lost, and the log says how many."""
 RETRY_S = 0.5
 """After so long a disk that refused an entry is asked again."""
+LOOK_S = 0.25
+"""So often it is checked that the files of the log are still there as they were written."""
 BEHIND_S = 2.0
 """An entry that has waited longer for the disk than this is a problem."""
 
@@ -65,6 +67,7 @@ class AuditLog:
             self._path, self._number, self._head, torn = _resume(folder)
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             self._size = os.fstat(self._file).st_size
+            self._older = {path: _identity(path) for path in chain.log_files(folder) if path != self._path}
             sync_folder(folder)
             if torn is not None:
                 self._seal(torn)
@@ -119,9 +122,11 @@ class AuditLog:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._closing)
+                self._changed.wait_for(lambda: self._queue or self._closing, LOOK_S)
                 batch = list(self._queue)
                 closing = self._closing
+            if not batch and not closing:
+                self._look()
             if batch and not self._write(batch):
                 with self._changed:
                     # an end that was asked for does not wait for a full disk
@@ -152,14 +157,37 @@ class AuditLog:
                 self._failed_ns = self._failed_ns or time.time_ns()
                 self._changed.notify_all()
             return False
+        damage = self._damage()
         with self._changed:
             for _ in batch:
                 _, _, _, since = self._queue.popleft()
                 self._slowest_s = max(self._slowest_s, time.monotonic() - since)
             self._lost -= lost
-            self._error, self._failed_ns = "", 0
+            self._error, self._failed_ns = damage, time.time_ns() if damage else 0
             self._changed.notify_all()
         return True
+
+    def _look(self) -> None:
+        damage = self._damage()
+        with self._changed:
+            self._error = damage
+            self._failed_ns = self._failed_ns or (time.time_ns() if damage else 0)
+            self._changed.notify_all()
+
+    def _damage(self) -> str:
+        """How the files in the folder differ from those that were written: one that is open can be written all the same."""
+        here = os.fstat(self._file)
+        written = {**self._older, self._path: (here.st_dev, here.st_ino, self._size)}
+        for path, identity in written.items():
+            try:
+                found = _identity(path)
+            except OSError as error:
+                return f"{path}, which was written: {error.strerror}"
+            if found[:2] != identity[:2]:
+                return f"{path} is another file than the one that was written"
+            if found != identity:
+                return f"{path} has {found[2]} bytes, written were {identity[2]}"
+        return ""
 
     def _append(self, items: list[tuple[str, Mapping[str, Any], int]]) -> None:
         number, head, lines = self._number, self._head, b""
@@ -169,6 +197,8 @@ class AuditLog:
                 entry = chain.Entry.following(number + 1, head, kind, {"too_long": length}, time_ns)
             number, head = entry.number, entry.hash
             lines += entry.line()
+        if damage := self._damage():
+            raise OSError(damage)
         if self._size and self._size + len(lines) > self._file_bytes:
             self._next_file()
         self._write_all(lines)
@@ -195,6 +225,7 @@ class AuditLog:
         path = self._folder / _name(chain.file_number(self._path) + 1)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         sync_folder(self._folder)
+        self._older[self._path] = _identity(self._path)
         os.close(self._file)
         self._path, self._file, self._size = path, file, 0
 
@@ -206,6 +237,12 @@ class AuditLog:
         seal = chain.Entry.following(self._number + 1, self._head, chain.SEAL, data, now)
         self._write_all(b"\n" + seal.line())
         self._number, self._head = seal.number, seal.hash
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    """Device, inode and size of the file at ``path``."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size
 
 
 def _exclusive(folder: Path) -> int:

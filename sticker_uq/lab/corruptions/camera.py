@@ -181,6 +181,32 @@ def defocus(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPict
     return _smeared(picture, disc_kernel(strength))
 
 
+@transformation(
+    "%",
+    "share by which red is magnified and blue reduced against green; both are blurred by as much of the shorter side",
+    LENS,
+    (0.1, 0.25, 0.5, 0.75, 1, 1.5),
+    (0, 5),
+)
+def chromatic_aberration(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
+    """A poor lens focuses colours at different sizes and distances (Wozniak et al., box 6); boxes are those of green."""
+    width, height = picture.size
+    blue, green, red = cv2.split(linear(picture.image))
+    share = strength / 100
+    kernel = disc_kernel(share * min(width, height))
+
+    def spread(channel: Floats, factor: float) -> Floats:
+        moved = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), 0, factor)
+        scaled = cv2.warpAffine(
+            channel, moved, (width, height), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101
+        )
+        return cv2.filter2D(scaled, -1, kernel, borderType=cv2.BORDER_REFLECT_101)
+
+    return picture.with_image(
+        grey_levels(cv2.merge((spread(blue, 1 - share), green, spread(red, 1 + share))))
+    )
+
+
 @transformation("% of the image", "area behind dirt", LENS, (1, 3, 6, 12, 25, 45), (0, 100))
 def lens_dirt(picture: LabelledPicture, strength: float, rng: Rng) -> LabelledPicture:
     """Grease and dust on the front lens blur, and scatter light of the whole scene; objects stay labelled."""

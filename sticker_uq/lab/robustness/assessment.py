@@ -131,7 +131,7 @@ def _ask(question: tuple[LabelledImage, LabelledImage | None]) -> ImageReply:
     item, source = question
     image = read_picture(item)
     return ImageReply(
-        _system.answer(image), None if source is None else _reference(source.path).compare(image)
+        _system.answer(image, item.path), None if source is None else _reference(source.path).compare(image)
     )
 
 

@@ -112,8 +112,8 @@ SCALES, ORIENTATIONS = 4, 6
 """Of the steerable pyramid behind CW-SSIM."""
 _SHORTER_SIDE = 256
 _WINDOW = 7
-_STABILITY = _WINDOW**2 * (0.03 * RANGE) ** 2
-"""K of CW-SSIM: windows with less contrast than 3 % of the range decide nothing, as C2 provides in SSIM."""
+_STABILITY = 0.01
+"""K of CW-SSIM, grey levels squared. Its authors' code takes 0; this is as little as keeps the rounding of an even window out."""
 _SMALLEST_SIDE = 64
 
 
@@ -182,8 +182,7 @@ def cw_ssim(one: list[Complex], other: list[Complex]) -> float:
     """Complex wavelet structural similarity by sub-bands, 0..1 (Sampat et al. 2009, eq 7).
 
     Insensitive to small shifts, turns and scalings, which move the phase of all coefficients of a window alike. Mean over 7 x 7
-    windows and over the bands of a complex steerable pyramid of 4 scales and 6 orientations; the published K is a "small positive
-    constant", here that of SSIM's contrast term.
+    windows and over the bands of a complex steerable pyramid of 4 scales and 6 orientations.
     """
     return float(np.mean([_band_similarity(a, b) for a, b in zip(one, other, strict=True)]))
 

@@ -43,6 +43,39 @@ def all_tables(assessment: Assessment) -> dict[str, pd.DataFrame]:
     return {name: pd.DataFrame(rows) for name, rows in tables.items()}
 
 
+def sheet(assessment: Assessment) -> dict[str, pd.DataFrame]:
+    """The three tabs of the paper's spreadsheet (Wozniak et al., section 6): specification, test_cases, evaluation."""
+    spec, tables = assessment.specification, all_tables(assessment)
+    by_name = {row.circumstance: row for row in assessment.coverage}
+    specification, test_cases = [], []
+    for c in sorted(spec.circumstances, key=lambda c: (-c.significance, c.name)):
+        specification.append(
+            {"circumstance": c.name}
+            | {f"seen by the {who}": text for who, text in c.views.items()}
+            | {
+                "probability": c.frequency,
+                "exposure": c.exposure,
+                "likelihood": c.likelihood,
+                "severity": c.severity,
+            }
+            | {"significance": c.significance}
+        )
+        source = by_name[c.name].source if c.name in by_name else math.nan
+        lacking = "not tagged" if math.isnan(source) else "yes" if source < c.frequency else "no"
+        test_cases.append(
+            {"circumstance": c.name, "significance": c.significance, "probability": c.frequency}
+            | {"relative frequency": source, "to be generated": lacking}
+        )
+    evaluation = tables["checks"]
+    return {
+        "specification": pd.DataFrame(specification),
+        "test_cases": pd.DataFrame(test_cases),
+        "evaluation": evaluation.rename(
+            columns={"distance": f"d ({spec.distance})", "epsilon": "epsilon(d)"}
+        ),
+    }
+
+
 _COLOUR_OF = {Finding.HOLDS: COLOURS[2], Finding.VIOLATED: COLOURS[5], Finding.UNDECIDED: COLOURS[1]}
 
 

@@ -5,8 +5,11 @@ and the cell with its gate as such systems.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,9 @@ from sticker_uq.detection.features import Features
 from sticker_uq.evaluation.metrics.accuracy import as_detections
 from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.gate import Policy, judge
+from sticker_uq.io import coco
 from sticker_uq.io.images import Picture
+from sticker_uq.io.reading import MOST_JSON, parse_json, read_text, shown
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import (
@@ -68,8 +73,10 @@ class System(Protocol):
     name: str
     identity: str
 
-    def answer(self, image: Picture) -> SystemAnswer:
-        """About ``image`` (H, W, 3) uint8 BGR. Does not raise for one that it cannot handle: that is a failed answer."""
+    def answer(self, image: Picture, path: Path = Path()) -> SystemAnswer:
+        """About ``image`` (H, W, 3) uint8 BGR, the file ``path``. Does not raise for one that it cannot handle: that is a failed
+        answer.
+        """
 
 
 def act_on_detections(detections: Detections, score: float) -> Action:
@@ -112,7 +119,7 @@ class DetectorSystem:
             f"detector {self._detector.weights_hash} {lowered.hash_on(self._detector.device.type)}"
         )
 
-    def answer(self, image: Picture) -> SystemAnswer:
+    def answer(self, image: Picture, path: Path = Path()) -> SystemAnswer:
         try:
             features = self._detector.encode(image)
             return SystemAnswer(self._detector.detect(features), None, pooled_features(features))
@@ -131,7 +138,7 @@ class CellSystem:
         self.name = f"{settings.model}, {settings.passes} passes, gate with policy {policy.hash[:8]}"
         self.identity = f"cell {loaded.weights_hash} {self._perception.settings_hash} {policy.hash}"
 
-    def answer(self, image: Picture) -> SystemAnswer:
+    def answer(self, image: Picture, path: Path = Path()) -> SystemAnswer:
         try:
             assessment = self._perception.assess(image)
         except InvalidInput as error:
@@ -143,6 +150,66 @@ class CellSystem:
         return SystemAnswer(
             as_detections(assessment.objects), action, None if features is None else pooled_features(features)
         )
+
+
+class ResultsSystem:
+    """A system that is only known by its outputs: COCO results of pictures that it was shown elsewhere.
+
+    ``files``: each file of results with the COCO folder whose pictures they are about. A picture without an entry has no
+    detections. The file is read whole first: InvalidInput names what is wrong with an entry.
+    """
+
+    def __init__(self, files: Sequence[tuple[Path, Path]]) -> None:
+        self._found: dict[Path, Detections] = {}
+        digest = hashlib.sha256()
+        for results, folder in files:
+            text = read_text(results, MOST_JSON, f"results {results}")
+            digest.update(text.encode())
+            self._found |= _of_pictures(results, parse_json(text, f"results {results}"), folder)
+        self.name = f"results in {', '.join(results.name for results, _ in files)}"
+        self.identity = f"results {digest.hexdigest()}"
+
+    def answer(self, image: Picture, path: Path = Path()) -> SystemAnswer:
+        return SystemAnswer(self._found[path])
+
+
+def _of_pictures(results: Path, entries: Any, folder: Path) -> dict[Path, Detections]:
+    """The detections of every picture in the COCO ``folder``, by its path."""
+    if not isinstance(entries, list):
+        raise InvalidInput(f"results {results}: expected a list of detections, got {shown(entries)}")
+    labels = coco.category_labels(folder / coco.ANNOTATIONS, coco.load_annotations(folder))
+    items = {item.image_id: item for item in coco.read_coco(folder)}
+    rows: dict[int, list[tuple[list[float], list[float]]]] = {identity: [] for identity in items}
+    for number, entry in enumerate(entries):
+        where = f"results {results}: entry {number}"
+        if not isinstance(entry, dict):
+            raise InvalidInput(
+                f"{where} is {shown(entry)}: expected an object with image_id, category_id, bbox, score"
+            )
+        if entry.get("image_id") not in items:
+            raise InvalidInput(f"{where}: image_id {shown(entry.get('image_id'))} is not in {folder}")
+        fault, label = coco.label_of(entry, labels)
+        box, score = entry.get("bbox"), entry.get("score")
+        if fault:
+            raise InvalidInput(f"{where}: {fault}")
+        if not coco.is_box(box) or min(box[2:]) < 0:
+            raise InvalidInput(f"{where}: bbox {shown(box)}: expected x, y, width and height in px")
+        if not isinstance(score, int | float) or isinstance(score, bool) or not 0 <= score <= 1:
+            raise InvalidInput(f"{where}: score {shown(score)}: expected 0 to 1")
+        if label is None:
+            continue
+        probabilities = [0.0] * CLASS_COUNT
+        probabilities[ObjectClass.BACKGROUND] = 1 - score
+        probabilities[label] += score
+        x, y, width, height = box
+        rows[entry["image_id"]].append(([x, y, x + width, y + height], probabilities))
+    return {
+        items[identity].path: Detections(
+            np.array([box for box, _ in own], np.float32).reshape(-1, 4),
+            np.array([vector for _, vector in own], np.float32).reshape(-1, CLASS_COUNT),
+        )
+        for identity, own in rows.items()
+    }
 
 
 def pooled_features(features: Features) -> FloatArray:

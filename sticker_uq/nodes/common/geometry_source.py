@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,28 +18,37 @@ from sticker_uq.cell.supervisor_settings import PoseSettings, numbers_of
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.geometry import Camera, CellGeometry, Plane, Transform
 from sticker_uq.io.messages import stamp_to_ns
+from sticker_uq.nodes.common.one_publisher import OnePublisher
 from sticker_uq.nodes.common.qos import LATCHED, NEWEST_IMAGE_BEST_EFFORT
 from sticker_uq.scene import InvalidInput, Reason
 
+MOST_BYTES = 1 << 16
+"""Bytes of a message about the calibration; one has less than a thousand."""
+
 
 class GeometrySource:
-    """Subscriptions to the parts of the cell's calibration, combined for each image."""
+    """Subscriptions to the parts of the cell's calibration, combined for each image.
 
-    def __init__(self, node: Node, settings: PoseSettings) -> None:
+    ``inputs``: each counts only while one node publishes it; ``changed`` is called when another one has come.
+    """
+
+    def __init__(
+        self, node: Node, settings: PoseSettings, changed: Callable[[], object] = lambda: None
+    ) -> None:
         self._settings = settings
         self._node = node
         self._info: CameraInfo | None = None
         self._lid: PoseStamped | None = None
-        info = node.create_subscription(CameraInfo, "camera_info", self._on_info, NEWEST_IMAGE_BEST_EFFORT)
-        self._subscriptions = [info]
+        more: dict[str, Any] = {"changed": changed, "most_bytes": MOST_BYTES, "refused": self._refused}
+        info = CameraInfo, "camera_info", self._on_info, NEWEST_IMAGE_BEST_EFFORT
+        self.inputs = [OnePublisher(node, *info, **more)]
         if not settings.lid_plane:
-            lid = node.create_subscription(PoseStamped, "lid_pose", self._on_lid, LATCHED)
-            self._subscriptions.append(lid)
+            self.inputs.append(OnePublisher(node, PoseStamped, "lid_pose", self._on_lid, LATCHED, **more))
         self._tf = None if settings.camera_pose and settings.lid_plane else _TransformTree.if_installed(node)
 
     def destroy(self) -> None:
-        for subscription in self._subscriptions:
-            self._node.destroy_subscription(subscription)
+        for one in self.inputs:
+            one.destroy()
         if self._tf is not None:
             self._tf.destroy()
 
@@ -52,6 +62,9 @@ class GeometrySource:
             return error.reason
         except InvalidInput as error:
             return Reason.of("calibration_unknown", detail=str(error))
+
+    def _refused(self, error: InvalidInput) -> None:
+        self._node.get_logger().warning(str(error), throttle_duration_sec=10.0)
 
     def _on_info(self, message: CameraInfo) -> None:
         self._info = message

@@ -16,11 +16,13 @@ from rclpy.subscription import Subscription
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 from sensor_msgs.msg import CompressedImage, Image
 
+from sticker_uq.gate.presence import Succession
 from sticker_uq.io.images import Transport
 from sticker_uq.io.topics import COMPRESSED, IMAGE_TYPES, images_elsewhere
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import Level
-from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name
+from sticker_uq.nodes.common.liveliness import publisher_name
+from sticker_uq.nodes.common.one_publisher import Matches, names_with_gone
 
 
 class MessageLossCounter:
@@ -77,7 +79,8 @@ class ImageInput:
     With reliability ``auto`` it asks for reliable delivery if every publisher offers it (best effort loses large images easily)
     and for best effort otherwise (a reliable subscription would receive nothing); it checks again whenever a publisher appears or
     disappears. ``publishers`` names the nodes whose images can arrive, one name for each publisher, those of the last images
-    while there is none; ``joined`` is called when another one is found beside them. Call all methods from the executor's thread.
+    while there is none; one that has gone is named for a while, as what is under way may be its. ``joined`` is called when
+    another one is found beside them or in their place. Call all methods from the executor's thread.
     """
 
     def __init__(
@@ -100,6 +103,8 @@ class ImageInput:
         self.received = 0
         self.lost = 0
         self._sequence = MessageLossCounter()
+        self._succession = Succession()
+        self._matched = 0
         self._losses: deque[float] = deque(maxlen=30)
         self._arrivals: deque[float] = deque(maxlen=30)
         self._since = time.monotonic()  # that somebody publishes, or is matched anew
@@ -109,11 +114,11 @@ class ImageInput:
         self._recheck = node.create_guard_condition(self.check)
         self.profile = qos.NEWEST_IMAGE_BEST_EFFORT
         self.profile = self._wanted(self._publishers())
-        self._subscription = self._subscribe()
+        self._subscription, self._matches = self._subscribe()
         node.get_logger().info(f"waiting for first image on {self.topic} ({transport}, {reliability})")
 
     def close(self) -> None:
-        self._node.destroy_subscription(self._subscription)
+        self._unsubscribe()
         self._node.destroy_guard_condition(self._recheck)
 
     def check(self) -> None:
@@ -124,8 +129,9 @@ class ImageInput:
                 f"{self.topic}: asking for {qos.describe(wanted)} now, as the publishers offer"
             )
             self.profile = wanted
-            self._node.destroy_subscription(self._subscription)
-            self._subscription = self._subscribe()
+            self._unsubscribe()
+            self._subscription, self._matches = self._subscribe()
+            self._succession.renewed()
         self._count()
         level, message = self.state()
         fault = message if level == Level.ERROR else ""
@@ -196,8 +202,9 @@ class ImageInput:
         self.received += 1
         self._sequence.received(info.get("publication_sequence_number"))
         self._arrivals.append(time.monotonic())
-        # a publisher is matched before its first image arrives; its event comes later
-        if self._subscription.get_publisher_count() != len(self.publishers):
+        self._look()
+        self._succession.received(info.get("publication_sequence_number"))
+        if not self._succession.settled or len(self.publishers) != 1:
             self._count()
         self._deliver(message)
 
@@ -205,25 +212,36 @@ class ImageInput:
         self.lost += info.total_count_change
         self._losses.append(time.monotonic())
 
-    def _on_matched(self, info: Any) -> None:
-        self._sequence.publishers_changed(info.current_count)
-        if info.current_count_change > 0:
+    def _look(self) -> None:
+        """A publisher is matched before its first image arrives; its event comes later."""
+        changes = self._succession.changes
+        ever, present = self._matches.counts()
+        self._succession.matched(ever, present)
+        if present > self._matched:
             self._since = time.monotonic()
-        self._on_event(info)
+        if present != self._matched or changes != self._succession.changes:
+            self._sequence.publishers_changed(present)
+            self._recheck.trigger()
+        self._matched = present
 
     def _on_event(self, _: Any) -> None:
         # the subscription must not be replaced in its own event callback
         self._recheck.trigger()
 
-    def _subscribe(self) -> Subscription:
+    def _unsubscribe(self) -> None:
+        self._matches.destroy()
+        self._node.destroy_subscription(self._subscription)
+
+    def _subscribe(self) -> tuple[Subscription, Matches]:
         events = SubscriptionEventCallbacks(
-            matched=self._on_matched, incompatible_qos=self._on_event, message_lost=self._on_lost
+            matched=lambda _: self._look(), incompatible_qos=self._on_event, message_lost=self._on_lost
         )
         # rclpy passes MessageInfo to a callback with two arguments, which its annotations lack
         on_message: Any = self._on_message
-        return self._node.create_subscription(
+        made = self._node.create_subscription(
             self._type, self._name, on_message, self.profile, event_callbacks=events
         )
+        return made, Matches(made)
 
     def _publishers(self) -> Sequence[TopicEndpointInfo]:
         """Who publishes the topic. Discovery may know it before the subscription is matched: time counts from then, too."""
@@ -245,9 +263,11 @@ class ImageInput:
     def _count(self) -> None:
         """Find out who publishes images that can arrive. Matching may know a publisher before discovery does, or after it."""
         found = [publisher_name(one) for one in self._publishers() if not self._obstacle(one)]
-        found += [UNNAMED] * (self._subscription.get_publisher_count() - len(found))
-        before, self.publishers = self.publishers, tuple(sorted(found)) or self.publishers
-        if len(self.publishers) > max(len(before), 1):
+        found = self._matches.names(self._node, found)
+        settled = self._succession.settled
+        before = self.publishers
+        self.publishers = names = names_with_gone(found, before, settled) or before
+        if len(names) > max(len(before), 1):
             self._joined()
 
     def _wanted(self, publishers: Sequence[TopicEndpointInfo]) -> QoSProfile:

@@ -28,8 +28,9 @@ from rclpy.qos import QoSProfile
 from rclpy.signals import SignalHandlerOptions
 
 from sticker_uq.cell.transport import transport_environment
-from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport, steady_timer
 from sticker_uq.nodes.common.parameters import declare_settings, note_parameter_files
+from sticker_uq.nodes.common.watchdog import BEAT_S, Watchdog
 from sticker_uq.scene import InvalidInput
 
 
@@ -118,6 +119,8 @@ class ManagedNode(LifecycleNode, Generic[M]):
         self.diagnostics = Diagnostics(self)
         self.diagnostics.add("lifecycle", self._report_lifecycle)
         self._answer_impossible_transitions()
+        self.watchdog = Watchdog(self.get_fully_qualified_name())
+        steady_timer(self, BEAT_S, self.watchdog.beat)
 
     def configure(self) -> None:
         """Acquire resources for the settings; raise :class:`InvalidInput` for invalid ones."""
@@ -212,7 +215,8 @@ class ManagedNode(LifecycleNode, Generic[M]):
     ) -> TransitionCallbackReturn:
         try:
             try:
-                work()
+                with self.watchdog.paused():
+                    work()
             except BaseException:
                 if undo is not None:
                     undo.close()
@@ -280,8 +284,9 @@ _STOPS: weakref.WeakKeyDictionary[Node, _Stop] = weakref.WeakKeyDictionary()
 
 
 def request_exit(node: Node, code: int = 0) -> None:
-    """End :func:`run_node` from any thread, with exit status ``code``."""
-    _STOPS[node].request(code)
+    """End :func:`run_node` from any thread, with exit status ``code``; a node that something else runs goes on."""
+    if (stop := _STOPS.get(node)) is not None:
+        stop.request(code)
 
 
 def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
@@ -351,6 +356,8 @@ def _run(
     on_signal(lambda: stop.request(0))
     executor = make_executor()
     executor.add_node(node)
+    if isinstance(node, ManagedNode):
+        node.watchdog.start()
     try:
         if isinstance(node, ManagedNode) and stop.code is None and node.autostart and not node.start():
             logger.fatal(f"autostart failed, giving up: {node.last_failure}")
@@ -367,10 +374,14 @@ def _run(
         logger.fatal(f"a callback failed, giving up: {_named(error)}")
         return 1
     finally:
+        if isinstance(node, ManagedNode):
+            node.watchdog.ending()
         if isinstance(node, ManagedNode) and node.state != "finalized":
             node.trigger_shutdown()
         executor.shutdown()
         node.destroy_node()
+        if isinstance(node, ManagedNode):
+            node.watchdog.end()
 
 
 def _named(error: Exception) -> str:

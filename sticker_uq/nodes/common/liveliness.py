@@ -45,12 +45,24 @@ def subscribe_with_liveliness(
     gone: Callable[[], object],
     **arguments: Any,
 ) -> Subscription:
-    """A subscription of ``node`` that calls ``gone`` when one of its publishers has died or was destroyed.
+    """A subscription of ``node`` that calls ``gone`` as :func:`with_liveliness` says."""
+    subscribe = partial(node.create_subscription, message_type, topic, callback, profile, **arguments)
+
+    def make(**events: Any) -> Subscription:
+        return subscribe(event_callbacks=SubscriptionEventCallbacks(**events))
+
+    return with_liveliness(node, node.resolve_topic_name(topic), make, gone)
+
+
+def with_liveliness(
+    node: Node, topic: str, make: Callable[..., Subscription], gone: Callable[[], object]
+) -> Subscription:
+    """The subscription to ``topic`` that ``make`` makes with the event callbacks that it is given; it calls ``gone`` when one of
+    its publishers has died or was destroyed.
 
     ``gone`` is not called for one that fell silent while a publisher of the topic is in the node's own process, which Fast DDS
     reports as not alive whenever it does not write. Without liveliness events in the middleware a warning is logged.
     """
-    name = node.resolve_topic_name(topic)
 
     def changed(event: Any) -> None:
         # An event holds all that happened since the last: of one that appeared and died, or of one that took the place of
@@ -58,15 +70,14 @@ def subscribe_with_liveliness(
         alive, dead = event.alive_count_change, event.not_alive_count_change
         destroyed = alive < 0 and dead <= 0
         fell_silent = alive < 0 or (alive == 0 and dead >= 0)
-        if destroyed or (fell_silent and not _published_here(node, name)):
+        if destroyed or (fell_silent and not _published_here(node, topic)):
             gone()
 
-    make = partial(node.create_subscription, message_type, topic, callback, profile, **arguments)
     try:
-        return make(event_callbacks=SubscriptionEventCallbacks(liveliness=changed))
+        return make(liveliness=changed)
     except UnsupportedEventTypeError:
         node.get_logger().warning(
-            f"this middleware has no liveliness events: the death of a publisher of {name} is detected by a timeout only"
+            f"this middleware has no liveliness events: the death of a publisher of {topic} is detected by a timeout only"
         )
         return make()
 

@@ -18,7 +18,7 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.cell.mailbox import Mailbox
 from sticker_uq.cell.node_settings import DetectorNodeSettings
-from sticker_uq.io.images import Picture, lost_colours
+from sticker_uq.io.images import Picture, colour_remark
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.io.topics import folder_of
 from sticker_uq.nodes.common import conversions, qos
@@ -159,11 +159,11 @@ class Receiver(threading.Thread):
             self._deliver(check, picture)
 
     def _look_at_format(self, message: CompressedImage) -> None:
-        """Say once when the picture has lost the colours that its format names."""
+        """Say once what is odd about the colours of a format."""
         if message.format in self._formats or len(self._formats) == _MOST_FORMATS:
             return
         self._formats.add(message.format)
-        if text := lost_colours(message.data, message.format):
+        if text := colour_remark(message.data, message.format):
             self._node.get_logger().warning(text)
 
 

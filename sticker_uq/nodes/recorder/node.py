@@ -80,6 +80,8 @@ class RecordedImages:
 
 #: Time after the start at which scenes without a recorded image are reported, s.
 NO_IMAGE_S = 10.0
+#: So often it is checked that the recording is still where it is written, s.
+LOOK_S = 1.0
 #: After so long a disk that refused a message is tried again, s.
 RETRY_S = 5.0
 
@@ -144,6 +146,7 @@ class Recorder(Node):
             self._unseen[self.resolve_topic_name(scene)] = images
         listed = ", ".join(images.name for images in self._unseen.values())
         topics = len(TOPICS) + 2 * len(self._unseen)
+        steady_timer(self, LOOK_S, self._look)
         self._image_check = steady_timer(self, NO_IMAGE_S, self._check_images)
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("recording", self._report)
@@ -189,11 +192,20 @@ class Recorder(Node):
                 self.get_logger().info(f"recording goes on in {self._bag.folder}")
         except OSError as error:
             self.lost += 1
-            self.problem = f"{self._bag.folder}: {error.strerror or error}"
-            self._retry_at_s = time.monotonic() + RETRY_S
-            self.get_logger().error(f"recording stopped, messages are lost: {self.problem}; {REMEDY}")
+            self._stopped(error)
         else:
             self.recorded[topic] += 1
+
+    def _stopped(self, error: OSError) -> None:
+        self.problem = f"{self._bag.folder}: {error.strerror or error}"
+        self._retry_at_s = time.monotonic() + RETRY_S
+        self.get_logger().error(f"recording stopped, messages are lost: {self.problem}; {REMEDY}")
+
+    def _look(self) -> None:
+        try:
+            self._bag.check()
+        except OSError as error:
+            self._stopped(error)
 
     def _resume(self, now_ns: int) -> bool:
         """Try from time to time to go on in a new folder; returns whether that succeeded."""

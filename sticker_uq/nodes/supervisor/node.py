@@ -9,11 +9,13 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import Image
 
@@ -40,13 +42,18 @@ from sticker_uq.nodes.common.diagnostics import PartReport, steady_timer
 from sticker_uq.nodes.common.geometry_source import GeometrySource
 from sticker_uq.nodes.common.images import relief_from_msg
 from sticker_uq.nodes.common.lifecycle import ManagedNode, run_process
-from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name, subscribe_with_liveliness, type_of
+from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name, type_of
+from sticker_uq.nodes.common.one_publisher import OnePublisher, decoding
 from sticker_uq.nodes.supervisor import outputs
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
 from sticker_uq.nodes.supervisor.removal_client import RemovalClient
 from sticker_uq.scene import InvalidInput, Reason
 from sticker_uq_msgs.msg import GateState, ImageCheck, SceneAssessment, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention
+
+MOST_BYTES = 1 << 18
+"""Bytes of a message that is decoded, a scene of 250 objects: decoding and judging longer ones would delay a hold."""
+MOST_RELIEF_BYTES = 1 << 28
 
 
 class GateWatch:
@@ -65,7 +72,9 @@ class GateWatch:
         self._impede = impede
         self._publishers = GatePublishers()
         self._listened_s = time.monotonic() + listen_s
-        self._subscription = node.create_subscription(GateState, "gate", self._on_gate, qos.GATE_WATCH)
+        # a publisher whose messages are refused is one that is not received
+        receive = decoding(GateState, MOST_BYTES, self._on_gate, lambda _: self.report_others())
+        self._subscription = node.create_subscription(GateState, "gate", receive, qos.GATE_WATCH, raw=True)
 
     def destroy(self) -> None:
         self._node.destroy_subscription(self._subscription)
@@ -105,19 +114,6 @@ class GateWatch:
         return found
 
 
-def several_detectors(node: Node, subscriptions: Sequence[Subscription]) -> Reason | None:
-    """Why scenes may come from more than one detector; None when they come from one.
-
-    Discovery also knows publishers that are not received, and a subscription those that discovery has not named yet.
-    """
-    for subscription in subscriptions:
-        names = publishers_of(node, subscription)
-        if len(names) > 1:
-            topic = subscription.topic_name
-            return Reason.of("scene_publishers", topic=topic, count=len(names), names=", ".join(names))
-    return None
-
-
 def publishers_of(node: Node, subscription: Subscription) -> list[str]:
     """Nodes that publish the topic of ``subscription``, sorted, one per publisher, with the type where it differs."""
     expected = type_of(cast(type, subscription.msg_type))
@@ -149,7 +145,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         )
         self.while_configured.callback(setattr, self, "_core", None)
         self._counts = dict.fromkeys(outputs.COUNTS, 0)
-        self._from_detector: tuple[Subscription, ...] = ()
+        self._inputs: list[OnePublisher] = []
+        self.while_configured.callback(self._inputs.clear)
         self._audit = outputs.AuditTrail(self, settings.audit_folder, settings.audit_file_mb)
         self.while_configured.callback(self._audit.close)
         self.diagnostics.add("audit", self._audit.report)
@@ -160,7 +157,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_configured.callback(self._out.destroy)
         self._arm = RemovalClient(self, self._happen, settings.arm_heartbeat_timeout_s)
         self.while_configured.callback(self._arm.destroy)
-        self._poses = GeometrySource(self, settings.part(PoseSettings))
+        self._poses = GeometrySource(self, settings.part(PoseSettings), self._check_inputs)
+        self._inputs += self._poses.inputs
         self.while_configured.callback(self._poses.destroy)
         self._stop = CellStop(self, settings.part(StopSettings))
         self.while_configured.callback(self._stop.destroy)
@@ -168,8 +166,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_configured.callback(self._gate_watch.destroy)
         operator = OperatorServices(self, self._happen, lambda: core.state, self._answered)
         self.while_configured.callback(operator.destroy)
-        workpiece = self.create_subscription(Workpiece, "workpiece", self._on_workpiece, qos.LATCHED)
-        self.while_configured.callback(self.destroy_subscription, workpiece)
+        self._watch_input(self.while_configured, Workpiece, "workpiece", self._on_workpiece, qos.LATCHED)
         self._out.no_request(self._now())
         # wall time: a simulated clock that stands still must not keep a permit alive; inactive too, because an arm that does
         # not stop when the node is deactivated must be stopped by other means
@@ -198,19 +195,39 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._happen(ev.Activated())
         self.while_active.callback(self._happen, ev.Deactivated())
         self._timer.timer_period_ns = nanoseconds(self.settings.tick_period_s)
-        scenes = self.create_subscription(SceneAssessment, "scene", self._on_scene, qos.NEWEST_SCENE)
-        self.while_active.callback(self.destroy_subscription, scenes)
         lost = partial(self._happen, ev.SceneUnreadable(Reason("detector_lost")))
-        heard = self._on_image, qos.IMAGE_CHECKS_WATCH, lost
-        images = subscribe_with_liveliness(self, ImageCheck, "image_check", *heard)
-        self.while_active.callback(self.destroy_subscription, images)
+        listen = partial(self._watch_input, self.while_active)
+        listen(SceneAssessment, "scene", self._on_scene, qos.NEWEST_SCENE, refused=self._scene_refused)
+        heard = self._on_image, qos.IMAGE_CHECKS_WATCH
+        listen(ImageCheck, "image_check", *heard, refused=self._scene_refused, gone=lost)
         if self.settings.min_relief_mm > 0.0:
-            self._relief = self.create_subscription(
-                Image, "relief", self._on_relief, qos.NEWEST_IMAGE_BEST_EFFORT
-            )
-            self.while_active.callback(self.destroy_subscription, self._relief)
-        self._from_detector = (scenes, images)
-        self.while_active.callback(setattr, self, "_from_detector", ())
+            measured = self._on_relief, qos.NEWEST_IMAGE_BEST_EFFORT
+            without: dict[str, Any] = {
+                "changed": self._no_relief,
+                "refused": self._no_relief,
+                "most_bytes": MOST_RELIEF_BYTES,
+            }
+            relief = OnePublisher(self, Image, "relief", *measured, **without)
+            self.while_active.callback(relief.destroy)
+
+    def _watch_input(
+        self,
+        stack: ExitStack,
+        kind: Any,
+        topic: str,
+        deliver: Callable[[Any], None],
+        profile: QoSProfile,
+        refused: Callable[[InvalidInput], object] | None = None,
+        **more: Any,
+    ) -> None:
+        """Let messages on ``topic`` count until ``stack`` is unwound, and close the gate while they come from two publishers."""
+        refused = refused or self._refused
+        more |= {"changed": self._check_inputs, "refused": refused, "most_bytes": MOST_BYTES}
+        one = OnePublisher(self, kind, topic, deliver, profile, **more)
+        self._inputs.append(one)
+        stack.callback(self._check_inputs)
+        stack.callback(self._inputs.remove, one)
+        stack.callback(one.destroy)
 
     def reason_for_lock(self, name: str) -> str | None:
         """No parameter changes while the arm has a permit or owes the end of its goal."""
@@ -258,28 +275,30 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         if not (self.is_active or state.permit is not None or state.stop_demanded):
             return
         self._gate_watch.report_others()
-        self._count_detectors()
+        self._check_inputs()
         self._impede(BlockReason.AUDIT, self._audit.problem)
         self._arm.discover()
         self._happen(ev.Tick(time.monotonic_ns()))
         self._stop.tick(self.core.state.stop_demanded)
 
-    def _count_detectors(self) -> None:
-        self._impede(BlockReason.SECOND_SCENE_PUBLISHER, several_detectors(self, self._from_detector))
-
-    def _count_detectors_at_once(self) -> None:
+    def _check_inputs(self) -> None:
         """Called before each of their messages: a publisher is matched before its first one arrives."""
-        if any(one.get_publisher_count() > 1 for one in self._from_detector):
-            self._count_detectors()
+        problems = (one.problem() for one in self._inputs)
+        self._impede(BlockReason.SECOND_SCENE_PUBLISHER, next(filter(None, problems), None))
+
+    def _refused(self, error: InvalidInput) -> None:
+        self.get_logger().warning(str(error), throttle_duration_sec=10.0)
+
+    def _scene_refused(self, error: InvalidInput) -> None:
+        self._counts["unreadable_scenes"] += 1
+        self._happen(ev.SceneUnreadable(Reason.of("scene_unreadable", detail=str(error))))
 
     def _on_scene(self, message: SceneAssessment) -> None:
-        self._count_detectors_at_once()
         self._counts["scenes"] += 1
         try:
             scene = scene_from_msg(message)
         except InvalidInput as error:
-            self._counts["unreadable_scenes"] += 1
-            self._happen(ev.SceneUnreadable(Reason.of("scene_unreadable", detail=str(error))))
+            self._scene_refused(error)
             return
         self._out.numbers(scene)
         self._notice_a_jump()
@@ -289,19 +308,18 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._out.drift(self.core.watch.evidence)
 
     def _on_image(self, message: ImageCheck) -> None:
-        self._count_detectors_at_once()
         self._happen(ev.ImageArrived(image_check_from_msg(message)))
 
     def _on_relief(self, message: Image) -> None:
-        """Two sensors may be of two places, so that neither counts."""
-        relief = None
         try:
-            if (count := self._relief.get_publisher_count()) > 1:
-                raise InvalidInput(f"{count} publishers of relief: expected one")
-            relief = relief_from_msg(message)
+            self._happen(ev.ReliefReceived(relief_from_msg(message)))
         except InvalidInput as error:
-            self.get_logger().warning(str(error), throttle_duration_sec=10.0)
-        self._happen(ev.ReliefReceived(relief))
+            self._no_relief(error)
+
+    def _no_relief(self, why: InvalidInput | str = "another publisher of relief: expected one") -> None:
+        """Two sensors may be of two places, so that neither counts."""
+        self.get_logger().warning(str(why), throttle_duration_sec=10.0)
+        self._happen(ev.ReliefReceived(None))
 
     def _on_workpiece(self, message: Workpiece) -> None:
         self._happen(ev.WorkpieceChanged(message.id, stamp_to_ns(message.header.stamp)))

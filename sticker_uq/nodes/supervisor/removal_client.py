@@ -19,12 +19,16 @@ from sticker_uq.gate.state import Target
 from sticker_uq.nodes.common.conversions import box_to_msg, ns_to_stamp, pose_to_msg
 from sticker_uq.nodes.common.diagnostics import steady_timer
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
+from sticker_uq.nodes.common.one_publisher import decoding
 from sticker_uq.nodes.common.qos import ARM_STATUS_WATCH
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, ObservedObject
 
 LOOK_PERIOD_S = 0.05
 """Period at which the arm's heartbeat is checked, s."""
+MOST_STATUS_BYTES = 1 << 12
+LONGEST_TEXT = 500
+"""Characters of what the arm says about a goal, which stand in every message of the gate."""
 
 
 class RemovalClient:
@@ -46,9 +50,9 @@ class RemovalClient:
         self._served = False
         self._told = False
         self._heartbeat = Heartbeat(math.ceil(silence_s / LOOK_PERIOD_S))
-        self._subscription = subscribe_with_liveliness(
-            node, ArmStatus, "arm/status", self._on_status, ARM_STATUS_WATCH, self._on_death
-        )
+        receive = decoding(ArmStatus, MOST_STATUS_BYTES, self._on_status, lambda _: self._lose())
+        heard = receive, ARM_STATUS_WATCH, self._on_death
+        self._subscription = subscribe_with_liveliness(node, ArmStatus, "arm/status", *heard, raw=True)
         self._timer = steady_timer(node, LOOK_PERIOD_S, self._look)
 
     def destroy(self) -> None:
@@ -143,7 +147,9 @@ class RemovalClient:
             self._lose()
             return
         code = removal_code(response.status, response.result.error_code)
-        self._happened(ev.RemovalFinished(goal_id, code, response.result.error_text))
+        text = response.result.error_text
+        said = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} ..."
+        self._happened(ev.RemovalFinished(goal_id, code, said))
 
 
 def goal_uuid(goal_id: int, decision_id: str) -> Any:

@@ -3,9 +3,11 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -156,6 +158,57 @@ def test_a_full_disk_is_told_tried_again_and_the_gap_is_recorded(tmp_path, monke
     assert "No space left" in gap["detail"]
     found = verify(tmp_path, head=writer.status.head)
     assert (found.findings, found.gaps) == ([], 1)
+
+
+def replace_by_a_copy(path: Path) -> None:
+    path.rename(path.with_suffix(".old"))
+    shutil.copy(path.with_suffix(".old"), path)
+
+
+LOSSES = {
+    "removed": lambda path: path.unlink(),
+    "moved": lambda path: path.rename(path.with_name("elsewhere")),
+    "folder removed": lambda path: shutil.rmtree(path.parent),
+    "folder moved": lambda path: path.parent.rename(path.parent.with_name("elsewhere")),
+    "folder replaced": lambda path: (path.parent.rename(path.parent.with_name("old")), path.parent.mkdir()),
+    "cut off": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "emptied": lambda path: os.truncate(path, 0),
+    "written by another": lambda path: path.write_bytes(path.read_bytes() + b"{}"),
+    "replaced": replace_by_a_copy,
+}
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["open file", "older file"])
+@pytest.mark.parametrize("writing", [False, True])
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_a_log_that_is_gone_or_changed_while_open_is_told(tmp_path, loss, writing, older):
+    """Whether or not there is something to write, and of whichever file: what is open can be written when nobody will find it."""
+    folder = tmp_path / "log"
+    writer = AuditLog(folder, 400 if older else BIG)
+    for index in range(4):
+        writer.add("gate", {"index": index, "text": "x" * 200})
+        assert writer.flush(30.0)
+    loss(folder / "audit-000001.jsonl")
+    if writing:
+        writer.add("gate", {"index": 4})
+    wait_until(writer, lambda: writer.status.problem is not None)
+    assert "audit-000001.jsonl" in str(writer.status.problem)
+    writer.close()
+
+
+def test_a_log_that_is_put_back_goes_on_with_a_gap(tmp_path):
+    folder, away = tmp_path / "log", tmp_path / "away"
+    writer = AuditLog(folder, BIG)
+    writer.add("gate", {"index": 0})
+    assert writer.flush(30.0)
+    folder.rename(away)
+    wait_until(writer, lambda: writer.status.problem is not None)
+    writer.add("gate", {"index": 1})
+    away.rename(folder)
+    wait_until(writer, lambda: writer.status.problem is None and not writer.status.waiting)
+    writer.close()
+    assert [entry.kind for entry in entries(folder)] == ["gate", "gate", "gap"]
+    assert verify(folder).findings == []
 
 
 def test_a_full_disk_does_not_hold_up_the_end(tmp_path, monkeypatch):

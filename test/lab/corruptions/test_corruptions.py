@@ -257,3 +257,14 @@ def test_wrong_parameters_are_bad_input():
         transform(plain(), "occlusion", 5, 0, tool=3)
     with pytest.raises(InvalidInput, match="expected"):
         LabelledPicture.of(np.zeros((4, 4), np.uint8), np.zeros((0, 4)), np.zeros(0))
+
+
+def test_a_poor_lens_puts_red_outside_and_blue_inside_of_green():
+    picture = plain(0)
+    picture.image[:, :] = 20
+    picture.image[60:180, 260:] = 230  # an edge right of the middle
+    after = transform(picture, "chromatic_aberration", 2, 0)
+    edge = [int(np.argmax(after.image[120, :, channel] > 125)) for channel in range(3)]
+    assert edge[0] < edge[1] < edge[2]
+    assert edge[1] == 260
+    assert np.array_equal(transform(picture, "chromatic_aberration", 0, 0).image, picture.image)

@@ -152,7 +152,7 @@ def source(root: Path, kind: str) -> Path:
 
 def imported(root: Path, *options: object, out: str = "out") -> Any:
     """The command's result; it writes beside ``root``."""
-    arguments = (root, "--out", root.parent / out, *(options or MEANING))
+    arguments = (root, "--out", root.parent / out, "--no-compare", *(options or MEANING))
     return CliRunner().invoke(app, ["dataset", "import", *map(str, arguments)])
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A system whose answers are known: it reads the picture, so that processes can be compared."""
 
+from pathlib import Path
+
 import numpy as np
 
 from sticker_uq.io.images import Picture
@@ -14,7 +16,7 @@ class Scripted:
     name = "scripted"
     identity = "scripted 1"
 
-    def answer(self, image: Picture) -> SystemAnswer:
+    def answer(self, image: Picture, path: Path = Path()) -> SystemAnswer:
         height, width = image.shape[:2]
         brightness = float(image.mean()) / 255
         if brightness < 0.25:

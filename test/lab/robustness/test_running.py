@@ -65,7 +65,7 @@ def test_processes_do_not_change_the_result(prepared, alone, tmp_path):
 
 def test_a_distance_that_the_system_does_not_give_is_refused(prepared, tmp_path):
     class Black(Scripted):
-        def answer(self, image: Picture) -> SystemAnswer:
+        def answer(self, image: Picture, path: Path = Path()) -> SystemAnswer:
             return replace(super().answer(image), features=None)
 
     spec = SPEC.model_copy(update={"distance": "fid"})

@@ -52,6 +52,13 @@ def test_compressed_images(bench, script):
     camera.publish(bgr_to_compressed(np.full((48, 64, 3), 90, np.uint8), Time(sec=3), "camera"))
     bench.until(lambda: scenes, "the scene")
     assert scenes[0].objects[0].box.x2 == pytest.approx(90, abs=1)
+    noise = np.random.default_rng(0).integers(0, 256, (48, 64, 3), np.uint8)
+    half = bgr_to_compressed(noise, Time(sec=4), "camera")
+    half.data = half.data[: len(half.data) // 2] + array("B", b"\xff\xd9")  # the lower part would be grey
+    camera.publish(half)
+    bench.until(lambda: len(scenes) == 2, "the scene of the damaged image")
+    assert scenes[1].status == SceneAssessment.STATUS_FAILED
+    assert "damaged JPEG file: Corrupt JPEG data: premature end of data segment" in scenes[1].status_text
 
 
 def bad_images() -> dict[str, tuple[Image, str]]:

@@ -93,6 +93,7 @@ def test_every_start_tells_the_bundle_in_the_audit_log(bench, tmp_path):
         assert start.data["bundle_hash"] == bundle
         bench.executor.remove_node(cell.node)
         cell.node.trigger_shutdown()
+        bench.probe.destroy_publisher(cell._workpieces)  # the next cell has one of its own
 
 
 def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench, tmp_path):

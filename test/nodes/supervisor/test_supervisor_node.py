@@ -7,15 +7,21 @@ import numpy as np
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.srv import SetParameters
+from rclpy.node import Node
 from rclpy.parameter import Parameter
-from std_msgs.msg import Bool, Float64, String
+from rclpy.serialization import deserialize_message
+from sensor_msgs.msg import CameraInfo
+from std_msgs.msg import Bool, Float64, Header, String
 
 from sticker_uq.gate import BlockReason
-from sticker_uq.nodes.supervisor.node import SupervisorNode
+from sticker_uq.geometry.simulated_cell import sim_camera
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.geometry_source import camera_to_msg
+from sticker_uq.nodes.supervisor.node import MOST_BYTES, SupervisorNode
 from sticker_uq.testing.bench import overrides
-from sticker_uq_msgs.msg import GateState
+from sticker_uq_msgs.msg import GateState, ObservedObject, Workpiece
 from test.helpers.gate import codes
-from test.helpers.supervised import STICKER, Cell
+from test.helpers.supervised import STICKER, Cell, Result
 
 
 def test_it_is_listened_for_other_supervisors_before_anything_is_permitted(bench):
@@ -103,3 +109,82 @@ def test_diagnostics_tell_the_lifecycle_apart_from_the_gate(bench, tmp_path):
     assert not node.start()
     bench.until(lambda: parts["supervisor: lifecycle"].level == b"\x02", "the failure")
     assert "missing.yaml" in parts["supervisor: lifecycle"].message
+
+
+def test_a_workpiece_of_another_node_is_refused_and_named_and_the_cell_goes_on(bench):
+    """It would be done in the place of the one that lies there, and nobody would bring the next."""
+    cell = Cell(bench)
+    cell.shows(STICKER)
+    cell.goal(1)
+    intruder = bench.add(Node("intruder", enable_rosout=False))
+    spoof = intruder.create_publisher(Workpiece, "workpiece", qos.LATCHED)
+    spoof.publish(Workpiece(id="x"))
+    second = BlockReason.SECOND_SCENE_PUBLISHER
+    cell.until(
+        lambda: "/intruder, /probe" in cell.gates[-1].text and cell.gates[-1].reasons & second, "it named"
+    )
+    cell.arm.finish(Result.ERROR_PERMIT_REVOKED)
+    said = len(cell.gates)
+    intruder.destroy_publisher(spoof)
+    cell.until(lambda: len(cell.arm.goals) > 1, "the next goal, once it is gone")
+    assert cell.node._core.state.workpiece_id == "laptop-1"
+    assert not any(gate.open for gate in cell.gates[said : said + 5])
+
+
+def test_a_calibration_that_nothing_can_be_computed_with_is_no_fault(bench):
+    cell = Cell(bench, camera_pose="0.4 0.0 1.0 1 0 0 0", lid_plane="0 0 1 -0.2", require_pose=True)
+    infos = bench.publisher_matched(CameraInfo, "camera_info")
+    true = camera_to_msg(sim_camera(640, 480), Header(frame_id="camera"))
+    singular = camera_to_msg(sim_camera(640, 480), Header(frame_id="camera"))
+    singular.k = [1.0] * 9
+
+    def show(info: CameraInfo) -> None:
+        info.header.stamp = bench.probe.get_clock().now().to_msg()
+        infos.publish(info)
+
+    cell.shows(STICKER)
+    timer = bench.probe.create_timer(0.1, lambda: show(singular))
+    cell.until(lambda: "K is singular" in cell.gates[-1].text, "why there is no pose")
+    assert cell.gates[-1].reasons & BlockReason.POSE
+    assert not any(gate.state == GateState.STATE_FAULT for gate in cell.gates)
+    bench.probe.destroy_timer(timer)
+    bench.probe.create_timer(0.1, lambda: show(true))
+    cell.goal(1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("objects", [ObservedObject()] * 5000),
+        ("status_text", "x" * 10_000_000),
+        ("image_digest", "x" * 2_000_000),
+    ],
+    ids=["objects", "text", "digest"],
+)
+def test_a_scene_that_is_too_large_is_refused_before_it_is_decoded(bench, monkeypatch, field, value):
+    decoded: list[int] = []
+    module = "sticker_uq.nodes.common.one_publisher.deserialize_message"
+    monkeypatch.setattr(
+        module, lambda data, kind: decoded.append(len(data)) or deserialize_message(data, kind)
+    )
+    cell = Cell(bench)
+    cell.shows(STICKER)
+    cell.goal(1)
+    large = cell.camera.message()
+    cell.camera.objects = None
+    setattr(large, field, value)
+    cell.camera.publish(large)
+    cell.until(lambda: any("expected at most" in gate.text for gate in cell.gates), "a refusal")
+    assert max(decoded) <= MOST_BYTES
+    assert not cell.gates[-1].open
+
+
+def test_what_the_arm_says_is_cut(bench):
+    cell = Cell(bench)
+    cell.arm.text = "x" * 5_000_000
+    cell.shows(STICKER)
+    cell.goal(1)
+    cell.arm.finish(Result.ERROR_NOT_STOPPED)
+    gate = cell.until_gate(GateState.STATE_FAULT)
+    assert "x" * 400 in gate.text
+    assert len(gate.text) < 2000

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """From named pictures to COCO folders: upright pixels, known classes, groups of one laptop, parts without a common laptop."""
 
-from collections import Counter
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from io import BytesIO
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import yaml
-from PIL import Image
 
 from sticker_uq.io.coco import (
     IGNORE,
@@ -25,13 +24,29 @@ from sticker_uq.io.coco import (
     write_coco,
 )
 from sticker_uq.io.faults import Faults, LabelCounts
-from sticker_uq.io.files import atomic_write, whole_folder
+from sticker_uq.io.files import atomic_write, whole_folder, write_file
 from sticker_uq.io.images import MOST_PICTURE, read_image_file
 from sticker_uq.io.reading import read_bytes
+from sticker_uq.io.stored_pictures import orientation_of
 from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, statistics_of
 from sticker_uq.lab.datasets.frames import consecutive_pairs
 from sticker_uq.lab.datasets.importing.grouping import PARTS, laptops_of, names_by_pattern, split_groups
-from sticker_uq.lab.datasets.importing.labelled_picture import Corners, NamedPicture
+from sticker_uq.lab.datasets.importing.labelled_picture import (
+    READINGS,
+    Corners,
+    NamedObject,
+    NamedPicture,
+    fits,
+)
+from sticker_uq.lab.datasets.importing.nets import SHEET, contact_sheet
+from sticker_uq.lab.datasets.importing.orientation import (
+    FRAMES,
+    Frame,
+    proven_frame,
+    shown_box,
+    shown_size,
+)
+from sticker_uq.lab.datasets.importing.schemas import unknown_key
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 
@@ -49,7 +64,7 @@ def class_mapping(given: Sequence[str], ignored: Sequence[str]) -> dict[str, str
     pairs += [(f"--ignore {name!r}", name, IGNORE) for name in ignored]
     mapping: dict[str, str] = {}
     for option, name, meaning in pairs:
-        key, word = name.strip().lower(), meaning.strip().lower()
+        key, word = unicodedata.normalize("NFC", name.strip().lower()), meaning.strip().lower()
         if not key or word not in _TARGETS:
             raise InvalidInput(f"{option}: expected NAME=one of {', '.join(_TARGETS)}")
         if mapping.setdefault(key, word) != word:
@@ -86,58 +101,6 @@ def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str
         listed = ", ".join(sorted(map(printable, counts))[:20]) or "none"
         raise InvalidInput(f"class {min(unused)!r} does not occur; classes there: {listed}")
     return named
-
-
-Frame = Literal["auto", "shown", "stored"]
-_TAG = 0x0112
-_SWAPPING = (5, 6, 7, 8)
-
-
-def orientation_of(data: bytes) -> tuple[int, tuple[int, int]]:
-    """EXIF orientation 1 to 8 of the picture file ``data``, and width and height in px as stored."""
-    try:
-        with Image.open(BytesIO(data)) as picture:
-            value, size = picture.getexif().get(_TAG, 1), picture.size
-    except Exception as error:  # noqa: BLE001 - Pillow raises anything for hostile metadata
-        raise InvalidInput(f"the header of the picture cannot be read ({type(error).__name__})") from None
-    return (value if isinstance(value, int) and 1 <= value <= 8 else 1), size
-
-
-def shown_size(orientation: int, stored: tuple[int, int]) -> tuple[int, int]:
-    return stored[::-1] if orientation in _SWAPPING else stored
-
-
-def labelled_as_stored(
-    orientation: int, stored: tuple[int, int], labelled: tuple[int, int] | None, frame: Frame
-) -> bool:
-    """Whether boxes are in the orientation of the picture as stored, otherwise as shown.
-
-    The size in the annotations tells; where it does not, ``frame``: "auto" is as shown, which is what labelling tools do. Raises
-    InvalidInput when that size is neither.
-    """
-    shown = shown_size(orientation, stored)
-    if labelled is not None and labelled not in (stored, shown):
-        raise InvalidInput(
-            f"labelled as {labelled[0]}x{labelled[1]}, but is {shown[0]}x{shown[1]} px; expected the picture that was labelled"
-        )
-    if orientation == 1:
-        return False
-    if labelled is not None and stored != shown:
-        return labelled == stored
-    return frame == "stored"
-
-
-def shown_box(orientation: int, stored: tuple[int, int], box: Corners) -> Corners:
-    """``box``, in pixels of the size ``stored``, in the orientation that viewers show."""
-    width, height = stored
-    x1, y1, x2, y2 = box
-    if orientation in _SWAPPING:  # mirrored at the main diagonal
-        x1, y1, x2, y2, width, height = y1, x1, y2, x2, height, width
-    if orientation in (2, 3, 6, 7):
-        x1, x2 = width - x2, width - x1
-    if orientation in (3, 4, 7, 8):
-        y1, y2 = height - y2, height - y1
-    return x1, y1, x2, y2
 
 
 RECORD = "import.yaml"
@@ -190,41 +153,86 @@ class Reader:
     repair: bool = False
     crowd_is_object: bool = False
     changes: list[str] = field(default_factory=list)
+    _unknown: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    _fitting: Counter[str] = field(default_factory=Counter)
+    _boxes: int = 0
+    _reading: str = ""
 
     def read(
         self, pictures: Sequence[NamedPicture], progress: Callable[[], None] = lambda: None
     ) -> list[UprightPicture]:
-        found = []
+        seen = list[tuple[PictureStatistics, int] | InvalidInput]()
+        proofs: defaultdict[str, list[Path]] = defaultdict(list)
         for number, picture in enumerate(pictures):
-            with self.faults.collected():
-                if (one := self._upright(picture, number)) is not None:
-                    found.append(one)
+            try:
+                statistics, orientation = self._seen(picture, number)
+                seen.append((statistics, orientation))
+            except InvalidInput as error:
+                seen.append(error)
+            else:
+                size = shown_size(orientation, (statistics.item.width, statistics.item.height))
+                with self.faults.collected(), about(picture.path):
+                    proofs[proven_frame(orientation, size, picture.size)].append(picture.path)
             progress()
+        frame = self._frame(proofs)
+        found = []
+        for picture, one in zip(pictures, seen, strict=True):
+            if not isinstance(one, InvalidInput):
+                found.append(self._upright(picture, *one, frame))
+                continue
+            self.counts.left_out["with a picture that cannot be read"] += len(picture.objects)
+            if self.repair:
+                self.changes.append(f"{one}: picture left out, with its labels")
+            else:
+                self.faults.add(str(one), _HINT)
+        self._tell_contradictions()
         self.faults.refuse()
         if not found:
             first = self.changes[0]
             raise InvalidInput(f"{self.root}: none of {len(pictures)} pictures can be read; first {first}")
         return found
 
-    def _upright(self, picture: NamedPicture, number: int) -> UprightPicture | None:
-        try:
-            image = read_image_file(picture.path)
-            with about(picture.path):
-                orientation, stored = orientation_of(read_bytes(picture.path, MOST_PICTURE))
-        except InvalidInput as error:
-            if self.repair:
-                self.changes.append(f"{error}: picture left out, with its labels")
-            else:
-                self.faults.add(str(error), _HINT)
-            self.counts.left_out["with a picture that cannot be read"] += len(picture.objects)
-            return None
-        with about(picture.path):
-            as_stored = labelled_as_stored(orientation, stored, picture.size, self.frame)
+    def _frame(self, proofs: Mapping[str, Sequence[Path]]) -> Frame:
+        """What the sizes of some pictures prove holds for all of their source."""
+        uncertain = proofs.get("auto", ())
+        if self.frame != "auto" or not uncertain:
+            return self.frame
+        known = [frame for frame in FRAMES if frame in proofs]
+        if len(known) == 1:
+            return known[0]
+        said = (
+            " and ".join(f"{proofs[one][0]} was labelled as {one}" for one in known)
+            or "no labelled size tells it"
+        )
+        self.faults.add(
+            f"{len(uncertain)} pictures have an EXIF orientation, first {uncertain[0]}, and their boxes may count the pixels "
+            f"as shown or as stored ({said}): look at one of them, and give --orientation shown or stored"
+        )
+        return "shown"
+
+    def _seen(self, picture: NamedPicture, number: int) -> tuple[PictureStatistics, int]:
+        """The pixels' digest of ``picture``, without objects, and its orientation."""
+        image = read_image_file(picture.path)
         size = (image.shape[1], image.shape[0])
-        if size != shown_size(orientation, stored):
-            raise InvalidInput(
-                f"{picture.path}: its EXIF orientation {orientation} cannot be applied; turn the picture itself"
-            )
+        with about(picture.path):
+            orientation, stored = orientation_of(read_bytes(picture.path, MOST_PICTURE))
+            if size != shown_size(orientation, stored):
+                raise InvalidInput(
+                    f"its EXIF orientation {orientation} cannot be applied; turn the picture itself"
+                )
+        empty = LabelledImage(
+            picture.path, number, *size, np.zeros((0, 4), np.float32), np.zeros(0, np.int64), picture.laptop
+        )
+        return statistics_of(empty, image), orientation
+
+    def _upright(
+        self, picture: NamedPicture, seen: PictureStatistics, orientation: int, frame: Frame
+    ) -> UprightPicture:
+        size = (seen.item.width, seen.item.height)
+        stored = shown_size(orientation, size)
+        as_stored = orientation != 1 and (
+            picture.size == stored if picture.size is not None and stored != size else frame == "stored"
+        )
         across, down = (stored if as_stored else size) if picture.fractions else (1, 1)
         objects, crowd = list[tuple[Corners, int]](), list[tuple[Corners, int]]()
         for one in picture.objects:
@@ -232,23 +240,47 @@ class Reader:
             if label is None:
                 self.counts.ignored[one.name] += 1
                 continue
+            for key in one.unknown:
+                self._unknown[key].append(one.where)
             if one.fault:
                 self.faults.add(one.fault)
                 continue
             x1, y1, x2, y2 = one.box
             box = (x1 * across, y1 * down, x2 * across, y2 * down)
+            limits = (1.0, 1.0) if picture.fractions else (stored if as_stored else size)
+            self._compare(one, limits)
+            if not picture.fractions and max(box) <= 1:
+                self.faults.add(
+                    f"{one.where}: box {list(box)} lies within 0..1: fractions of the picture? expected pixels"
+                )
+                continue
             within = self._inside(shown_box(orientation, stored, box) if as_stored else box, size, one.where)
             if within is not None:
                 several = one.crowd and not self.crowd_is_object
                 (crowd if several else objects).append((within, int(label)))
                 self.counts.difficult += one.difficult
-        empty = LabelledImage(
-            picture.path, number, *size, np.zeros((0, 4), np.float32), np.zeros(0, np.int64), picture.laptop
-        )
-        item = with_objects(empty, objects, crowd)
+        item = with_objects(seen.item, objects, crowd)
         inside = self.root in picture.path.parents
         name = (picture.path.relative_to(self.root) if inside else Path(picture.path.name)).as_posix()
-        return UprightPicture(name, statistics_of(item, image), orientation != 1)
+        return UprightPicture(name, replace(seen, item=item), orientation != 1)
+
+    def _compare(self, one: NamedObject, limits: tuple[float, float]) -> None:
+        """Count which readings of the four numbers of a box fit in its picture of these ``limits``."""
+        if one.given is not None:
+            numbers, self._reading = one.given
+            self._boxes += 1
+            for name, reading in READINGS.items():
+                self._fitting[name] += fits(reading(*numbers), limits)
+
+    def _tell_contradictions(self) -> None:
+        better = [name for name in READINGS if self._boxes and self._fitting[name] == self._boxes]
+        if better and self._reading not in better:
+            self.faults.add(
+                f"{self._boxes - self._fitting[self._reading]} of {self._boxes} boxes do not fit in their pictures when read as "
+                f"{self._reading}; as {better[0]} all would: write them as this format has them"
+            )
+        for key, places in self._unknown.items():
+            self.faults.add(unknown_key("labels", key, len(places), places[0]))
 
     def _inside(self, box: Sequence[float], size: tuple[int, int], where: str) -> Corners | None:
         x1, y1, x2, y2 = box
@@ -350,6 +382,8 @@ def write_import(
                 (_encoded(data, index, progress) for index in numbers),
                 description=f"Imported from {record.get('source', '')}",
             )
+        sheet = contact_sheet([one.labelled for one in data.pictures])
+        write_file(folder / SHEET, encode_picture(sheet))
         with atomic_write(folder / RECORD, "w") as stream:
             yaml.safe_dump(dict(record), stream, sort_keys=False, allow_unicode=True)
     return parts

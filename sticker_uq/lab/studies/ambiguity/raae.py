@@ -28,7 +28,9 @@ _FUSED = 10_000_000
 class RaaeSettings:
     """``latent``: dimensions of the latent space (2 in the paper); ``hidden``: width of the layers; ``steps`` of Adam
     with ``batch`` pictures each; ``separation``: distance of a class's centre from the origin; ``tries``: how often an
-    autoencoder is trained anew before its pair is given up; ``keep``: accepted autoencoders of each pair.
+    autoencoder is trained anew before its pair is given up; ``keep``: accepted autoencoders of each pair; ``swapped``: the
+    discriminator also learns that a class under the name of the other is a fake. False is the paper's training, in which
+    it never sees one, so that what it says there, and every label, is left to chance.
     """
 
     latent: int = 2
@@ -40,6 +42,7 @@ class RaaeSettings:
     separation: float = 3.0
     tries: int = 20
     keep: int = 1
+    swapped: bool = True
 
     def __post_init__(self) -> None:
         least = {"latent": 1, "hidden": 1, "steps": 1, "batch": 2, "tries": 1, "keep": 1}
@@ -241,9 +244,9 @@ def _train(
         real = discriminator(torch.cat([prior, batches.given], dim=2))
         fake = discriminator(torch.cat([codes, batches.given], dim=2))
         loss = (judge(real, torch.ones_like(real)) + judge(fake, torch.zeros_like(fake))) / 2 * count
-        # in the paper it never sees a class under the name of the other: what it says there, and every label, is left to chance
-        other = discriminator(torch.cat([prior, 1 - batches.given], dim=2))
-        loss = loss + judge(other, torch.zeros_like(other)) / 2 * count
+        if settings.swapped:
+            other = discriminator(torch.cat([prior, 1 - batches.given], dim=2))
+            loss = loss + judge(other, torch.zeros_like(other)) / 2 * count
         _step(telling, loss)
         fake = discriminator(torch.cat([encoder(images), batches.given], dim=2))
         _step(fooling, judge(fake, torch.ones_like(fake)) * count)

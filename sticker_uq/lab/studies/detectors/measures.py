@@ -2,6 +2,7 @@
 """The measures that the detector study compares, and the tables of per-image results that have them, of this bench or others."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,11 +68,22 @@ MOST_TABLE = 1024 * MIB
 """Bytes of a table of results."""
 CLEAN = "clean"
 """The variant in which nothing was done to an image."""
+_LOG = re.compile(r"logs_([\d.]+)_(\w+)-(?:org|adv_run_(\d+))\.csv")
+"""A file of the replication package of Lu et al., below a folder of the model's name: rate, data set, number of the attack."""
+_LOGGED = {
+    "MAP": "map",
+    **{f"UQ[{log}]": name for log, name in zip(("VR", "IE", "MI", "TR", "PS"), _UQMS, strict=True)},
+}
 _DEFAULTS = {"dataset": "all", "dropout_rate": np.nan, "variant": CLEAN}
 
 
 def read_results(path: Path) -> pd.DataFrame:
-    """The results in a .csv or .parquet file, columns by our names or others (mAP, image_name), one data set by default."""
+    """The results in a .csv or .parquet file, columns by our names or others (mAP, image_name), one data set by default.
+
+    A folder is one of the replication package of Lu et al.: MODEL/logs_RATE_DATASET-org.csv and adv_run_N, as many as there are.
+    """
+    if path.is_dir():
+        return _read_logs(path)
     if check_regular(path) > MOST_TABLE:
         raise InvalidInput(f"{path}: expected a table of at most {MOST_TABLE} bytes")
     try:
@@ -100,6 +112,32 @@ def read_results(path: Path) -> pd.DataFrame:
         row = table[twice].iloc[0]
         raise InvalidInput(f"{path}: image {row['image']!r} of model {row['model']!r} occurs more than once")
     return table
+
+
+def _read_logs(folder: Path) -> pd.DataFrame:
+    found = []
+    for path in sorted(folder.glob("*/logs_*.csv")):
+        named = _LOG.fullmatch(path.name)
+        if named is None:
+            continue
+        if check_regular(path) > MOST_TABLE:
+            raise InvalidInput(f"{path}: expected a table of at most {MOST_TABLE} bytes")
+        try:
+            log = pd.read_csv(path).rename(columns=_LOGGED)[["image_name", *_LOGGED.values()]]
+        except (ValueError, KeyError) as error:
+            raise InvalidInput(
+                f"{path}: expected the columns image_name, {', '.join(_LOGGED)} ({error})"
+            ) from None
+        log = log[log["image_name"].str.contains("/", na=False)]  # some end with a line of means
+        rate, dataset, run = named.groups()
+        log["image"] = log.pop("image_name").str.rpartition("/")[2]
+        variant = CLEAN if run is None else f"adv-{int(run) - 1:02d}"
+        found.append(
+            log.assign(dataset=dataset, dropout_rate=float(rate), variant=variant, model=path.parent.name)
+        )
+    if not found:
+        raise InvalidInput(f"{folder}: expected MODEL/logs_RATE_DATASET-org.csv of the replication package")
+    return pd.concat(found, ignore_index=True)
 
 
 def measures_of(table: pd.DataFrame) -> list[Measure]:

@@ -17,6 +17,8 @@ RATES = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 """Dropout rates of the paper, and none."""
 ADVERSARIAL = "adv-"
 """Prefix of variants with white-box attacks on the evaluated model."""
+TRANSFER = "from "
+"""Prefix of the variant that another model's gradient made; the published code attacks all models with the pictures of one."""
 _MODEL = re.compile(
     r"^(?:(?P<label>[\w.-]+):)?(?P<name>\w+)(?:/(?P<site>in|out))?(?:=(?P<weights>[^@]+))?(?:@(?P<size>\d+))?$"
 )
@@ -70,6 +72,7 @@ class StudySettings(Frozen):
     rates: tuple[float, ...] = Field(RATES, min_length=1)
     passes: int = Field(DetectorSettings().passes, ge=2, le=200, description="stochastic passes per image")
     adversarial: int = Field(10, ge=0, le=100, description="attacked variants of each image")
+    transfer: bool = Field(False, description="whether every model also looks at the attacks on the others")
     images: int = Field(0, ge=0, description="images of each data set; 0: all")
     score_floor: float = same_field(DetectorSettings, "score_floor")
     profile: Literal["paper", "simula_rp"] = "paper"
@@ -89,6 +92,8 @@ class StudySettings(Frozen):
             for name in names:
                 if names.count(name) > 1:
                     raise ValueError(f"two {what} are called {name!r}, expected every name once")
+        if self.transfer and (not self.adversarial or len(self.models) < 2):
+            raise ValueError("--transfer: expected attacks (--adversarial) and two or more models")
         for rate in self.rates:
             if not 0 <= rate <= 0.9:
                 raise ValueError(f"dropout rate {rate:g}: expected 0 to 0.9")

@@ -23,7 +23,7 @@ from sticker_uq.evaluation.reporting import document
 from sticker_uq.lab.studies.detectors import measures
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.lab.studies.detectors.measures import label
-from sticker_uq.lab.studies.detectors.study_plan import ADVERSARIAL
+from sticker_uq.lab.studies.detectors.study_plan import ADVERSARIAL, TRANSFER
 from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.scene import FloatArray
 
@@ -178,6 +178,22 @@ def attack_table(study: Study) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def transfer_table(study: Study) -> pd.DataFrame:
+    """Mean mAP of each model (columns) on the first attacks on each (rows) at the study's first rate; "none": clean pictures."""
+    if not study.settings.transfer:
+        return pd.DataFrame()
+    first, labels = f"{ADVERSARIAL}00", measures.in_order({m.label for m in study.settings.models})
+    images = study.images[study.images["dropout_rate"] == study.settings.rates[0]]
+    means = images.groupby(["dataset", "variant", "model"])["map"].mean()
+    rows = []
+    for dataset in [d.name for d in study.settings.datasets]:
+        for attacked in ("none", *labels):
+            seen = {m: first if m == attacked else f"{TRANSFER}{attacked}" for m in labels}
+            row = {m: means[dataset, measures.CLEAN if attacked == "none" else seen[m], m] for m in labels}
+            rows.append({"dataset": dataset, "attacked": attacked, **row})
+    return pd.DataFrame(rows)
+
+
 _SHOWN = {
     "headline": (
         "At a dropout rate of {rate:g}",
@@ -203,6 +219,11 @@ _SHOWN = {
         "Attacks",
         "fooled: share of the attacked boxes that got the class the attack wanted. Changes in grey levels of 256.",
     ),
+    "transfer": (
+        "Whose attack breaks whom",
+        "mAP of the model in the column on the first pictures that were made to deceive the model in the row, at the first "
+        "dropout rate of the study; none: clean pictures.",
+    ),
     "pooled": (
         "Correlation of mAP with uncertainty, all rates",
         "Clearly below 0: the model is less sure where it is worse, so that its uncertainty tells when to ask a person.",
@@ -225,6 +246,7 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> str:
         "robustness_scores": scores,
         "quality": quality(study),
         "attacks": attack_table(study),
+        "transfer": transfer_table(study),
     }
     blocks: list[document.Block] = [f"# Study of {len(settings.models)} models", study_findings(study)]
     for title, note, table in _shown(study, tables):

@@ -24,7 +24,7 @@ from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.reading import read_bytes, read_json
 from sticker_uq.lab import Progress
 from sticker_uq.lab.studies.detectors.measures import CLEAN
-from sticker_uq.lab.studies.detectors.study_plan import ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.study_plan import TRANSFER, ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.study_tasks import Assess, AttackTask, Task, perform_task, weights_hash
 from sticker_uq.scene import InvalidInput
 
@@ -124,24 +124,36 @@ def _planned(
         file = folder / ATTACKED / model.label / dataset / variant / name
         return AttackTask(model, dataset, item, variant, file, key)
 
-    def assessment(model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Assess:
-        seen = attack(model, dataset, item, variant) if variant != CLEAN else None
+    def assessment(
+        model: ModelChoice, dataset: str, item: LabelledImage, variant: str, other: ModelChoice | None = None
+    ) -> Assess:
+        seen = attack(other or model, dataset, item, variant) if variant != CLEAN else None
+        variant = f"{TRANSFER}{other.label}" if other else variant
         own = {"dropout_site": model.dropout_site, "attack": seen.key if seen else ""} | looking
         known = facts(model, dataset, item, variant) | own
-        keys = tuple(_key(known | {"rate": rate}) for rate in settings.rates)
-        return Assess(model, dataset, item, variant, settings.rates, keys, seen.file if seen else None)
+        rates = settings.rates[:1] if other else settings.rates
+        keys = tuple(_key(known | {"rate": rate}) for rate in rates)
+        return Assess(model, dataset, item, variant, rates, keys, seen.file if seen else None)
 
     places = [(model, name, items) for model in settings.models for name, items in data.items()]
     variants = settings.variants
-    return (
-        [attack(model, name, item, v) for model, name, items in places for v in variants for item in items],
-        [
-            assessment(model, name, item, v)
-            for model, name, items in places
-            for item in items
-            for v in (CLEAN, *variants)
-        ],
-    )
+    attacks = [
+        attack(model, name, item, v) for model, name, items in places for v in variants for item in items
+    ]
+    own = [
+        assessment(model, name, item, v)
+        for model, name, items in places
+        for item in items
+        for v in (CLEAN, *variants)
+    ]
+    foreign = [
+        assessment(model, name, item, variants[0], other)
+        for model, name, items in places
+        for item in items
+        for other in settings.models
+        if settings.transfer and other != model
+    ]
+    return attacks, own + foreign
 
 
 def _key(facts: Mapping[str, Any]) -> str:

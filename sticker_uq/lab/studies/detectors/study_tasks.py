@@ -108,7 +108,11 @@ def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
     centres = ((boxes[:, :2] + boxes[:, 2:]) / 2).astype(int)
     labels = HDBSCAN(min_cluster_size=_CLUSTER).fit_predict(np.column_stack([boxes, centres]))
     rows = []
-    clusters = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    # as `box in array` has it: a box belongs to every cluster with one of whose boxes it shares a coordinate, such as the border
+    clusters = [
+        np.flatnonzero((boxes[:, None] == boxes[labels == label]).any(axis=(1, 2)))
+        for label in np.unique(labels)
+    ]
     grouped = GroupedSamples.of(samples, [np.flatnonzero(chosen)[members] for members in clusters])
     ratios, variances = variation_ratio(grouped), total_variance(grouped)
     for number, members in enumerate(clusters):

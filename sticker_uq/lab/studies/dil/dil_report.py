@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The DiL study as tables and pages, and what a threshold on DiL gains."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from sticker_uq.dil import dynamic_threshold
 from sticker_uq.dil.score import above_dil_threshold
@@ -14,12 +17,15 @@ from sticker_uq.dil.settings import LocalizationSettings, ThresholdRule
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
 from sticker_uq.evaluation.metrics.matching import match_classes
 from sticker_uq.evaluation.metrics.statistics import mean_interval, roc_interval, share_above
-from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown, write_tables
+from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown, svg, write_tables
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import write_file
 from sticker_uq.lab.datasets.abnormal import CLEAN, AbnormalImage
 from sticker_uq.lab.studies.dil import scene_records
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, Localization, UnexplainedRegion
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _DEFAULTS = LocalizationSettings()
 
@@ -77,6 +83,8 @@ def _ratio(part: float, whole: float) -> float:
 
 
 PAPER_DIL = f"dil_{scene_records.PAPER}"
+THRESHOLD_DIL = "dil_gradcam++"
+"""Whose DiL lowers the dynamic threshold (DiL paper, table 3)."""
 SCORE = "unexplained_objectness"
 """The signal that the product acts on."""
 CUT_OFFS = (50, 60, 70, 80, 90, 95, 99)
@@ -177,7 +185,7 @@ def threshold_table(
 ) -> pd.DataFrame:
     """Recall, precision, F1, TPR with the fixed, the paper's and the regional threshold, gains over the fixed one.
 
-    A row per case and rule (DiL paper, table 3); the paper's rule uses the DiL of its own saliency technique.
+    A row per case and rule (DiL paper, table 3); the paper's rule uses DiL of Grad-CAM++, as the paper.
     """
     rows = []
     for case, found in records.items():
@@ -194,7 +202,7 @@ def threshold_table(
 
 def _localization(record: scene_records.SceneRecord, decision_threshold: float, alpha: float) -> Localization:
     """What the record keeps of its localization, as far as thresholds go by it."""
-    dil = record.signals[PAPER_DIL]
+    dil = record.signals[THRESHOLD_DIL]
     nowhere = float("nan")
     return Localization(
         complete_localization=record.signals["complete_localization"],
@@ -211,7 +219,11 @@ def _signals(records: Records) -> tuple[str, ...]:
     known = [record.signals.keys() for found in records.values() for record in found]
     told = (
         name
-        for name in (scene_records.NOVELTY, scene_records.MISSED_STICKER_PROBABILITY)
+        for name in (
+            scene_records.NOVELTY,
+            scene_records.MISSED_STICKER_PROBABILITY,
+            *scene_records.ENSEMBLE_SIGNALS,
+        )
         if all(name in names for names in known)
     )
     return (*scene_records.DIL_SIGNALS, *told, *scene_records.MC_SIGNALS)
@@ -221,15 +233,34 @@ def _signal(found: Sequence[scene_records.SceneRecord], name: str) -> FloatArray
     return np.array([record.signals[name] for record in found])
 
 
+def box_plot(records: Records) -> Markup:
+    """DiL of the scenes of every case, by saliency technique: median, quartiles, and 1.5 times their distance."""
+    names = [name for name in scene_records.DIL_SIGNALS if name.startswith("dil_")]
+
+    def draw(figure: Figure) -> None:
+        for place, name in enumerate(names, 1):
+            axes = figure.add_subplot(1, len(names), place, title=name.removeprefix("dil_"), ylim=(0, 1))
+            axes.boxplot([_signal(found, name) for found in records.values()], tick_labels=list(records))
+            axes.tick_params(axis="x", rotation=90)
+
+    return svg(draw, 3.0 * len(names), 4.0, "DiL by case")
+
+
 Tables = Mapping[str, Mapping[str, pd.DataFrame]]
 """By the detector's name, by the table's title."""
 
 
-def write_study(study: Tables, out: Path) -> list[Path]:
-    """Write `study.md`, `study.html` and a CSV file per detector and table to ``out``; returns the files."""
+def write_study(study: Tables, out: Path, charts: Mapping[str, Markup] | None = None) -> list[Path]:
+    """Write `study.md`, `study.html` and a CSV file per detector and table to ``out``; returns the files.
+
+    ``charts``: of DiL, by the detector's name, for the page.
+    """
     title = "Distinctive localization on abnormal scenes"
+    drawn: list[Block] = [
+        part for name, chart in (charts or {}).items() for part in (f"## DiL of {name}", chart)
+    ]
     page = as_html(
-        title, [f"# {title}", "Brackets are 95 % bootstrap intervals over scenes.", *blocks(study)]
+        title, [f"# {title}", "Brackets are 95 % bootstrap intervals over scenes.", *drawn, *blocks(study)]
     )
     texts = {"study.md": as_markdown(blocks(study)), "study.html": page}
     for name, text in texts.items():

@@ -15,12 +15,14 @@ from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.dil.settings import Technique
 from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.io.coco import dataset_digest, read_picture
+from sticker_uq.io.images import Picture
 from sticker_uq.lab.datasets.abnormal import AbnormalImage
 from sticker_uq.lab.kept_pieces import fingerprint, kept_document
 from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
 from sticker_uq.novelty.regions import missed_sticker_probability, scene_novelty
-from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain
+from sticker_uq.scene import METRICS, Detections, ObjectClass, StochasticSamples, to_plain
 from sticker_uq.uncertainty import observe
+from sticker_uq.uncertainty.cluster import ClusterSettings
 
 FLOOR = 0.01
 """Score from which detections are kept, so that precision-recall curves are complete."""
@@ -36,6 +38,8 @@ DIL_SIGNALS = ("complete_localization", "background_localization", *_BY_TECHNIQU
 
 NOVELTY = "novelty"
 """Novelty of the scene, where there is a novelty network."""
+ENSEMBLE_SIGNALS = tuple(f"ensemble {name}" for name in MC_SIGNALS)
+"""The same of a deep ensemble, one deterministic pass of each member (Giloni et al., figure 4), where there is one."""
 MISSED_STICKER_PROBABILITY = "missed_sticker_probability"
 """Probability that a sticker is visible that no predicted box shows, where there is a network."""
 
@@ -73,8 +77,12 @@ def record_case(
     cache: Path,
     progress: Callable[[], None] = lambda: None,
     network: NoveltyNetwork | None = None,
+    members: Sequence[StochasticDetector] = (),
 ) -> list[SceneRecord]:
-    """The records of ``images``; from a file beside ``cache`` when made from the same pictures, detector, network, settings."""
+    """The records of ``images``; from a file beside ``cache`` when made from the same pictures, detectors, network, settings.
+
+    ``members``: of a deep ensemble, beside which the passes of ``detector`` are compared.
+    """
     key = fingerprint(
         {
             "pictures": dataset_digest([image.picture for image in images]),
@@ -82,6 +90,8 @@ def record_case(
             "detector": detector.settings.model_dump(mode="json", exclude={"threads"}),
             "localization": localization.model_dump(mode="json"),
             "network": checksum(network.state_dict()) if network is not None else None,
+            "members": [member.weights_hash for member in members],
+            "techniques": get_args(Technique),
         }
     )
     low = detector.settings.model_copy(update={"score_floor": FLOOR})
@@ -90,7 +100,7 @@ def record_case(
     def record() -> list[dict[str, Any]]:
         rows = []
         for number, image in enumerate(images):
-            rows.append(asdict(_record(detector, sharp, localization, image, number, network)))
+            rows.append(asdict(_record(detector, sharp, localization, image, number, network, members)))
             progress()
         return rows
 
@@ -105,6 +115,7 @@ def _record(
     image: AbnormalImage,
     number: int,
     network: NoveltyNetwork | None,
+    members: Sequence[StochasticDetector],
 ) -> SceneRecord:
     pixels = read_picture(image.picture)
     features = sharp.encode(pixels)
@@ -116,7 +127,6 @@ def _record(
     }
     found, place = passes[PAPER].detections, places[PAPER]
     samples = detector.sample(features, detector.settings.passes, detector.settings.seed + number)
-    objects, unstable, means = observe(samples)
     signals = {
         "complete_localization": place.complete_localization,
         "background_localization": place.background_localization,
@@ -128,9 +138,11 @@ def _record(
         maps = novelty_maps(network, pixels)
         signals[NOVELTY] = scene_novelty(maps)
         signals[MISSED_STICKER_PROBABILITY] = missed_sticker_probability(maps, predicted)
-    signals |= {name: _known(getattr(means, name)) for name in METRICS}
-    signals["least_confidence"] = 1 - min((o.score for o in objects), default=1.0)
-    signals["unstable"] = float(len(unstable))
+    signals |= dict(zip(MC_SIGNALS, _label_uncertainty(samples, None), strict=True))
+    if members:
+        together = _ensemble_samples(members, pixels)
+        seen_by = ClusterSettings(min_cluster_size=min(2, len(members)))
+        signals |= dict(zip(ENSEMBLE_SIGNALS, _label_uncertainty(together, seen_by), strict=True))
     is_sticker = image.picture.labels == ObjectClass.STICKER
     seen = [
         overlapping(boxes[is_sticker], predicted, SEEN_IOU) for boxes in (image.picture.boxes, image.whole)
@@ -144,6 +156,24 @@ def _record(
         boxes=to_plain(found.boxes),
         probabilities=to_plain(found.probabilities),
         regions=[to_plain(region.box) for region in place.unexplained],
+    )
+
+
+def _label_uncertainty(samples: StochasticSamples, settings: ClusterSettings | None) -> list[float]:
+    """The values of MC_SIGNALS."""
+    objects, unstable, means = observe(samples, settings)
+    least = 1 - min((o.score for o in objects), default=1.0)
+    return [*(_known(getattr(means, name)) for name in METRICS), least, float(len(unstable))]
+
+
+def _ensemble_samples(members: Sequence[StochasticDetector], pixels: Picture) -> StochasticSamples:
+    """The detections of each member without dropout, as a pass each."""
+    found = [member.detect(member.encode(pixels)) for member in members]
+    return StochasticSamples(
+        np.concatenate([one.boxes for one in found]),
+        np.concatenate([one.probabilities for one in found]),
+        np.repeat(np.arange(len(found)), [len(one) for one in found]),
+        len(found),
     )
 
 

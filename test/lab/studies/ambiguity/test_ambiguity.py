@@ -171,6 +171,17 @@ def test_the_same_seed_gives_the_same_autoencoder():
     assert one.acceptance == other.acceptance
 
 
+def test_the_papers_training_never_sees_a_class_under_the_other_name():
+    """So what its discriminator says of the middle of a class under the other name, and every label, is left to chance."""
+    centres = torch.tensor([[-3.0, 0.0], [3.0, 0.0]])
+    sure = []
+    for swapped in (True, False):
+        raaes = train_round(*sides(), pairs=[(3, 5)] * 6, settings=replace(QUICK, swapped=swapped), seed=0)
+        sure.append([float(raae.label(centres).max(dim=1).values.min()) for raae in raaes])
+    assert min(sure[0]) > 0.8
+    assert max(sure[1]) < 0.7
+
+
 @pytest.mark.parametrize(
     ("told", "right", "accepted"), [(0.5, 0.95, True), (0.4, 1, False), (0.61, 1, False), (0.5, 0.89, False)]
 )

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from sticker_uq.cli.study import app
 from sticker_uq.lab.studies.detectors.analysis import Analysis, analyse, best_models
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, UNCERTAINTY, read_results
+from sticker_uq.scene import InvalidInput
 
 PUBLISHED = Path(__file__).parent / "published"
 MODELS = (
@@ -71,6 +72,52 @@ def test_best_models_of_one_condition(analysis):
     ours = analysis.best.set_index("dataset").loc["all"]
     shorts = ["mAP", *(m.short for m in UNCERTAINTY)]
     assert {s: ours[COLUMNS[s.lower()]] for s in shorts} == {s: row[s] for s in shorts}
+
+
+@pytest.mark.parametrize(
+    ("file", "dataset", "rate", "images"),
+    [("sdimg_0.2.csv", "sdimg", 0.2, 148), ("rs_origimg_0.3.csv", "origimg", 0.3, 137)],
+)
+def test_the_best_models_of_other_conditions_and_of_robustness_scores(file, dataset, rate, images):
+    found = analyse(read_results(PUBLISHED / file), "simula_rp", resamples=0)
+    assert (found.friedman["images"] == images).all()
+    sets = pd.read_csv(PUBLISHED / "best_sets.csv")
+    row = sets[(sets["dataset"] == dataset) & (sets["dropout_rate"] == rate)].iloc[0]
+    ours = found.best.set_index("dataset").loc["all"]
+    shorts = [name for name in row.index[2:] if COLUMNS[name.lower()] in ours.index]
+    assert len(shorts) == (6 if dataset == "sdimg" else 2)
+    assert {short: ours[COLUMNS[short.lower()]] for short in shorts} == {s: row[s] for s in shorts}
+    if (
+        dataset == "sdimg"
+    ):  # the p value that the package names, of a test whose pairs it compares all the same
+        p = found.friedman.set_index("measure")["p"]["variation_ratio"]
+        assert p == pytest.approx(0.549, abs=5e-4)
+
+
+def test_a_folder_of_the_replication_package_is_read_and_pooled(tmp_path):
+    names = {"mAP": "MAP", "VR": "UQ[VR]", "SE": "UQ[IE]", "MI": "UQ[MI]", "TV": "UQ[TR]", "PS": "UQ[PS]"}
+    both = []
+    for dataset in ("dalleimg", "sdimg"):
+        table = pd.read_csv(PUBLISHED / f"{dataset}_0.2.csv")
+        both.append(table.assign(dataset=dataset, dropout=0.2))
+        for model, rows in table.groupby("model"):
+            (tmp_path / model).mkdir(exist_ok=True)
+            log = rows.drop(columns="model").rename(columns=names).assign(image=range(len(rows)))
+            log["image_name"] = f"dataset/{dataset}/org/" + log["image_name"]
+            log.loc[len(table)] = {"image_name": "mean"}
+            log.to_csv(tmp_path / model / f"logs_0.2_{dataset}-org.csv", index=False)
+            attacked = log.assign(MAP=0.0)
+            attacked.to_csv(tmp_path / model / f"logs_0.2_{dataset}-adv_run_10.csv", index=False)
+    pd.concat(both).to_csv(tmp_path / "both.csv", index=False)
+    expected = analyse(read_results(tmp_path / "both.csv"), "simula_rp", resamples=0)
+    logs = read_results(tmp_path)
+    assert set(logs["variant"]) == {"clean", "adv-09"}
+    found = analyse(logs, "simula_rp", resamples=0)
+    assert len(expected.pooled) == 30
+    for name, table in expected.tables().items():
+        pd.testing.assert_frame_equal(found.tables()[name], table)
+    with pytest.raises(InvalidInput, match="expected MODEL/logs_RATE_DATASET-org"):
+        read_results(tmp_path / "ssd300_vgg16")
 
 
 def test_table_3():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -100,6 +101,36 @@ def test_every_cell_has_its_row(finished):
     for _, rows in images[images["variant"] == "clean"].groupby(["model", "image"]):
         assert rows["encode_ms"].nunique() == 1, "one encode serves all rates"
         assert rows["dropout_rate"].tolist() == [0.1, 0.3]
+
+
+def test_attacks_are_shown_to_the_other_models_from_the_same_pictures(finished, data, tmp_path):
+    shutil.copytree(finished[1], tmp_path / "s")
+    weak = f"weak:{MODEL}@96"
+    models = f"--model {MODEL} --model other:{MODEL} --model {weak} --transfer"
+    options = (
+        f"--data lids={data} {models} --rates 0.1,0.3 --passes 3 --adversarial 1 --iterations 2 --gamma 8"
+    )
+    done = CliRunner().invoke(
+        app, [*options.split(), "--resamples", "0", "--device", "cpu", "--out", str(tmp_path / "s")]
+    )
+    assert done.exit_code == 0, (done.output, done.exception)
+    found = Study.load(tmp_path / "s")
+    names = [MODEL, "other", "weak"]
+    variants = {"clean", "adv-00", *(f"from {name}" for name in names)}
+    assert set(found.images["variant"]) == variants
+    table = pd.read_csv(tmp_path / "s" / "tables" / "transfer.csv").set_index("attacked")
+    assert table.index.tolist() == ["none", *names]
+    images = found.images[found.images["dropout_rate"] == 0.1].set_index(["variant", "model"])["map"]
+    assert table.loc["none", "weak"] == images["clean", "weak"].mean()
+    assert table.loc["weak", "weak"] == images["adv-00", "weak"].mean()
+    assert table.loc["weak", MODEL] == images["from weak", MODEL].mean()
+    # one architecture with one set of weights under two names is attacked alike, and sees alike
+    assert table.loc[MODEL, "other"] == table.loc[MODEL, MODEL]
+    assert "Whose attack breaks whom" in (tmp_path / "s" / "summary.md").read_text()
+    kept = found.images[found.images["variant"].isin(["clean", "adv-00"]) & (found.images["model"] != "weak")]
+    same(kept.reset_index(drop=True), finished[0].images)
+    with pytest.raises(ValueError, match="--transfer: expected attacks"):
+        settings(data, transfer=True, adversarial=0)
 
 
 def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path):

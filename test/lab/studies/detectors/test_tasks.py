@@ -135,6 +135,17 @@ def test_legacy_metrics_have_the_published_quirks():
     assert found["shannon_entropy"] == round(found["shannon_entropy"], 5) or found["clusters"] > 1
 
 
+def test_a_box_at_the_border_belongs_to_every_cluster_there_as_published():
+    boxes = np.random.default_rng(0).normal(0, 2, (12, 4)) + np.repeat(
+        [[0, 9, 50, 60], [0, 400, 90, 480]], 6, 0
+    )
+    boxes[:, 0] = 0  # clipped
+    vectors = np.tile(np.float32([0.05, 0.05, 0.9]), (12, 1))
+    found = legacy_metrics(StochasticSamples(boxes.astype(np.float32), vectors, np.tile(np.arange(6), 2), 6))
+    assert found["clusters"] >= 2
+    assert found["total_variance"] == pytest.approx(boxes.var(axis=0).sum(), rel=1e-3)
+
+
 def _perimeter(points: np.ndarray) -> float:
     from scipy.spatial import ConvexHull
 

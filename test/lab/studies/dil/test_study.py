@@ -52,7 +52,11 @@ NAMES = (*DIL_SIGNALS, *MC_SIGNALS)
 
 
 def record(case, dil, boxes=(), scores=(), missed=0, regions=()):
-    signals = dict.fromkeys(NAMES, 0.0) | {PAPER_DIL: dil, "background_localization": dil * 100}
+    signals = dict.fromkeys(NAMES, 0.0) | {
+        PAPER_DIL: dil,
+        "dil_gradcam++": dil,
+        "background_localization": dil * 100,
+    }
     probabilities = [[1 - s, 0.0, s] for s in scores]
     return SceneRecord(case, "a.png", 1, missed, signals, list(boxes), probabilities, list(regions))
 
@@ -178,6 +182,20 @@ def test_a_network_of_ones_own_is_what_the_study_measures_with(data, packaged, s
     signals = [kept(folder)[1][0]["signals"] for folder in (packaged, tmp_path / "own")]
     assert signals[0]["novelty"] != signals[1]["novelty"]
     assert (tmp_path / "own" / f"{MODEL}_rates-of-novelty.csv").is_file()
+
+
+def test_a_deep_ensemble_is_compared_as_passes_are(data, small_packaged, tmp_path):
+    alone = run(data, tmp_path / "alone", "--ensemble", str(small_packaged[0]))
+    assert "1 --ensemble for 1 --model: expected two members" in str(alone.exception)
+    assert not (tmp_path / "alone").exists()
+    same = ["--ensemble", str(small_packaged[0])] * 2
+    assert run(data, tmp_path / "out", *same).exit_code == 0
+    signals = kept(tmp_path / "out")[1][0]["signals"]
+    assert signals["ensemble variation_ratio"] == signals["ensemble total_variance"] == 0  # two that agree
+    assert 0 < signals["ensemble least_confidence"] < 1
+    table = pd.read_csv(tmp_path / "out" / f"{MODEL}_missed-stickers.csv")
+    assert {"ensemble shannon_entropy", "shannon_entropy", "dil_eigencam"} <= set(table["signal"])
+    assert "<svg" in (tmp_path / "out" / "study.html").read_text()
 
 
 BOXES = np.float32([[0, 0, 40, 40], [100, 100, 140, 140], [200, 0, 240, 40]])
