@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documentation builds as a site without a broken link, and what its commands and files name exists; its Python runs."""
 
+import ast
 import copy
 import importlib.util
 import json
@@ -50,24 +51,44 @@ def test_the_site_builds_without_a_warning(tmp_path, monkeypatch):
     assert ended.value.code in (None, 0)
     built = {
         name: (tmp_path / "site" / name / "index.html").read_text(encoding="utf-8")
-        for name in ("parameters", "reference/commands", "reference/ros", "howto/troubleshooting")
+        for name in ("parameters", "reference/commands", "reference/ros", "howto/troubleshooting", "gate")
     }
     assert "arm_heartbeat_timeout_s" in built["parameters"]
     assert "audit verify FOLDER" in built["reference/commands"]
     assert "REASON_NO_SCENE" in built["reference/ros"]
     assert "waiting for the first camera image" in built["howto/troubleshooting"]
+    source = (ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    drawn = built["gate"][built["gate"].index('<figure class="states">') : built["gate"].index("</figure>")]
+    edges = re.findall(r"^ *(\w+) --> (\w+): (.+)$", source, re.M)
+    assert drawn.count('class="by"') == len(edges) > 10
+    assert all(f"{a} to {b} by {label}" in drawn for a, b, label in edges)
+    assert "stateDiagram" not in built["gate"], "code hosts draw it, the site has no JavaScript for it"
 
 
 def command_lines(text: str, name: str) -> Iterator[list[str]]:
-    """The words after ``name`` in every line of a block that runs it; a backslash continues a line."""
+    """The words after ``name`` in every line of a block, or in code in a line, that runs it; a backslash continues a line."""
     shown = [block for kind, block in FENCE.findall(text) if kind not in ("python", "diff")]
     shown += re.findall(r"^    (.*)$", FENCE.sub("", text.replace("\\\n", " ")), re.M)
-    for line in "\n".join(shown).replace("\\\n", " ").splitlines():
+    inline = (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", FENCE.sub("", text)))
+    for line in (*"\n".join(shown).replace("\\\n", " ").splitlines(), *inline):
         found = re.match(
             rf"\s*(?:[A-Z_]+=\S+ |time |nohup |scripts/run )*{name}(\s.*)?$", line.split("  #")[0]
         )
         if found:
             yield shlex.split(found[1] or "", comments=True)
+
+
+def options_of(module: str) -> set[str]:
+    """The options that the command line of ``module`` has, by its source: to start each takes seconds."""
+    nodes = [*ast.walk(ast.parse(Path(find_spec(module).origin).read_bytes()))]
+    words = [
+        word.value for node in nodes if isinstance(node, ast.Call) for word in node.args if isinstance(word, ast.Constant)
+    ]  # fmt: skip
+    options = {word for word in words if str(word).startswith("--")}
+    for function in nodes:  # of typer
+        if isinstance(function, ast.FunctionDef) and function.name == "main":
+            options |= {f"--{one.arg.replace('_', '-')}" for one in function.args.args}
+    return {"--help", *options, *(option.replace("--", "--no-", 1) for option in options)}
 
 
 def test_the_images_per_second_of_the_readme_are_measured():
@@ -84,6 +105,8 @@ def test_what_its_commands_and_files_name_exists(page):
     assert set(re.findall(r"(?:`|::)(test_\w+)`", text)) <= TESTS
     group = typer.main.get_command(cli.app)
     for words in command_lines(text, "sticker-uq"):
+        if words[:1] in (["..."], ["COMMAND"]):
+            continue  # whichever
         command: Any = group
         known = {"--help", "--version", "--install-completion"}
         for word in words:
@@ -96,7 +119,8 @@ def test_what_its_commands_and_files_name_exists(page):
         assert not words or command is not group or words[0].startswith("-"), f"sticker-uq {' '.join(words)}"
     for words in command_lines(text, "python"):
         if words[:1] == ["-m"] and words[1].partition(".")[0] in ("benchmarks", "sticker_uq", "test"):
-            assert find_spec(words[1]) is not None, words
+            documented = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert documented <= options_of(words[1]), f"python {' '.join(words)}"
     for words in command_lines(text, "ros2 launch sticker_uq"):
         assert (ROOT / "launch" / words[0]).is_file(), words
         arguments = [word for word in words[1:] if not word.startswith("-") and word != "..."]

@@ -161,7 +161,22 @@ def _lines(command: Any, parent: Any) -> int:
     return len(shown.getvalue().splitlines())
 
 
+_FIRST = """\
+sticker-uq: an arm peels stickers off laptops only where the detector is sure. What to do first:
+  sticker-uq doctor           what this machine has, with advice
+  sticker-uq demo             a simulated cell at work, with its gate and without; a report
+  sticker-uq replay IMAGES    what the detector sees in your pictures, and how sure it is
+  sticker-uq qualify          from your labelled pictures to a cell that is ready
+  sticker-uq --help           all commands; sticker-uq COMMAND --help: one of them"""
+
+
 class _Commands(_Group):
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        if not args and not ctx.resilient_parsing:
+            typer.echo(_FIRST)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)
         _show_no_type(parameters)
@@ -220,7 +235,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(cls=_Commands, pretty_exceptions_enable=False)
 
 
 @app.callback()

@@ -4,14 +4,11 @@
 import json
 import math
 import os
-import platform
 import re
 import socket
 import time
 import webbrowser
-from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -27,142 +24,18 @@ from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes, 
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cell.transport import free_domain, taken
 from sticker_uq.cli import option
+from sticker_uq.cli.demo_report import ANIMATION, MADE_BY_DEMO, guarantee_words, read_outcome, read_records
 from sticker_uq.cli.options import Overwrite, output_folder
 from sticker_uq.cli.terminal import figures, output
-from sticker_uq.evaluation.replay.recording import RecordedLaptop, read_recording
-from sticker_uq.evaluation.reporting.annotated_images import write_animation
-from sticker_uq.evaluation.reporting.cell_report import cell_report
-from sticker_uq.evaluation.reporting.report import write_report
-from sticker_uq.evaluation.reporting.report_model import Headline, ReportSection, Tone
 from sticker_uq.gate import Policy
 from sticker_uq.io import files
-from sticker_uq.io.bags import Bag
 from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
-from sticker_uq.simulation.comparison import Comparison, compare
 from sticker_uq.simulation.pace import Pace, measured, pace_for
 from sticker_uq.simulation.simulated_cell import RECORDS, LaptopRecord, SimulationSettings
 
 Settings = TypeVar("Settings", bound=BaseModel)
-
-LAPTOP_COLUMNS = (
-    "laptop", "hard because", "stickers", "removed", "by person", "left",
-    "wrong", "asked", "images", "result",
-)  # fmt: skip
-Row = tuple[str | int | float | None, ...]
-
-
-@dataclass(frozen=True)
-class DemoOutcome:
-    """``rows``: a laptop each; ``stages``: median ms per image; ``failures``: missed criteria."""
-
-    rows: tuple[Row, ...]
-    comparison: Comparison
-    stages: Mapping[str, float]
-    failures: tuple[str, ...]
-
-    def summary(self) -> dict[str, Any]:
-        return {
-            "laptops": [dict(zip(LAPTOP_COLUMNS, row, strict=True)) for row in self.rows],
-            "comparison": self.comparison.summary(),
-            "ms": dict(self.stages),
-            "failures": list(self.failures),
-        }
-
-
-def read_outcome(
-    out: Path,
-    policy: Policy,
-    settings: SimulationSettings,
-    by_score: list[LaptopRecord],
-    least_score: float,
-    minutes: float,
-) -> DemoOutcome:
-    """The recording in ``out``, made with ``policy``, against ground truth; writes pictures and report.html.
-
-    ``by_score``: the same simulated laptops, peeled by a score threshold. Raises :class:`sticker_uq.scene.InvalidInput` when
-    the recording cannot be read.
-    """
-    records = _records(out)
-    bag = Bag(out / "bag")
-    laptops = read_recording(bag).laptops
-    recorded = {laptop.workpiece_id: laptop for laptop in laptops}
-    matched = [recorded.get(record.workpiece_id) for record in records]
-    rows = tuple(map(_row, records, matched))
-    failures = _failures(records, recorded, settings.laptops)
-    if bag.damage:
-        failures.append(f"the recording is damaged: {bag.damage}")
-    comparison = compare(by_score[: len(records)], records, matched, least_score, minutes)
-    score, gate = comparison.score, comparison.gate
-    each = ReportSection("Every laptop through the gate", "", columns=LAPTOP_COLUMNS, rows=rows, folded=True)
-    report = cell_report(
-        laptops,
-        out / "bag",
-        out / "pictures",
-        policy,
-        title=comparison.headline,
-        lead="Laptops, camera, arm and the person's answers are simulated; detector, uncertainty, policy and gate are those of "
-        "a real cell. Big numbers: score threshold → gate.",
-        headlines=[
-            _headline("peeled at wrong places", score.wrong, gate.wrong),
-            _headline("stickers left", score.left, gate.left),
-            Headline("questions to a person", f"0 → {gate.questions}"),
-            Headline("minutes of a person", f"0 → {gate.questions * minutes:g}"),
-            _headline("laptops right without a person", score.unattended, gate.unattended, fewer=False),
-        ],
-        columns=comparison.columns,
-        rows=comparison.rows,
-        environment=_environment(),
-        sections=(*comparison.sections(settings), each),
-    )
-    write_report(report, out / "report.html")
-    write_animation(report.laptops, out / _ANIMATION)
-    failures += [
-        f"{laptop.title}: no picture of it"
-        for laptop in report.laptops
-        if all(e.picture is None for e in laptop.entries)
-    ]
-    return DemoOutcome(rows, comparison, report.timings, tuple(failures))
-
-
-def _headline(label: str, score: int, gate: int, *, fewer: bool = True) -> Headline:
-    better = gate < score if fewer else gate > score
-    tone = Tone.PLAIN if gate == score else Tone.GOOD if better else Tone.BAD
-    return Headline(label, f"{score} → {gate}", tone)
-
-
-def _row(record: LaptopRecord, laptop: RecordedLaptop | None) -> Row:
-    seen = laptop or RecordedLaptop(record.workpiece_id, 0)
-    result = "clean" if seen.clean else seen.result or "never left"
-    return (
-        record.workpiece_id,
-        record.condition,
-        record.stickers,
-        record.removed,
-        sum(map(seen.by_operator, seen.removals())),
-        record.left,
-        record.wrong,
-        len(seen.questions),
-        len(seen.scenes),
-        "not recorded" if laptop is None else result,
-    )
-
-
-def _failures(records: list[LaptopRecord], recorded: Mapping[str, RecordedLaptop], laptops: int) -> list[str]:
-    failures = []
-    done = sum(record.handed_over for record in records)
-    if done != laptops:
-        failures.append(f"{done} of {laptops} laptops were done")
-    for record in records:
-        laptop = recorded.get(record.workpiece_id)
-        if laptop is None:
-            failures.append(f"{record.workpiece_id} is not in the recording")
-            continue
-        if not laptop.scenes:
-            failures.append(f"{record.workpiece_id}: no image of it was assessed")
-    return failures
-
 
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
 _ADDRESS = re.compile(r"the page is at (?P<address>http\S+)")
@@ -176,9 +49,7 @@ _CELL_S = 330.0
 _STANDSTILL_S = 120.0
 _STANDSTILL_IMAGES = 90
 """A cell in which so many images long, and at least ``_STANDSTILL_S``, nothing is removed, answered or done stands still."""
-_MADE_BY_DEMO = "truth.json"
-_ANIMATION = "demo.webp"
-_WRITTEN = (_MADE_BY_DEMO, "summary.json", "report.html", _ANIMATION, "log.txt")
+_WRITTEN = (MADE_BY_DEMO, "summary.json", "report.html", ANIMATION, "log.txt")
 _FILES = (
     *_WRITTEN,
     *(f".{name}.*.tmp" for name in _WRITTEN),  # of a demo that was killed
@@ -192,10 +63,15 @@ _FILES = (
 
 
 def _packaged_policy(params: Path | None) -> Path:
-    """The policy with a guarantee for rendered laptops where the cell is as it was calibrated for, else limits without one."""
-    gpu = Path("/proc/driver/nvidia").exists()  # without torch, whose import takes seconds
-    calibrated_for = params is None and not gpu
-    return share_folder() / "config" / ("policy.yaml" if calibrated_for else "limits.yaml")
+    """The policy with a guarantee for rendered laptops, which holds for the packaged parameters only."""
+    folder = share_folder() / "config"
+    if params is not None:
+        raise typer.BadParameter(
+            "the packaged policy is calibrated for the packaged parameters: name one for yours with --policy "
+            f"({folder / 'limits.yaml'} is a set of limits that guarantees nothing)",
+            param_hint="--params",
+        )
+    return folder / "policy.yaml"
 
 
 def command(
@@ -227,8 +103,10 @@ def command(
         False, "Require a second measurement, the height above the lid (simulated).", "--relief"
     ),
     verbose: bool = option(False, "Show the log lines of the nodes.", "--verbose", "-v"),
-    params: Path | None = option(None, "ROS parameter file instead of the packaged one."),
-    policy: Path | None = option(None, "Policy file; default: one that is calibrated on rendered laptops."),
+    params: Path | None = option(None, "ROS parameter file instead of the packaged one; needs --policy."),
+    policy: Path | None = option(
+        None, "Policy file; default: one that is calibrated on rendered laptops, for the CPU."
+    ),
     timeout: float | None = option(
         None, "Timeout of the cell, s; default: none, it ends when nothing is done any more.", min=1.0
     ),
@@ -273,16 +151,27 @@ def command(
         }
     )
     processes = cell_processes(options)
+    if policy is None:  # its guarantee is for numbers that a CPU has rounded
+        on_cpu = {"detector": {"device": "cpu"}}
+        for spec in processes:
+            spec.parameters.update(on_cpu.get(spec.name, {}))
     for spec in processes if relief else ():
         spec.parameters.update(_RELIEF.get(spec.name, {}))
     settings = _simulation(params, seed, laptops or _LAPTOPS)
     files.check_result_folder(out, _FILES, f"--out {out}", overwrite)
     out.mkdir(parents=True, exist_ok=True)
     files.remove_earlier_result(out, _FILES)
-    files.write_file(out / _MADE_BY_DEMO, "[]")
-    begun = files.undone_unless_finished(partial(files.remove_earlier_result, out, _FILES))
+    files.write_file(out / MADE_BY_DEMO, "[]")
+    begun = files.undone_unless_finished(partial(_end_unfinished, out, on_page))
     with begun, nullcontext(domain) if domain is not None else free_domain() as own:
         _isolate(own)
+        made_with = {
+            "policy": f"{policy_file}: {guarantee_words(limits)}",
+            "seed": str(seed),
+            "ROS domain": str(own),
+        }
+        for name, value in made_with.items():
+            console.print(f"{name}: {escape(value)}", soft_wrap=True)
         with console.status("measuring how long an image takes on this machine"):
             pace = _pace(params, settings, math.inf if laptops or on_page else _CELL_S)
         _fit(processes, settings, pace, console)
@@ -301,7 +190,9 @@ def command(
         raise typer.Exit(1)
     with console.status("the same laptops without the gate, then the report"):
         by_score = _peel_by_score(params, settings, score_threshold)
-        outcome = read_outcome(out, limits, settings, by_score, score_threshold, minutes_per_question)
+        outcome = read_outcome(
+            out, limits, settings, by_score, score_threshold, minutes_per_question, made_with
+        )
     files.write_file(out / "summary.json", json.dumps(outcome.summary(), indent=1))
     comparison = outcome.comparison
     console.print(figures(comparison.columns, comparison.rows, box=SIMPLE_HEAD, padding=0))
@@ -313,6 +204,18 @@ def command(
     for failure in outcome.failures:
         console.print(f"[bold red]FAILED[/]: {failure}")
     raise typer.Exit(1 if outcome.failures else 0)
+
+
+def _end_unfinished(out: Path, on_page: bool) -> None:
+    """What a person has answered is kept; what the simulation did is removed, so that the next run can begin."""
+    if on_page and any((out / "audit").glob("audit-*.jsonl")):
+        kept = (
+            f"kept: the recording {out / 'bag'} and the audit log {out / 'audit'}; --overwrite removes them"
+        )
+        typer.echo(kept, err=True)
+        return
+    files.remove_earlier_result(out, _FILES)
+    typer.echo(f"removed what the unfinished demo had written to {out}", err=True)
 
 
 def _has_desktop() -> bool:
@@ -397,7 +300,7 @@ def _wait(group: ProcessGroup, out: Path, patience: Patience) -> str | tuple[str
         if ended := group.wait_for_exit(_LOOK_S):
             return ended
         now = time.monotonic()
-        if (truth := (out / _MADE_BY_DEMO).read_bytes()) != state:
+        if (truth := (out / MADE_BY_DEMO).read_bytes()) != state:
             state, moved = truth, now
         if patience.timeout is not None and now - began > patience.timeout:
             return f"timeout after {patience.timeout:g} s (a slow machine needs a longer --timeout)"
@@ -408,12 +311,12 @@ def _wait(group: ProcessGroup, out: Path, patience: Patience) -> str | tuple[str
 
 
 def _finished(out: Path) -> list[LaptopRecord]:
-    return [record for record in _records(out) if record.handed_over]
+    return [record for record in read_records(out) if record.handed_over]
 
 
 def _keep_finished(out: Path) -> None:
     """Leave the laptop out that the end found in the cell."""
-    files.write_file(out / _MADE_BY_DEMO, RECORDS.dump_json(_finished(out)).decode())
+    files.write_file(out / MADE_BY_DEMO, RECORDS.dump_json(_finished(out)).decode())
 
 
 def _run(
@@ -422,7 +325,7 @@ def _run(
     """What went wrong, empty: nothing; and how many laptops were done."""
     for spec in specs:
         if spec.name == "cell_sim":
-            spec.parameters["record_file"] = str((out / _MADE_BY_DEMO).resolve())
+            spec.parameters["record_file"] = str((out / MADE_BY_DEMO).resolve())
     bar = Progress(
         TextColumn("laptops"), BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeElapsedColumn(),
         console=console, transient=True,
@@ -464,22 +367,6 @@ def _run(
     ) else f"the node {name} ended with exit code {code}", done_count
 
 
-def _records(out: Path) -> list[LaptopRecord]:
-    return RECORDS.validate_json((out / _MADE_BY_DEMO).read_bytes())
-
-
 def _told(record: LaptopRecord) -> str:
     wrong = f", [bold red]{record.wrong} wrongly touched[/]" if record.wrong else ""
     return f"{record.workpiece_id} ({record.condition}): {record.removed} of {record.stickers} stickers peeled{wrong}"
-
-
-def _environment() -> dict[str, str]:
-    import torch
-    import torchvision
-
-    return {
-        "Python": platform.python_version(),
-        "torch": torch.__version__,
-        "torchvision": torchvision.__version__,
-        "processor": f"{platform.machine()}, {os.cpu_count()} cores",
-    }

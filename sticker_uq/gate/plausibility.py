@@ -145,8 +145,15 @@ def why_stale(state: GateState, settings: GateSettings) -> Reason | None:
         return None
     if state.silent_ticks > settings.max_silent_ticks and state.now_ns - state.received_ns < limit_ns:
         return Reason("clock_stands")
-    if 0 < scene.stamp_ns <= state.received_ns - limit_ns:
-        return lateness(scene.stamp_ns, state.received_ns)
+    late = lateness(scene.stamp_ns, state.received_ns)
+    is_late = 0 < scene.stamp_ns <= state.received_ns - limit_ns
+    if is_late and late.code == "stamp_since_start":
+        return late
+    if state.usual_age_ns >= limit_ns:
+        usual_s = round(state.usual_age_ns / 1e9, 1)
+        return Reason.of("scenes_too_slow", seconds=usual_s, high=settings.max_scene_age_s)
+    if is_late:
+        return late
     if state.waited_ns >= limit_ns:
         apart_s = round(state.waited_ns / 1e9, 1)
         return Reason.of("images_apart", seconds=apart_s, limit=settings.max_scene_age_s)

@@ -10,7 +10,7 @@ from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, pr
 from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
 from sticker_uq.gate.relief import relief_doubt
 from sticker_uq.gate.settings import GateSettings
-from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Permit, Streak, Target
+from sticker_uq.gate.state import MOST_AGES, NO_STREAK, BlockReason, GateState, Permit, Streak, Target
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.messages import lack_of
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
@@ -23,13 +23,16 @@ def receive(context: StepContext, event: ev.SceneReceived) -> None:
     """Take in the newest scene and void a permit that it contradicts."""
     facts, decision, before = event.facts, event.decision, context.state
     picture = picture_of(facts, before.picture)
+    waited_ns = context.now - min(before.scene.stamp_ns, before.received_ns) if before.scene else 0
+    ages_ns = (*before.ages_ns, waited_ns)[-MOST_AGES:] if before.scene else before.ages_ns
     problems = problems_of(facts, decision, event.poses, picture, before, context.now, context.settings)
     context.set(
         scene=facts,
         reference=before.reference if _has(problems, BlockReason.FAILED_SCENE) else facts,
         picture=picture,
         received_ns=context.now,
-        waited_ns=context.now - min(before.scene.stamp_ns, before.received_ns) if before.scene else 0,
+        waited_ns=waited_ns,
+        ages_ns=ages_ns,
         silent_ticks=0,
         decision=decision,
         poses=event.poses,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import reduce
 from operator import or_
+from statistics import median
 
 from sticker_uq.gate.box_overlap import Box, as_box
 from sticker_uq.gate.operator.answers import OperatorAnswers
@@ -194,6 +195,8 @@ class Refused:
     reason: Reason
 
 
+FEWEST_AGES, MOST_AGES = 5, 10
+"""Of so many scenes it is known how old a scene usually is when the next one comes."""
 NO_STREAK = Streak()
 NOT_CALIBRATED = Reason("calibration_unknown")
 NO_POSES = ScenePoses(problem=NOT_CALIBRATED)
@@ -206,16 +209,16 @@ class GateState:
     ``held_for``: why it is held, where no person did. ``impediments``: what outside of scenes, arm and operator forbids a
     permit, and why. ``now_ns``: time of the last step; ``tick_ns``, ``steady_ns``: this clock and a steady one at the last tick.
     ``scene``, ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its detail;
-    ``waited_ns``: how old the scene before was when it came; ``reference``: the newest scene that did not fail; ``picture``: its
-    pixels; ``silent_ticks``: ticks since the newest scene; ``relief``: the newest one. ``undecided_ns``: since when scenes have
-    come without a conclusion (0: not). ``attempts``: failed removals per place; ``removed``: places where the arm reported a
-    removal as done and nobody has said since that a sticker is there. ``workpieces``: those that have left; ``workpiece_ns``:
-    images up to this time do not show the present workpiece; ``counts_after_ns``: nor do images up to this time count, because
-    they may show an earlier workpiece or the arm at work; ``announced_ns``: stamp of its announcement; ``refused``: a later one,
-    after which nothing is permitted. ``skipped``: this workpiece is left to the operator; ``done``: it was declared done.
-    ``assumption``: why what the policy rests on does not hold, until a reset or another policy; ``assumption_request``: the
-    request in which the operator is told so. ``stop_demanded``: the arm did not stop, so that the cell's own means of stopping
-    it are in use until the reset.
+    ``waited_ns``: how old the scene before was when it came; ``ages_ns``: that of the last ones; ``reference``: the newest scene
+    that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest scene; ``relief``: the newest one.
+    ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``: failed removals per place;
+    ``removed``: places where the arm reported a removal as done and nobody has said since that a sticker is there.
+    ``workpieces``: those that have left; ``workpiece_ns``: images up to this time do not show the present workpiece;
+    ``counts_after_ns``: nor do images up to this time count, because they may show an earlier workpiece or the arm at work;
+    ``announced_ns``: stamp of its announcement; ``refused``: a later one, after which nothing is permitted. ``skipped``: this
+    workpiece is left to the operator; ``done``: it was declared done. ``assumption``: why what the policy rests on does not
+    hold, until a reset or another policy; ``assumption_request``: the request in which the operator is told so.
+    ``stop_demanded``: the arm did not stop, so that the cell's own means of stopping it are in use until the reset.
     """
 
     active: bool = False
@@ -233,6 +236,7 @@ class GateState:
     reference: SceneFacts | None = None
     received_ns: int = 0
     waited_ns: int = 0
+    ages_ns: tuple[int, ...] = ()
     problems: tuple[tuple[BlockReason, Reason], ...] = ()
     picture: SeenPixels | None = None
     silent_ticks: int = 0
@@ -265,6 +269,11 @@ class GateState:
     @property
     def problem(self) -> BlockReason:
         return reduce(or_, (problem for problem, _ in self.problems), BlockReason.NONE)
+
+    @property
+    def usual_age_ns(self) -> float:
+        """How old a scene usually is when the next one comes, of the last ones; 0 while too few have come."""
+        return median(self.ages_ns) if len(self.ages_ns) >= FEWEST_AGES else 0.0
 
     @property
     def open(self) -> bool:

@@ -154,7 +154,7 @@ def _details(state: GateState, reasons: BlockReason, settings: GateSettings) -> 
 
 
 def _activated(context: StepContext, _: ev.Activated) -> None:
-    context.set(active=True, scene=None, problems=(), silent_ticks=0)
+    context.set(active=True, scene=None, ages_ns=(), problems=(), silent_ticks=0)
 
 
 def _restarted(context: StepContext, event: ev.Restarted) -> None:
@@ -251,6 +251,7 @@ def _start_anew(context: StepContext, jump_ns: int) -> None:
     permit, check, request = context.state.permit, state.verification, state.request
     context.set(
         scene=None,
+        ages_ns=(),
         picture=None,
         relief=None,
         streak=NO_STREAK,

@@ -78,8 +78,9 @@ class StepContext:
         assert state.scene is not None
         # ticks are counted too, because a clock that stands still makes nothing old
         silent = state.silent_ticks > self.settings.max_silent_ticks
-        # a scene that came when the one before was too old promises no next one in time: a slow camera does not open and close
-        silent |= state.waited_ns >= nanoseconds(limit)
+        # a scene that came when the one before was too old promises no next one in time: a slow camera does not open and close,
+        # nor does a slow machine of which one scene in a while comes in time
+        silent |= max(state.waited_ns, state.usual_age_ns) >= nanoseconds(limit)
         return silent or self.passed(state.received_ns, limit) or self.passed(state.scene.stamp_ns, limit)
 
     def lease_end(self) -> int:

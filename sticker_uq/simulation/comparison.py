@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 
 from sticker_uq.evaluation.replay.recording import RecordedLaptop
+from sticker_uq.evaluation.reporting.annotated_images import Shot
 from sticker_uq.evaluation.reporting.report_model import ReportSection
 from sticker_uq.scene import FloatArray, Verdict
 from sticker_uq.simulation.simulated_cell import (
@@ -70,13 +71,20 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A thing that one of the two ways got wrong and the other did not."""
+class Fate:
+    """What became of a thing in the two ways, in words and whether it was wrong; whether a person was asked about it."""
 
     laptop: int
     thing: Thing
     score: str
     gate: str
+    score_wrong: bool
+    gate_wrong: bool
+    asked: bool
+
+    @property
+    def told(self) -> tuple[str, str]:
+        return self.score, f"{self.gate}{' after asking a person' if self.asked else ''}"
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,15 @@ class Comparison:
     minutes: float
     score: Ledger
     gate: Ledger
-    differences: tuple[Difference, ...]
+    fates: tuple[Fate, ...]
+
+    @property
+    def differences(self) -> list[Fate]:
+        return [one for one in self.fates if one.score_wrong != one.gate_wrong]
+
+    @property
+    def both_wrong(self) -> list[Fate]:
+        return [one for one in self.fates if one.score_wrong and one.gate_wrong]
 
     @property
     def headline(self) -> str:
@@ -136,20 +152,42 @@ class Comparison:
             "never asks. What a removal met is known from the drawing. Prints, residue, foreign objects, stickers on logos and "
             "dim light are put there on purpose, on five of six laptops: the counts are no rates of a real cell."
         )
-        if not self.differences:
-            return (ReportSection("Where they differ", f"Nowhere on these laptops. {how}"),)
-        shown, rest = self.differences[:MOST_PICTURES], self.differences[MOST_PICTURES:]
-        says = "Laptop {}, {}. Score threshold: {}. Gate: {}."
-        pictures = tuple(
-            (says.format(one.laptop + 1, one.thing.kind, one.score, one.gate), _picture(one, settings))
-            for one in shown
-        )
-        sections = [ReportSection("Where they differ", how, pictures=pictures)]
-        if rest:
-            rows = tuple((f"{one.laptop + 1}", one.thing.kind, one.score, one.gate) for one in rest)
+        differ = self.differences
+        nowhere = "" if differ else "Nowhere on these laptops. "
+        sections = [ReportSection("Where they differ", nowhere + how, pictures=_pictured(differ, settings))]
+        if differ[MOST_PICTURES:]:
+            rows = tuple((f"{one.laptop + 1}", one.thing.kind, *one.told) for one in differ[MOST_PICTURES:])
             columns = ("laptop", "thing", "score threshold", "gate")
             sections.append(ReportSection("Further differences", "", columns=columns, rows=rows, folded=True))
+        if wrong := self.both_wrong:
+            note = f"{len(wrong)} in all; pictures of {min(len(wrong), MOST_PICTURES)}."
+            sections.append(ReportSection("What both got wrong", note, pictures=_pictured(wrong, settings)))
         return tuple(sections)
+
+    def shots(self, settings: SimulationSettings) -> tuple[Shot, ...]:
+        """The comparison in a few pictures that need no words of the trade; the last one is the truth."""
+        score, gate = self.score, self.gate
+        stickers = [one for one in self.fates if one.thing.kind == Touch.STICKER.value]
+        others = [one for one in self.fates if one.thing.kind != Touch.STICKER.value]
+        sure = [one for one in stickers if not (one.score_wrong or one.gate_wrong or one.asked)]
+        asked = sorted((one for one in self.fates if one.asked), key=lambda one: not one.score_wrong)
+        spared = [one for one in others if not (one.gate_wrong or one.asked)]
+        missed = [one for one in stickers if one.gate_wrong]
+        harmed = [one for one in others if one.gate_wrong]
+        chosen = (
+            ("sure: peeled", sure),
+            ("not sure: a person is asked", asked),
+            ("no sticker: left alone", sorted(spared, key=lambda one: not one.score_wrong)),
+            (f"missed: {gate.left} of {_count(gate.stickers, 'sticker')}", missed),
+            (f"harmed: {_count(gate.wrong, 'wrong place')}", harmed),
+        )
+        what = f"{_count(gate.laptops, 'laptop')}, {_count(gate.stickers, 'sticker')}: which may be peeled?"
+        shots = [Shot(what, _whole(settings))]
+        for title, fates in chosen:
+            seen = (one for one in fates if any(one.thing.box))  # of one below another there is no picture
+            if one := next(seen, None):
+                shots.append(Shot(title, _picture(one, settings), _lanes(one)))
+        return (*shots, Shot("the truth", None, (_balance(score), _balance(gate))))
 
 
 def compare(
@@ -162,13 +200,13 @@ def compare(
     """Compare laptops peeled ``by_score`` with the same ones ``through_gate``, of which there is a recording."""
     asked = [_asked(laptop) for laptop in recorded]
     questions = [len(laptop.questions) if laptop is not None else 0 for laptop in recorded]
-    differences = tuple(
-        difference
+    fates = tuple(
+        fate
         for index, (one, other) in enumerate(zip(by_score, through_gate, strict=True))
-        for difference in _differences(index, one, other, asked[index])
+        for fate in _fates(index, one, other, asked[index])
     )
     ledgers = Ledger.of(by_score, [0] * len(by_score)), Ledger.of(through_gate, questions)
-    return Comparison(least_score, minutes, *ledgers, differences)
+    return Comparison(least_score, minutes, *ledgers, fates)
 
 
 def _asked(laptop: RecordedLaptop | None) -> list[FloatArray]:
@@ -182,19 +220,14 @@ def _asked(laptop: RecordedLaptop | None) -> list[FloatArray]:
     ]
 
 
-def _differences(
-    laptop: int, one: LaptopRecord, other: LaptopRecord, asked: list[FloatArray]
-) -> list[Difference]:
+def _fates(laptop: int, one: LaptopRecord, other: LaptopRecord, asked: list[FloatArray]) -> list[Fate]:
     # a place on the bare lid has no id: each is a thing of its own
     lid = [thing for record in (one, other) for thing in record.touched if thing.kind == Touch.LID.value]
     found = []
     for thing in (*one.things, *lid):
-        texts = [_what_happened(thing, record) for record in (one, other)]
-        if texts[0][0] == texts[1][0]:
-            continue
+        (score_wrong, score), (gate_wrong, gate) = (_what_happened(thing, record) for record in (one, other))
         person = bool(asked) and bool((iou_matrix(np.array([thing.box]), np.stack(asked)) >= TOUCH_IOU).any())
-        gate = f"{texts[1][1]}{' after asking a person' if person else ''}"
-        found.append(Difference(laptop, thing, texts[0][1], gate))
+        found.append(Fate(laptop, thing, score, gate, score_wrong, gate_wrong, person))
     return found
 
 
@@ -210,7 +243,37 @@ def _what_happened(thing: Thing, record: LaptopRecord) -> tuple[bool, str]:
     return (touched, "attacked" if touched else "left alone")
 
 
-def _picture(one: Difference, settings: SimulationSettings) -> ImageArray:
+def _pictured(fates: Sequence[Fate], settings: SimulationSettings) -> tuple[tuple[str, ImageArray], ...]:
+    says = "Laptop {}, {}. Score threshold: {}. Gate: {}."
+    return tuple(
+        (says.format(one.laptop + 1, one.thing.kind, *one.told), _picture(one, settings))
+        for one in fates[:MOST_PICTURES]
+    )
+
+
+def _whole(settings: SimulationSettings) -> ImageArray:
+    return cv2.resize(SimulatedCell(settings).picture(), _PICTURE_PX, interpolation=cv2.INTER_AREA)
+
+
+def _lanes(one: Fate) -> tuple[tuple[tuple[str, bool | None], ...], ...]:
+    """What the two ways did to a thing, in words for everybody."""
+    sticker = one.thing.kind == Touch.STICKER.value
+    right, wrong = ("peeled", "missed") if sticker else ("left alone", f"harmed: {one.thing.kind}")
+    question = "printed" if one.thing.kind == Touch.PRINT.value else "a sticker"
+    asked = ((f"asked: is this {question}?", None),) if one.asked else ()
+    score, gate = (wrong if bad else right for bad in (one.score_wrong, one.gate_wrong))
+    return ((score, one.score_wrong),), (*asked, (gate, one.gate_wrong))
+
+
+def _balance(ledger: Ledger) -> tuple[tuple[str, bool | None], ...]:
+    return (
+        (_count(ledger.wrong, "wrong place"), ledger.wrong > 0),
+        (f"{ledger.left} of {ledger.stickers} missed", ledger.left > 0),
+        (_count(ledger.questions, "question"), None),
+    )
+
+
+def _picture(one: Fate, settings: SimulationSettings) -> ImageArray:
     image = SimulatedCell(settings, one.laptop).picture()
     height, width = image.shape[:2]
     x1, y1, x2, y2 = one.thing.box

@@ -27,6 +27,7 @@ from test.helpers.models import small_weights
 
 pytestmark = pytest.mark.timeout(600)  # four processes start, two of them load torch
 SEED = 7
+LIMITS = share_folder() / "config" / "limits.yaml"
 
 
 def sticker_uq(*arguments, **environment):
@@ -43,7 +44,7 @@ def demo(tmp_path_factory):
     params = write_parameters(folder, weights=str(small_weights(folder)))
     run = sticker_uq(
         "demo", "--laptops", 1, "--seed", SEED, "--out", folder / "out", "--params", params, "--timeout", 400,
-        ROS_LOG_DIR=str(folder / "log"), CI="1",
+        "--policy", LIMITS, ROS_LOG_DIR=str(folder / "log"), CI="1",
     )  # fmt: skip
     return folder, run
 
@@ -59,9 +60,11 @@ def test_it_ends_with_0_because_what_it_promises_is_true(demo):
     assert {"encode", "sample", "dil", "cluster", "total"} <= set(summary["ms"])
     lines = [line for line in run.stdout.splitlines() if line.strip()]
     before = " ".join(lines[: [line.startswith("live page: http://") for line in lines].index(True)])
-    assert re.fullmatch(r"(an image takes .* the age that it allows)?", before), (
-        "what a slow machine changes, and nothing else"
-    )
+    assert re.fullmatch(
+        rf"policy: {LIMITS}: guarantees nothing seed: {SEED} ROS domain: \d+"
+        r"( an image takes .* the age that it allows)?",
+        before,
+    ), "with what it runs, what a slow machine changes, and nothing else"
     assert sum(line.startswith(truth["workpiece_id"]) for line in lines) == 1
     assert "[supervisor]" not in run.stdout
 
@@ -77,6 +80,12 @@ def test_the_headline_says_what_the_ground_truth_says(demo):
     assert f"<h1>{summary['headline']}</h1>" in html
     assert summary["headline"] in " ".join(run.stdout.split())
     assert html.index("Where they differ") < html.index("laptop-7-1")
+    domain = re.search(r"^ROS domain: (\d+)$", run.stdout, re.M)[1]
+    shown = dict(re.findall(r"<dt>(policy|seed|ROS domain)</dt><dd>(.*?)</dd>", html))
+    assert shown == {"policy": f"{LIMITS}: guarantees nothing", "seed": str(SEED), "ROS domain": domain}
+    harmed = record.wrong or record.left
+    [badge] = re.findall(r"<h2>laptop-7-1 <span class=\"badge \w+\">. (.*?)</span>", html)
+    assert (badge == "clean and unharmed") == (not harmed), "the badge says the truth"
 
 
 def test_it_leaves_a_report_pictures_and_a_recording(demo):
@@ -116,9 +125,31 @@ def test_whoever_answers_gets_hard_laptops_under_the_packaged_policy(tmp_path, m
     CliRunner().invoke(cli.app, ["demo", "--person", person, "--out", str(tmp_path / "out")])
     [policy] = [spec.parameters["policy"] for spec in started if spec.name == "supervisor"]
     assert Policy.load(policy) == Policy.load(share_folder() / "config" / "policy.yaml")
+    [device] = [spec.parameters["device"] for spec in started if spec.name == "detector"]
+    assert device == "cpu", "its guarantee does not hold for numbers of a graphics card"
     [simulation] = [spec.parameters for spec in started if spec.name == "cell_sim"]
     assert simulation["hard"] is True
     assert "console" in [spec.name for spec in started]
+
+
+def test_other_parameters_do_not_swap_the_policy_for_one_without_a_guarantee(tmp_path):
+    params = write_parameters(tmp_path)
+    run = CliRunner().invoke(cli.app, ["demo", "--params", str(params), "--out", str(tmp_path / "out")])
+    assert run.exit_code == 2
+    assert "name one for yours with --policy" in " ".join(run.output.replace("│", " ").split())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("on_page", [True, False])
+def test_what_a_person_has_answered_outlives_ctrl_c_and_what_is_removed_is_said(tmp_path, capsys, on_page):
+    made = ["truth.json", "bag/bag.mcap", "audit/audit-000001.jsonl"]
+    for name in made:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("[]")
+    demo_command._end_unfinished(tmp_path, on_page)
+    assert [(tmp_path / name).exists() for name in made] == [on_page] * 3
+    said = capsys.readouterr().err
+    assert said.startswith(f"kept: the recording {tmp_path / 'bag'}" if on_page else "removed")
 
 
 @pytest.mark.parametrize(("given", "limits"), [([], []), (["--relief"], [0.05])])

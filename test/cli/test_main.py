@@ -45,6 +45,15 @@ def test_the_help_of_all_commands_fits_a_screen(monkeypatch):
     assert len(CliRunner().invoke(cli.app, ["--help"]).output.splitlines()) <= 40
 
 
+def test_alone_it_says_in_six_lines_what_to_do_first():
+    alone = CliRunner().invoke(cli.app, [])
+    first, *steps = alone.output.splitlines()
+    assert (alone.exit_code, len(steps), first[:10]) == (2, 5, "sticker-uq")
+    assert all(len(line) <= 100 for line in (first, *steps))
+    named = [line.split()[1] for line in steps]
+    assert {*named} <= {*cli.COMMANDS, "--help"}
+
+
 def test_help_lists_every_command_and_imports_nothing_heavy():
     code = (
         "import sys\nfrom sticker_uq.cli import main\n"

@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """An image closes the gate when it arrives, before any model has looked at it; it never opens it."""
 
+from statistics import median
+
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from sticker_uq.gate import BlockReason, Phase
-from sticker_uq.gate.events import CancelGoal, DeclareDone, ImageArrived, Impediment, SendGoal, Tick
+from sticker_uq.gate import BlockReason
+from sticker_uq.gate.events import (
+    Activated,
+    CancelGoal,
+    DeclareDone,
+    ImageArrived,
+    Impediment,
+    SendGoal,
+    Tick,
+)
 from sticker_uq.gate.plausibility import lateness
+from sticker_uq.gate.state import FEWEST_AGES, MOST_AGES
 from sticker_uq.messages import texts_of
 from sticker_uq.scene import Exposure, ImageCheck, Reason, Status
 from sticker_uq.testing.scenes import MS, SECOND, SIZE
@@ -145,7 +156,7 @@ def test_an_image_that_is_too_old_tells_by_how_much_its_stamp_is_behind_the_cloc
     assert lateness(stamp_ns, now_ns) == reason
 
 
-@given(st.lists(st.tuples(st.floats(0.0, 5.0), st.floats(0.0, 0.8)), min_size=1, max_size=6))
+@given(st.lists(st.tuples(st.floats(0.0, 5.0), st.floats(0.0, 0.8)), min_size=1, max_size=12))
 def test_a_camera_that_is_slower_than_the_age_limit_closes_without_a_break_and_is_named(scenes):
     """Of each scene: how long after the limit of the one before it comes, and how old it is then, s."""
     cell, age = running().scene(STICKER), 0.0
@@ -155,10 +166,36 @@ def test_a_camera_that_is_slower_than_the_age_limit_closes_without_a_break_and_i
         assert cell.state.reasons & BlockReason.STALE_SCENE
         cell.scene(STICKER, age=next_age)
         assert cell.state.reasons & BlockReason.STALE_SCENE
-        assert "images_apart" in cell.details
+        assert {"images_apart", "scenes_too_slow"} & {*cell.details}
         age = next_age
-    cell.scene(STICKER)
-    assert cell.state.phase is Phase.MONITORING, "the next one has come in time"
+    cell.scene(STICKER, times=1 if len(scenes) < FEWEST_AGES - 1 else MOST_AGES // 2 + 1)
+    assert not cell.state.reasons & BlockReason.STALE_SCENE, "the next ones have come in time"
+
+
+@given(st.lists(st.floats(0.1, 3.0), min_size=1, max_size=40), st.sampled_from([running, removing]))
+def test_a_machine_too_slow_for_its_age_limit_stays_closed_and_says_both_numbers(ages, make):
+    """``ages``: how old each scene is when the next one comes, s. Whatever their order, those of the last ten count."""
+    cell, limit = make(), SETTINGS.max_scene_age_s
+    cell.send(Activated())
+    cell.scene(STICKER, age=0.0)
+    for number, age in enumerate(ages, start=1):
+        cell.wait(age - 0.1).scene(STICKER, age=0.0)
+        last = ages[max(0, number - MOST_AGES) : number]
+        usual = median(last) if number >= FEWEST_AGES else 0.0
+        assert bool(cell.state.reasons & BlockReason.STALE_SCENE) == (max(age, usual) >= limit - 1e-9)
+        said = {each.code: dict(each.values) for each in cell.state.details}
+        assert ("scenes_too_slow" in said) == (usual >= limit - 1e-9)
+        if "scenes_too_slow" in said:
+            assert said["scenes_too_slow"] == {
+                "seconds": round(cell.state.usual_age_ns / 1e9, 1),
+                "high": limit,
+            }
+            assert not cell.state.open
+
+
+def test_one_long_pause_does_not_make_a_machine_slow():
+    cell = running().scene(STICKER, times=FEWEST_AGES).wait(3600.0).scene(STICKER, times=2)
+    assert not cell.state.reasons & BlockReason.STALE_SCENE
 
 
 def test_a_camera_that_has_only_stopped_is_not_called_slow():

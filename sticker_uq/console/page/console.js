@@ -12,7 +12,7 @@ const question = new Question(view, post);
 // A message outlives a change to one of these: the arm waits, and what was said to happen next has not happened yet.
 const WAITING = ["blocked", "waits", "monitoring"];
 let told = { of: "", bad: false }, shown = ""; // the command that the message is about, and the state that it was told in
-let state = null, socket = null, commands = 0, holdAgain = false, contact = null;
+let state = null, socket = null, commands = 0, holdAgain = false, contact = null, keys = true;
 // On the page's clock, ms: the last attempt to connect, the last message, when what it says was so, and the least that a message
 // was behind the cell's clock, the offset of the two clocks.
 let triedAt = 0, heardAt = 0, trueAt = performance.now(), offset = Infinity;
@@ -24,6 +24,7 @@ function start() {
     reset: STRINGS.reset, "hold-name": STRINGS.hold, "hold-hint": STRINGS.holdHint, "look-first": STRINGS.lookFirst, "who-hint": STRINGS.whoHint, "restart-hint": STRINGS.resetAlarmHint,
     "restart-begin": STRINGS.resetAlarm, "restart-asked": STRINGS.resetAlarmAsk, "restart-yes": STRINGS.resetAlarmYes, "restart-no": STRINGS.resetAlarmNo,
     all: STRINGS.allStickers, "sure-no": STRINGS.sureNo, release: STRINGS.release, "keys-title": STRINGS.keysTitle,
+    "keys-on": STRINGS.keysOn,
   };
   for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
   $("view").setAttribute("aria-label", STRINGS.picture);
@@ -45,6 +46,8 @@ function start() {
   $("restart-no").addEventListener("click", () => askRestart(false));
   $("restart-yes").addEventListener("click", () => { askRestart(false); command("reset", STRINGS.resetAlarm); });
   for (const fold of $("folds").children) fold.addEventListener("toggle", () => { if (fold.open) fold.scrollIntoView({ block: "start" }); });
+  $("keys-on").addEventListener("click", () => useKeys(!keys));
+  useKeys(localStorage.getItem("keys") !== "off");
   document.addEventListener("keydown", onKey);
   document.addEventListener("visibilitychange", watch);
   // the saliency of an image is there only if it was wanted when the image came, so the wish is remembered
@@ -190,8 +193,15 @@ async function post(where, what, body, line, done) {
   return accepted;
 }
 
+// Keys that write something can be switched off: who speaks to the machine, or leans on it, presses them unmeant (WCAG 2.1.4).
+function useKeys(on) {
+  keys = on;
+  localStorage.setItem("keys", on ? "on" : "off");
+  $("keys-on").setAttribute("aria-pressed", String(on));
+}
+
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || (!keys && event.key.length === 1)) return;
   if (event.target === $("who")) { if (event.key === "Enter") $("who").blur(); return; }
   if (act(event)) event.preventDefault();
 }

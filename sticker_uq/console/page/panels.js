@@ -11,7 +11,7 @@ const ALARMS = ["drift", "wrong_removal", "missed_sticker"];
 // Codes that say nothing of their own beside one of these, which says the same in particular; of a limit it is the subject that counts.
 const PARTICULAR = {
   exposure: ["mean_level", "dark_share", "saturated_share"], frozen_image: ["image_repeats"], audit: ["audit_write_failed", "audit_behind"],
-  clock: ["clock_ahead", "clock_back", "stamp_in_future", "clock_zero", "clock_stands"], stale_scene: ["image_late", "stamp_since_start", "images_apart", "clock_stands"], stamp_order: ["stamp_invalid", "stamp_unchanged", "stamp_backwards"],
+  clock: ["clock_ahead", "clock_back", "stamp_in_future", "clock_zero", "clock_stands"], stale_scene: ["image_late", "stamp_since_start", "images_apart", "scenes_too_slow", "clock_stands"], stamp_order: ["stamp_invalid", "stamp_unchanged", "stamp_backwards"],
   source_changed: ["image_source_changed", "calibration_changed"], model_changed: ["weights_changed", "settings_changed", "panel_changed", "policy_changed"],
   second_gate_publisher: ["other_gate_publishers"], unknown_gate_publisher: ["gate_publishers_not_received", "listening_first"],
   second_image_publisher: ["image_publishers", "image_publishers_unknown"], second_scene_publisher: ["scene_publishers"],

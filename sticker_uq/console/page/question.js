@@ -10,7 +10,7 @@ const ANSWERS = ["remove", "keep", "not_there"], STICKER = 2;
 export class Question {
   constructor(view, post) {
     this.view = view; this.post = post;
-    this.request = null; this.scene = "none"; this.places = []; this.all = false; this.waiting = false; this.connected = true; this.held = false;
+    this.request = null; this.scene = "none"; this.places = []; this.all = false; this.waiting = false; this.connected = true; this.held = this.untilRelease = false;
     // what to do apart from the question; the question that was answered here last; what the last answer said of the picture
     this.todo = this.answered = this.last = "";
     view.accept = (box) => this.addDrawn(box);
@@ -33,7 +33,9 @@ export class Question {
 
   // Without the supervisor (`connected`) a question is neither shown as open nor as none. `todo`: what to do apart from the question.
   update({ request = null, answered, connected, gate }, todo) {
-    this.held = Boolean(gate && gate.held);
+    const held = Boolean(gate && gate.held), released = this.held && !held && this.untilRelease;
+    this.held = held;
+    if (released) { this.untilRelease = false; this.hint(""); }
     if (connected !== this.connected || todo !== this.todo) {
       this.connected = connected; this.todo = todo;
       for (const id of ["panel", "foot"]) $(id).classList.toggle("old", !connected);
@@ -72,7 +74,8 @@ export class Question {
   // That an answer was taken, whose it was (empty: of who stands here), and what happens next.
   taken(scene, name) {
     this.last = scene;
-    const next = STRINGS.afterAnswer[this.held && !["skip_laptop", "fault"].includes(scene) ? "held" : scene] || "";
+    this.untilRelease = this.held && !["skip_laptop", "fault"].includes(scene);
+    const next = STRINGS.afterAnswer[this.untilRelease ? "held" : scene] || "";
     return (name ? fill(STRINGS.answerTakenFrom, { name }) : STRINGS.answerTaken) + " " + next;
   }
 

@@ -40,7 +40,7 @@ function message(reason) {
 
 function inNumbers(reason) {
   const { value, limit, values: { detail, signal, ...others } } = reason, words = own(STRINGS.messages, reason.code);
-  if (words === undefined) return "";
+  if (!words) return ""; // unknown, or said by what is asked
   const unsaid = Object.entries(others).filter(([name]) => !JSON.stringify(words).includes("{" + name + "}"));
   // as many digits as it takes to tell the two apart
   const digits = [3, 4, 5, 6].find((count) => value !== null && limit !== null && shown(value, count) !== shown(limit, count)) || 3;

@@ -9,7 +9,7 @@ from sticker_uq.io import messages
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.topics import folder_of
 from sticker_uq.messages import ANSWERS, SCENE_ANSWERS, gate_state, text_of
-from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
+from sticker_uq.scene import InvalidInput, Reason, SceneAssessment, SceneDecision
 
 _MESSAGES = "sticker_uq_msgs/msg/"
 
@@ -27,7 +27,7 @@ class GateChange:
 
 @dataclass(frozen=True)
 class AskedPerson:
-    """A question to an operator, and what they said. ``answer`` is empty while nobody has answered."""
+    """A question to an operator about ``objects`` (ids), and what they said. ``answer`` is empty while nobody has answered."""
 
     stamp_ns: int
     text: str
@@ -36,6 +36,8 @@ class AskedPerson:
     person: str = ""
     answer: str = ""
     removals: int = 0
+    reasons: tuple[Reason, ...] = ()
+    objects: tuple[int, ...] = ()
 
 
 @dataclass
@@ -147,7 +149,13 @@ def _read_questions(bag: Bag, cell: RecordedCell) -> None:
             continue
         seen.add(message.request_id)
         stamp_ns = messages.stamp_to_ns(message.header.stamp)
-        question = AskedPerson(stamp_ns, message.text, message.decision_id)
+        question = AskedPerson(
+            stamp_ns,
+            message.text,
+            message.decision_id,
+            reasons=tuple(map(messages.reason_from_msg, message.reasons)),
+            objects=tuple(verdict.object_id for verdict in message.objects),
+        )
         if answer := answers.get(message.request_id):
             question = replace(
                 question,

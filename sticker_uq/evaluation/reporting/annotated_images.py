@@ -299,41 +299,54 @@ def _overlap(a: Rect, b: Rect) -> int:
 
 LONGEST_S = 20
 LARGEST_BYTES = 2_000_000
-_WIDTH_PX, _BANNER_PX = 640, 40
+_SHOT_MS, _LAST_MS = 2500, 4500
+_FRAME_PX, _TITLE_PX, _PICTURE_PX = (640, 640), 52, (640, 480)
+_GROUND, _SOFT, _WRONG, _RIGHT = (28, 36, 48), (170, 180, 192), (255, 157, 102), (88, 211, 174)
 
 
-def write_animation(laptops: Sequence[report_model.ReportLaptop], path: Path) -> None:
-    """Write the animated WebP of the ``laptops`` that have pictures; raises OSError when the disk refuses.
+@dataclass(frozen=True)
+class Shot:
+    """A frame of an animation: ``picture``, uint8 (H, W, 3) BGR, None: none; ``lanes``: of the score threshold and of the gate
+    what it did, in lines, each with whether that was wrong, None: neither.
+    """
+
+    title: str
+    picture: Picture | None
+    lanes: tuple[tuple[tuple[str, bool | None], ...], ...] = ()
+
+
+def write_animation(shots: Sequence[Shot], path: Path) -> None:
+    """Write the ``shots`` as an animated WebP; raises OSError when the disk refuses.
 
     At most LONGEST_S seconds and, by lower quality, LARGEST_BYTES.
     """
-    shown = [laptop for laptop in laptops if any(e.picture is not None for e in laptop.entries)]
-    frames = [
-        frame for laptop in shown[:LONGEST_S] for frame in _frames(laptop, LONGEST_S // len(shown) or 1)
-    ]
-    if not frames:
-        return
-    for quality in (60, 40, 20, 5):
+    frames = [_frame(shot) for shot in shots]
+    ms = [_SHOT_MS] * (len(frames) - 1) + [_LAST_MS]
+    for quality in (75, 60, 40, 20, 5):
         encoded = BytesIO()
         frames[0].save(
-            encoded, "WEBP", save_all=True, append_images=frames[1:], duration=1000, loop=0, quality=quality
+            encoded, "WEBP", save_all=True, append_images=frames[1:], duration=ms, loop=0, quality=quality
         )
         if encoded.tell() <= LARGEST_BYTES:
             break
     write_file(path, encoded.getvalue())
 
 
-def _frames(laptop: report_model.ReportLaptop, most: int) -> list[Image.Image]:
-    pictured = [(e.title, e.picture) for e in laptop.entries if e.picture is not None]
-    chosen = np.unique(np.linspace(0, len(pictured) - 1, most).round().astype(int))
-    return [_frame(f"{laptop.title}: {pictured[i][0]}", pictured[i][1]) for i in chosen]
-
-
-def _frame(text: str, picture: NDArray[np.uint8]) -> Image.Image:
-    height = round(picture.shape[0] * _WIDTH_PX / picture.shape[1])
-    small = cv2.resize(picture, (_WIDTH_PX, height), interpolation=cv2.INTER_AREA)
-    frame = cv2.copyMakeBorder(small, 0, _BANNER_PX, 0, 0, cv2.BORDER_CONSTANT, value=(48, 36, 28))
-    cv2.putText(
-        frame, text, (12, height + 26), cv2.FONT_HERSHEY_SIMPLEX, 0.55, (255, 255, 255), 1, cv2.LINE_AA
-    )
-    return Image.fromarray(frame[..., ::-1])
+def _frame(shot: Shot) -> Image.Image:
+    half = _FRAME_PX[0] // 2
+    frame = Image.new("RGB", _FRAME_PX, _GROUND)
+    pen = ImageDraw.Draw(frame)
+    pen.text((16, _TITLE_PX / 2), _plain(shot.title), font=_font(26), fill=_INK, anchor="lm")
+    below = _TITLE_PX
+    if shot.picture is not None:
+        small = cv2.resize(shot.picture, _PICTURE_PX, interpolation=cv2.INTER_AREA)
+        frame.paste(Image.fromarray(np.ascontiguousarray(small[..., ::-1])), (0, below))
+        below += _PICTURE_PX[1]
+    size, below = (22, below) if shot.picture is not None else (34, 160)
+    for number, lines in enumerate(shot.lanes):
+        x, y = 16 + number * half, below + 12
+        pen.text((x, y), ("score threshold", "with the gate")[number], font=_font(18), fill=_SOFT)
+        for row, (words, wrong) in enumerate(lines):
+            colour = _INK if wrong is None else _WRONG if wrong else _RIGHT
+            pen.text((x, y + 32 + row * 2 * size), _plain(words), font=_font(size), fill=colour)
+    return frame

@@ -37,7 +37,7 @@ class TimelineEvent:
 class ReportEntry:
     """``picture``: uint8 (H, W, 3) BGR, best made by :func:`annotated_images.annotate`, None leaves it out; ``assessment`` None
     when there is only the picture; ``attention``: what the detector noticed, best made by
-    :func:`annotated_images.saliency_overlay`, None leaves it out.
+    :func:`annotated_images.saliency_overlay`, None leaves it out; ``told``: (label, value), what else is to be known first.
     """
 
     title: str
@@ -45,6 +45,7 @@ class ReportEntry:
     decision: SceneDecision | None = None
     picture: NDArray[np.uint8] | None = None
     attention: NDArray[np.uint8] | None = None
+    told: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ class ReportSection:
 class Report:
     """``lead``: what was done and how it went, in plain sentences; ``summary_columns`` and ``summary_rows`` make the table, cells
     are shown as they are (floats with three digits, None as a dash); ``limits`` maps a metric of ``ObservedObject`` or ``dil`` to
-    the largest value the policy allows; ``timings`` maps a stage to its median milliseconds per image; ``environment`` lists
-    versions, hashes and settings; ``sections``: what is said about all images together.
+    the largest value the policy allows, those that can decide; ``timings`` maps a stage to its median milliseconds per image;
+    ``environment`` lists versions, hashes and settings; ``sections``: what is said about all images together.
     """
 
     title: str

@@ -37,6 +37,8 @@ from sticker_uq.scene import (
 
 NO_LIMIT = 100.0
 """A highest TV or PS over area that limits nothing, not even that it was measured."""
+LOWEST_PROBABILITY = 0.34
+"""Below it a class is not the likeliest of three, so that it limits nothing."""
 
 
 class Policy(Finite):
@@ -48,7 +50,7 @@ class Policy(Finite):
     probabilities mean calibrated ones, except for objects seen in too few passes to cluster.
     """
 
-    min_probability: float = Field(0.8, ge=0.34, le=1.0)
+    min_probability: float = Field(0.8, ge=LOWEST_PROBABILITY, le=1.0)
     """Lowest mean probability of sticker at which a sticker is removed"""
     min_detection_rate: Share = 0.0
     """Lowest share of the passes that must see a sticker (K of T) to remove it; 0 switches the limit off"""

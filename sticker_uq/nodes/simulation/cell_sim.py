@@ -222,7 +222,9 @@ class CellSim(Node):
             values |= {"removed": record.removed, "left": record.left}
             wrong = record.wrong
         values["wrongly_touched"] = wrong
-        return PartReport(Level.ERROR if wrong else Level.OK, "a laptop lies in the cell", values)
+        if wrong:
+            return PartReport(Level.ERROR, f"the arm was at {wrong} wrong places on this laptop", values)
+        return PartReport(Level.OK, "a laptop lies in the cell", values)
 
     def _publish_picture(self) -> None:
         raw, compressed = self._images.get_subscription_count(), self._compressed.get_subscription_count()

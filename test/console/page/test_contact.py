@@ -75,6 +75,9 @@ def test_a_stopped_process_is_noticed_and_nothing_comes_true_that_was_not_done(t
     expect(page.locator("#message")).to_have_text(taken)
     expect(page.locator("#send")).to_be_hidden()
     assert set(page.evaluate("window.lines")[-2:]) <= {"Answer: sent ...", taken}
+    page.click("#release")
+    expect(page.locator("#held")).to_be_hidden()
+    expect(page.locator("#message")).to_have_text("")  # it has come
 
 
 def test_a_sign_in_without_a_reply_says_so_and_can_be_sent_again(tablet, tmp_path):

@@ -665,3 +665,33 @@ def test_an_answer_names_the_picture_that_was_seen(operator):
     operator.says(0, "Leave it")
     operator.sends()
     assert operator.cell.answers[0].image_ns == 1000
+
+
+def test_letters_and_digits_can_be_switched_off_and_stay_so(operator):
+    """WCAG 2.1.4: who speaks to the machine presses them unmeant. Enter and arrows write nothing and stay."""
+    page = operator.page
+    operator.see(asked(BOX), asked(OTHER))
+    page.click("#keys-title")
+    page.click("#keys-on")
+    expect(page.locator("#keys-on")).to_have_attribute("aria-pressed", "false")
+    page.locator("#view").focus()
+    for key in "2phcbf":
+        page.keyboard.press(key)
+    assert operator.cell.commands == []
+    assert page.evaluate("JSON.parse(sessionStorage.answer || '{}').choices || []") in ([], [None, None])
+    expect(page.locator("#layer-boxes")).to_have_attribute("aria-pressed", "true")
+    page.reload()
+    expect(page.locator("#keys-on")).to_have_attribute("aria-pressed", "false")
+    page.click("#keys-title")
+    page.click("#keys-on")
+    page.locator("#view").focus()
+    page.keyboard.press("b")
+    expect(page.locator("#layer-boxes")).to_have_attribute("aria-pressed", "false")
+
+
+def test_everything_lies_in_a_landmark(operator):
+    outside = operator.page.evaluate(
+        """[...document.body.querySelectorAll("h1, h2, h3, button, p, input")]
+            .filter((part) => !part.closest("body > header, main")).map((part) => part.id)"""
+    )
+    assert outside == []
