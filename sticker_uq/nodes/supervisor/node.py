@@ -173,7 +173,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._timer = steady_timer(self, settings.tick_period_s, self._tick)
         self.while_configured.callback(self.destroy_timer, self._timer)
         last_run = self._unwritten or self._audit.last_run
-        if self._left is not None and self._left[0] != self._audit.folder:
+        if self._left is not None and (last_run is None or self._left[0] != self._audit.folder):
             last_run = self._left[1]  # this process goes on with another log, which knows nothing of it
         if last_run is not None:
             self._happen(ev.Restarted(last_run, core.policy.hash))

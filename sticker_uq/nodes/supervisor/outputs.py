@@ -307,7 +307,7 @@ class AuditTrail:
 
     @property
     def problem(self) -> Reason | None:
-        return self._log.status.problem
+        return self._log.status.problem or self._states.problem
 
     def close(self) -> None:
         self._log.flush(FLUSH_S)
@@ -323,6 +323,6 @@ class AuditTrail:
             "slowest_ms": status.slowest_s * 1e3,
             "file": str(self.folder / status.file),
         }
-        if status.problem:
-            return PartReport(Level.ERROR, text_of(status.problem), values)
+        if problem := self.problem:
+            return PartReport(Level.ERROR, text_of(problem), values)
         return PartReport(Level.OK, "every entry reaches the disk", values)
