@@ -201,7 +201,8 @@ class Trials:
         self._objects, self._risk = self._seen.removed()
         if fit:
             tried = outcomes.outcomes_of(fit, draft, match_iou)
-            limits, left = limits_to_try(tried.removed()[1]), LEFT_LIMITS
+            limits = limits_to_try(tried.removed()[1])
+            left: tuple[float, ...] = LEFT_LIMITS
             self._fitted = clean_tests(tried.cleans, left)
         else:
             limits, left = _all_limits(draft), (draft.max_left_probability,)
