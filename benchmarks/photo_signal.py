@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the second opinion of the photo network is worth, beside the other doubts about what is called a sticker.
 
-    python -m benchmarks.photo_signal --photographs FOLDER... --fit FOLDER --shift FOLDER... --work FOLDER --out FILE.json
+    python -m benchmarks.photo_signal --photographs FOLDER... --shift FOLDER... --work FOLDER --out FILE.json
 
 COCO folders: labelled photographs, of which laptops left out in FOLDS parts are judged by a head that learned from the others;
-rendered laptops to fit the packaged head to; others, under a shift each. --start FILE: the network of scripts/photo_start.py too.
-WORK keeps what was computed. The hypothesis is in docs/results/photo.md, and was there before anything was measured.
+rendered laptops, under a shift each, judged by the packaged head, and so are the photographs. --start FILE --fit FOLDER: by the
+network of scripts/photo_start.py as well. WORK keeps assessments; FILE keeps the sets of earlier calls. The hypothesis is in
+docs/results/photo.md, and was there before anything was measured.
 """
 
 import json
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.training.photo_head import CALLED_FROM, PhotoExamples, examples_of, fit_photo_head
 from sticker_uq.novelty.photo_network import PACKAGED, PhotoNetwork, load_photo_network
 from sticker_uq.perception.factory import load_perception
-from sticker_uq.perception.photo import PhotoHead, photo_features
+from sticker_uq.perception.photo import PhotoHead, photo_features, photo_file, read_photo_head
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
 
@@ -190,27 +192,35 @@ def cost(folder: Path, threads: int) -> dict[str, float]:
 
 
 def measured(
-    photographs: Sequence[Path], fit: Path, shift: Sequence[Path], work: Path, start: Path | None
-) -> dict[str, Any]:
-    nets = {"photo": load_photo_network(PACKAGED)} | ({"start": load_photo_network(start)} if start else {})
-    rendered = {name: fit_photo_head(learned_from(read_coco(fit), net), net) for name, net in nets.items()}
-    result: dict[str, Any] = {}
-    items = [item for folder in photographs for item in read_coco(folder)]
-    laptops = [item.workpiece_id or f"picture {number}" for number, item in enumerate(items)]
-    names = np.unique(laptops).tolist()
-    called = gathered(photographs, nets, work)
-    photo = {}
-    for name, net in nets.items():
-        photo[f"{name}, from photographs"] = cross_fitted(called, learned_from(items, net), names, net, name)
-        photo[f"{name}, from rendered"] = probabilities(rendered[name], called.features[name])
-    result["photographs"] = summary(called, doubts_of(called, photo))
-    for folder in shift:
-        called = gathered([folder], nets, work)
-        photo = {
+    photographs: Sequence[Path], shift: Sequence[Path], work: Path, start: Path | None, fit: Path | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and comparison of the photographs, if there are any, and of every set of ``shift``."""
+    nets = {"photo": load_photo_network(PACKAGED)}
+    packaged = photo_file(PerceptionSettings(), "")
+    assert packaged is not None
+    rendered = {"photo": read_photo_head(packaged)}
+    if start and fit:
+        nets["start"] = load_photo_network(start)
+        rendered["start"] = fit_photo_head(learned_from(read_coco(fit), nets["start"]), nets["start"])
+
+    def by_rendered(called: Called) -> dict[str, FloatArray]:
+        return {
             f"{name}, from rendered": probabilities(rendered[name], called.features[name]) for name in nets
         }
-        result[folder.name] = summary(called, doubts_of(called, photo))
-    return result
+
+    if photographs:
+        items = [item for folder in photographs for item in read_coco(folder)]
+        laptops = [item.workpiece_id or f"picture {number}" for number, item in enumerate(items)]
+        names = np.unique(laptops).tolist()
+        called = gathered(photographs, nets, work)
+        photo = {
+            f"{name}, from photographs": cross_fitted(called, learned_from(items, net), names, net, name)
+            for name, net in nets.items()
+        }
+        yield "photographs", summary(called, doubts_of(called, photo | by_rendered(called)))
+    for folder in shift:
+        called = gathered([folder], nets, work)
+        yield folder.name, summary(called, doubts_of(called, by_rendered(called)))
 
 
 def summary(called: Called, doubts: Mapping[str, FloatArray]) -> dict[str, Any]:
@@ -226,6 +236,11 @@ def summary(called: Called, doubts: Mapping[str, FloatArray]) -> dict[str, Any]:
 def read(file: Path) -> dict[str, Any]:
     """What a run wrote to ``file``."""
     return dict(json.loads(file.read_text(encoding="utf-8")))
+
+
+def write(file: Path, found: Mapping[str, Any]) -> None:
+    with atomic_write(file, "w") as stream:
+        stream.write(re.sub(r"\n {4,}", " ", json.dumps(found, indent=1)) + "\n")
 
 
 def table(found: Mapping[str, Any], name: str) -> str:
@@ -253,25 +268,26 @@ def table(found: Mapping[str, Any], name: str) -> str:
 
 def main() -> int:
     parser = argument_parser(__doc__)
-    for name in ("photographs", "shift"):
-        parser.add_argument(f"--{name}", type=Path, nargs="+", required=True)
-    for name in ("fit", "work"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--photographs", type=Path, nargs="*", default=[])
+    parser.add_argument("--shift", type=Path, nargs="+", required=True)
+    parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--start", type=Path, help="another network to compare with")
+    parser.add_argument("--fit", type=Path, help="what its head learns from, as the packaged one did")
     parser.add_argument("--threads", type=int, default=2, help="of the cost")
     parser.add_argument("--out", type=result_file, required=True)
     asked = parser.parse_args()
     try:
-        sets = measured(asked.photographs, asked.fit, asked.shift, asked.work, asked.start)
-        found = {"sets": sets, "cost": cost(asked.shift[0], asked.threads)}
+        found = read(asked.out) if asked.out.exists() else {"sets": {}}
+        for name, one in measured(asked.photographs, asked.shift, asked.work, asked.start, asked.fit):
+            found["sets"][name] = one
+            write(asked.out, found)
+            print(table(found, name), flush=True)
+        found["cost"] = cost(asked.shift[0], asked.threads)
+        write(asked.out, found)
     except (InvalidInput, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    with atomic_write(asked.out, "w") as stream:
-        stream.write(json.dumps(found, indent=1) + "\n")
-    for name in sets:
-        print(table(found, name))
-    print(found["cost"])
+    print(table(found, "cost"))
     return 0
 
 

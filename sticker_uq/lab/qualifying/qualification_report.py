@@ -74,9 +74,9 @@ def _provable(found: Qualification) -> list[Block]:
     seen = found.calibration
     blocks: list[Block] = ["## What these labels can prove", text]
     if seen.alpha == seen.alpha:
-        beta = f" and {percent(seen.beta)}" if found.settings.levels.beta else ""
+        other = f" and {percent(seen.beta)}" if found.settings.levels.beta else ""
         blocks.append(
-            f"As the images came out, {percent(seen.alpha)}{beta} would have been the lowest level proved. "
+            f"As the images came out, {percent(seen.alpha)}{other} would have been the lowest level proved. "
             "A level that is chosen after looking at the images needs other images to prove it."
         )
     if found.lacking:
