@@ -30,7 +30,7 @@ _LEARNING_RATE = 5e-4
 
 @field_options("machine", PerceptionSettings, "device", "threads")
 @field_options("asked", ImproveSettings, "newest", "old_test", "tolerance", "novelty_epochs", "seed")
-@field_options("training", TrainSettings, "epochs", "batch_size", "learning_rate", "freeze")
+@field_options("training", TrainSettings, "epochs", "batch_size", "learning_rate", "freeze", "dropout")
 def command(
     machine: dict[str, Any],
     training: dict[str, Any],

@@ -26,7 +26,7 @@ from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
-_TRAINING = ("epochs", "batch_size", "learning_rate", "start", "freeze")
+_TRAINING = ("epochs", "batch_size", "learning_rate", "start", "freeze", "dropout")
 _ASKED = ("min_removed", "near", "base", "novelty_epochs", "robustness_images")
 _DRAFT = "uncalibrated.yaml"
 

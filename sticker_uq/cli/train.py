@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sticker-uq train``: trains a sticker detection model on a COCO folder."""
 
+import resource
 import signal
 import threading
 import time
@@ -29,7 +30,7 @@ PACKAGED, EXPOSURE = "packaged", "exposure"
 _FIRST_SEED, _PICTURES = 1_600_000, 200
 _FIELDS = (
     "model", "epochs", "batch_size", "learning_rate", "start", "freeze", "min_size", "input_size",
-    "dropout", "precision", "device", "threads", "seed",
+    "dropout", "photo_head", "precision", "device", "threads", "seed",
 )  # fmt: skip
 
 
@@ -126,7 +127,8 @@ def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[
             if not said:
                 images = step.images // step.step
                 console.print(
-                    f"first step of {images} images: {step.seconds:.1f} s; {step.steps - step.step} more"
+                    f"first step of {images} images: {step.seconds:.1f} s, {_most_memory():.1f} GB of memory at most so far; "
+                    f"{step.steps - step.step} more"
                 )
                 said = time.monotonic()
             elif not live and time.monotonic() - said > LOG_EVERY:
@@ -151,6 +153,11 @@ def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[
             )
 
         yield on_step, on_epoch
+
+
+def _most_memory() -> float:
+    """GB that this process has held at once."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
 @contextmanager

@@ -258,7 +258,8 @@ class Improvement(Candidate[ImproveSettings]):
 
         def items() -> list[LabelledImage]:
             folders = (self._part(Part.LEARN), *settings.data, *settings.exposure)
-            return [item for part in folders for item in read_coco(part)] if seen.novelty else []
+            wanted = seen.novelty or seen.photo
+            return [item for part in folders for item in read_coco(part)] if wanted else []
 
         inputs = {"start": file_digest(start) if start else "", "novelty": seen.novelty}
         for_objects = self._policy.max_object_novelty < 1

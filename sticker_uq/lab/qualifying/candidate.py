@@ -24,13 +24,16 @@ from sticker_uq.lab.kept_pieces import Steps, file_digest
 from sticker_uq.lab.qualifying.results import NoveltyResult
 from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.novelty_training import FEWEST, epochs_for, learn_novelty_network
+from sticker_uq.lab.training.photo_head import CALLED_FROM, learn_photo_head
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.lab.training.training import BEST, train
 from sticker_uq.novelty.network import packaged_file, read_network, save_network
+from sticker_uq.novelty.photo_network import PACKAGED
 from sticker_uq.novelty.quality import Auroc
 from sticker_uq.perception import PerceptionSettings
 
 WEIGHTS, NOVELTY, POLICY = "weights.safetensors", "weights_novelty.safetensors", "policy.yaml"
+PHOTO = "weights_photo.safetensors"
 _BASE_MODEL = "ssdlite320_mobilenet_v3_large"
 
 
@@ -84,7 +87,7 @@ class Candidate(Generic[Settings]):
         return lambda: self._progress(stage, next(done), total)
 
     def _identity(self) -> dict[str, Any]:
-        files = [self._work / "novelty" / name for name in (WEIGHTS, NOVELTY)]
+        files = [self._work / "novelty" / name for name in (WEIGHTS, NOVELTY, PHOTO)]
         return {
             "weights": [file_digest(path) for path in files if path.is_file()],
             "perception": self._seen.model_dump(mode="json", exclude={"threads", "weights"}),
@@ -119,17 +122,22 @@ class Candidate(Generic[Settings]):
         inputs: Mapping[str, Any],
         for_objects: bool = True,
     ) -> NoveltyResult:
-        """Copy the trained weights and put the novelty network for them beside, if there are pictures enough.
+        """Copy the trained weights and put the novelty network for them beside, if there are pictures enough, and the photo head
+        where perception measures that.
 
         Without ``novelty_epochs`` the network ``start`` is trained only if it is too weak for scenes or, where ``for_objects``,
         for these.
         """
-        epochs = self.settings.novelty_epochs
+        epochs, photo = self.settings.novelty_epochs, self._seen.photo
         most = 2 * TrainSettings.model_construct(**self.settings.training).epochs  # a quarter of its time
 
         def make(folder: Path) -> NoveltyResult:
             shutil.copyfile(self._trained, folder / WEIGHTS)
             pictures = items()
+            if photo:
+                settings = {"weights": str(self._trained), "score_floor": CALLED_FROM, "photo": False}
+                finder = load_detector(self._seen.model_copy(update=settings))
+                learn_photo_head(finder, pictures, folder / PHOTO, self.settings.seed, self._progress)
             if len(pictures) < FEWEST:
                 why = f"{len(pictures)} pictures to learn from, expected {FEWEST} or more"
                 unknown = Auroc(0.5, 0.0, 1.0)
@@ -155,7 +163,10 @@ class Candidate(Generic[Settings]):
             return NoveltyResult(**{name: getattr(quality, name) for name in names})
 
         given = {"weights": file_digest(self._trained), "epochs": epochs, **inputs}
-        return self._steps.run("novelty", given, NoveltyResult, make, (WEIGHTS,))
+        if photo:
+            given["photo"] = file_digest(PACKAGED)
+        files = (WEIGHTS, PHOTO) if photo else (WEIGHTS,)
+        return self._steps.run("novelty", given, NoveltyResult, make, files)
 
 
 def packaged_novelty() -> Path | None:

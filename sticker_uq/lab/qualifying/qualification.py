@@ -83,10 +83,6 @@ class QualifySettings(CandidateSettings):
         for name, why in REFUSED.items():
             if value := getattr(self.perception, name):
                 raise ValueError(f"{name} = {value!r}: expected none, {why}")
-        if not self.levels.beta:
-            raise ValueError(
-                "--beta 0: expected above 0; `sticker-uq calibrate` makes a policy without that promise"
-            )
         if min(self.shares) <= 0:
             raise ValueError(
                 f"--split {','.join(map(str, self.shares))}: expected a share above 0 for each part"
@@ -288,12 +284,12 @@ class Qualification(Candidate[QualifySettings]):
         levels = self.settings.levels
         divided = Divided.of([assessed])
         kind = choose_kind(divided.fit, "isotonic").kind
-        draft = fit_policy(divided.fit, base, kind, level=levels.alpha)
+        draft = fit_policy(divided.fit, base, kind, level=levels.alpha, clean=levels.beta > 0)
         trials = Trials(draft, divided.fit, divided.proof)
         alpha, beta = trials.lowest_levels(levels.delta)
-        attempts = iter(trials.attempts(levels))
+        wrongful, missed = trials.attempts(levels)
         found = results.CalibrationResult(
-            refused="", wrongful=next(attempts), missed=next(attempts), alpha=alpha, beta=beta
+            refused="", wrongful=wrongful, missed=missed, alpha=alpha, beta=beta
         )
         try:
             policy = trials.policy(levels)

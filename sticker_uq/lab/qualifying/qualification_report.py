@@ -38,12 +38,13 @@ def qualification_report(found: Qualification, bundle: str) -> str:
 
 def lead(found: Qualification) -> str:
     if found.ready:
-        return (
-            f"Every requirement is met. On laptops like those of the calibrate part at most "
-            f"{percent(found.settings.levels.alpha)} of the images lead to a wrongful removal, and at most "
-            f"{percent(found.settings.levels.beta)} of those called clean show a sticker, each with confidence "
-            f"{percent(1 - found.settings.levels.delta)}.{_caution(found)}"
-        )
+        levels = found.settings.levels
+        rates = f"at most {percent(levels.alpha)} of the images lead to a wrongful removal"
+        confidence = f"with confidence {percent(1 - levels.delta)}"
+        promise = f"{rates}, {confidence}; a person checks every laptop before it counts as clean"
+        if levels.beta:
+            promise = f"{rates}, and at most {percent(levels.beta)} of those called clean show a sticker, each {confidence}"
+        return f"Every requirement is met. On laptops like those of the calibrate part {promise}.{_caution(found)}"
     unmet = [one for one in found.requirements if one.met is False and one.value != NOT_MEASURED]
     text = "; ".join(f"{one.name}: {one.value}, expected {one.limit}" for one in unmet)
     informed = [one for one in found.requirements if one.met is None and one.advice]
@@ -73,8 +74,9 @@ def _provable(found: Qualification) -> list[Block]:
     seen = found.calibration
     blocks: list[Block] = ["## What these labels can prove", text]
     if seen.alpha == seen.alpha:
+        other = f" and {percent(seen.beta)}" if found.settings.levels.beta else ""
         blocks.append(
-            f"As the images came out, {percent(seen.alpha)} and {percent(seen.beta)} would have been the lowest levels proved. "
+            f"As the images came out, {percent(seen.alpha)}{other} would have been the lowest level proved. "
             "A level that is chosen after looking at the images needs other images to prove it."
         )
     if found.lacking:

@@ -126,8 +126,9 @@ class NoveltyResult(StepResult):
 class CalibrationResult(StepResult):
     """What could be proved. ``refused``: why there is no policy with a guarantee, "" where there is one.
 
-    ``wrongful``, ``missed``: what was found about each promise by itself, None where nothing was fitted. ``alpha`` and
-    ``beta``: the lowest levels that the images would have proved as they came out, NaN where nothing was fitted.
+    ``wrongful``, ``missed``: what was found about each promise by itself, None where nothing was fitted, ``missed`` also where
+    nothing is promised of it. ``alpha`` and ``beta``: the lowest levels that the images would have proved as they came out, NaN
+    where nothing was fitted.
     """
 
     refused: str
@@ -138,13 +139,15 @@ class CalibrationResult(StepResult):
     beta: float = math.nan
 
     def __str__(self) -> str:
-        if self.refused or self.wrongful is None or self.missed is None:
+        if self.refused or self.wrongful is None:
             return f"no guarantee: {printable(self.refused)}"
+        rates, cleans = "", "; no laptop is called clean without a person"
+        if self.missed is not None:
+            rates = f" and {percent(self.missed.level)} missed stickers"
+            cleans = f"; {self.missed.done} laptops without a sticker called clean, and {self.missed.bad.events} with one"
         return (
-            f"at most {percent(self.wrongful.level)} wrongful removals and {percent(self.missed.level)} missed stickers proved "
-            f"on {self.wrongful.bad.of} laptops: {self.wrongful.done} stickers released, {self.wrongful.bad.events} laptops "
-            f"with a wrongful removal; {self.missed.done} laptops without a sticker called clean, and "
-            f"{self.missed.bad.events} with one"
+            f"at most {percent(self.wrongful.level)} wrongful removals{rates} proved on {self.wrongful.bad.of} laptops: "
+            f"{self.wrongful.done} stickers released, {self.wrongful.bad.events} laptops with a wrongful removal{cleans}"
         )
 
 
@@ -215,13 +218,18 @@ def requirements(
     accuracy: AccuracyResult,
 ) -> list[Requirement]:
     """All that a cell must meet for the verdict "ready"; ``lacking``: the labels that the guarantee lacks, "" for none."""
+    missed = [
+        _proved("proof: missed stickers", calibration.missed, levels.beta, _cleans, calibration, lacking)
+    ]
+    if not levels.beta:  # nothing is promised of them
+        missed = []
     return [
         _detector(accuracy),
         _novelty(novelty),
         _proved(
             "proof: wrongful removals", calibration.wrongful, levels.alpha, _removals, calibration, lacking
         ),
-        _proved("proof: missed stickers", calibration.missed, levels.beta, _cleans, calibration, lacking),
+        *missed,
         *_of_test(levels, min_removed, tested),
     ]
 
@@ -300,8 +308,9 @@ def _of_test(levels: Levels, min_removed: float, tested: PolicyTestResult | None
     limits = {
         "stickers of the test part released": f"at least {percent(min_removed)}",
         "test part: wrongful removals": f"at most {percent(levels.alpha)}",
-        "test part: missed stickers": f"at most {percent(levels.beta)}",
     }
+    if levels.beta:
+        limits["test part: missed stickers"] = f"at most {percent(levels.beta)}"
     if tested is None:
         why = "there is no policy with a guarantee"
         return [Requirement(name, NOT_MEASURED, limit, False, why) for name, limit in limits.items()]
@@ -313,8 +322,8 @@ def _of_test(levels: Levels, min_removed: float, tested: PolicyTestResult | None
     found = [(str(removed), removed.of > 0 and removed.rate >= min_removed, looser)]
     clean = f"called clean, {tested.clean} laptops without a sticker among them"
     unlike = "the test part contradicts the guarantee: its laptops are not like those of the calibrate part"
-    kinds = (tested.wrongful, levels.alpha, "laptops"), (tested.missed, levels.beta, clean)
-    for count, level, what in kinds:
+    kinds = [(tested.wrongful, levels.alpha, "laptops"), (tested.missed, levels.beta, clean)]
+    for count, level, what in kinds[: len(limits) - 1]:
         low = count.interval[0] if count.of else 0.0
         value = f"{count} {what}, 95 % interval from {percent(low)}"
         found.append((value, low <= level, unlike))

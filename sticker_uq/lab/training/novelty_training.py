@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sticker_uq.detection import StochasticDetector
+from sticker_uq.detection.kernels.devices import return_freed_memory
 from sticker_uq.detection.transfer import to_device
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
 from sticker_uq.gate.assumptions.familiarity import tail_limit
@@ -292,6 +293,7 @@ def learn_novelty_network(
 
         model = learn_network(learned, begin, epochs, seed, on_batch, size, detector.device)
         model.to(_PROCESSOR)
+        return_freed_memory()
     else:
         model = begin
     total, counted = len(_spread(learned)) + 2 * len(held), count(1)

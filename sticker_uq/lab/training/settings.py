@@ -41,6 +41,8 @@ class TrainSettings(setting_fields.Frozen):
     anchor_scales: tuple[float, ...] = ()
     """SSD models only: sides of the default boxes of each map and one more, as shares of the picture; none: those of the model
     where they fit the labels, else smaller ones"""
+    photo_head: bool = False
+    """whether a head for the second opinion by the network that has seen photographs is fitted too, best_photo.safetensors"""
     min_size: int = same_field(DetectorSettings, "min_size")
     precision: Literal["float32", "bfloat16"] = "float32"
     """precision of convolutions and products; bfloat16 where the hardware multiplies it faster"""

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from torchvision.models import get_model_weights
 
 from sticker_uq.detection.catalogue import build_model
-from sticker_uq.detection.detector import StochasticDetector, resolve_device
+from sticker_uq.detection.detector import StochasticDetector, load_detector, resolve_device
 from sticker_uq.detection.dropout import PassDropout, no_dropout
+from sticker_uq.detection.kernels.devices import return_freed_memory
 from sticker_uq.detection.names import MODEL_NAMES
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.settings import DetectorSettings
@@ -41,6 +42,7 @@ from sticker_uq.lab.training import recipes
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
 from sticker_uq.lab.training.checkpoint import STATE, Position, load_state, save_state, saved_network
 from sticker_uq.lab.training.loading import Arrays, ahead, packed, unpacked
+from sticker_uq.lab.training.photo_head import CALLED_FROM, learn_photo_head
 from sticker_uq.lab.training.replicas import Replicas, keep_freed_memory
 from sticker_uq.lab.training.settings import EpochResult, Progress, TrainSettings
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
@@ -280,6 +282,9 @@ class Training:
             yield replicas
         finally:
             replicas.close()
+            for parameter in self.model.parameters():
+                parameter.grad = None
+            return_freed_memory()
             torch.set_num_threads(before[0])
             cv2.setNumThreads(before[1])
 
@@ -497,16 +502,25 @@ def train(
 ) -> bool:
     """Train as ``settings`` say and leave best.safetensors, metrics.csv and the state in ``settings.out``.
 
-    Returns whether the end was reached; False when ``stop()`` was true after a step. ``resume`` continues from the state, bit for
-    bit as if there had been no pause. ``say`` is called with the source of the initial weights, or with where the training
-    resumes; ``command`` is stored as the origin in the metadata of the weights. Raises InvalidInput for unusable data, weights or
-    state, a folder that already holds a training, and a loss that is not finite; OSError when the disk fails.
+    With ``photo_head`` best_photo.safetensors too. Returns whether the end was reached; False when ``stop()`` was true after a
+    step. ``resume`` continues from the state, bit for bit as if there had been no pause. ``say`` is called with the source of the
+    initial weights, or with where the training resumes; ``command`` is stored as the origin in the metadata of the weights.
+    Raises InvalidInput for unusable data, weights or state, a folder that already holds a training, and a loss that is not
+    finite; OSError when the disk fails.
     """
     if not resume and (settings.out / STATE).exists():
         raise InvalidInput(f"{settings.out / STATE}: exists already; expected another folder, or --resume")
     training = Training(settings, resume=resume, command=command, say=say)
     settings.out.mkdir(parents=True, exist_ok=True)  # after everything was read: a refusal leaves nothing
-    return training.run(on_step, on_epoch, stop)
+    finished = training.run(on_step, on_epoch, stop)
+    if finished and settings.photo_head:
+        best = settings.out / BEST
+        own = settings.model_dump(include={"model", "min_size", "device"})
+        detector = load_detector(DetectorSettings(weights=str(best), score_floor=CALLED_FROM, **own))
+        file = best.with_name(f"{best.stem}_photo.safetensors")
+        learn_photo_head(detector, training.items, file, settings.seed)
+        say(f"head for the second opinion in {file}")
+    return finished
 
 
 def _finite(value: float) -> float | None:

@@ -65,6 +65,18 @@ def test_each_requirement_can_fail_by_itself():
     assert unmet(tested=GOOD.model_copy(update={"missed": Count(5, 6)})) == ["test part: missed stickers"]
 
 
+def test_without_a_promise_of_missed_stickers_nothing_about_them_is_required():
+    alone = replace(LEVELS, beta=0.0)
+    proved = PROVED.model_copy(update={"missed": None})
+    names = [row.name for row in requirements(alone, 0.5, NOVELTY, proved, GOOD, "", SHARP)]
+    assert len(names) == 5
+    assert not any("missed" in name for name in names)
+    assert "no laptop is called clean without a person" in str(proved)
+    for refused in (None, GOOD):
+        rows = requirements(alone, 0.5, NOVELTY, CalibrationResult(refused="few"), refused, "", SHARP)
+        assert not any("missed" in row.name for row in rows)
+
+
 def test_a_few_mistakes_do_not_contradict_the_guarantee():
     assert unmet(tested=GOOD.model_copy(update={"wrongful": Count(3, 16)})) == []  # lower bound 0.040
 
