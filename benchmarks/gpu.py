@@ -62,9 +62,9 @@ from sticker_uq.detection.settings import Precision
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.dil.dil import objectness_gradients
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput, StochasticSamples
+from sticker_uq_lab.rendering import render, sample_scene
 
 Row = dict[str, Any]
 FEW = 4

@@ -41,8 +41,8 @@ from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector
 from sticker_uq.detection.settings import Precision
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import StochasticSamples
+from sticker_uq_lab.rendering import render, sample_scene
 
 SCENES = (5, 6, 7)
 """Seeds of the rendered scenes, 960x720 px."""

@@ -31,9 +31,9 @@ from sticker_uq.console.server import ConsoleSettings  # noqa: E402
 from sticker_uq.gate import Policy  # noqa: E402
 from sticker_uq.gate.assumptions import familiarity  # noqa: E402
 from sticker_uq.gate.policy import policy_schema as sections  # noqa: E402
-from sticker_uq.lab.datasets.importing.schemas import SCHEMAS  # noqa: E402
 from sticker_uq.messages import BLOCK_ADVICE, BLOCK_REASONS, BlockReason  # noqa: E402
-from sticker_uq.nodes.simulation.cell_sim import SimulationSettings  # noqa: E402
+from sticker_uq_lab.datasets.importing.schemas import SCHEMAS  # noqa: E402
+from sticker_uq_lab.nodes.cell_sim import SimulationSettings  # noqa: E402
 
 SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("Launch arguments", "Of `cell.launch.py`, and as options of `sticker-uq cell`.", CellOptions),

@@ -23,7 +23,7 @@ from sticker_uq import (
     read_image,
 )
 from sticker_uq.io.sources import open_source
-from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq_lab.rendering import render, sample_scene
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
 

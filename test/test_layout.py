@@ -130,7 +130,7 @@ COMPILER_IS_LEFT_OUT = """
 import sys
 from sticker_uq.imports import is_compile_supported
 import torch, torchvision
-from sticker_uq.lab.datasets import default_boxes
+from sticker_uq_lab.datasets import default_boxes
 model = default_boxes._shapes("ssdlite320_mobilenet_v3_large")
 default_boxes._anchors(model, model.anchor_generator, (320, 320))
 assert not {"sympy", "torch._dynamo"} & set(sys.modules), "torchvision or default boxes imported the compiler"

@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
+from lab_helpers.scenes import rendered
 from sticker_uq.calibration.making import assess_sources
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
-from test.helpers.scenes import rendered
 
 
 def test_a_missing_novelty_network_is_told_before_any_image_is_assessed(tmp_path):

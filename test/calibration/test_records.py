@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lab_helpers.scenes import rendered
 from sticker_uq.calibration.making import refuse_repeated
 from sticker_uq.calibration.records import Assessed, Record, assess
 from sticker_uq.evaluation.replay.assessing import assessment_from_plain, assessment_to_plain
@@ -18,7 +19,6 @@ from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import Exposure, InvalidInput, Localization, SceneAssessment, Status, UnexplainedRegion
 from sticker_uq.testing.scenes import assessment, observed, rarely_seen
-from test.helpers.scenes import rendered
 
 
 class CountingDetector:

@@ -18,11 +18,11 @@ from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import Guarantee
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.messages import text_of
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
+from sticker_uq_lab.rendering import render, sample_scene
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
 

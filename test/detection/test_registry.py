@@ -21,11 +21,11 @@ from sticker_uq.detection import (
 from sticker_uq.detection.names import MODEL_NAMES, detector_names
 from sticker_uq.detection.registry import DetectorEntry, detector_entry
 from sticker_uq.dil import LocalizationSettings, localize
-from sticker_uq.lab.attacks.targets import attack_view
-from sticker_uq.lab.training.recipes import Recipe, recipe_of
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput
+from sticker_uq_lab.attacks.targets import attack_view
+from sticker_uq_lab.training.recipes import Recipe, recipe_of
 from test.helpers.models import picture
 
 FCOS = "fcos_resnet50_fpn"

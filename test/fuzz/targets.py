@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from sticker_uq.detection.weights import load_into
 from sticker_uq.evaluation.replay.recording import read_recording
 from sticker_uq.gate import Policy
-from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, read_annotations, read_coco, read_picture
 from sticker_uq.io.faults import Faults, LabelCounts
@@ -27,9 +26,10 @@ from sticker_uq.io.images import read_image_file
 from sticker_uq.io.labelled_images import recorded_workpieces
 from sticker_uq.io.reading import read_yaml
 from sticker_uq.io.sources import open_source
-from sticker_uq.lab.datasets.importing.formats import read_source
-from sticker_uq.lab.datasets.importing.importing import Reader, class_mapping, complete_mapping, grouped
 from sticker_uq.scene import InvalidInput
+from sticker_uq_lab.datasets.importing.formats import read_source
+from sticker_uq_lab.datasets.importing.importing import Reader, class_mapping, complete_mapping, grouped
+from sticker_uq_lab.studies.annotator_votes import sticker_fractions
 from test.fuzz import examples
 from test.fuzz.mutation import as_json, as_yaml, changed_bytes, changed_documents
 

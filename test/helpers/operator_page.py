@@ -21,9 +21,9 @@ from playwright.sync_api import Page
 from sticker_uq.console.app import Accepted, Person
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.images import encode_jpeg
-from sticker_uq.lab.rendering import RenderedScene, render, sample_scene
 from sticker_uq.messages import text_of
 from sticker_uq.scene import Reason
+from sticker_uq_lab.rendering import RenderedScene, render, sample_scene
 from test.helpers.browser import FakeCell, chromium, served
 
 SIZES = {"1024x768": (1024, 768), "1280x800": (1280, 800), "768x1024": (768, 1024)}

@@ -9,8 +9,8 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage
 
 from sticker_uq.io.bag_writer import BagWriter
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.nodes.common.conversions import header_of
+from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, Workpiece, WorkpieceDone
 
 _SECOND = 10**9

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from sticker_uq.cli import explain
-from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.coco import label_counts, load_annotations, read_coco, write_coco
 from sticker_uq.io.faults import LabelCounts
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidFile, InvalidInput
+from sticker_uq_lab.rendering import encode_scene, render, sample_scene
+from sticker_uq_lab.studies.annotator_votes import sticker_fractions
 
 
 def write(folder, seeds=(0, 1), image_format="png"):

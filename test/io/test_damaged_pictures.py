@@ -16,8 +16,8 @@ from PIL import Image
 from sticker_uq.io.images import decode_compressed, decode_picture, encode_jpeg
 from sticker_uq.io.sources import open_source
 from sticker_uq.io.stored_pictures import orientation_of
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import InvalidInput
+from sticker_uq_lab.rendering import render, sample_scene
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "jpeg": ("JPEG", {"quality": 90}),

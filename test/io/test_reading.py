@@ -20,9 +20,9 @@ from sticker_uq.io.reading import (
     read_yaml,
     shown,
 )
-from sticker_uq.lab.datasets.prompts import PromptTemplate
-from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.scene import InvalidInput
+from sticker_uq_lab.datasets.prompts import PromptTemplate
+from sticker_uq_lab.robustness.spec import Specification
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)

@@ -11,13 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from lab_helpers.scenes import rendered
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.io.coco import LabelledImage, read_coco
-from sticker_uq.lab.datasets.abnormal_shapes import exposed
-from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.training.novelty_training import epochs_for, learn_network, mobile_blocks
 from sticker_uq.novelty.network import (
     SIZE,
     NoveltyMaps,
@@ -39,8 +37,10 @@ from sticker_uq.novelty.regions import (
 )
 from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.uncertainty import iou_matrix
+from sticker_uq_lab.datasets.abnormal_shapes import exposed
+from sticker_uq_lab.rendering import render, sample_scene
+from sticker_uq_lab.training.novelty_training import epochs_for, learn_network, mobile_blocks
 from test.helpers.models import picture, tiny_detector
-from test.helpers.scenes import rendered
 
 PACKAGED = "ssdlite320_mobilenet_v3_large"
 NONE = np.zeros((0, 4), np.float32)

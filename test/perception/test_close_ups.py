@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, close_ups, seen_closely
 from sticker_uq.scene import Detections, ObjectClass, Status, to_plain
 from sticker_uq.testing.scenes import observed
+from sticker_uq_lab.rendering import render, sample_scene
 from test.helpers.models import picture, small_weights
 from test.perception.test_pipeline import perception
 

@@ -11,14 +11,14 @@ import pytest
 
 from sticker_uq.detection import load_detector
 from sticker_uq.gate import Policy, judge
-from sticker_uq.lab.rendering.render import render
-from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.novelty.network import read_network, save_network
 from sticker_uq.novelty.quality import Auroc, NoveltyQuality
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.novelty import ImageNovelty
 from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment, Status, Verdict
 from sticker_uq.testing.scenes import observed
+from sticker_uq_lab.rendering.render import render
+from sticker_uq_lab.rendering.scene_sampling import sample_scene
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
 

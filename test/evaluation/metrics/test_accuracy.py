@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from lab_helpers.scenes import rendered
 from sticker_uq.cli import app
 from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.evaluation.metrics.accuracy import (
@@ -20,7 +21,6 @@ from sticker_uq.evaluation.metrics.accuracy import (
 )
 from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
-from test.helpers.scenes import rendered
 
 LOGO, STICKER = ObjectClass.LOGO, ObjectClass.STICKER
 BOXES = np.float32([[10, 10, 60, 40], [100, 20, 160, 90], [200, 100, 260, 150], [20, 120, 70, 170]])

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from lab_helpers.scenes import rendered
 from sticker_uq.cli import app
 from sticker_uq.evaluation.metrics.matching import match
 from sticker_uq.evaluation.metrics.probability_quality import PAPER, Sampling, class_errors
@@ -30,7 +31,6 @@ from sticker_uq.evaluation.metrics.quality import (
 from sticker_uq.evaluation.reporting.quality_report import write_quality
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
-from test.helpers.scenes import rendered
 
 BOXES = np.float32([[10, 10, 60, 40], [100, 20, 160, 90], [200, 100, 260, 150]])
 

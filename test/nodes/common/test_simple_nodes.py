@@ -2,8 +2,8 @@
 """The nodes without a lifecycle tell how they are on /diagnostics too."""
 
 from sticker_uq.nodes.recorder.node import Recorder
-from sticker_uq.nodes.simulation.cell_sim import CellSim
 from sticker_uq.testing.bench import overrides
+from sticker_uq_lab.nodes.cell_sim import CellSim
 
 
 def test_the_simulated_cell_tells_which_laptop_it_holds(bench):

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same simulated laptops peeled by a plain score threshold and through the gate: what each did wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import cv2
+import numpy as np
+
+from sticker_uq.evaluation.replay.recording import RecordedLaptop
+from sticker_uq.evaluation.reporting.report_model import ReportSection
+from sticker_uq.scene import FloatArray, Verdict
+from sticker_uq.uncertainty import iou_matrix
+from sticker_uq_lab.simulation.simulated_cell import (
+    TOUCH_IOU,
+    ImageArray,
+    LaptopRecord,
+    SimulatedCell,
+    SimulationSettings,
+    Thing,
+    Touch,
+)
+
+MOST_PICTURES = 6
+_PICTURE_PX = (480, 360)
+_OBJECTS = {"print": "print", "residue": "residue", "foreign object": "foreign object"}
+_MARK = (40, 40, 230)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What was done to some laptops, by ground truth, and how often a person was asked."""
+
+    laptops: int
+    stickers: int
+    removed: int
+    left: int
+    logos: int
+    others: int
+    """Removals that met a print, residue or a foreign object."""
+    lid: int
+    right: int
+    """Laptops without a sticker at the end of which nothing else was touched."""
+    questions: int
+    unattended: int
+    """Those of the right ones about which nobody was asked."""
+
+    @classmethod
+    def of(cls, records: Sequence[LaptopRecord], questions: Sequence[int]) -> Ledger:
+        touched = [thing.kind for record in records for thing in record.touched]
+        right = [not record.left and not record.wrong for record in records]
+        return cls(
+            laptops=len(records),
+            stickers=sum(record.stickers for record in records),
+            removed=sum(record.removed for record in records),
+            left=sum(record.left for record in records),
+            logos=touched.count(Touch.LOGO.value),
+            others=sum(map(touched.count, _OBJECTS)),
+            lid=touched.count(Touch.LID.value),
+            right=sum(right),
+            questions=sum(questions),
+            unattended=sum(r and not q for r, q in zip(right, questions, strict=True)),
+        )
+
+    @property
+    def wrong(self) -> int:
+        return self.logos + self.others + self.lid
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A thing that one of the two ways got wrong and the other did not."""
+
+    laptop: int
+    thing: Thing
+    score: str
+    gate: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The same laptops peeled in two ways. ``minutes``: of a person for each question, an assumption."""
+
+    least_score: float
+    minutes: float
+    score: Ledger
+    gate: Ledger
+    differences: tuple[Difference, ...]
+
+    @property
+    def headline(self) -> str:
+        score, gate = self.score, self.gate
+        return (
+            f"On the same {gate.laptops} laptops, a score threshold peeled at {_count(score.wrong, 'wrong place')} and left "
+            f"{_count(score.left, 'sticker')}; the gate peeled at {_count(gate.wrong, 'wrong place')}, left "
+            f"{_count(gate.left, 'sticker')} and asked {_count(gate.questions, 'question')}."
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("", f"score threshold {self.least_score:g}", "gate")
+
+    @property
+    def rows(self) -> tuple[tuple[str, str, str], ...]:
+        both = (self.score, self.gate)
+
+        def row(title: str, *texts: str) -> tuple[str, str, str]:
+            return (title, texts[0], texts[1])
+
+        return (
+            row("logos peeled", *(str(one.logos) for one in both)),
+            row("prints, residue, foreign objects attacked", *(str(one.others) for one in both)),
+            row("bare lid scraped", *(str(one.lid) for one in both)),
+            row("stickers left", *(f"{one.left} of {one.stickers}" for one in both)),
+            row("laptops right: clean and unharmed", *(f"{one.right} of {one.laptops}" for one in both)),
+            row("of these, without a person", *(str(one.unattended) for one in both)),
+            row("questions to a person", *(str(one.questions) for one in both)),
+            row(f"minutes of a person, {self.minutes:g} a question", *(f"{one.questions * self.minutes:g}" for one in both)),
+        )  # fmt: skip
+
+    def summary(self) -> dict[str, object]:
+        return {
+            "least_score": self.least_score,
+            "minutes_per_question": self.minutes,
+            "score_threshold": asdict(self.score),
+            "gate": asdict(self.gate),
+            "headline": self.headline,
+        }
+
+    def sections(self, settings: SimulationSettings) -> tuple[ReportSection, ...]:
+        how = (
+            "The score threshold was run after the cell, without ROS: the same rendered laptops, the same weights in one pass "
+            f"without dropout, the same simulated arm. It peels whatever scores {self.least_score:g} or more as a sticker and "
+            "never asks. What a removal met is known from the drawing. Prints, residue, foreign objects, stickers on logos and "
+            "dim light are put there on purpose, on five of six laptops: the counts are no rates of a real cell."
+        )
+        if not self.differences:
+            return (ReportSection("Where they differ", f"Nowhere on these laptops. {how}"),)
+        shown, rest = self.differences[:MOST_PICTURES], self.differences[MOST_PICTURES:]
+        says = "Laptop {}, {}. Score threshold: {}. Gate: {}."
+        pictures = tuple(
+            (says.format(one.laptop + 1, one.thing.kind, one.score, one.gate), _picture(one, settings))
+            for one in shown
+        )
+        sections = [ReportSection("Where they differ", how, pictures=pictures)]
+        if rest:
+            rows = tuple((f"{one.laptop + 1}", one.thing.kind, one.score, one.gate) for one in rest)
+            columns = ("laptop", "thing", "score threshold", "gate")
+            sections.append(ReportSection("Further differences", "", columns=columns, rows=rows, folded=True))
+        return tuple(sections)
+
+
+def compare(
+    by_score: Sequence[LaptopRecord],
+    through_gate: Sequence[LaptopRecord],
+    recorded: Sequence[RecordedLaptop | None],
+    least_score: float,
+    minutes: float,
+) -> Comparison:
+    """Compare laptops peeled ``by_score`` with the same ones ``through_gate``, of which there is a recording."""
+    asked = [_asked(laptop) for laptop in recorded]
+    questions = [len(laptop.questions) if laptop is not None else 0 for laptop in recorded]
+    differences = tuple(
+        difference
+        for index, (one, other) in enumerate(zip(by_score, through_gate, strict=True))
+        for difference in _differences(index, one, other, asked[index])
+    )
+    ledgers = Ledger.of(by_score, [0] * len(by_score)), Ledger.of(through_gate, questions)
+    return Comparison(least_score, minutes, *ledgers, differences)
+
+
+def _asked(laptop: RecordedLaptop | None) -> list[FloatArray]:
+    decisions = laptop.decisions if laptop is not None else {}
+    ids = {question.decision_id for question in (laptop.questions if laptop is not None else ())}
+    return [
+        np.asarray(v.object.box, float)
+        for i in ids & set(decisions)
+        for v in decisions[i].verdicts
+        if v.verdict is Verdict.ASK
+    ]
+
+
+def _differences(
+    laptop: int, one: LaptopRecord, other: LaptopRecord, asked: list[FloatArray]
+) -> list[Difference]:
+    # a place on the bare lid has no id: each is a thing of its own
+    lid = [thing for record in (one, other) for thing in record.touched if thing.kind == Touch.LID.value]
+    found = []
+    for thing in (*one.things, *lid):
+        texts = [_what_happened(thing, record) for record in (one, other)]
+        if texts[0][0] == texts[1][0]:
+            continue
+        person = bool(asked) and bool((iou_matrix(np.array([thing.box]), np.stack(asked)) >= TOUCH_IOU).any())
+        gate = f"{texts[1][1]}{' after asking a person' if person else ''}"
+        found.append(Difference(laptop, thing, texts[0][1], gate))
+    return found
+
+
+def _what_happened(thing: Thing, record: LaptopRecord) -> tuple[bool, str]:
+    """Whether it was wrong, and in words."""
+    touched = (
+        thing in record.touched
+        if thing.kind == Touch.LID.value
+        else any((t.kind, t.id) == (thing.kind, thing.id) for t in record.touched)
+    )
+    if thing.kind == Touch.STICKER.value:
+        return (not touched, "peeled" if touched else "left on the laptop")
+    return (touched, "attacked" if touched else "left alone")
+
+
+def _picture(one: Difference, settings: SimulationSettings) -> ImageArray:
+    image = SimulatedCell(settings, one.laptop).picture()
+    height, width = image.shape[:2]
+    x1, y1, x2, y2 = one.thing.box
+    high = min(max(2.4 * (y2 - y1), 1.8 * (x2 - x1), height / 2.5), height)
+    wide = min(high * width / height, width)
+    left = round(min(max((x1 + x2 - wide) / 2, 0), width - wide))
+    top = round(min(max((y1 + y2 - high) / 2, 0), height - high))
+    cv2.rectangle(image, (round(x1), round(y1)), (round(x2), round(y2)), _MARK, 3, cv2.LINE_AA)
+    part = image[top : top + round(high), left : left + round(wide)]
+    return cv2.resize(part, _PICTURE_PX, interpolation=cv2.INTER_AREA)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
