@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test needs: a set-up environment, a ROS domain of its own, numeric tests that repeat."""
+"""What every test needs, here and of the lab: a set-up environment, a ROS domain of its own, numeric tests that repeat."""
 
+import contextlib
 import ctypes
 import functools
 import gc
@@ -15,9 +16,14 @@ from typing import Any
 import hypothesis
 import pytest
 
-LAUNCH_TESTS = Path(__file__).parent / "launch"
-FAULT_TESTS = Path(__file__).parent / "faults"
-SHARING = (FAULT_TESTS, Path(__file__).parent / "console" / "page")  # a cell, a browser
+with contextlib.suppress(
+    ImportError
+):  # before pytest takes the folder of that name for it, which has its tests
+    import sticker_uq_lab  # noqa: F401
+
+ROOT = Path(__file__).parent
+LAUNCH_TESTS = ROOT / "sticker_uq_lab" / "test" / "launch"
+SHARING = (ROOT / "test" / "faults", ROOT / "test" / "console" / "page")  # a cell, a browser
 NOT_RUN = os.environ.pop("STICKER_UQ_NOT_RUN", "")  # not for the runs of pytest that tests start
 # From long to short. They start first: no process is left with one of them when the others are done.
 LONG = (
@@ -87,8 +93,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     @functools.cache
     def group(path: Path) -> str:
         together = next((folder for folder in SHARING if folder in path.parents), path)
-        below = FAULT_TESTS.parent if FAULT_TESTS.parent in path.parents else FAULT_TESTS.parents[1]
-        return together.relative_to(below).as_posix()
+        name = together.relative_to(ROOT).as_posix()
+        return name.replace("sticker_uq_lab/test/", "lab/").removeprefix("test/")
 
     places = {name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(group(item.path), len(LONG)))

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab_helpers.scenes import rendered
 from sticker_uq.calibration.making import refuse_repeated
 from sticker_uq.calibration.records import Assessed, Record, assess
 from sticker_uq.evaluation.replay.assessing import assessment_from_plain, assessment_to_plain
@@ -19,6 +18,7 @@ from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import Exposure, InvalidInput, Localization, SceneAssessment, Status, UnexplainedRegion
 from sticker_uq.testing.scenes import assessment, observed, rarely_seen
+from test.helpers.laptops import data_set
 
 
 class CountingDetector:
@@ -37,7 +37,7 @@ class CountingDetector:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return rendered(tmp_path / "data", range(4), (96, 72))
+    return data_set(tmp_path / "data", 4)
 
 
 def test_an_assessment_survives_the_cache(tmp_path):

@@ -21,8 +21,6 @@ from sticker_uq.io.reading import (
     shown,
 )
 from sticker_uq.scene import InvalidInput
-from sticker_uq_lab.datasets.prompts import PromptTemplate
-from sticker_uq_lab.robustness.spec import Specification
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
@@ -103,8 +101,6 @@ def test_yaml_is_read_as_usual():
     "load",
     [
         Policy.load,
-        Specification.load,
-        PromptTemplate.load,
         lambda path: read_parameters(path, "detector"),
         read_yaml,
     ],

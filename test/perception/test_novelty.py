@@ -17,8 +17,7 @@ from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.novelty import ImageNovelty
 from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment, Status, Verdict
 from sticker_uq.testing.scenes import observed
-from sticker_uq_lab.rendering.render import render
-from sticker_uq_lab.rendering.scene_sampling import sample_scene
+from test.helpers.laptops import laptop
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
 
@@ -29,7 +28,7 @@ SETTINGS = PerceptionSettings(model=SSDLITE, passes=3, device="cpu", threads=1)
 
 @pytest.fixture(scope="module")
 def picture() -> np.ndarray:
-    return render(sample_scene(3)).image
+    return laptop()
 
 
 @pytest.fixture(scope="module")

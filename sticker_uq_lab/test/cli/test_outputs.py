@@ -26,7 +26,7 @@ def leaves(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], A
 def commands() -> list[tuple[tuple[str, ...], Any]]:
     found = []
     for name in cli.COMMANDS:
-        module = importlib.import_module(f"sticker_uq.cli.{name}")
+        module = importlib.import_module(cli.installed()[name])
         app = getattr(module, "app", None)
         if app is None:
             app = typer.Typer()

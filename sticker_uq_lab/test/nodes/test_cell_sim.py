@@ -13,8 +13,9 @@ from sticker_uq.geometry.simulated_cell import ARM_FRAME, CAMERA_POSE, LID_PLANE
 from sticker_uq.nodes.arm.client import MotionFailed
 from sticker_uq.nodes.common.conversions import box_to_msg, pose_to_msg
 from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
+from sticker_uq.testing.bench import overrides
 from sticker_uq.testing.scenes import observed
-from sticker_uq_lab.nodes.cell_sim import SimulatedMotion, SimulatedOperator
+from sticker_uq_lab.nodes.cell_sim import CellSim, SimulatedMotion, SimulatedOperator
 from sticker_uq_lab.simulation.simulated_cell import SimulatedCell, SimulationSettings
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import InterventionRequest, SceneDecision, Verdict
@@ -73,3 +74,10 @@ def test_the_simulated_arm_goes_nowhere_else_than_its_box(bench):
         next(motion.steps(goal(here, here, frame_id="world")))
     assert len(list(motion.steps(goal(here, here)))) == 4
     assert cell.record.removed == 1
+
+
+def test_the_simulated_cell_tells_which_laptop_it_holds(bench):
+    reports = bench.diagnostics()
+    bench.add(CellSim(parameter_overrides=overrides(width_px=160, height_px=120, seed=7)))
+    bench.until(lambda: reports.value("cell_sim: cell", "laptop") == "laptop-7-1", "the cell's diagnostics")
+    assert reports.value("cell_sim: cell", "wrongly_touched") == "0"

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few rendered scenes as a source data set, and a specification of a few circumstances."""
+"""A few rendered scenes as a source data set."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lab_helpers.scenes import rendered
 from sticker_uq_lab.robustness.frequencies import SourceSet
-from sticker_uq_lab.robustness.spec import Specification
 
 
 @pytest.fixture(scope="session")
@@ -19,10 +17,3 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def source(scenes: Path) -> SourceSet:
     return SourceSet.load(scenes)
-
-
-def specification_of(*circumstances: dict[str, Any], **more: Any) -> Specification:
-    common = {"views": {"developer": "-"}, "exposure": 1, "likelihood": 1, "severity": 1}
-    return Specification.model_validate(
-        {"system": {"name": "cell"}, "circumstances": [common | c for c in circumstances], **more}
-    )
