@@ -115,19 +115,13 @@ class MeasuredScene:
     seen: dict[str, Seen]
 
 
-class _Recorder:
+class _Recorder(StochasticDetector):
     """A detector that keeps the features that it gave last, so that nothing is computed twice."""
 
     features: Features
 
-    def __init__(self, detector: StochasticDetector) -> None:
-        self._detector = detector
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._detector, name)
-
     def encode(self, image: NDArray[np.uint8]) -> Features:
-        self.features = self._detector.encode(image)
+        self.features = super().encode(image)
         return self.features
 
 
@@ -136,14 +130,14 @@ class Instrument:
 
     def __init__(self, panel: str = "", weights: str = "") -> None:
         settings = PerceptionSettings(device="cpu", threads=1, panel=panel, weights=weights)
-        self.detector = Perception(settings.model_copy(update={"panel": ""})).detector
-        self._recorder = _Recorder(self.detector)
-        self.perception = Perception(settings, self._recorder)
+        plain = Perception(settings.model_copy(update={"panel": ""})).detector
+        self.detector = _Recorder(plain.model, plain.settings, plain.weights_hash)
+        self.perception = Perception(settings, self.detector)
 
     def scene(self, image: NDArray[np.uint8]) -> tuple[SceneAssessment, dict[str, Seen]]:
         """What perception says about ``image`` and what every sampler sees."""
         assessment = self.perception.assess(image)
-        found = self.detector.detect(self._recorder.features)
+        found = self.detector.detect(self.detector.features)
         return assessment, {
             SINGLE: once(found),
             DROPOUT: observed((*assessment.objects, *assessment.unstable)),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What runs beside the arm never loads torch; every executable, package and file that is named exists."""
 
+import ast
 import os
 import re
 import runpy
@@ -148,9 +149,29 @@ def test_the_citation_names_this_version_and_the_five_papers():
     assert all(work["authors"] and work["title"] for work in citation["references"])
 
 
+@pytest.mark.parametrize("package", ["detection", "dil", "perception"])
+def test_what_is_loaded_when_used_has_a_type(package):
+    """A type checker reads the branch that imports the names, the interpreter the one that says where they are."""
+    tree = ast.parse((ROOT / "sticker_uq" / package / "__init__.py").read_text(encoding="utf-8"))
+    (branch,) = (node for node in tree.body if isinstance(node, ast.If))
+    assert ast.unparse(branch.test) == "TYPE_CHECKING"
+    typed = {
+        alias.name: str(node.module).removeprefix(f"sticker_uq.{package}.")
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    (loaded,) = (ast.literal_eval(node) for node in ast.walk(branch) if isinstance(node, ast.Dict))
+    assert typed == loaded
+
+
 COMPILER_IS_LEFT_OUT = """
 import sys
-from sticker_uq.imports import is_compile_supported
+before = list(sys.meta_path)
+import sticker_uq
+assert sys.meta_path == before, "import sticker_uq changes how a program imports"
+from sticker_uq.imports import import_torchvision_without_compiler, is_compile_supported
+import_torchvision_without_compiler()
 import torch, torchvision
 assert not {"sympy", "torch._dynamo"} & set(sys.modules), "torchvision imported the compiler"
 boxes = torch.tensor([[0, 0, 0, 2, 2.0]])

@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sticker_uq import __version__
+from sticker_uq.imports import import_torchvision_without_compiler
 from sticker_uq.io.share import INSTALL_LAB, LAB
 from sticker_uq.io.stopping import INTERRUPTED, end_on_interrupt, interrupted, leave
 from sticker_uq.messages import printable
@@ -264,6 +265,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - a service may be started without any
     end_on_interrupt()
+    import_torchvision_without_compiler()
     if isinstance(sys.stdout, io.TextIOWrapper):  # what its encoding lacks ends no command
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -12,6 +12,8 @@ import signal
 import sys
 from functools import partial
 
+from sticker_uq.imports import import_torchvision_without_compiler
+
 _MODULES = {
     "detector": "detector.node",
     "supervisor": "supervisor.node",
@@ -31,6 +33,7 @@ def run_module(module: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # an exception must not unwind half-imported libraries
         signal.signal(number, lambda *_: os._exit(0))
+    import_torchvision_without_compiler()
     gc.disable()  # what is imported stays: the collector need not walk through it, now or while the node works
     main = importlib.import_module(module).main
     gc.freeze()
