@@ -217,13 +217,17 @@ def imported() -> str:
 
 
 def modules() -> str:
-    """Every module of the package, with the beginning of its docstring."""
+    """Every module of the two packages, with the beginning of its docstring."""
     rows = ["| module | content |", "|---|---|"]
-    for file in sorted((ROOT / "sticker_uq").rglob("*.py")):
+    core, lab = ROOT / "sticker_uq", ROOT / "sticker_uq_lab"
+    for below, file in (
+        *((core, file) for file in sorted(core.rglob("*.py"))),
+        *((lab, file) for file in sorted((lab / "sticker_uq_lab").rglob("*.py"))),
+    ):
         words = (ast.get_docstring(ast.parse(file.read_bytes())) or "").split("\n\n")[0]
         shown = re.sub(r":[a-z]+:(?=`)", "", " ".join(words.split()))
         if shown:
-            rows.append(f"| `{file.relative_to(ROOT / 'sticker_uq')}` | {shown} |")
+            rows.append(f"| `{file.relative_to(below)}` | {shown} |")
     return "\n".join(rows)
 
 
