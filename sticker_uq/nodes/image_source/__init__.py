@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS nodes in place of hardware: ``cell_sim`` (arm, camera, operator), and ``image_source`` for recordings and files."""
+"""ROS node ``image_source``: plays a recording, pictures, a video or a camera device in place of a camera's driver."""
