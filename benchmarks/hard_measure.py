@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+import sticker_uq_lab
 from benchmarks import hard_scenes
 from benchmarks.hard_scenes import NONE, Case, HardScene
 from benchmarks.photographs import load_photographs
@@ -166,7 +167,8 @@ def table_key(instrument: Instrument, profile: str) -> str:
     """Names the measurements of this code, these networks, this panel and laptops of this ``profile``, 16 hex digits."""
     perception = instrument.perception
     parts = [profile, perception.model_hash, perception.settings_hash, perception.panel_hash]
-    parts.append(code_fingerprint("lab/rendering", "lab/corruptions", "lab/datasets/abnormal.py"))
+    lab = Path(sticker_uq_lab.__file__).parent
+    parts.append(code_fingerprint(lab / "rendering", lab / "corruptions", lab / "datasets" / "abnormal.py"))
     parts += [Path(str(file)).read_text(encoding="utf-8") for file in (hard_scenes.__file__, __file__)]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 

@@ -30,7 +30,8 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").r
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 TESTS = {
     name
-    for path in (ROOT / "test").rglob("test_*.py")
+    for folder in (ROOT / "test", ROOT / "sticker_uq_lab" / "test")
+    for path in folder.rglob("test_*.py")
     for name in (path.stem, *re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")))
 }
 SETTINGS = {
