@@ -62,10 +62,7 @@ setup(
     ],
     python_requires=">=3.11",
     install_requires=required(),
-    extras_require={
-        "test": ["pytest"],
-        "generate": ["openai", "diffusers>=0.42", "transformers", "accelerate", "sentencepiece", "protobuf"],
-    },
+    extras_require={"test": ["pytest"]},
     zip_safe=False,
     entry_points={
         "console_scripts": [

@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 NAME = "sticker_uq_lab"
-VERSION = "0.2.0"
+VERSION = "0.4.0"
 SHARE = Path("share") / NAME
 COMMANDS = (
     "dataset", "demo", "dil", "improve", "monitors", "qualify", "robustness", "select", "study", "train",
@@ -38,7 +38,10 @@ setup(
     ],
     python_requires=">=3.11",
     install_requires=[core(), "defusedxml>=0.7.1", "scikit-image>=0.26.0"],
-    extras_require={"test": ["pytest"]},
+    extras_require={
+        "test": ["pytest"],
+        "generate": ["openai", "diffusers>=0.42", "transformers", "accelerate", "sentencepiece", "protobuf"],
+    },
     zip_safe=False,
     entry_points={
         "console_scripts": ["cell_sim = sticker_uq_lab.nodes.__main__:cell_sim"],

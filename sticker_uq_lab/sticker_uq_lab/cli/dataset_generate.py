@@ -38,7 +38,7 @@ def generate(
 ) -> None:
     """Make a picture of each prompt; manifest.jsonl names prompt, model and seed of each (Lu et al., Section 3.3).
 
-    Needs `pip install sticker_uq[generate]`. OpenAI charges for each picture, and takes no seed.
+    Needs `pip install './sticker_uq_lab[generate]'`. OpenAI charges for each picture, and takes no seed.
     """
     if base_url is not None and client != "openai":
         raise InvalidInput(f"--base-url {base_url}: expected none with --client {client}")

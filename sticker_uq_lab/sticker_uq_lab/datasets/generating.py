@@ -21,7 +21,7 @@ PICTURES, MANIFEST = "pictures", "manifest.jsonl"
 MOST_PROMPTS = 64 * MIB
 MODELS = {"openai": "dall-e-3", "diffusers": "stabilityai/stable-diffusion-3-medium-diffusers"}
 """Each client with the paper's model."""
-_MISSING = "--client {0}: {1} is not installed: pip install sticker_uq[generate]"
+_MISSING = "--client {0}: {1} is not installed: pip install './sticker_uq_lab[generate]'"
 
 Generate = Callable[[Prompt], Picture]
 

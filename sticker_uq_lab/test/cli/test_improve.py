@@ -27,7 +27,7 @@ from sticker_uq_lab.kept_pieces import Steps
 from sticker_uq_lab.rendering import render, sample_scene
 from test.helpers.models import small_weights
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "improve.md"
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "improve.md"
 DAY_NS = 86_400 * SECOND
 SIZE = (320, 240)
 
