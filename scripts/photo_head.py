@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.io.coco import read_coco
-from sticker_uq.lab.training.photo_head import CALLED_FROM, learn_photo_head
 from sticker_uq.perception import PerceptionSettings
+from sticker_uq_lab.training.photo_head import CALLED_FROM, learn_photo_head
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from sticker_uq.io.coco import EncodedScene, write_coco
-from sticker_uq.lab.datasets.abnormal import CASES, EXPOSURE, untouched
-from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.rendering.scene_sampling import with_prints
+from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, untouched
+from sticker_uq_lab.rendering import render, sample_scene
+from sticker_uq_lab.rendering.scene_sampling import with_prints
 
 SIZE, OPACITY = (1224, 1024), 0.7
 KINDS = ("clean", "prints", "unknown-object", "residue")

@@ -22,9 +22,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sticker_uq.lab.datasets.abnormal import CASES, EXPOSURE, untouched
-from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.rendering.scene_sampling import with_prints
 from sticker_uq.novelty.photo_network import (
     FEATURES,
     SIDE,
@@ -37,6 +34,9 @@ from sticker_uq.novelty.photo_network import (
 )  # fmt: skip
 from sticker_uq.scene import ObjectClass, Rng
 from sticker_uq.uncertainty import iou_matrix
+from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, untouched
+from sticker_uq_lab.rendering import render, sample_scene
+from sticker_uq_lab.rendering.scene_sampling import with_prints
 
 SEED = 171_000_000
 """First seed of the laptops, which are used for nothing else."""

@@ -36,7 +36,6 @@ from sticker_uq.gate.state import GateState as State
 from sticker_uq.io.files import whereabouts
 from sticker_uq.io.messages import image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.messages import log_line, text_of
-from sticker_uq.nodes.arm.cell_stop import CellStop
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import PartReport, steady_timer
 from sticker_uq.nodes.common.geometry_source import GeometrySource
@@ -45,6 +44,7 @@ from sticker_uq.nodes.common.lifecycle import ManagedNode, run_process
 from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name, type_of
 from sticker_uq.nodes.common.one_publisher import OnePublisher, decoding
 from sticker_uq.nodes.supervisor import outputs
+from sticker_uq.nodes.supervisor.cell_stop import CellStop
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
 from sticker_uq.nodes.supervisor.removal_client import RemovalClient
 from sticker_uq.scene import InvalidInput, Reason
