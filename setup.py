@@ -18,13 +18,13 @@ def installed_tree(folder: str) -> list[tuple[str, list[str]]]:
 
 
 def required() -> list[str]:
-    """Returns what the package imports outside ROS: the lines of requirements.txt from NumPy to the tests, as least versions.
+    """Returns what the package imports outside ROS: the lines of requirements.txt from NumPy to the lab, as least versions.
 
     A ROS installation has NumPy, OpenCV and pandas of its own; they have no bound.
     """
     text = (Path(__file__).resolve().parent / "requirements.txt").read_text(encoding="utf-8")
     of_ros, everywhere = text.split("# Everywhere:")
-    lines = everywhere.split("# tests and checks")[0].splitlines()
+    lines = everywhere.split("# sticker_uq_lab")[0].splitlines()
     own = [
         line.split("==")[0] for line in of_ros.splitlines() if line.startswith(("numpy", "opencv", "pandas"))
     ]
@@ -50,8 +50,6 @@ setup(
         f"{NAME}.console": ["page/*"],
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation.reporting": ["templates/*"],
-        f"{NAME}.lab.datasets": ["prompts.yaml"],
-        f"{NAME}.lab.robustness": ["*.yaml"],
         f"{NAME}.novelty": ["weights/*"],
     },
     data_files=[
@@ -64,17 +62,13 @@ setup(
     ],
     python_requires=">=3.11",
     install_requires=required(),
-    extras_require={
-        "test": ["pytest"],
-        "generate": ["openai", "diffusers>=0.42", "transformers", "accelerate", "sentencepiece", "protobuf"],
-    },
+    extras_require={"test": ["pytest"]},
     zip_safe=False,
     entry_points={
         "console_scripts": [
             "sticker-uq = sticker_uq.cli:main",
             "detector = sticker_uq.nodes.__main__:detector",
             "supervisor = sticker_uq.nodes.__main__:supervisor",
-            "cell_sim = sticker_uq.nodes.__main__:cell_sim",
             "image_source = sticker_uq.nodes.__main__:image_source",
             "recorder = sticker_uq.nodes.__main__:recorder",
             "console = sticker_uq.nodes.__main__:console",

@@ -19,11 +19,11 @@ from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.detection.kernels.pixels import network_input
 from sticker_uq.evaluation.reporting.document import COLOURS, MARKERS, svg
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.image_facts import image_digest, measure_exposure
 from sticker_uq.scene import StochasticSamples
 from sticker_uq.uncertainty import TooManyBoxes, observe
+from sticker_uq_lab.rendering import render, sample_scene
 
 OBJECTS = (1, 3, 10, 30, 100)
 PASSES = (5, 20, 80)

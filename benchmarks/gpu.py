@@ -41,7 +41,7 @@ from scipy.optimize import linear_sum_assignment
 from torch.profiler import ProfilerActivity, profile
 from torchvision.ops import MultiScaleRoIAlign, box_iou, nms
 
-from benchmarks.mc_dropout import SCENES, equals_complete_passes, waits
+from benchmarks.mc_dropout import equals_complete_passes, pictures, waits
 from benchmarks.naive import published_pass
 from benchmarks.random_weights import calibrated_model
 from benchmarks.result_files import argument_parser, result_file
@@ -62,7 +62,6 @@ from sticker_uq.detection.settings import Precision
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.dil.dil import objectness_gradients
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput, StochasticSamples
 
@@ -377,7 +376,7 @@ def _precisions(arguments: argparse.Namespace) -> list[str]:
 
 def _weights(model: str, arguments: argparse.Namespace) -> tuple[str, list[NDArray[np.uint8]]]:
     """The weights file of ``model``, "" for the packaged one, and the images that are measured on."""
-    images = [render(sample_scene(seed)).image for seed in SCENES]
+    images = pictures()
     if packaged_weights(model):
         return "", images
     file = arguments.result.with_name(f"{model}.safetensors")

@@ -43,8 +43,8 @@ from sticker_uq.evaluation.metrics.statistics import (
 )
 from sticker_uq.evaluation.reporting.document import Table, as_markdown, legend_below, svg
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.rendering.scene_sampling import Profile
 from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq_lab.rendering.scene_sampling import Profile
 
 PARTS = ("shift", "photographs")
 REFERENCE = "score, one pass"

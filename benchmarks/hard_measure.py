@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+import sticker_uq_lab
 from benchmarks import hard_scenes
 from benchmarks.hard_scenes import NONE, Case, HardScene
 from benchmarks.photographs import load_photographs
@@ -115,19 +116,13 @@ class MeasuredScene:
     seen: dict[str, Seen]
 
 
-class _Recorder:
+class _Recorder(StochasticDetector):
     """A detector that keeps the features that it gave last, so that nothing is computed twice."""
 
     features: Features
 
-    def __init__(self, detector: StochasticDetector) -> None:
-        self._detector = detector
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._detector, name)
-
     def encode(self, image: NDArray[np.uint8]) -> Features:
-        self.features = self._detector.encode(image)
+        self.features = super().encode(image)
         return self.features
 
 
@@ -136,14 +131,14 @@ class Instrument:
 
     def __init__(self, panel: str = "", weights: str = "") -> None:
         settings = PerceptionSettings(device="cpu", threads=1, panel=panel, weights=weights)
-        self.detector = Perception(settings.model_copy(update={"panel": ""})).detector
-        self._recorder = _Recorder(self.detector)
-        self.perception = Perception(settings, self._recorder)
+        plain = Perception(settings.model_copy(update={"panel": ""})).detector
+        self.detector = _Recorder(plain.model, plain.settings, plain.weights_hash)
+        self.perception = Perception(settings, self.detector)
 
     def scene(self, image: NDArray[np.uint8]) -> tuple[SceneAssessment, dict[str, Seen]]:
         """What perception says about ``image`` and what every sampler sees."""
         assessment = self.perception.assess(image)
-        found = self.detector.detect(self._recorder.features)
+        found = self.detector.detect(self.detector.features)
         return assessment, {
             SINGLE: once(found),
             DROPOUT: observed((*assessment.objects, *assessment.unstable)),
@@ -172,7 +167,8 @@ def table_key(instrument: Instrument, profile: str) -> str:
     """Names the measurements of this code, these networks, this panel and laptops of this ``profile``, 16 hex digits."""
     perception = instrument.perception
     parts = [profile, perception.model_hash, perception.settings_hash, perception.panel_hash]
-    parts.append(code_fingerprint("lab/rendering", "lab/corruptions", "lab/datasets/abnormal.py"))
+    lab = Path(sticker_uq_lab.__file__).parent
+    parts.append(code_fingerprint(lab / "rendering", lab / "corruptions", lab / "datasets" / "abnormal.py"))
     parts += [Path(str(file)).read_text(encoding="utf-8") for file in (hard_scenes.__file__, __file__)]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 

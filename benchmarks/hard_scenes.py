@@ -11,12 +11,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
-from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.rendering.render import RenderedScene
-from sticker_uq.lab.rendering.scene_sampling import Profile, sticker_on_logo, with_prints
-from sticker_uq.lab.rendering.scene_spec import SceneSpec, StickerSpec
 from sticker_uq.scene import FloatArray
+from sticker_uq_lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
+from sticker_uq_lab.rendering import render, sample_scene
+from sticker_uq_lab.rendering.render import RenderedScene
+from sticker_uq_lab.rendering.scene_sampling import Profile, sticker_on_logo, with_prints
+from sticker_uq_lab.rendering.scene_spec import SceneSpec, StickerSpec
 
 Size = tuple[int, int]
 SIZES: dict[Profile, Size] = {"large": (960, 720), "study": (960, 804)}

@@ -17,8 +17,8 @@ import numpy as np
 from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import decode_compressed, encode_jpeg
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import InvalidInput
+from sticker_uq_lab.rendering import render, sample_scene
 
 SIZE = (1280, 960)
 PICTURES, ROUNDS, DAMAGED = 4, 40, 100

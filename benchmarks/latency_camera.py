@@ -18,8 +18,8 @@ from rclpy.node import Node
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
 
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
+from sticker_uq_lab.rendering import render, sample_scene
 
 PICTURES = 4
 

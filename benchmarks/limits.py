@@ -28,9 +28,9 @@ from sticker_uq.evaluation.metrics.statistics import mean_interval
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import write_coco
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.rendering import encode_scene, sample_scene
-from sticker_uq.lab.rendering.scene_sampling import with_prints
 from sticker_uq.scene import FloatArray, Outcome
+from sticker_uq_lab.rendering import encode_scene, sample_scene
+from sticker_uq_lab.rendering.scene_sampling import with_prints
 
 LIMITS: dict[str, dict[str, Any]] = {
     "`max_scene_distance`": {"max_scene_distance": 1e6, "unmeasured_novelty": "release"},

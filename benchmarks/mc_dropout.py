@@ -41,7 +41,6 @@ from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector
 from sticker_uq.detection.settings import Precision
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import StochasticSamples
 
 SCENES = (5, 6, 7)
@@ -157,6 +156,13 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def pictures() -> list[NDArray[np.uint8]]:
+    """The images that are measured on, which sticker_uq_lab renders: the tests of the core compare passes without it."""
+    from sticker_uq_lab.rendering import render, sample_scene
+
+    return [render(sample_scene(seed)).image for seed in SCENES]
+
+
 def _prepared(
     name: str, arguments: argparse.Namespace
 ) -> tuple[Any, DetectorSettings, list[NDArray[np.uint8]]]:
@@ -167,7 +173,7 @@ def _prepared(
         device=arguments.device,
         precision=arguments.precision,
     )
-    images = [render(sample_scene(seed)).image for seed in SCENES]
+    images = pictures()
     return calibrated_model(settings, images, arguments.seed), settings, images
 
 

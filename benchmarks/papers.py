@@ -25,11 +25,11 @@ from benchmarks import papers_run
 from benchmarks.papers_robustness import aberration, medical, significance, source_coverage
 from benchmarks.result_files import argument_parser
 from benchmarks.tables import markdown, without_commit
-from sticker_uq.lab.studies.detectors.analysis import Analysis, analyse, best_models
-from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, MODEL_NAMES, UNCERTAINTY, read_results
+from sticker_uq_lab.studies.detectors.analysis import Analysis, analyse, best_models
+from sticker_uq_lab.studies.detectors.measures import BY_NAME, COLUMNS, MODEL_NAMES, UNCERTAINTY, read_results
 
 ROOT = Path(__file__).parents[1]
-PER_IMAGE = ROOT / "test/lab/studies/detectors/published"
+PER_IMAGE = ROOT / "sticker_uq_lab/test/studies/detectors/published"
 LARGE = 0.1  # a difference of AUC-ROC above which a reason must be given
 DIGITS = {
     "digits": ("S001", "digits", "monitors", "Results on handwritten digits"),

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.tables import markdown
-from sticker_uq.lab.corruptions import LabelledPicture, transform
-from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.robustness.distances import ComparedPicture
-from sticker_uq.lab.robustness.frequencies import CoverageRow, coverage
-from sticker_uq.lab.robustness.spec import preset
+from sticker_uq_lab.corruptions import LabelledPicture, transform
+from sticker_uq_lab.rendering import render, sample_scene
+from sticker_uq_lab.robustness.distances import ComparedPicture
+from sticker_uq_lab.robustness.frequencies import CoverageRow, coverage
+from sticker_uq_lab.robustness.spec import preset
 
 Printed = dict[str, Any]
 

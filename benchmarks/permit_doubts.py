@@ -31,7 +31,7 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput, ObjectVerdict, Outcome, SceneDecision
-from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings, Touch
+from sticker_uq_lab.simulation.simulated_cell import SimulatedCell, SimulationSettings, Touch
 
 FIRST_SEED = 310_000_000
 MOTION = 6  # images during one removal of the simulated arm: 1.6 s at 4 Hz

@@ -32,11 +32,11 @@ from benchmarks.result_files import argument_parser, result_file
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
-from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.rendering.scene_sampling import Profile
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment
+from sticker_uq_lab.rendering import render, sample_scene
+from sticker_uq_lab.rendering.scene_sampling import Profile
 
 SOURCES = Path(__file__).with_suffix(".yaml")
 _SUFFIXES = {".jpg", ".jpeg", ".png"}

@@ -44,12 +44,12 @@ from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_coco, read_pictu
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.share import share_folder
-from sticker_uq.lab.datasets.default_boxes import sides_in_view
-from sticker_uq.lab.qualifying.parts import write_part
-from sticker_uq.lab.training.checkpoint import STATE
-from sticker_uq.lab.training.training import BEST
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
+from sticker_uq_lab.datasets.default_boxes import sides_in_view
+from sticker_uq_lab.qualifying.parts import write_part
+from sticker_uq_lab.training.checkpoint import STATE
+from sticker_uq_lab.training.training import BEST
 
 LABELS = Path(__file__).with_name("public_laptops_labels.json")
 FOLDS, SIZES, EPOCHS = 3, (20, 40), 30

@@ -39,7 +39,6 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
-from sticker_uq.lab.qualifying.candidate import NOVELTY, WEIGHTS
 from sticker_uq.novelty.network import load_network
 from sticker_uq.perception.novelty import novelty_from_network
 from sticker_uq.perception.settings import PerceptionSettings
@@ -52,6 +51,7 @@ from sticker_uq.scene import (
     ObjectClass,
     ObservedObject,
 )
+from sticker_uq_lab.qualifying.candidate import NOVELTY, WEIGHTS
 
 SOURCES = Path(__file__).with_name("public_photographs.yaml")
 SPLIT = "0.45,0.275,0.275"

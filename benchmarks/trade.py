@@ -33,10 +33,10 @@ from sticker_uq.io.coco import write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import decode_picture
 from sticker_uq.io.labelled_images import LabelledSource
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.rendering.scene_sampling import Profile
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import ObjectClass, Outcome
+from sticker_uq_lab.rendering import encode_scene, render, sample_scene
+from sticker_uq_lab.rendering.scene_sampling import Profile
 
 TEST: dict[Profile, tuple[int, tuple[int, int]]] = {
     "study": (163_000_000, (1632, 1366)),

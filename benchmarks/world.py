@@ -27,7 +27,6 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.result_files import result_file
-from sticker_uq.cli.train import stop_on_signal
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.evaluation.metrics.matching import assign, match_classes
@@ -35,14 +34,15 @@ from sticker_uq.evaluation.metrics.statistics import area_under_roc, bootstrap
 from sticker_uq.evaluation.reporting.document import COLOURS, MARKERS, Table, as_markdown, legend_below, svg
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, LabelledImage, read_coco, read_picture, write_coco
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.datasets.abnormal import EXPOSURE, abnormal_scenes
-from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.rendering.scene_sampling import Profile
-from sticker_uq.lab.rendering.study_sampling import HEIGHT, WIDTH
-from sticker_uq.lab.training.checkpoint import STATE
-from sticker_uq.lab.training.training import TrainSettings, train
 from sticker_uq.scene import METRICS, Detections, FloatArray, IntArray, InvalidInput, ObjectClass
 from sticker_uq.uncertainty import iou_matrix, observe
+from sticker_uq_lab.cli.train import stop_on_signal
+from sticker_uq_lab.datasets.abnormal import EXPOSURE, abnormal_scenes
+from sticker_uq_lab.rendering import encode_scene, render, sample_scene
+from sticker_uq_lab.rendering.scene_sampling import Profile
+from sticker_uq_lab.rendering.study_sampling import HEIGHT, WIDTH
+from sticker_uq_lab.training.checkpoint import STATE
+from sticker_uq_lab.training.training import TrainSettings, train
 
 
 @dataclass(frozen=True)

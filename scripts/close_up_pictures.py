@@ -18,10 +18,10 @@ import torch
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.io.coco import EncodedScene, write_coco
-from sticker_uq.lab.datasets.abnormal import CASES, EXPOSURE, untouched
-from sticker_uq.lab.datasets.close_ups import close_up_scene
-from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.rendering.scene_sampling import Profile
+from sticker_uq_lab.datasets.abnormal import CASES, EXPOSURE, untouched
+from sticker_uq_lab.datasets.close_ups import close_up_scene
+from sticker_uq_lab.rendering import render, sample_scene
+from sticker_uq_lab.rendering.scene_sampling import Profile
 
 PICTURES: tuple[tuple[Profile, tuple[int, int], float], ...] = (
     ("study", (1632, 1366), 0.45),

@@ -33,9 +33,9 @@ from sticker_uq.console.server import ConsoleSettings  # noqa: E402
 from sticker_uq.gate import Policy  # noqa: E402
 from sticker_uq.gate.assumptions import familiarity  # noqa: E402
 from sticker_uq.gate.policy import policy_schema as sections  # noqa: E402
-from sticker_uq.lab.datasets.importing.schemas import SCHEMAS  # noqa: E402
 from sticker_uq.messages import BLOCK_ADVICE, BLOCK_REASONS, BlockReason  # noqa: E402
-from sticker_uq.nodes.simulation.cell_sim import SimulationSettings  # noqa: E402
+from sticker_uq_lab.datasets.importing.schemas import SCHEMAS  # noqa: E402
+from sticker_uq_lab.nodes.cell_sim import SimulationSettings  # noqa: E402
 
 SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("Launch arguments", "Of `cell.launch.py`, and as options of `sticker-uq cell`.", CellOptions),
@@ -289,13 +289,17 @@ def imported() -> str:
 
 
 def modules() -> str:
-    """Every module of the package, with the beginning of its docstring."""
+    """Every module of the two packages, with the beginning of its docstring."""
     rows = ["| module | content |", "|---|---|"]
-    for file in sorted((ROOT / "sticker_uq").rglob("*.py")):
+    core, lab = ROOT / "sticker_uq", ROOT / "sticker_uq_lab"
+    for below, file in (
+        *((core, file) for file in sorted(core.rglob("*.py"))),
+        *((lab, file) for file in sorted((lab / "sticker_uq_lab").rglob("*.py"))),
+    ):
         words = (ast.get_docstring(ast.parse(file.read_bytes())) or "").split("\n\n")[0]
         shown = re.sub(r":[a-z]+:(?=`)", "", " ".join(words.split()))
         if shown:
-            rows.append(f"| `{file.relative_to(ROOT / 'sticker_uq')}` | {shown} |")
+            rows.append(f"| `{file.relative_to(below)}` | {shown} |")
     return "\n".join(rows)
 
 

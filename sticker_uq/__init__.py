@@ -8,7 +8,6 @@ is asked. :mod:`sticker_uq.api` is the Python interface; docs/contributing.md li
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sticker_uq.imports import import_torchvision_without_compiler
 from sticker_uq.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
         SceneDecision,
         Verdict,
     )
-
-import_torchvision_without_compiler()
 
 __all__ = [
     "METRICS",

@@ -3,7 +3,8 @@
 
 One line of ``torchvision.ops.roi_align`` (0.27) imports ``torch._dynamo`` for a function that only says whether
 compiling is possible. Every process that detects would pay for it at its start (1.3 s of processor time, 140 MB).
-Here that line gets a function that imports the compiler when it is called.
+Here that line gets a function that imports the compiler when it is called, in the commands, nodes and worker processes of this
+package; a program that imports the package is left alone.
 """
 
 from __future__ import annotations

@@ -261,7 +261,8 @@ class ObservedObject(MetricValues):
     seen in too few passes to cluster: its metrics are NaN. ``monitors``: what the panel says about it; empty without a panel.
     ``novelty``: mean probability 0..1 that the places under its box were never shown to the detector, NaN: not measured.
     ``single_pass``: probability of sticker that one pass without dropout gives it, 0 where that pass does not see it, NaN: not
-    measured; ``close_up``: that of such a pass over its enlarged surroundings, NaN too where a sticker is out of the question.
+    measured; ``close_up``: that of such a pass over its enlarged surroundings, NaN too where a sticker is out of the question;
+    ``photo``: that by a network which has seen photographs, NaN as for the close-up.
     ``label``: the most probable class, or sticker where that is background but passes and close-up say so on average.
     """
 
@@ -280,6 +281,7 @@ class ObservedObject(MetricValues):
     novelty: float = float("nan")
     single_pass: float = float("nan")
     close_up: float = float("nan")
+    photo: float = float("nan")
 
     @classmethod
     def drawn(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:

@@ -23,7 +23,7 @@ from sticker_uq import (
     read_image,
 )
 from sticker_uq.io.sources import open_source
-from sticker_uq.lab.rendering import render, sample_scene
+from test.helpers.laptops import laptop
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
 
@@ -37,8 +37,8 @@ def detector(small_packaged) -> Detector:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two rendered lids and a file that is no picture."""
     folder = tmp_path_factory.mktemp("lids")
-    for seed in (1, 2):
-        cv2.imwrite(str(folder / f"{seed}.png"), render(sample_scene(seed), (480, 360)).image)
+    for number in (1, 2):
+        cv2.imwrite(str(folder / f"{number}.png"), laptop("medium", number))
     (folder / "3.png").write_bytes(b"no picture")
     return folder
 

@@ -7,11 +7,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from catkin_pkg.package import parse_package
 
-from test.test_layout import ROOT, setup_arguments
+from test.test_layout import LAB, ROOT, setup_arguments
 
 #: Import: (rosdep key, project on PyPI), where they are not (NAME, ros-NAME) for a ROS package or (python3-NAME, NAME).
 NAMED_OTHERWISE = {
@@ -35,9 +36,10 @@ ROS_INSTALLATION_ONLY = {
 }  # fmt: skip
 #: Imports that come with another one, in versions that fit each other.
 PART_OF = {"lz4": "rosbags", "markupsafe": "jinja2", "starlette": "fastapi"}
-PRODUCT = ("sticker_uq", "launch")
-WITH_TESTS = (*PRODUCT, "benchmarks", "test")
-OWN = {"benchmarks", "sticker_uq", "test"}
+CORE = ("sticker_uq", "launch")
+OF_LAB = ("sticker_uq_lab/sticker_uq_lab",)
+WITH_TESTS = (*CORE, *OF_LAB, "benchmarks", "test", "sticker_uq_lab/test")
+OWN = {"benchmarks", "lab_helpers", "sticker_uq", "sticker_uq_lab", "test"}
 INTERFACES = "sticker_uq_msgs"
 
 
@@ -89,9 +91,9 @@ def requirements_of(module: str) -> set[str]:
     return {module, f"ros-{module}".replace("_", "-")}
 
 
-def declared_keys() -> tuple[set[str], set[str]]:
-    """The keys of package.xml for running and those that only tests need."""
-    package = parse_package(str(ROOT))
+def declared_keys(folder: Path) -> tuple[set[str], set[str]]:
+    """The keys of package.xml in ``folder`` for running and those that only tests need."""
+    package = parse_package(str(folder))
     return {dependency.name for dependency in package.exec_depends}, {d.name for d in package.test_depends}
 
 
@@ -102,21 +104,27 @@ def requirements() -> set[str]:
 
 @pytest.fixture
 def optional(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """What only the extra of setup.py installs that generates pictures."""
-    lines = setup_arguments(monkeypatch)["extras_require"]["generate"]
+    """What only the extra of sticker_uq_lab/setup.py installs that generates pictures."""
+    lines = setup_arguments(monkeypatch, LAB)["extras_require"]["generate"]
     return {line.partition(">")[0] for line in lines}
 
 
 def test_every_import_is_a_dependency_of_package_xml(optional):
-    running, testing = declared_keys()
-    for folders, keys in ((PRODUCT, running), (WITH_TESTS, running | testing)):
+    running, testing = declared_keys(ROOT)
+    of_lab, testing_lab = declared_keys(LAB)
+    for folders, keys in (
+        (CORE, running),
+        (OF_LAB, of_lab),
+        ((*CORE, "test"), running | testing),
+        (WITH_TESTS, running | testing | of_lab | testing_lab),
+    ):
         undeclared = {
             module: place
             for module, place in imports(folders).items()
             if module not in NO_ROSDEP_KEY | optional and not keys_of(module) & keys
         }
         assert undeclared == {}, (
-            f"no key in package.xml ({'depend, exec_depend' if keys is running else 'any'})"
+            f"no key in package.xml ({'depend, exec_depend' if keys in (running, of_lab) else 'any'})"
         )
 
 
@@ -157,17 +165,28 @@ def test_pip_installs_what_the_package_imports_outside_ros(monkeypatch, optional
         if not name.startswith("ros-")
     }
     assert needed - named - optional - {"pytest", "hypothesis", "ray", "playwright"} == set()
-    assert named <= requirements() - extras
+    assert named <= requirements() - extras - optional
 
 
 def test_every_source_file_names_its_license():
     files = subprocess.run(
         ["git", "ls-files", "*.py", "*.js", "*.css", "scripts"], cwd=ROOT, capture_output=True, text=True
     )
-    named = [ROOT / name for name in files.stdout.split()] or list((ROOT / "sticker_uq").rglob("*.py"))
+    named = [ROOT / name for name in files.stdout.split()] or list(ROOT.glob("sticker_uq*/**/*.py"))
     text = {path: path.read_text() for path in named}
     assert not [
         path
         for path, found in text.items()
         if found and "SPDX-License-Identifier: Apache-2.0" not in found[:200]
     ]
+
+
+def test_pip_installs_with_the_lab_the_core_and_what_only_the_lab_imports(monkeypatch, optional):
+    core, *others = setup_arguments(monkeypatch, LAB)["install_requires"]
+    assert core == f"sticker_uq @ {ROOT.as_uri()}", "the core of this checkout"
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert {line.replace(">=", "==") for line in others} <= set(lines)
+    imported = {name for module in imports(OF_LAB) for name in requirements_of(module) & requirements()}
+    with_core = {re.split(r"[>=]", line)[0] for line in setup_arguments(monkeypatch)["install_requires"]}
+    needed = {name for name in imported - with_core - optional if not name.startswith("ros-")}
+    assert needed == {line.partition(">")[0] for line in others}

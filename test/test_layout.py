@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What runs beside the arm never loads torch; every executable, package and file that is named exists."""
 
-import importlib.util
+import ast
 import os
 import re
 import runpy
@@ -19,6 +19,7 @@ import sticker_uq
 from sticker_uq.imports import _RoiAlignFinder
 
 ROOT = Path(__file__).parents[1]
+LAB = ROOT / "sticker_uq_lab"
 HEAVY = ("torch", "torchvision", "torchmetrics", "scipy.optimize", "scipy.stats")
 
 
@@ -57,11 +58,12 @@ def test_what_runs_beside_the_arm_loads_without_torch():
 
 
 def test_every_executable_has_its_function(monkeypatch):
-    for script in setup_arguments(monkeypatch)["entry_points"]["console_scripts"]:
+    scripts = [(ROOT, line) for line in setup_arguments(monkeypatch)["entry_points"]["console_scripts"]]
+    scripts += [(LAB, line) for line in setup_arguments(monkeypatch, LAB)["entry_points"]["console_scripts"]]
+    for folder, script in scripts:
         executable, module, function = re.split(r"\s*[=:]\s*", script)
-        found = importlib.util.find_spec(module)
-        assert found is not None, f"{executable}: {module} does not exist"
-        source = Path(str(found.origin)).read_text()
+        place = folder.joinpath(*module.split("."))
+        source = (place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).read_text()
         assert re.search(rf"^(def {function}\(|{function} = )", source, re.M), (
             f"{executable}: {module} has no {function}"
         )
@@ -69,7 +71,7 @@ def test_every_executable_has_its_function(monkeypatch):
 
 def test_manifests_are_valid_and_agree(monkeypatch):
     packages = []
-    for folder in (ROOT, ROOT / "sticker_uq_msgs", ROOT / "examples/sticker_uq_moveit_driver"):
+    for folder in (ROOT, ROOT / "sticker_uq_msgs", LAB, ROOT / "examples/sticker_uq_moveit_driver"):
         warnings: list[str] = []
         packages.append(parse_package(str(folder), warnings=warnings))
         packages[-1].validate(warnings=warnings)
@@ -77,9 +79,16 @@ def test_manifests_are_valid_and_agree(monkeypatch):
     # ROS takes X.Y.Z alone: a version is the one that is being made until the changelog dates it
     newest = re.search(r"^## \[?([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
     driver = (ROOT / "examples/sticker_uq_moveit_driver/setup.py").read_text()
-    told = {package.version for package in packages} | {setup_arguments(monkeypatch)["version"], newest[1]}
+    told = {package.version for package in packages} | {newest[1]}
+    told |= {setup_arguments(monkeypatch, folder)["version"] for folder in (ROOT, LAB)}
     assert told | set(re.findall(r'version="([^"]+)"', driver)) == {sticker_uq.__version__}
     assert packages[1].name in {dependency.name for dependency in packages[0].exec_depends}
+
+
+def test_the_lab_needs_the_core_and_the_core_no_lab():
+    core, lab = (parse_package(str(folder)) for folder in (ROOT, LAB))
+    assert core.name in {dependency.name for dependency in lab.exec_depends}
+    assert lab.name not in {dependency.name for dependency in (*core.exec_depends, *core.test_depends)}
 
 
 def test_requirements_are_pinned_exactly():
@@ -89,31 +98,42 @@ def test_requirements_are_pinned_exactly():
     assert [line for line in requirements if not re.fullmatch(r"[\w.-]+(\[\w+\])?==[\w.]+", line)] == []
 
 
-def test_every_data_file_of_the_package_is_installed(monkeypatch):
+@pytest.mark.parametrize("folder", [ROOT, LAB], ids=["sticker_uq", "sticker_uq_lab"])
+def test_every_data_file_of_the_package_is_installed(folder, monkeypatch):
+    given = setup_arguments(monkeypatch, folder)
     installed = {
         path
-        for package, patterns in setup_arguments(monkeypatch)["package_data"].items()
+        for package, patterns in given["package_data"].items()
         for pattern in patterns
-        for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+        for path in folder.joinpath(*package.split(".")).glob(pattern)
     }
     present = {
         path
-        for path in (ROOT / "sticker_uq").rglob("*")
+        for path in (folder / given["name"]).rglob("*")
         if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
     }
     assert present - installed == set()
 
 
-def setup_arguments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What setup.py says about the package."""
+def setup_arguments(monkeypatch: pytest.MonkeyPatch, folder: Path = ROOT) -> dict[str, Any]:
+    """What setup.py in ``folder`` says about the package."""
     given: dict[str, Any] = {}
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(folder)
     monkeypatch.setattr("setuptools.setup", lambda **arguments: given.update(arguments))
     runpy.run_path("setup.py")
     return given
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda p: p.name)
+def test_the_tests_of_the_core_import_nothing_of_the_lab():
+    of_lab = re.compile(r"^\s*(?:from|import) (?:sticker_uq_lab|lab_helpers)\b", re.M)
+    sources = sorted((ROOT / "test").rglob("*.py"))
+    assert sources
+    assert [str(path) for path in sources if of_lab.search(path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*ROOT.glob("*.md"), LAB / "README.md"]), ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_every_relative_link_of_a_page_leads_somewhere(page):
     links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
@@ -126,14 +146,31 @@ def test_the_citation_names_this_version_and_the_five_papers():
     assert all(work["authors"] and work["title"] for work in citation["references"])
 
 
+@pytest.mark.parametrize("package", ["detection", "dil", "perception"])
+def test_what_is_loaded_when_used_has_a_type(package):
+    """A type checker reads the branch that imports the names, the interpreter the one that says where they are."""
+    tree = ast.parse((ROOT / "sticker_uq" / package / "__init__.py").read_text(encoding="utf-8"))
+    (branch,) = (node for node in tree.body if isinstance(node, ast.If))
+    assert ast.unparse(branch.test) == "TYPE_CHECKING"
+    typed = {
+        alias.name: str(node.module).removeprefix(f"sticker_uq.{package}.")
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    (loaded,) = (ast.literal_eval(node) for node in ast.walk(branch) if isinstance(node, ast.Dict))
+    assert typed == loaded
+
+
 COMPILER_IS_LEFT_OUT = """
 import sys
-from sticker_uq.imports import is_compile_supported
+before = list(sys.meta_path)
+import sticker_uq
+assert sys.meta_path == before, "import sticker_uq changes how a program imports"
+from sticker_uq.imports import import_torchvision_without_compiler, is_compile_supported
+import_torchvision_without_compiler()
 import torch, torchvision
-from sticker_uq.lab.datasets import default_boxes
-model = default_boxes._shapes("ssdlite320_mobilenet_v3_large")
-default_boxes._anchors(model, model.anchor_generator, (320, 320))
-assert not {"sympy", "torch._dynamo"} & set(sys.modules), "torchvision or default boxes imported the compiler"
+assert not {"sympy", "torch._dynamo"} & set(sys.modules), "torchvision imported the compiler"
 boxes = torch.tensor([[0, 0, 0, 2, 2.0]])
 assert torchvision.ops.roi_align(torch.ones(1, 1, 4, 4), boxes, 1).item() == 1
 asked = sys.modules["torchvision.ops.roi_align"].is_compile_supported

@@ -4,7 +4,6 @@
 import importlib
 import json
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import yaml
 from sensor_msgs.msg import Image
 
 from sticker_uq.evaluation.reporting import annotated_images
-from sticker_uq.geometry import simulated_cell
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.images import bgr_from_msg
 from sticker_uq.nodes.common.liveliness import type_of
@@ -20,7 +18,6 @@ from sticker_uq.nodes.detector.camera_feed import SceneOutputs
 from sticker_uq.nodes.recorder import annotations
 from sticker_uq.nodes.recorder.node import TOPICS
 from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
-from sticker_uq.simulation.simulated_cell import SimulationSettings
 from sticker_uq.testing.scenes import assessment
 
 VIEWERS = Path(__file__).parents[1] / "config" / "viewers"
@@ -111,22 +108,3 @@ def test_the_annotated_picture_is_drawn_for_whoever_subscribes(raw, compressed, 
     assert len(drawn) == int(raw or compressed)
     assert sent.keys() == {topic for topic, one in wanted.items() if one}
     assert all(abs(int(picture.mean()) - 90) <= 1 for picture in sent.values())
-
-
-def test_the_urdf_shows_camera_and_lid_of_the_simulated_cell_where_they_are():
-    robot = ElementTree.parse(VIEWERS / "cell.urdf").getroot()
-    rviz = yaml.safe_load((VIEWERS / "cell.rviz").read_text())["Visualization Manager"]
-    origins = {}
-    for joint in robot.iter("joint"):
-        assert (joint.get("type"), joint.find("parent").get("link")) == ("fixed", simulated_cell.ARM_FRAME)
-        origins[joint.find("child").get("link")] = joint.find("origin").attrib
-    frames = {link.get("name") for link in robot.iter("link")}
-    assert frames == {*origins, rviz["Global Options"]["Fixed Frame"]}
-    camera, lid = origins[SimulationSettings().frame_id], origins["lid"]
-    place = [float(each) for each in camera["xyz"].split()]
-    roll, pitch, yaw = (float(each) for each in camera["rpy"].split())
-    assert (pitch, yaw) == (0.0, 0.0)
-    turned = [np.sin(roll / 2), 0.0, 0.0, np.cos(roll / 2)]
-    np.testing.assert_allclose([*place, *turned], simulated_cell.CAMERA_POSE, atol=1e-9)
-    *normal, distance = simulated_cell.LID_PLANE
-    assert np.dot(normal, [float(each) for each in lid["xyz"].split()]) + distance == pytest.approx(0.0)

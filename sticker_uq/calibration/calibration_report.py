@@ -39,23 +39,29 @@ def calibration_report(
     fit, proof, sources = divided.fit, divided.proof, divided.proof_by_source()
     measured = measure(proof, policy, match_iou)
     seen = {score.name: score for score in scores(outcomes_of(proof, draft, match_iou))}
-    tried = {score.name: score for score in scores(outcomes_of(fit, draft, match_iou))}
+    promises: list[Block] = []
+    if fit:  # whose scores are the limits to try
+        tried = {score.name: score for score in scores(outcomes_of(fit, draft, match_iou))}
+        promises = [
+            "## What these images could promise",
+            "The largest share of stickers that can be removed without a person under each promise about wrongful removals, at "
+            f"confidence {1 - levels.delta:g}. An empty cell: these images cannot prove it.",
+            level_table(tried, seen, levels.delta),
+        ]
+    fitted = f"fitted on {len(fit)} images" if fit else "whose score was fitted elsewhere"
     parts: list[Block] = []
     if len(sources) > 1:
         parts = ["## By part of the labelled images", part_table(sources, policy)]
     blocks: list[Block] = [
         "# Calibration of the policy",
         guarantee_text(policy.guarantee),
-        f"Policy {policy.hash[:12]}, fitted on {len(fit)} images, proved on {len(proof)} others.",
+        f"Policy {policy.hash[:12]}, {fitted}, proved on {len(proof)} others.",
         "## What was proved",
         proof_table(policy.guarantee),
         "## What the policy does with the images that proved it",
         measured_table(measured),
         *parts,
-        "## What these images could promise",
-        "The largest share of stickers that can be removed without a person under each promise about wrongful removals, at "
-        f"confidence {1 - levels.delta:g}. An empty cell: these images cannot prove it.",
-        level_table(tried, seen, levels.delta),
+        *promises,
         curve_drawing(list(seen.values()), levels.alpha),
     ]
     return as_html("Calibration of the policy", blocks) if html else as_markdown(blocks)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 from sticker_uq.calibration import control, outcomes
 from sticker_uq.calibration.choosing import choose_risk
@@ -28,6 +29,8 @@ LEFT_STICKERS = 0.02
 """Share of the stickers that the detector saw which may lie below `notable_probability`: nobody is asked about these."""
 _LEAST_STICKERS = 100  # below which that share is no stickers at all
 NOTABLE_RANGE = (0.02, 0.5)
+FIXED_LIMITS = 1000
+"""Limits tried on a risk score that was fitted elsewhere."""
 FAMILIAR = 99.9
 """Percentile of the scenes that are judged by themselves; a person is asked about the others, which are the most novel."""
 _OPEN: dict[str, Any] = {
@@ -129,6 +132,25 @@ def fit_policy(
     return draft.model_copy(update={"risk": choose_risk(objects, measured, level, say)})
 
 
+def taken_over(fitted: Policy, clean: bool = True) -> Policy:
+    """The policy ``fitted`` on other laptops as a draft without guarantee, of which a proof gives the limits anew.
+
+    InvalidInput where it has nothing to be limited: no risk score, or with ``clean`` no cut-off for clean laptops.
+    """
+    if fitted.risk is None:
+        raise InvalidInput(
+            "the base policy has no risk score, and --fit-share 0 fits none: expected one that `sticker-uq calibrate` made on "
+            "other laptops with the same weights, or config/policy.yaml"
+        )
+    if clean and (fitted.saliency is None or fitted.saliency.max_clean is None):
+        raise InvalidInput(
+            "the base policy has no cut-off for clean laptops, and --fit-share 0 fits none: give --beta 0, or one that has it"
+        )
+    unproved = dict.fromkeys(("guarantee", "validity", "provenance", "reference"))
+    risk = fitted.risk.model_copy(update={"max_removal": 1.0})
+    return fitted.model_copy(update=unproved | {"risk": risk, "clean_without_operator": clean})
+
+
 def _notable(records: Sequence[Record], draft: Policy, match_iou: float) -> float:
     """The probability that all but `LEFT_STICKERS` of the stickers which the detector saw reach; that of ``draft`` with few."""
     reached = []
@@ -163,7 +185,8 @@ class Attempt:
 class Trials:
     """What labelled ``records`` prove about the policy ``draft``, which has no guarantee yet.
 
-    ``fit``: the images that it was fitted on, which give the limits to try and their order.
+    ``fit``: the images that it was fitted on, which give the limits to try and their order. Without any, limits on the whole
+    range of its risk are tried, and its own limit on what is left alone.
     """
 
     def __init__(
@@ -174,14 +197,18 @@ class Trials:
         match_iou: float = outcomes.MATCH_IOU,
     ) -> None:
         self._draft, self._records, self._match_iou = draft, records, match_iou
-        tried = outcomes.outcomes_of(fit, draft, match_iou)
         self._seen = outcomes.outcomes_of(records, draft, match_iou)
         self._objects, self._risk = self._seen.removed()
-        self._removals = removal_tests(
-            self._objects, self._risk, self._seen.images, limits_to_try(tried.removed()[1])
-        )
-        self._fitted = clean_tests(tried.cleans, LEFT_LIMITS)
-        self._cleans = clean_tests(self._seen.cleans, LEFT_LIMITS)
+        if fit:
+            tried = outcomes.outcomes_of(fit, draft, match_iou)
+            limits = limits_to_try(tried.removed()[1])
+            left: tuple[float, ...] = LEFT_LIMITS
+            self._fitted = clean_tests(tried.cleans, left)
+        else:
+            limits, left = _all_limits(draft), (draft.max_left_probability,)
+            self._fitted = clean_tests(self._seen.cleans, left)  # one limit needs no order
+        self._cleans = clean_tests(self._seen.cleans, left)
+        self._removals = removal_tests(self._objects, self._risk, self._seen.images, limits)
 
     def policy(self, levels: Levels) -> Policy:
         """The policy with the loosest limits that are proved, the proofs and the reference for run time.
@@ -201,23 +228,25 @@ class Trials:
             }
         )
 
-    def attempts(self, levels: Levels) -> tuple[Attempt, Attempt]:
-        """What is known of each promise, wrongful removals and missed stickers, also where :meth:`policy` refuses."""
+    def attempts(self, levels: Levels) -> tuple[Attempt, Attempt | None]:
+        """What is known of each promise, wrongful removals and missed stickers, also where :meth:`policy` refuses.
+
+        None of missed stickers without that promise.
+        """
         removal = Trial(-math.inf, 0, 0)  # nothing could be released, which proves nothing
         if self._removals:
             held = control.learn_then_test(self._removals, levels.alpha, levels.delta)
             removal = self._removals[held[-1] if len(held) else 0]
         stickers = np.unique(self._objects.truth[self._objects.right & (self._risk <= removal.limit)])
-        released = Count(len(stickers), self._seen.stickers)
+        removals = _attempt(levels.alpha, removal, levels.delta, Count(len(stickers), self._seen.stickers))
+        if not levels.beta:
+            return removals, None
         order, cleans = self._ordered(levels.beta), self._seen.cleans
         proved = control.learn_then_test(order, levels.beta, levels.delta)
         clean = max((order[n] for n in proved), key=lambda test: test.limit, default=order[0])
         rightly = cleans.image[~cleans.missed & (cleans.left <= clean.limit)]
         called = Count(len(np.unique(rightly)), clean_units(self._records))
-        return (
-            _attempt(levels.alpha, removal, levels.delta, released),
-            _attempt(levels.beta, clean, levels.delta, called),
-        )
+        return removals, _attempt(levels.beta, clean, levels.delta, called)
 
     def lowest_levels(self, delta: float) -> tuple[float, float]:
         """The lowest alpha and beta that would have been proved, 1 where nothing is.
@@ -264,6 +293,13 @@ def limits_to_try(doubt: FloatArray) -> FloatArray:
     However many are tried, a sequence that stops at the first failure pays nothing for them.
     """
     return np.unique(doubt)
+
+
+def _all_limits(draft: Policy) -> FloatArray:
+    """Limits over the whole range of the risk of ``draft``, strict to loose: they depend on no image."""
+    assert draft.risk is not None
+    highest = draft.risk.intercept + sum(max(term.log_odds) for term in draft.risk.terms)
+    return np.asarray(scipy.special.expit(np.linspace(draft.risk.intercept, highest, FIXED_LIMITS)), float)
 
 
 def removal_tests(

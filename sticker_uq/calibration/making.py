@@ -31,6 +31,8 @@ from sticker_uq.scene import IntArray, InvalidInput, ObjectClass, SceneAssessmen
 
 _HEADER = "# Made by `sticker-uq calibrate`, see `provenance`. Changing a number invalidates `guarantee`.\n"
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "mapie", "hdbscan")
+OTHER_SHARES = (0.45, 0.35, 0.5, 0.3, 0.55, 0.25, 0.6, 0.2, 0.15, 0.1)
+"""Shares to fit on that are named where the one given leaves too few laptops to one of the parts."""
 _ROLES: tuple[Literal["fit", "certificate"], ...] = ("fit", "certificate")
 
 
@@ -38,13 +40,15 @@ _ROLES: tuple[Literal["fit", "certificate"], ...] = ("fit", "certificate")
 class LabelEvidence:
     """What the labels alone say: ``images``, whether each shows a sticker, and what the laptops of the proof can prove.
 
-    ``at_most``: only the images tell which laptop they show, so that there may be fewer.
+    ``at_most``: only the images tell which laptop they show, so that there may be fewer. ``others``: what they prove when
+    divided by other shares.
     """
 
     images: int
     all_with_sticker: bool
     at_most: bool
     prospect: Prospect
+    others: tuple[Prospect, ...] = ()
 
     def text(self) -> str:
         units = self.prospect.proof
@@ -55,7 +59,10 @@ class LabelEvidence:
 
     def check(self, alpha: float, beta: float) -> None:
         """Raise :class:`InvalidInput` unless these labels can prove ``alpha`` and ``beta``."""
-        self.prospect.check(alpha, beta)
+        enough = [one.share for one in self.others if not one.lacking(alpha, beta)]
+        self.prospect.check(
+            alpha, beta, f", or give --fit-share {enough[0]:g}, with which these suffice" if enough else ""
+        )
         if self.all_with_sticker and beta:
             raise InvalidInput(
                 "no labelled image shows a laptop without stickers: the cut-off for clean laptops needs some; --beta 0 goes "
@@ -66,18 +73,28 @@ class LabelEvidence:
 def evidence(
     sources: Sequence[LabelledSource], delta: float, share: float = FIT_SHARE, seed: int = 0
 ) -> LabelEvidence:
-    """What the labels of ``sources`` can prove with confidence 1 - ``delta``; InvalidInput for too few to split."""
+    """What the labels of ``sources`` can prove with confidence 1 - ``delta``; InvalidInput for too few to split.
+
+    With ``share`` 0 all of them prove.
+    """
     images = [(source, item) for source in sources for item in source.items.values()]
     names = ["" if source.workpieces else source.workpiece_of(item, 0) for source, item in images]
     laptops = numbered(names)
     stickers = np.array([(item.labels == ObjectClass.STICKER).any() for _, item in images])
-    fit, proof = split(laptops, share, seed)
-    units = count_units(laptops[proof], stickers[proof])
     at_most = any(source.workpieces for source in sources)
-    if at_most:  # the images may be of fewer laptops, and split in another way
-        units = replace(units, clean=min(units.laptops, int((~stickers).sum())))
-    prospect = Prospect(units, delta, len(np.unique(laptops[fit])), share)
-    return LabelEvidence(len(images), bool(stickers.all()), at_most, prospect)
+
+    def divided(share: float) -> Prospect:
+        fit, proof = split(laptops, share, seed)
+        units = count_units(laptops[proof], stickers[proof])
+        if at_most:  # the images may be of fewer laptops, and split in another way
+            units = replace(units, clean=min(units.laptops, int((~stickers).sum())))
+        return Prospect(units, delta, len(np.unique(laptops[fit])), share)
+
+    count = len(np.unique(laptops))
+    others = [one for one in OTHER_SHARES if share and 0 < round(one * count) < count]
+    return LabelEvidence(
+        len(images), bool(stickers.all()), at_most, divided(share), tuple(map(divided, others))
+    )
 
 
 def assess_sources(
@@ -130,11 +147,14 @@ def refuse_repeated(assessed: Sequence[Assessed]) -> None:
 
 
 def split(units: IntArray, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Indices of the images to fit on and of those to prove with, ascending; images of one unit (N,) stay together."""
+    """Indices of the images to fit on and of those to prove with, ascending; images of one unit (N,) stay together.
+
+    All prove with a ``share`` of 0.
+    """
     laptops = len(np.unique(units))
     order = np.random.default_rng(seed).permutation(laptops)
     fit = round(laptops * share)
-    if not 0 < fit < laptops:
+    if share and not 0 < fit < laptops:
         raise InvalidInput(f"{laptops} laptops: expected enough to split them into two parts")
     chosen = np.isin(units, order[:fit])
     return np.flatnonzero(chosen).tolist(), np.flatnonzero(~chosen).tolist()

@@ -15,7 +15,7 @@ from sticker_uq.gate.assumptions.familiarity import MIN_SCENES
 from sticker_uq.scene import IntArray, InvalidInput
 
 FIT_SHARE = 0.4
-"""Share of the laptops that limits are fitted on; the others prove."""
+"""Share of the laptops that limits are fitted on; the others prove. With 0 all prove limits that were fitted elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ class Prospect:
 
     def lacking(self, alpha: float, beta: float) -> str:
         """How many more labels it takes until the levels can be proved, "" when enough; a ``beta`` of 0 takes none."""
-        fitted = math.ceil((MIN_SCENES - 0.5) / self.share)  # half a laptop is rounded up
+        fitted = (
+            math.ceil((MIN_SCENES - 0.5) / self.share) if self.share else 0
+        )  # half a laptop is rounded up
         proving = max(images_needed(alpha, self.delta), MIN_SCENES) - self.proof.laptops
         clean = images_needed(beta, self.delta) - self.proof.clean if beta else 0
         more = [max(math.ceil(n / (1 - self.share)), 0) for n in (proving, clean)]
@@ -77,8 +79,8 @@ class Prospect:
         without = f", at least {more[1]} of them without a sticker" if more[1] else ""
         return f"label at least {laptops} more laptops{without}" if laptops > 0 else ""
 
-    def check(self, alpha: float, beta: float) -> None:
-        """Raise :class:`InvalidInput` for levels that these laptops cannot prove, with levels that they can."""
+    def check(self, alpha: float, beta: float, advice: str = "") -> None:
+        """Raise :class:`InvalidInput` for levels that these laptops cannot prove, with levels that they can, and ``advice``."""
         lacking = self.lacking(alpha, beta)
         if not lacking:
             return
@@ -97,11 +99,11 @@ class Prospect:
         if wrong and self.proof.laptops and beta < 1.0 and not self.lacking(alpha, beta):
             least = f"--alpha {_up(alpha)} --beta {_up(beta)}"
             lacking += f", or give {least} or higher levels (without a bad image these can be proved)"
-        elif self.fit < MIN_SCENES or self.proof.laptops < MIN_SCENES:
+        elif (self.share and self.fit < MIN_SCENES) or self.proof.laptops < MIN_SCENES:
             wrong.append(
                 f"{self.fit} laptops to fit limits on and {self.proof.laptops} in the proof, each takes {MIN_SCENES} or more"
             )
-        raise InvalidInput(f"{'; '.join(wrong)}, at confidence {1 - self.delta:g}: {lacking}")
+        raise InvalidInput(f"{'; '.join(wrong)}, at confidence {1 - self.delta:g}: {lacking}{advice}")
 
 
 def count_units(laptops: IntArray, with_sticker: NDArray[np.bool_]) -> Units:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a cell, without ROS: processes and runner, options, nodes' parameters, ROS domain, mailbox, bundles and releases."""
+"""Running a cell, without ROS: processes and runner, options, nodes' parameters, ROS domain, bundles and releases."""

@@ -3,7 +3,7 @@
 
 ``bundle.yaml`` is the manifest: the parameters of detector and supervisor, what weights, settings and panel hash to, and the
 SHA-256 of every other file: ``weights.safetensors``, ``weights_novelty.safetensors``, ``weights_close_ups.safetensors``,
-``policy.yaml``, ``panel/``, ``comparison.json``.
+``weights_photo.safetensors``, ``policy.yaml``, ``panel/``, ``comparison.json``.
 """
 
 from __future__ import annotations
@@ -41,8 +41,19 @@ if TYPE_CHECKING:
 MANIFEST = "bundle.yaml"
 _WEIGHTS, _NOVELTY = "weights.safetensors", "weights_novelty.safetensors"
 _CLOSE_UPS = "weights_close_ups.safetensors"
+_PHOTO = "weights_photo.safetensors"
 _POLICY, _PANEL = "policy.yaml", "panel"
-BUNDLE_FILES = (MANIFEST, COMPARISON, _WEIGHTS, _CLOSE_UPS, _NOVELTY, _POLICY, _PANEL, f"{_PANEL}/**/*")
+BUNDLE_FILES = (
+    MANIFEST,
+    COMPARISON,
+    _WEIGHTS,
+    _CLOSE_UPS,
+    _PHOTO,
+    _NOVELTY,
+    _POLICY,
+    _PANEL,
+    f"{_PANEL}/**/*",
+)
 """Files of a bundle (globs)."""
 OF_THE_MACHINE = ("device", "threads")
 """Parameters of the detector that no bundle has."""
@@ -253,7 +264,7 @@ def create_bundle(
 
 def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
     # torch takes seconds to load: a cell that starts from a bundle need not wait for it here
-    from sticker_uq.detection.weights import close_up_weights, packaged_weights
+    from sticker_uq.detection.weights import beside_weights, close_up_weights, packaged_weights
     from sticker_uq.novelty.network import packaged_file
 
     weights = Path(settings.weights) if settings.weights else packaged_weights(settings.model)
@@ -269,6 +280,8 @@ def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
         found[_NOVELTY] = novelty
     if settings.close_ups and (close_ups := close_up_weights(settings.model, settings.weights)):
         found[_CLOSE_UPS] = close_ups
+    if settings.photo and (photo := beside_weights(settings.model, settings.weights, "photo")):
+        found[_PHOTO] = photo
     return found | ({_PANEL: Path(settings.panel)} if settings.panel else {})
 
 

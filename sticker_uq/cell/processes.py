@@ -23,7 +23,7 @@ from sticker_uq.geometry.simulated_cell import SIMULATED_GEOMETRY
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.parameter_files import is_shared, read_sections, refuse_unknown
 from sticker_uq.io.setting_fields import Frozen, words
-from sticker_uq.io.share import PACKAGE, share_folder
+from sticker_uq.io.share import LAB, PACKAGE, share_folder
 from sticker_uq.scene import InvalidInput
 
 SUPERVISOR = "supervisor"
@@ -106,7 +106,7 @@ class CellOptions(Frozen):
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """One process: the executable of this package, its node name, parameters beyond the file's, and topic remappings.
+    """One process: an executable of ``package``, its node name, parameters beyond the file's, and topic remappings.
 
     ``rights``: the name of its SROS2 enclave; empty: that of the node.
     """
@@ -120,6 +120,7 @@ class ProcessSpec:
     log_level: str = "info"
     respawn: bool = False
     rights: str = ""
+    package: str = PACKAGE
 
     def log_arguments(self) -> list[str]:
         logger = ".".join(part for part in [*self.namespace.split("/"), self.name] if part)
@@ -144,7 +145,7 @@ class ProcessSpec:
         return arguments
 
     def command(self, own_parameters: Path | None) -> list[str]:
-        command = [sys.executable, "-m", f"{PACKAGE}.nodes", self.executable]
+        command = [sys.executable, "-m", f"{self.package}.nodes", self.executable]
         return command + self.ros_arguments(own_parameters)
 
     def write_parameters(self, folder: Path) -> Path:
@@ -215,7 +216,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
         values = {name: getattr(options, f"sim_{name}") for name in ("person", "seed", "laptops", "hard")}
         simulation = _given(**values)
         remappings = (*_image_remappings(options.camera_topic), *beside)
-        processes.append(_process(options, "cell_sim", simulation, remappings))
+        processes.append(replace(_process(options, "cell_sim", simulation, remappings), package=LAB))
     return processes + _source_processes(options)
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sticker_uq.cell.processes import ProcessSpec
+from sticker_uq.io.share import INSTALL_LAB, LAB, has_lab
 from sticker_uq.scene import InvalidInput
 
 STOP_TIMEOUT_S = 8.0
@@ -45,6 +46,9 @@ class ProcessGroup:
                     "the workspace, or run scripts/setup and this command through scripts/run; replay, train, evaluate and "
                     "the Python interface work without ROS"
                 )
+        for spec in specs:
+            if spec.package == LAB and not has_lab():
+                raise InvalidInput(f"{spec.name} is a node of {LAB}, which is not installed: {INSTALL_LAB}")
         self._specs = {spec.name: spec for spec in specs}
         self._output = output
         self._folder = tempfile.TemporaryDirectory(prefix="sticker_uq_")

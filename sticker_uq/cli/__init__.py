@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``sticker-uq``: the command line of the package, one file per command.
+"""``sticker-uq``: the command line, one file per command; other packages, as sticker_uq_lab, add theirs as entry points.
 
 A command's module is imported only when that command runs, so ``sticker-uq --help`` is quick and needs neither torch nor
 ROS. Errors end in one line, those of a file with several faults in one line each: invalid input with exit status 2, a system
@@ -9,17 +9,21 @@ error (disk, permission, missing package) with 1, Ctrl-C with 130. ``STICKER_UQ_
 import contextlib
 import difflib
 import errno
+import functools
 import importlib
 import io
 import os
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sticker_uq import __version__
+from sticker_uq.imports import import_torchvision_without_compiler
+from sticker_uq.io.share import INSTALL_LAB, LAB
 from sticker_uq.io.stopping import INTERRUPTED, end_on_interrupt, interrupted, leave
 from sticker_uq.messages import printable
 from sticker_uq.scene import DeviceFailed, InvalidFile, InvalidInput
@@ -53,7 +57,7 @@ PANELS = {
         "select": "Select a model by the results of a study.",
     },
 }
-"""The commands with their help, by what a person does with them."""
+"""The commands of this package and of sticker_uq_lab with their help, by what a person does with them."""
 SETTINGS = "Settings"
 """Title of the options that are the parameters of a node."""
 _OFTEN = (
@@ -65,11 +69,26 @@ _ALL = "--help-all"
 _SCREEN = 39
 """Lines of the help of a command, unless all of it is wanted; the next prompt needs one, too."""
 COMMANDS = {name: panel for panel, commands in PANELS.items() for name in commands}
+OWN = ("cell", "status", "doctor", "audit", "replay", "evaluate", "quality", "calibrate", "bundle")
+"""The commands of this package; the others of ``COMMANDS`` are those of the lab."""
+ENTRY_POINT_GROUP = "sticker_uq.commands"
+"""An entry point of this group, named like the command, refers to a module with ``command`` or ``app``, as a module here has."""
 
 
 def option(default: Any, help_text: str, *names: str, **more: Any) -> Any:
     """Required with the default ``...``; ``more``: as of :func:`typer.Option`."""
     return typer.Option(default, *names, help=help_text, **more)
+
+
+@functools.cache
+def installed() -> dict[str, str]:
+    """The module of every command that can be run: own ones, those of the lab where it is installed, others by their names.
+
+    No command of this package can be replaced by a registered one.
+    """
+    found = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+    found |= {name: f"{__name__}.{name}" for name in OWN}
+    return {name: found[name] for name in (*COMMANDS, *sorted(found.keys() - COMMANDS)) if name in found}
 
 
 @contextlib.contextmanager
@@ -101,7 +120,7 @@ class _LazyCommand(TyperCommand):
 
     def load(self) -> Any:
         with _starting(str(self.name)):
-            module = importlib.import_module(f"{__name__}.{self.name}")
+            module = importlib.import_module(installed()[str(self.name)])
         app = getattr(module, "app", None)
         if app is None:
             app = typer.Typer(add_completion=False)
@@ -185,13 +204,20 @@ class _Commands(_Group):
         return parameters
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        return list(installed())
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in COMMANDS and args[0] not in installed():
+            raise InvalidInput(f"{args[0]} is a command of {LAB}, which is not installed: {INSTALL_LAB}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
+        module = installed().get(cmd_name)
+        if module is None:
             return None
-        panel = COMMANDS[cmd_name]
-        return _LazyCommand(cmd_name, help=PANELS[panel][cmd_name], rich_help_panel=panel)
+        panel = COMMANDS.get(cmd_name, "Of other packages")
+        words = PANELS[panel][cmd_name] if cmd_name in COMMANDS else f"Of {module.partition('.')[0]}."
+        return _LazyCommand(cmd_name, help=words, rich_help_panel=panel)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -254,6 +280,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - a service may be started without any
     end_on_interrupt()
+    import_torchvision_without_compiler()
     if isinstance(sys.stdout, io.TextIOWrapper):  # what its encoding lacks ends no command
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

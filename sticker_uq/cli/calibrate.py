@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from sticker_uq.calibration.calibration_report import calibration_report
-from sticker_uq.calibration.fitting import FAMILIAR, Levels, Trials, fit_policy
+from sticker_uq.calibration.fitting import FAMILIAR, Levels, Trials, fit_policy, taken_over
 from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources, evidence, write_policy
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Record, units_of
@@ -29,11 +29,13 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
+_OF_FITTING = ("signals", "calibration", "saliency", "percentile", "familiar", "split_seed")
 _CACHE = Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite"
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
 def command(
+    context: typer.Context,
     settings: PerceptionSettings,
     data: list[Path] = option(
         ..., "COCO folder, or rosbag2 folder with an annotations.json in it; may be repeated."
@@ -43,7 +45,11 @@ def command(
     alpha: Alpha = 0.01,
     beta: Beta = 0.05,
     delta: Delta = 0.1,
-    fit_share: float = option(FIT_SHARE, "Share of the images to fit on; the others test the guarantees."),
+    fit_share: float = option(
+        FIT_SHARE,
+        "Share of the images to fit on; the others test the guarantees. 0: all of them test the score of --base, which "
+        "was fitted on other laptops.",
+    ),
     split_seed: int = option(0, "Seed of that split.", min=0),
     base: Path | None = option(None, "Policy whose other limits are kept; default: config/limits.yaml."),
     calibration: Literal["isotonic", "temperature", "none"] = option(
@@ -84,8 +90,8 @@ def command(
     Fails without writing anything when there are too few images for the guarantees.
     """
     levels = Levels(alpha, beta, delta)
-    if not 0.0 < fit_share < 1.0:
-        raise InvalidInput(f"--fit-share {fit_share:g}: expected a number between 0 and 1")
+    if not 0.0 <= fit_share < 1.0:
+        raise InvalidInput(f"--fit-share {fit_share:g}: expected a number from 0 to below 1")
     if report is not None and report.suffix not in (".html", ".md"):
         raise InvalidInput(f"--report {report}: expected FILE.html or FILE.md")
     named = [name for name in signals.replace(" ", "").split(",") if name]
@@ -97,6 +103,8 @@ def command(
     if settings.panel:
         panel = (kept.panel or PanelRule()).model_copy(update={"combination": panel_combination})
         kept = kept.model_copy(update={"panel": panel})
+    if not fit_share:
+        _refuse_fitting(context, kept, beta)
     sources = [LabelledSource(path, topic) for path in data]
     for source in sources:
         tell_of_source(source.path, source.remarks, "")
@@ -110,23 +118,26 @@ def command(
         assessed = assess_sources(sources, settings, cache, advance, jobs, ray_address, needed)
     _tell_of_workpieces(sources, [record for part in assessed for record in part.records])
     divided = Divided.of(assessed, fit_share, split_seed)
-    chosen = choose_kind(divided.fit, calibration, match_iou)
-    if chosen.kind != calibration:
-        typer.echo(chosen.text(), err=True)
-    say = partial(typer.echo, err=True)
-    draft = fit_policy(
-        divided.fit,
-        kept,
-        chosen.kind,
-        saliency,
-        percentile,
-        match_iou,
-        familiar,
-        named or None,
-        alpha,
-        beta > 0,
-        say,
-    )
+    if fit_share:
+        chosen = choose_kind(divided.fit, calibration, match_iou)
+        if chosen.kind != calibration:
+            typer.echo(chosen.text(), err=True)
+        say = partial(typer.echo, err=True)
+        draft = fit_policy(
+            divided.fit,
+            kept,
+            chosen.kind,
+            saliency,
+            percentile,
+            match_iou,
+            familiar,
+            named or None,
+            alpha,
+            beta > 0,
+            say,
+        )
+    else:
+        draft = taken_over(kept, beta > 0)
     policy = Trials(draft, divided.fit, divided.proof, match_iou).policy(levels)
     policy = divided.signed(policy, command_line(), camera, valid_days)
     if report is not None:
@@ -134,6 +145,18 @@ def command(
         write_file(report, text)
     write_policy(policy, out)
     _print(policy, out)
+
+
+def _refuse_fitting(context: typer.Context, kept: Policy, beta: float) -> None:
+    """InvalidInput where nothing is to be fitted, and an option says how, or ``kept`` was not fitted."""
+    sources = {name: context.get_parameter_source(name) for name in _OF_FITTING}
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise InvalidInput(
+            f"{options} with --fit-share 0: expected none, the score of --base is taken as it is"
+        )
+    taken_over(kept, beta > 0)
 
 
 def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:

@@ -7,7 +7,9 @@ import ipaddress
 import os
 import re
 import secrets
-from collections.abc import Iterable
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sticker_uq.io.reading import MIB, read_text
@@ -116,6 +118,35 @@ class Access:
         except ValueError:
             return None
         return name if 1 <= len(name) <= LONGEST_TEXT and name.isprintable() else None
+
+
+FIRST_DELAY_S = 0.1
+LONGEST_DELAY_S = 2.0
+FORGOTTEN_S = 60.0
+_MOST_GUESSERS = 1000
+
+
+class WrongTokens:
+    """Counts wrong tokens by the address that they came from, and says how long each is to wait for its refusal.
+
+    A right one never waits: nobody can lock out an address, or the page.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._lately: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self.count = 0
+
+    def another(self, address: str) -> tuple[int, float]:
+        """One more came from ``address``: how many have without a pause of :data:`FORGOTTEN_S`, and the delay, s."""
+        now = self._now_s()
+        before, at = self._lately.pop(address, (0, now))
+        lately = 1 + (before if now - at < FORGOTTEN_S else 0)
+        self._lately[address] = lately, now
+        if len(self._lately) > _MOST_GUESSERS:
+            self._lately.popitem(last=False)
+        self.count += 1
+        return lately, min(FIRST_DELAY_S * 2.0 ** min(lately - 1, 30), LONGEST_DELAY_S)
 
 
 def read_token(path: Path) -> str:

@@ -32,7 +32,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sticker_uq.console.access import LONGEST_TEXT, Access, Addresses
+from sticker_uq.console.access import LONGEST_TEXT, Access, Addresses, WrongTokens
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.setting_fields import words
 from sticker_uq.messages import PAGE_LANGUAGES
@@ -216,6 +216,9 @@ class Cell(Protocol):
     def watched(self, pages: int, heat: int) -> None:
         """Take note of how many pages are open, and how many of them show the saliency."""
 
+    def wrong_token(self, address: str, lately: int, ever: int) -> None:
+        """Take note that a wrong token came from ``address``, of so many from there lately and so many in all."""
+
 
 def make_app(
     state: ConsoleState,
@@ -228,6 +231,7 @@ def make_app(
     closing = closing or threading.Event()
     app = FastAPI(title="sticker_uq console", openapi_url=None, dependencies=[Depends(in_time)])
     app.add_middleware(Guard, access=access, addresses=addresses, cookie=cookie)
+    wrong = WrongTokens()
     pages: dict[WebSocket, bool] = {}
     waiting = ThreadPoolExecutor(MOST_PAGES, thread_name_prefix="page")
 
@@ -279,8 +283,12 @@ def make_app(
         return Response(status_code=204 if request.scope[SIGNED_IN] else 401)
 
     @app.post("/session")
-    def sign_in(body: SignIn, request: Request) -> Response:
+    async def sign_in(body: SignIn, request: Request) -> Response:
         if not access.accepts(body.secret):
+            address = request.client.host if request.client is not None else ""
+            lately, delay_s = wrong.another(address)
+            cell.wrong_token(address, lately, wrong.count)
+            await slow_down(delay_s)
             raise HTTPException(401, "wrong token")
         response = Response(status_code=204)
         secure = request.headers["origin"].startswith("https:")
@@ -331,6 +339,9 @@ def make_app(
                     tell()
 
     return app
+
+
+slow_down = asyncio.sleep
 
 
 async def in_time(until: float | None = None) -> None:

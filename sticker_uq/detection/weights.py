@@ -87,11 +87,16 @@ def close_up_weights(model: str, weights: str = "", used: str = "") -> Path | No
     packaged one of ``model``; None where there is none, or where the checksum of the weights ``used`` is not that of the
     packaged ones.
     """
+    path = beside_weights(model, weights, "close_ups", used)
+    return path if path and path.is_file() else None
+
+
+def beside_weights(model: str, weights: str, name: str, used: str = "") -> Path | None:
+    """Where ``NAME_name.safetensors`` is or would be beside ``NAME.safetensors``, as :func:`close_up_weights`."""
     file = Path(weights) if weights else packaged_weights(model)
     if file and not weights and used and read_metadata(file)["checksum"] != used:
         return None
-    path = file and file.with_name(f"{file.stem}_close_ups.safetensors")
-    return path if path and path.is_file() else None
+    return file and file.with_name(f"{file.stem}_{name}.safetensors")
 
 
 def checksum(state: Mapping[str, Tensor]) -> str:

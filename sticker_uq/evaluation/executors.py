@@ -83,7 +83,7 @@ def mapped(
 def worker_pool(
     jobs: int,
     load: Callable[[], Any] | None = None,
-    imports: Sequence[str] = ("sticker_uq.detection.detector",),
+    imports: Sequence[str] = ("sticker_uq.without_compiler", "sticker_uq.detection.detector"),
 ) -> Iterator[ProcessPoolExecutor]:
     """A pool of ``jobs`` processes, which share what they import: with torch that takes each of them seconds.
 

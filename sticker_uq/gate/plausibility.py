@@ -249,6 +249,7 @@ _OBJECT = {
     "novelty": _SHARE,
     "single_pass": _SHARE,
     "close_up": _SHARE,
+    "photo": _SHARE,
     **{name: (0.0, metric.highest) for name, metric in METRICS.items()},
 }
 _Value = tuple[str, float, tuple[float, float]]

@@ -165,7 +165,14 @@ class StepContext:
         self.set(attempts=tuple(found for found in self.state.attempts if not same_place(found[0], box)))
 
     def forget_places(self) -> None:
-        """Camera or image size has changed: forget places, which were px of the earlier images."""
+        """Camera or image size has changed: forget places, which were px of the earlier images.
+
+        What a person said to leave alone cannot be found again, so that a person must look first.
+        """
+        if self.state.memory.prohibitions().answers:
+            lost = Reason("places_lost")
+            self.set(held=True, held_for=(*(r for r in self.state.held_for if r != lost), lost))
+            self.log(ev.Severity.ERROR, lost)
         memory = OperatorAnswers(scene_clean=self.state.memory.scene_clean)
         self.set(memory=memory, attempts=(), removed=(), verification=None, relief=None)
 

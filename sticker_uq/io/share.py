@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from sticker_uq.scene import InvalidInput
 from sticker_uq.version import __version__
 
 PACKAGE = "sticker_uq"
+LAB = "sticker_uq_lab"
+"""The package with what is done before and after: simulation, data sets, training, studies."""
+INSTALL_LAB = f"scripts/setup, or colcon with its folder in --base-paths, or pip install ./{LAB}"
+"""What a person does to have it."""
 
 
 def share_folder() -> Path:
@@ -30,6 +35,14 @@ def share_folder() -> Path:
     raise InvalidInput(
         f"config/cell.yaml was not found under {', '.join(map(str, candidates))}: source the workspace's setup file"
     )
+
+
+def has_lab() -> bool:
+    """Whether sticker_uq_lab is installed; a folder of that name, as this repository has, is not enough."""
+    try:
+        return find_spec(f"{LAB}.nodes") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def ament_prefixes() -> list[Path]:

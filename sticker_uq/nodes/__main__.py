@@ -12,11 +12,12 @@ import signal
 import sys
 from functools import partial
 
+from sticker_uq.imports import import_torchvision_without_compiler
+
 _MODULES = {
     "detector": "detector.node",
     "supervisor": "supervisor.node",
-    "cell_sim": "simulation.cell_sim",
-    "image_source": "simulation.image_source",
+    "image_source": "image_source.node",
     "recorder": "recorder.node",
     "console": "console.node",
 }
@@ -24,19 +25,24 @@ _MODULES = {
 
 
 def run_executable(name: str) -> None:
+    run_module(f"sticker_uq.nodes.{_MODULES[name]}")
+
+
+def run_module(module: str) -> None:
+    """Run ``main`` of ``module``. Does not return."""
     for number in (signal.SIGINT, signal.SIGTERM):
         # an exception must not unwind half-imported libraries
         signal.signal(number, lambda *_: os._exit(0))
+    import_torchvision_without_compiler()
     gc.disable()  # what is imported stays: the collector need not walk through it, now or while the node works
-    module = importlib.import_module(f"sticker_uq.nodes.{_MODULES[name]}")
+    main = importlib.import_module(module).main
     gc.freeze()
     gc.enable()
-    sys.exit(module.main())
+    sys.exit(main())
 
 
 detector = partial(run_executable, "detector")
 supervisor = partial(run_executable, "supervisor")
-cell_sim = partial(run_executable, "cell_sim")
 image_source = partial(run_executable, "image_source")
 recorder = partial(run_executable, "recorder")
 console = partial(run_executable, "console")

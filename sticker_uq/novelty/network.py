@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -277,7 +278,7 @@ def _quality_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> No
 def ready(network: NoveltyNetwork) -> NoveltyNetwork:
     """``network`` itself, made ready for run time: normalisation is part of the convolutions, which is faster."""
     network.eval().requires_grad_(False)
-    _fuse(network)
+    fuse(network)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network
 
@@ -302,12 +303,12 @@ def packaged_network(detector: StochasticDetector) -> NoveltyNetwork | None:
     return None if path is None else load_network(path, detector.device)
 
 
-def _fuse(module: nn.Module) -> None:
+def fuse(module: nn.Module) -> None:
+    """Make every normalisation after a convolution in ``module`` part of that, for run time."""
     for child in module.children():
-        convolution = next(iter(child.children()), None)
-        if isinstance(child, nn.Sequential) and len(child) > 1 and isinstance(child[1], nn.BatchNorm2d):
-            assert isinstance(convolution, nn.Conv2d)
-            child[0] = fuse_conv_bn_eval(convolution, child[1])
-            child[1] = nn.Identity()
-        else:
-            _fuse(child)
+        fuse(child)
+    if isinstance(module, nn.Sequential):
+        for number, (first, second) in enumerate(pairwise(list(module))):
+            if isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d):
+                module[number] = fuse_conv_bn_eval(first, second)
+                module[number + 1] = nn.Identity()

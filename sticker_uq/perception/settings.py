@@ -14,7 +14,7 @@ from sticker_uq.dil.settings import LocalizationSettings, Technique
 from sticker_uq.io.setting_fields import same_field
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
-MODEL_STAGES = ("encode", "sample", "detect", "dil", "close_ups", "novelty", "panel")
+MODEL_STAGES = ("encode", "sample", "detect", "dil", "close_ups", "photo", "novelty", "panel")
 """Those in which networks compute; the others cluster and measure."""
 _NOT_PART_OF_THE_RESULT = (
     "device",  # its kind is, see hash_on
@@ -45,6 +45,9 @@ class PerceptionSettings(DetectorSettings):
     novelty: bool = True
     """whether the novelty of image and objects is measured, and foreign objects are located, where a novelty network exists for
     the weights"""
+    photo: bool = False
+    """whether a network that has seen photographs gives a second opinion about every object, where a head for it,
+    NAME_photo.safetensors, lies beside the weights"""
     panel: str = ""
     """folder of `sticker-uq monitors fit`: monitors that score every object; empty: none"""
     monitors: str = Field("", pattern=r"^[a-z0-9_]*( *, *[a-z0-9_]+)*$")
@@ -79,5 +82,9 @@ class PerceptionSettings(DetectorSettings):
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """
-        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {"device": device_kind, **_GONE}
+        unused = set() if self.photo else {"photo"}  # policies made before this setting keep their hash
+        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT, *unused}) | {
+            "device": device_kind,
+            **_GONE,
+        }
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

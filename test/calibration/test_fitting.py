@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import expit, logit
 
 from sticker_uq.calibration.calibration_report import calibration_report, guarantee_text
 from sticker_uq.calibration.choosing import fit_risk
-from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
+from sticker_uq.calibration.fitting import Levels, Trials, fit_policy, taken_over
 from sticker_uq.calibration.making import Divided, policy_text
 from sticker_uq.calibration.measuring import measure, scores
 from sticker_uq.calibration.outcomes import matching, outcomes_of
@@ -20,6 +22,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.signals import SIGNALS
 from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Verdict
 from sticker_uq.testing.scenes import assessment, observed
+from test.calibration.conftest import draw
 
 Drawn = Callable[[int, int], list[Record]]
 LEVELS = Levels(alpha=0.05, beta=0.2, delta=0.1)
@@ -134,6 +137,42 @@ def test_alpha_alone_may_be_promised_and_then_a_person_checks_what_looks_clean(d
     assert "checks every laptop before it is called clean" in guarantee_text(policy.guarantee)
     assert judge(assessment(), policy.model_copy(update={"familiarity": None})).outcome is Outcome.ASK
     assert measure(proof, policy).wrongful.rate <= 0.05
+
+
+def test_a_score_fitted_elsewhere_is_proved_by_every_laptop(drawn):
+    fitted = Trials(fit_policy(drawn(0, 300), Policy(), level=0.05), drawn(0, 300), drawn(1000, 300)).policy(
+        LEVELS
+    )
+    draft = taken_over(fitted)
+    assert (draft.guarantee, draft.risk.max_removal) == (None, 1.0)
+    proof = drawn(3000, 200)
+    trials = Trials(draft, (), proof)
+    policy = trials.policy(LEVELS)
+    assert policy.guarantee.wrongful_removal.images == 200
+    assert policy.guarantee.missed_sticker.limit == fitted.max_left_probability
+    assert [term.signal for term in policy.risk.terms] == [term.signal for term in fitted.risk.terms]
+    found, unseen = measure(proof, policy), measure(drawn(5000, 1000), policy)
+    assert found.wrongful.events == policy.guarantee.wrongful_removal.events
+    assert unseen.wrongful.rate <= LEVELS.alpha
+    assert unseen.removed.rate > 0.3
+    assert trials.attempts(Levels(0.05, 0.0, 0.1))[1] is None
+    with pytest.raises(InvalidInput, match="has no risk score"):
+        taken_over(Policy())
+    with pytest.raises(InvalidInput, match="no cut-off for clean laptops"):
+        taken_over(fitted.model_copy(update={"saliency": None}))
+    assert not taken_over(fitted.model_copy(update={"saliency": None}), clean=False).clean_without_operator
+
+
+@given(st.integers(1, 40), st.integers(0, 2**31), st.integers(1, 40))
+def test_limits_on_a_score_fitted_elsewhere_depend_on_no_image(laptops, seed, others):
+    rng = np.random.default_rng(seed)
+    signals = {"improbability": rng.random(laptops), "shannon_entropy": rng.random(laptops)}
+    draft = Policy().model_copy(update={"risk": fit_risk(signals, rng.random(laptops))})
+    proofs = [[draw(int(n)) for n in rng.integers(1 << 30, size=count)] for count in (laptops, others)]
+    first, second = ([t.limit for t in Trials(draft, (), proof)._removals] for proof in proofs)
+    assert first == second
+    assert (np.diff(first) >= 0).all()
+    assert draft.risk(dict.fromkeys(signals, 1.0)) <= first[-1] + 1e-12
 
 
 def test_few_labels_leave_the_mean_score_alone_and_it_is_said(drawn):

@@ -10,7 +10,7 @@ from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
-from test.helpers.scenes import rendered
+from test.helpers.laptops import data_set
 
 
 def test_a_missing_novelty_network_is_told_before_any_image_is_assessed(tmp_path):
@@ -34,7 +34,7 @@ SETTINGS = PerceptionSettings(passes=2, device="cpu")
 
 @pytest.fixture
 def source(tmp_path):
-    return LabelledSource(rendered(tmp_path / "data", range(2), (240, 180), "png", stickers=1))
+    return LabelledSource(data_set(tmp_path / "data", 2))
 
 
 def assessed(source, cache, jobs, ray_address=""):

@@ -106,6 +106,40 @@ def test_levels_that_cannot_be_proved_are_refused_before_the_detector_runs(label
     assert "DetectorStarted" in CliRunner().invoke(app, [*options, *proposed]).output
 
 
+def test_the_share_to_fit_on_is_named_that_would_do(labelled, tmp_path, monkeypatch):
+    class DetectorStarted(Exception):
+        pass
+
+    def assess(*_: Any) -> None:
+        raise DetectorStarted
+
+    monkeypatch.setattr(command, "assess_sources", assess)
+
+    def said(*options: str) -> str:
+        given = ["calibrate", "--data", str(labelled), "--out", str(tmp_path / "policy.yaml"), *options]
+        return " ".join(CliRunner().invoke(app, given).output.split())
+
+    # 22 of 60 laptops prove 10 %, 20 are needed to fit on
+    levels = ("--alpha", "0.1", "--beta", "0.5")
+    refused = said(*levels, "--fit-share", "0.3")
+    assert "18 laptops to fit limits on and 42 in the proof" in refused
+    share = re.findall(r"or give --fit-share (\S+), with which these suffice", refused)[0]
+    assert "DetectorStarted" in said(*levels, "--fit-share", share)
+    assert "--fit-share" not in said("--alpha", "0.001", "--beta", "0")
+    # 45 are needed for 5 %: all of them prove a score of others
+    fitted = ("--alpha", "0.05", "--beta", "0", "--fit-share", "0")
+    assert "takes 45 or more laptops in the proof, there are 36" in said("--alpha", "0.05", "--beta", "0")
+    assert "has no risk score" in said(*fitted)
+    base = ("--base", "config/policy.yaml")
+    assert "DetectorStarted" in said(*fitted, *base)
+    assert "--signals, --familiar with --fit-share 0" in said(
+        *fitted, *base, "--signals", "improbability", "--familiar", "99"
+    )
+    assert "takes 114 or more laptops in the proof, there are 60" in said(
+        *base, "--alpha", "0.02", "--beta", "0", "--fit-share", "0"
+    )
+
+
 def test_a_hundred_more_labels_prove_what_the_binomial_says():
     now = Prospect(Units(30, 10), 0.1, 20)
     then = now.after(100)  # sixty of them prove, a third of these without a sticker

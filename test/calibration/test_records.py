@@ -18,7 +18,7 @@ from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import Exposure, InvalidInput, Localization, SceneAssessment, Status, UnexplainedRegion
 from sticker_uq.testing.scenes import assessment, observed, rarely_seen
-from test.helpers.scenes import rendered
+from test.helpers.laptops import data_set
 
 
 class CountingDetector:
@@ -37,7 +37,7 @@ class CountingDetector:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return rendered(tmp_path / "data", range(4), (96, 72))
+    return data_set(tmp_path / "data", 4)
 
 
 def test_an_assessment_survives_the_cache(tmp_path):

@@ -18,11 +18,11 @@ from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import Guarantee
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.messages import text_of
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
+from test.helpers.laptops import laptop
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
 
@@ -56,7 +56,7 @@ def copy(bundle: Bundle, tmp_path: Path) -> Path:
 def test_it_holds_all_that_decides_and_says_the_same(bundle):
     names = ("weights", "weights_novelty", "weights_close_ups")
     assert set(bundle.manifest.files) == {*(f"{name}.safetensors" for name in names), "policy.yaml"}
-    image = render(sample_scene(5)).image
+    image = laptop()
     plain = load_perception(SETTINGS).assess(image, 1, "camera")
     bundled = load_perception(bundle.settings(PerceptionSettings(device="cpu"))).assess(image, 1, "camera")
     assert bundled.to_bytes() == plain.to_bytes()
@@ -251,7 +251,7 @@ def test_the_commands_make_show_and_verify_one(tmp_path):
     verified = run(app, ["bundle", "verify", out, "--device", "cpu"], catch_exceptions=False)
     assert "fits together on this machine (cpu, float32)" in verified.output
     picture = tmp_path / "lid.png"
-    cv2.imwrite(str(picture), render(sample_scene(5)).image)
+    cv2.imwrite(str(picture), laptop())
     replay = ["replay", str(picture), "--device", "cpu", "--out", str(tmp_path / "replay")]
     both = run(app, [*replay, "--bundle", out, "--passes", "4"])
     assert "--bundle and --passes: expected one of them" in both.output

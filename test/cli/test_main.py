@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import types
-from pathlib import Path
 
 import pytest
 import typer
@@ -19,9 +18,6 @@ import sticker_uq.cli as cli
 from sticker_uq.scene import DeviceFailed, InvalidInput
 
 EVERYTHING_HEAVY = ("torch", "torchvision", "cv2", "rclpy", "pandas", "matplotlib", "rosbags", "pydantic")
-
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -63,7 +59,8 @@ def test_help_lists_every_command_and_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "HEAVY []" in done.stdout
-    for name in cli.COMMANDS:
+    assert set(cli.OWN) <= set(cli.installed())
+    for name in cli.installed():
         assert name in done.stdout
 
 
@@ -73,9 +70,14 @@ def below(command, path):
     return [path, *(words for name, one in inner.items() for words in below(one, [*path, name]))]
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
+@pytest.mark.parametrize("name", cli.OWN)
 def test_every_command_explains_itself_on_one_screen_and_wholly_on_demand(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
+    check_help(name)
+
+
+def check_help(name):
+    """Of the command and those below it."""
     loaded = typer.main.get_command(cli.app).get_command(None, name).load()
     for words in below(loaded, [name]):
         result = CliRunner().invoke(cli.app, [*words, "--help"])
@@ -94,8 +96,6 @@ def test_every_command_explains_itself_on_one_screen_and_wholly_on_demand(name, 
     [
         ("replya", "replay"),
         ("bundle creat", "create"),
-        ("dataset imprt", "import"),
-        ("study statistic", "statistics"),
     ],
 )
 def test_misspelt_commands_are_answered_with_the_nearest_at_every_level(given, meant):
@@ -122,14 +122,53 @@ def test_the_shell_completes_commands_and_their_options():
     assert done.stdout.split() == ["--dropout-rate"], done.stderr
 
 
-def test_a_command_may_start_processes_of_its_own(tmp_path):
-    entry = str(ROOT / "resource" / "sticker-uq")
-    arguments = ["dataset", "render", "--count", "2", "--jobs", "2", "--out", str(tmp_path / "data")]
-    done = subprocess.run(
-        [sys.executable, entry, *arguments], capture_output=True, text=True, check=False, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "data" / "images").iterdir())) == 2
+REGISTERED = """
+import typer
+app = typer.Typer()
+
+@app.command()
+def again() -> None:
+    typer.echo("done")
+"""
+
+
+@pytest.fixture
+def registered(tmp_path, monkeypatch):
+    """Installs a distribution with the lines of its commands, and a module ``their_command``."""
+
+    def install(lines: str) -> None:
+        information = tmp_path / "theirs-1.0.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+        (information / "entry_points.txt").write_text(f"[{cli.ENTRY_POINT_GROUP}]\n{lines}\n")
+        (tmp_path / "their_command.py").write_text(REGISTERED)
+        monkeypatch.syspath_prepend(tmp_path)
+        cli.installed.cache_clear()
+
+    yield install
+    sys.modules.pop("their_command", None)
+    cli.installed.cache_clear()
+
+
+def test_another_package_adds_a_command_and_replaces_none(registered):
+    registered("again = their_command\ndoctor = their_command")
+    assert "Of their_command." in CliRunner().invoke(cli.app, ["--help"]).output
+    assert CliRunner().invoke(cli.app, ["again"]).output == "done\n"
+    assert cli.installed()["doctor"] == "sticker_uq.cli.doctor"
+
+
+@pytest.mark.parametrize("name", sorted(set(cli.COMMANDS) - set(cli.OWN)))
+def test_without_the_lab_its_commands_say_what_to_install(name, monkeypatch):
+    monkeypatch.setattr(cli, "entry_points", lambda group: [])
+    cli.installed.cache_clear()
+    result = CliRunner().invoke(cli.app, [name, "--out", "out"])
+    listed = CliRunner().invoke(cli.app, ["--help"]).output
+    cli.installed.cache_clear()
+    assert f"│ {name} " not in listed
+    assert "│ replay " in listed
+    told = f"error: {name} is a command of sticker_uq_lab, which is not installed: "
+    assert (result.exit_code, result.stderr.startswith(told)) == (2, True), result.output
+    assert "pip install ./sticker_uq_lab" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,18 @@ import os
 import stat
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sticker_uq.console.access import Access, Addresses, origins_of, read_token
+from sticker_uq.console.access import (
+    FORGOTTEN_S,
+    LONGEST_DELAY_S,
+    Access,
+    Addresses,
+    WrongTokens,
+    origins_of,
+    read_token,
+)
 from sticker_uq.scene import InvalidInput
 
 TOKEN = "the token of this cell"
@@ -67,6 +77,30 @@ def test_a_host_that_is_no_address_of_the_page(listening, host):
 def test_a_wrong_origin_is_named(text):
     with pytest.raises(InvalidInput, match=r"origins: .*expected https://NAME"):
         origins_of(text)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.0, 2 * FORGOTTEN_S)), max_size=60))
+def test_wrong_tokens_wait_longer_and_longer_by_address_and_never_too_long(guesses):
+    clock = [0.0]
+    wrong = WrongTokens(lambda: clock[0])
+    before = {}
+    for number, (address, pause_s) in enumerate(guesses, 1):
+        clock[0] += pause_s
+        lately, delay_s = wrong.another(address)
+        assert wrong.count == number
+        at, count, delayed_s = before.get(address, (clock[0], 0, 0.0))
+        soon = clock[0] - at < FORGOTTEN_S
+        assert lately == (count + 1 if soon else 1)
+        assert 0.0 < delay_s <= LONGEST_DELAY_S
+        assert delay_s > delayed_s or delay_s == LONGEST_DELAY_S or not soon
+        before[address] = clock[0], lately, delay_s
+
+
+def test_many_addresses_take_no_memory():
+    wrong = WrongTokens()
+    for number in range(3000):
+        wrong.another(str(number))
+    assert (wrong.count, len(wrong._lately)) == (3000, 1000)
 
 
 def test_a_cookie_is_of_one_token():

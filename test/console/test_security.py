@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What attackers try with the page's server over real connections; docs/security.md names these tests."""
 
+import asyncio
 import json
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from unittest.mock import patch
 from urllib.parse import urlsplit
@@ -186,6 +189,36 @@ def test_a_token_becomes_a_cookie(token_server):
     assert server.post("/answer", ANSWER, Cookie=cookie)[0] == 200
     with server.live(cookie=cookie) as link:
         assert json.loads(link.recv(WAIT_S))["operator"] == {"name": "", "checked": False}
+
+
+def test_wrong_tokens_are_told_and_wait_and_keep_nobody_else_out(token_server, monkeypatch):
+    server, over, delays = token_server, threading.Event(), []
+
+    async def slow_down(seconds):
+        delays.append(seconds)
+        while not over.is_set():
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(console_app, "slow_down", slow_down)
+    cookie = server.sign_in(TOKEN)[1].partition(";")[0]
+    guess = json.dumps({"secret": "wrong"}).encode()
+    with ExitStack() as stack:
+        guessing = [
+            stack.enter_context(ThreadPoolExecutor(20)).submit(server.post, "/session", guess)
+            for _ in range(20)
+        ]
+        while len(delays) < 20:
+            assert not any(one.done() for one in guessing), "a guess was answered at once"
+        assert server.post("/command", HOLD, Cookie=cookie)[0] == 200
+        assert server.sign_in(TOKEN)[0] == 204, (
+            "an address is not locked out by what another one there guesses"
+        )
+        over.set()
+        assert {one.result()[0] for one in guessing} == {401}
+    assert server.cell.commands == [("hold", "")]
+    assert [(told[1], told[2]) for told in server.cell.wrong_tokens] == [(n, n) for n in range(1, 21)]
+    assert delays == sorted(delays)
+    assert delays[0] < delays[1]
 
 
 def test_behind_a_tls_proxy_the_cookie_is_for_tls_only(tmp_path):

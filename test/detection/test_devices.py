@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,6 +59,30 @@ print(pages())
     pages = (map(int, run.stdout.split()) for run in runs)
     # where a mapping lies above the heap, as by chance it does, it cannot grow, and glibc maps the memory anew
     assert any(kept < 0.1 * given_back for given_back, kept in pages)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="the memory of a process is read from /proc"
+)
+def test_what_a_training_freed_is_returned():
+    told = """
+import torch
+from sticker_uq.detection.kernels.devices import keep_freed_memory, return_freed_memory
+def held():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS:"))
+keep_freed_memory()
+before = held()
+parts = [torch.ones(3_000_000) for _ in range(20)]
+last = torch.ones(1_000)
+del parts
+kept = held()
+return_freed_memory()
+print(kept - before, held() - before)
+"""
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    kept, returned = map(int, run.stdout.split())
+    assert kept > 200_000, "kB, else there is nothing to return"
+    assert returned < 0.1 * kept
 
 
 @lru_cache(maxsize=1)

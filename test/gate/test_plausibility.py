@@ -97,7 +97,13 @@ def test_answers_about_places_do_not_outlive_the_camera_they_were_seen_with():
     assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.KEEP, ELSEWHERE))
     cell.scene(UNSURE, times=K, image_size=(1280, 960))
     assert cell.state.memory.answers == ()
-    assert cell.scene(UNSURE, image_size=(1280, 960)).phase is Phase.INTERVENTION
+    assert cell.scene(UNSURE, image_size=(1280, 960), times=K).phase is Phase.BLOCKED
+    assert codes(cell.state.details) == ["places_lost"]
+    cell.send(ev.Release("Ada"))
+    assert cell.scene(UNSURE, image_size=(1280, 960), times=K).phase is Phase.INTERVENTION
+    cell = asking()
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
+    assert not cell.scene(UNSURE, times=K, image_size=(1280, 960)).state.held
     cell = finish(removing(), ev.RemovalCode.MOTION_FAILED).scene(STICKER, frame_id="other")
     assert cell.state.attempts == ()
     cell = verifying().scene(STICKER, frame_id="other")

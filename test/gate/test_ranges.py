@@ -37,7 +37,7 @@ def test_a_share_may_leave_its_range_by_rounding_alone(name, value):
     assert range_problem(localized(**{name: value})) is None
 
 
-@pytest.mark.parametrize("name", ["detection_rate", "novelty", "single_pass", "close_up", *METRICS])
+@pytest.mark.parametrize("name", ["detection_rate", "novelty", "single_pass", "close_up", "photo", *METRICS])
 def test_metrics_of_objects_have_ranges_too(name):
     highest = METRICS[name].highest if name in METRICS else 1.0
     assert range_problem(assessment(observed(**{name: min(highest, 1e9)}))) is None

@@ -65,6 +65,7 @@ class FakeCell:
         self.answers: list[Any] = []
         self.commands: list[tuple[str, str]] = []
         self.people: list[Person] = []
+        self.wrong_tokens: list[tuple[str, int, int]] = []
         self.refusal: dict[str, Any] | None = None
         canvas = np.full((720, 960, 3), 90, np.uint8)
         cv2.rectangle(canvas, (100, 100), (860, 620), (150, 150, 150), -1)
@@ -90,6 +91,9 @@ class FakeCell:
 
     def watched(self, pages: int, heat: int) -> None:
         """Nothing follows from it here."""
+
+    def wrong_token(self, address: str, lately: int, ever: int) -> None:
+        self.wrong_tokens.append((address, lately, ever))
 
 
 class _Proxy:

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from playwright.sync_api import Page
 
 from sticker_uq.console.app import Accepted, Person
 from sticker_uq.console.state import ConsoleState
-from sticker_uq.io.images import encode_jpeg
-from sticker_uq.lab.rendering import RenderedScene, render, sample_scene
 from sticker_uq.messages import text_of
 from sticker_uq.scene import Reason
 from test.helpers.browser import FakeCell, chromium, served
+from test.helpers.laptops import labelled
 
 SIZES = {"1024x768": (1024, 768), "1280x800": (1280, 800), "768x1024": (768, 1024)}
 GATE_PERIOD_S = 0.1
@@ -33,8 +31,6 @@ SCENE_EVERY = 10
 NO_PICTURES = ("blocked", "lost-supervisor")
 """The scenes in which no further picture comes."""
 WITHOUT_PICTURES_S = 40.0
-SEED = 20
-"""A laptop with a logo and two stickers."""
 LOGO, STICKER = 1, 2
 Box = dict[str, float]
 
@@ -85,11 +81,6 @@ def request(
     }  # fmt: skip
 
 
-@cache
-def _laptop() -> RenderedScene:
-    return render(sample_scene(SEED, stickers=2))
-
-
 class AgedState(ConsoleState):
     """The state of a cell from which no picture has come for a while."""
 
@@ -105,12 +96,12 @@ class PreparedCell(FakeCell):
     def __init__(self, state: ConsoleState) -> None:
         super().__init__()
         self.state = state
-        rendered = _laptop()
-        self._picture = encode_jpeg(rendered.image)
+        shown = labelled("page")
+        self._picture = shown.path.read_bytes()
         self.boxes = [
-            dict(zip(("x1", "y1", "x2", "y2"), map(float, box), strict=True)) for box in rendered.boxes
+            dict(zip(("x1", "y1", "x2", "y2"), map(float, box), strict=True)) for box in shown.boxes
         ]
-        self.labels = [int(label) for label in rendered.labels]
+        self.labels = [int(label) for label in shown.labels]
         self.gate = gate("monitoring", "inconsistent")
         self.silent = False
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings of small cells: laptops that are announced, pictures, a gate, questions."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -9,9 +10,9 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage
 
 from sticker_uq.io.bag_writer import BagWriter
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.nodes.common.conversions import header_of
 from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, Workpiece, WorkpieceDone
+from test.helpers.laptops import laptop
 
 _SECOND = 10**9
 _TYPES = {
@@ -42,17 +43,18 @@ def record(path: Path, laptops: int = 2, seed: int = 0, without: str = "") -> Pa
             if topic != without:
                 bag.write(f"/{topic}", stamp_ns, serialize_message(message))
 
-        def image(stamp_ns: int, scene: int) -> None:
-            picture = render(sample_scene(scene, stickers=1), (240, 180)).image
-            data = cv2.imencode(".png", picture)[1].tobytes()
+        pictures = itertools.count(5 * seed)  # others than those of a seed before
+
+        def image(stamp_ns: int) -> None:
+            data = cv2.imencode(".png", laptop("small", next(pictures)))[1].tobytes()
             write("image/compressed", stamp_ns, format="png", data=data)
 
-        image(_SECOND, 100 * seed)
+        image(_SECOND)
         for number in range(1, laptops + 1):
             now = 10 * number * _SECOND
             write("workpiece", now, id=f"laptop-{number}")
             for view in (1, 2):
-                image(now + view * _SECOND, 100 * seed + 10 * number + view)
+                image(now + view * _SECOND)
             if number == laptops:
                 asked = {"request_id": "r", "workpiece_id": f"laptop-{number}", "text": "Is this a sticker?"}
                 write("gate", now + 3 * _SECOND, state=GateState.STATE_INTERVENTION)

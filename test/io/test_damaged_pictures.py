@@ -16,8 +16,8 @@ from PIL import Image
 from sticker_uq.io.images import decode_compressed, decode_picture, encode_jpeg
 from sticker_uq.io.sources import open_source
 from sticker_uq.io.stored_pictures import orientation_of
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import InvalidInput
+from test.helpers.laptops import laptop
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "jpeg": ("JPEG", {"quality": 90}),
@@ -43,7 +43,7 @@ BLOCK = 512
 
 @cache
 def scene() -> NDArray[np.uint8]:
-    return render(sample_scene(3), (320, 240)).image
+    return laptop(size=(320, 240))
 
 
 @cache

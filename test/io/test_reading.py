@@ -20,8 +20,6 @@ from sticker_uq.io.reading import (
     read_yaml,
     shown,
 )
-from sticker_uq.lab.datasets.prompts import PromptTemplate
-from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.scene import InvalidInput
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -103,8 +101,6 @@ def test_yaml_is_read_as_usual():
     "load",
     [
         Policy.load,
-        Specification.load,
-        PromptTemplate.load,
         lambda path: read_parameters(path, "detector"),
         read_yaml,
     ],

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The novelty network: its input, what it finds, what it learns, and its file."""
+"""The novelty network: its input, what it finds, and its file."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,22 +11,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
-from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings, localize
-from sticker_uq.io.coco import LabelledImage, read_coco
-from sticker_uq.lab.datasets.abnormal_shapes import exposed
-from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.training.novelty_training import epochs_for, learn_network, mobile_blocks
 from sticker_uq.novelty.network import (
     SIZE,
     NoveltyMaps,
     NoveltyNetwork,
     input_size,
     load_network,
-    network_input,
     novelty_maps,
     packaged_network,
-    read_network,
     save_network,
 )
 from sticker_uq.novelty.regions import (
@@ -39,8 +31,8 @@ from sticker_uq.novelty.regions import (
 )
 from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.uncertainty import iou_matrix
+from test.helpers.laptops import labelled, laptop
 from test.helpers.models import picture, tiny_detector
-from test.helpers.scenes import rendered
 
 PACKAGED = "ssdlite320_mobilenet_v3_large"
 NONE = np.zeros((0, 4), np.float32)
@@ -58,11 +50,6 @@ def network(detector: StochasticDetector) -> NoveltyNetwork:
     found = packaged_network(detector)
     assert found is not None
     return found
-
-
-@pytest.fixture(scope="module")
-def items(tmp_path_factory: pytest.TempPathFactory) -> list[LabelledImage]:
-    return read_coco(rendered(tmp_path_factory.mktemp("clean"), range(12), (320, 240), "png"))
 
 
 def maps(foreign: FloatArray, sticker: FloatArray | None = None) -> NoveltyMaps:
@@ -95,25 +82,9 @@ def test_cells_cover_the_picture(network):
     assert ((found.foreign >= 0) & (found.foreign <= 1)).all()
 
 
-def test_packaged_network_finds_shapes_on_unseen_scenes(network):
-    rng = np.random.default_rng(0)
-    found = []
-    for seed in range(12):
-        if len(found) == 5:
-            break
-        scene = render(sample_scene(seed, stickers=3))
-        shaped, covered = exposed(scene.image, scene.boxes, rng)[:2]
-        if (covered > 127).sum() < 800:
-            continue
-        before, after = (scene_novelty(novelty_maps(network, i)) for i in (scene.image, shaped))
-        found.append(after > before)
-    assert len(found) == 5
-    assert np.mean(found) >= 0.8
-
-
 def test_the_known_is_not_novel_and_stickers_are_seen(network):
-    scene = render(sample_scene(5, stickers=4))
-    found = novelty_maps(network, scene.image)
+    scene = labelled("large")
+    found = novelty_maps(network, laptop("large"))
     assert float((found.foreign > 0.5).mean()) < 0.05
     for box in scene.boxes[scene.labels == 2]:
         x, y = ((box[:2] + box[2:]) / 2 / found.cell).astype(int)
@@ -197,68 +168,6 @@ def test_places_join_the_unexplained_regions():
     assert region.objectness == pytest.approx(0.9)
     assert 0 <= region.share <= 1
     assert both.unexplained_objectness == alone.unexplained_objectness  # it stays the detector's own
-
-
-def test_a_network_is_learned_kept_and_read_again(detector, items, tmp_path):
-    losses: list[float] = []
-    start = mobile_blocks(detector)
-    network = learn_network(items, start, 3, 1, lambda pictures, loss: losses.append(loss), size=(256, 192))
-    assert len(losses) == 6
-    assert all(math.isfinite(loss) for loss in losses)
-    assert losses[-1] < losses[0]
-
-    path = tmp_path / "network.safetensors"
-    with pytest.raises(InvalidInput, match="reference"):
-        save_network(network, detector, path)
-    network.reference.set(*UNIT)
-    save_network(network, detector, path)
-    kept = novelty_maps(load_network(path), picture())
-    direct = novelty_maps(network, picture())
-    np.testing.assert_allclose(kept.foreign, direct.foreign, atol=0.02)  # half precision
-    assert kept.boxes.shape == (len(kept.scores), 4)
-    assert (np.diff(kept.scores) <= 0).all()
-    assert network_input([picture()]).shape == (1, 3, *picture().shape[:2])
-
-    more: list[float] = []
-    learn_network(items, read_network(path), 1, 2, lambda pictures, loss: more.append(loss), size=(256, 192))
-    assert more[0] < losses[0]  # it resumes
-
-    larger = learn_network(items[:2], read_network(path), 1, size=(512, 384))
-    larger.reference.set(*UNIT)
-    save_network(larger, detector, path)
-    assert load_network(path).size == (512, 384)
-    assert 4 * kept.foreign.size == novelty_maps(load_network(path), picture()).foreign.size
-    broken = tmp_path / "broken.safetensors"
-    larger.size = (4, 0)
-    save_network(larger, detector, broken)
-    with pytest.raises(InvalidInput, match=r"size \[4, 0\] cannot be used"):
-        load_network(broken)
-
-    with pytest.raises(InvalidInput, match="no novelty network"):
-        load_network(str(packaged_weights(PACKAGED)))
-    with pytest.raises(InvalidInput, match="no pictures"):
-        learn_network([], start)
-    with pytest.raises(InvalidInput, match="no MobileNetV3"):
-        mobile_blocks(tiny_detector("ssd300_vgg16"))
-
-
-def test_a_network_learns_from_pictures_of_several_sizes(detector, items, tmp_path):
-    upright = read_coco(rendered(tmp_path, range(3), (240, 320), "png"))
-    sizes: list[int] = []
-    network = learn_network(
-        [*items[:9], *upright],
-        mobile_blocks(detector),
-        1,
-        on_batch=lambda pictures, loss: sizes.append(pictures),
-        size=(256, 192),
-    )
-    assert sorted(sizes) == [1, 3, 8]  # 9 wide pictures in batches of 8, and the 3 upright ones
-    assert all(torch.isfinite(p).all() for p in network.parameters())
-
-
-@pytest.mark.parametrize(("pictures", "epochs"), [(40, 80), (131, 24), (1000, 4), (1200, 3), (5000, 3)])
-def test_few_pictures_take_more_epochs(pictures, epochs):
-    assert epochs_for(pictures) == epochs
 
 
 def test_a_network_with_other_layers_is_refused(detector, tmp_path):

@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, close_ups, seen_closely
 from sticker_uq.scene import Detections, ObjectClass, Status, to_plain
 from sticker_uq.testing.scenes import observed
+from test.helpers.laptops import laptop
 from test.helpers.models import picture, small_weights
 from test.perception.test_pipeline import perception
 
@@ -40,8 +40,8 @@ def test_weights_for_close_ups_beside_the_weights_look_at_them_and_at_nothing_el
     (tmp_path / "other").mkdir()
     small_weights(tmp_path / "other", 352).replace(beside)
     other = Perception(own.settings)
-    laptop = render(sample_scene(3, stickers=4, profile="large"), (320, 240)).image
-    scenes = [one.assess(laptop) for one in (own, same, other)]
+    image = laptop(size=(320, 240))
+    scenes = [one.assess(image) for one in (own, same, other)]
     looks = [[o.close_up for o in scene.objects] for scene in scenes]
     assert looks[0] == pytest.approx(looks[1], nan_ok=True)
     assert looks[0] != pytest.approx(looks[2], nan_ok=True)
@@ -61,8 +61,8 @@ def test_close_ups_that_memory_does_not_suffice_for_fail_and_close_the_gate(tmp_
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(seeing._closely, "detect_apart", exhausted)
-    laptop = render(sample_scene(3, stickers=4, profile="large"), (320, 240)).image
-    for failed in (seeing.warm_up(), seeing.assess(laptop)):
+    image = laptop(size=(320, 240))
+    for failed in (seeing.warm_up(), seeing.assess(image)):
         assert failed.status is Status.FAILED
         assert "does not suffice" in failed.status_text
 

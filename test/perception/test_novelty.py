@@ -11,14 +11,13 @@ import pytest
 
 from sticker_uq.detection import load_detector
 from sticker_uq.gate import Policy, judge
-from sticker_uq.lab.rendering.render import render
-from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.novelty.network import read_network, save_network
 from sticker_uq.novelty.quality import Auroc, NoveltyQuality
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.novelty import ImageNovelty
 from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment, Status, Verdict
 from sticker_uq.testing.scenes import observed
+from test.helpers.laptops import laptop
 
 pytestmark = pytest.mark.usefixtures("small_packaged")
 
@@ -29,7 +28,7 @@ SETTINGS = PerceptionSettings(model=SSDLITE, passes=3, device="cpu", threads=1)
 
 @pytest.fixture(scope="module")
 def picture() -> np.ndarray:
-    return render(sample_scene(3)).image
+    return laptop()
 
 
 @pytest.fixture(scope="module")

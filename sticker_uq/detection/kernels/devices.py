@@ -4,6 +4,7 @@ and how a GPU multiplies float32: IEEE 754, or TF32 with a mantissa of 10 bits.
 """
 
 import ctypes
+import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -35,6 +36,13 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_MAX, 0)
         libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def return_freed_memory() -> None:
+    """Give what this process freed and kept back to the system, once: after a training these are gigabytes."""
+    gc.collect()  # models and their gradients are in cycles
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h

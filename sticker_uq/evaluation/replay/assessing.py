@@ -33,14 +33,13 @@ _PERCEPTION = ("scene.py", "detection", "uncertainty", "monitors", "dil", "novel
 
 
 @cache
-def code_fingerprint(*further: str) -> str:
-    """Digest for caches of assessments: source code of perception and of ``further`` parts of this package, 16 hex digits."""
+def code_fingerprint(*further: Path) -> str:
+    """Digest for caches of assessments: source code of perception and of ``further`` files and folders, 16 hex digits."""
     root = Path(__file__).parents[2]
     digest = hashlib.blake2b(digest_size=8)
-    for part in (*_PERCEPTION, *further):
-        files = [root / part] if part.endswith(".py") else sorted((root / part).rglob("*.py"))
-        for file in files:
-            digest.update(file.relative_to(root).as_posix().encode())
+    for part in (*(root / name for name in _PERCEPTION), *further):
+        for file in [part] if part.suffix == ".py" else sorted(part.rglob("*.py")):
+            digest.update(file.relative_to(part.parent).as_posix().encode())
             digest.update(file.read_bytes())
     return digest.hexdigest()
 

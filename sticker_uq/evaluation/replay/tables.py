@@ -98,7 +98,7 @@ _OBJECT: dict[str, _ObjectColumn] = {
     "detection_rate": _column("detection_rate"),
     "duplicated": (pa.bool_(), lambda seen, _: seen.duplicated),
     "unstable": (pa.bool_(), lambda seen, _: seen.unstable),
-    **{name: _column(name) for name in (*METRICS, "novelty", "single_pass", "close_up")},
+    **{name: _column(name) for name in (*METRICS, "novelty", "single_pass", "close_up", "photo")},
     "box_covariance": (pa.list_(_NUMBER, 16), lambda seen, _: seen.box_covariance.ravel().tolist()),
     "monitors": (pa.map_(_TEXT, _NUMBER), lambda seen, _: {one.name: one.score for one in seen.monitors}),
     "objectors": (_TEXT, lambda _, verdict: ", ".join(verdict.objectors) if verdict else ""),

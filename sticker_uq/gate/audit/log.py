@@ -77,14 +77,15 @@ class AuditLog:
         self._thread = threading.Thread(target=self._work, name="audit", daemon=True)
         self._thread.start()
 
-    def add(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Add an entry; it is written soon. Never waits."""
+    def add(self, kind: str, data: Mapping[str, Any]) -> bool:
+        """Add an entry, which is written soon; False when too many wait, so that it is lost. Never waits."""
         with self._changed:
             if len(self._queue) >= self._capacity:
                 self._lost += 1
-                return
+                return False
             self._queue.append((kind, data, time.time_ns(), time.monotonic()))
             self._changed.notify_all()
+            return True
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until all entries are on the disk; False when it did not take them within ``timeout_s``."""

@@ -5,6 +5,8 @@ The file ``newest_state`` beside the log names that entry, so that a log that wa
 """
 
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 
 from sticker_uq.gate.audit import chain
@@ -25,70 +27,82 @@ class StateStore:
     def __init__(self, log: AuditLog, folder: Path) -> None:
         self._log = log
         self._folder = folder
-        self._kept: DurableState | None = None
+        self._logged: DurableState | None = None
+        self._named = False
         self._behind = False
+        self.problem: Reason | None = None
+        """Why the newest state is in the log, but not named beside it."""
 
     def read(self) -> DurableState | None:
-        """What the last run kept; None when there was none. What cannot be relied on is a state that is held and says why."""
+        """What the last run kept; None when there was none. Where that cannot be relied on, it is what is known of it, held."""
+        known, problem = None, ""
         try:
-            return self._read()
+            newest, problem = self._newest()
+            known = newest and DurableState.from_plain(newest.data)
         except (OSError, InvalidInput) as error:
-            detail = error.strerror if isinstance(error, OSError) else str(error)
-            reason = Reason.of("last_run_unreadable", detail=detail or str(error))
-            return DurableState(held=True, held_for=(reason,))
+            problem = _words(error)
+        if not problem:
+            return known
+        reason = Reason.of("last_run_unreadable", detail=problem)
+        return replace(known or DurableState(), held=True, held_for=(reason,))
 
-    def _read(self) -> DurableState | None:
-        number, digest = self._named()
-        last: chain.Entry | None = None
+    def _newest(self) -> tuple[chain.Entry | None, str]:
+        """The newest state in the log, and why it may not be the last one that was decided; empty when it is."""
+        number, digest, problem = self._name()
         newest: chain.Entry | None = None
+        last, sealed = -1, -1
         for path in reversed(chain.log_files(self._folder)):
             for line in chain.lines_of(path):
-                entry = line.entry
-                if entry is None:
+                if (entry := line.entry) is None:
                     continue
-                last = entry if last is None or entry.number > last.number else last
+                last = max(last, entry.number)
                 newest = entry if entry.kind == STATE else newest
+                sealed = max(sealed, entry.number) if entry.kind == chain.SEAL else sealed
                 if entry.number == number and entry.hash != digest:
-                    raise InvalidInput(f"entry {number} of the audit log was exchanged")
+                    problem = f"entry {number} of the audit log was exchanged"
             if newest is not None:
                 break
-        if number > (-1 if last is None else last.number):
-            raise InvalidInput(f"entry {number} of the audit log is missing")
-        if last is None:
-            return None
-        if last.kind == chain.SEAL:
-            raise InvalidInput("a crash tore the last entry of the audit log")
-        if newest is None:
-            raise InvalidInput("the audit log holds no state, as one of an older version")
-        return DurableState.from_plain(newest.data)
+        if number > last:
+            problem = f"entry {number} of the audit log is missing"
+        elif sealed > (-1 if newest is None else newest.number):  # whatever else has been written since
+            problem = (
+                problem or "a crash tore an entry of the audit log, which may have been the newest state"
+            )
+        elif newest is None and last >= 0:
+            problem = problem or "the audit log holds no state, as one of an older version"
+        return newest, problem
 
-    def _named(self) -> tuple[int, str]:
-        """Number and hash of an entry that the log must have; -1 where none is named."""
+    def _name(self) -> tuple[int, str, str]:
+        """Number and hash of an entry that the log must have, -1 where none is named, and why that cannot be read."""
         try:
-            number, _, digest = (self._folder / _NEWEST).read_bytes().strip().partition(b" ")
+            written = (self._folder / _NEWEST).read_bytes()
         except FileNotFoundError:
-            return -1, ""
-        if not number.isdigit():
-            raise InvalidInput(f"{_NEWEST} names no entry")
-        return int(number), digest.decode("ascii", "replace")
+            return -1, "", ""
+        except OSError as error:
+            return -1, "", f"{_NEWEST}: {_words(error)}"
+        if (match := re.fullmatch(rb"(\d{20}) ([0-9a-f]{64})\n", written)) is None:
+            return -1, "", f"{_NEWEST} names no entry"
+        return int(match[1]), match[2].decode(), ""
 
     def keep(self, state: DurableState) -> Reason | None:
         """Write ``state``, if it has changed, and wait for the disk; why it is not there yet, None when it is."""
-        if state == self._kept:
-            return None
-        status = self._log.status
-        if self._behind and status.waiting:  # one wait for a disk that hangs is enough
-            return status.problem or _LATE
-        self._kept = None  # of what is under way now, any part may reach the disk
-        self._log.add(STATE, state.to_plain())
-        self._behind = not self._log.settle(ACK_S)
-        if self._behind:
-            return self._log.status.problem or _LATE
-        try:
-            self._name_newest()
-        except OSError as error:
-            return Reason.of("audit_write_failed", detail=error.strerror or str(error))
-        self._kept = state
+        if state != self._logged:
+            status = self._log.status
+            if self._behind and status.waiting:  # one wait for a disk that hangs is enough
+                return status.problem or _LATE
+            self._logged, self._named = None, False  # of what is under way now, any part may reach the disk
+            taken = self._log.add(STATE, state.to_plain())
+            self._behind = not (taken and self._log.settle(ACK_S))
+            if self._behind:
+                return self._log.status.problem or _LATE
+            self._logged = state
+        if not self._named:
+            try:
+                self._name_newest()
+            except OSError as error:
+                self.problem = Reason.of("audit_write_failed", detail=f"{_NEWEST}: {_words(error)}")
+                return self.problem
+            self._named, self.problem = True, None
         return None
 
     def _name_newest(self) -> None:
@@ -104,6 +118,10 @@ class StateStore:
             os.close(file)
         if fresh:
             sync_folder(self._folder)
+
+
+def _words(error: OSError | InvalidInput) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 _LATE = Reason.of("audit_behind", seconds=ACK_S)

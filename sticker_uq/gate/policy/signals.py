@@ -16,6 +16,7 @@ SIGNALS = (
     "improbability",
     "single_pass_improbability",
     "close_up_improbability",
+    "photo_improbability",
     "logo_probability",
     "shannon_entropy",
     "mutual_information",
@@ -64,12 +65,13 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
     """Every uncertainty signal that a policy may use of one object of ``scene``, by its name.
 
     "improbability" is 1 minus the mean probability of sticker over all passes, "single_pass_improbability" that of one pass
-    without dropout, "close_up_improbability" that of one over its enlarged surroundings, "logo_probability" the mean of logo over
-    all passes, "missed_passes" the share of the passes that did not see it, "crowding" the largest share of the smaller box
-    that it and anything else seen in the scene have in common, "logo_overlap" the same weighted by the probability that the
-    other is a logo, "surer_overlap" the share of its box that lies in boxes more probably of a sticker or logo than itself
-    (what lies between two things is often neither), "duplicated" 1 if one pass saw it twice, "novelty" how probably what lies
-    there was never shown to the detector; "monitor.NAME" what the panel says.
+    without dropout, "close_up_improbability" that of one over its enlarged surroundings, "photo_improbability" that by a
+    network which has seen photographs, "logo_probability" the mean of logo over all passes, "missed_passes" the share of the
+    passes that did not see it, "crowding" the largest share of the smaller box that it and anything else seen in the scene have
+    in common, "logo_overlap" the same weighted by the probability that the other is a logo, "surer_overlap" the share of its box
+    that lies in boxes more probably of a sticker or logo than itself (what lies between two things is often neither),
+    "duplicated" 1 if one pass saw it twice, "novelty" how probably what lies there was never shown to the detector;
+    "monitor.NAME" what the panel says.
     """
     box, vector = as_box(observed.box), observed.over_all_passes
     others = [other for other in (*scene.objects, *scene.unstable) if other is not observed]
@@ -81,6 +83,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
         "improbability": 1.0 - float(vector[ObjectClass.STICKER]),
         "single_pass_improbability": 1.0 - observed.single_pass,
         "close_up_improbability": 1.0 - observed.close_up,
+        "photo_improbability": 1.0 - observed.photo,
         "logo_probability": float(vector[ObjectClass.LOGO]),
         "shannon_entropy": observed.shannon_entropy,
         "mutual_information": observed.mutual_information,

@@ -19,7 +19,7 @@ from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
-from sticker_uq.cell.processes import PACKAGE, CellOptions, ProcessSpec
+from sticker_uq.cell.processes import CellOptions, ProcessSpec
 from sticker_uq.cell.runner import RESPAWN_PAUSE_S, STOP_TIMEOUT_S
 from sticker_uq.scene import InvalidInput
 
@@ -75,7 +75,7 @@ def _node(spec: ProcessSpec) -> Node:
     # launch parses plain strings as YAML, which would make a number of a model called 123e5
     parameters = {k: ParameterValue(v, value_type=type(v)) for k, v in spec.parameters.items()}
     return Node(
-        package=PACKAGE,
+        package=spec.package,
         executable=spec.executable,
         name=spec.name,
         namespace=spec.namespace,

@@ -220,10 +220,15 @@ class Console(Node):
         self._scenes: OrderedDict[int, m.SceneAssessment] = OrderedDict()
         self._decided = -float("inf")
         self._without_picture = 0
+        self._wrong_tokens = 0
         self._gate = ""
         self._asked = ""
         self._listen()
         self.supervisor = SupervisorCalls(self, self._settings.answer_timeout_s)
+        self._hold_of: Person | None = None
+        self._repeated: Any = None
+        self._repeat_s = 0.0
+        steady_timer(self, _REPEAT_S / 5, self._repeat_hold)
         self._heat_wanted = False
         self._heats: Subscription | None = None
         self._pages = 0
@@ -259,6 +264,7 @@ class Console(Node):
         if level == Level.OK:
             message = "the page is served"
         values = {"pages": self._pages, "port": self.port, "scenes_without_picture": self._without_picture}
+        values["wrong_tokens"] = self._wrong_tokens
         return PartReport(level, message, values)
 
     # subscriptions
@@ -375,6 +381,11 @@ class Console(Node):
         self._heat_wanted = heat > 0
         self._pages_changed.trigger()
 
+    def wrong_token(self, address: str, lately: int, ever: int) -> None:
+        self._wrong_tokens = ever
+        if lately & (lately - 1) == 0:  # the 1st, 2nd, 4th, ...: guesses do not flood the log
+            self.get_logger().warning(f"wrong token from {address}, number {lately} lately")
+
     def _follow_pages(self) -> None:
         """Subscribe to the saliency only while a page shows it: the detector computes it only for somebody."""
         if self._heat_wanted and self._heats is None:
@@ -388,10 +399,44 @@ class Console(Node):
 
     async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
         self.get_logger().info(f"{wanted.command} by {person.name or 'somebody without a name'}")
+        holds = wanted.command == "hold"
+        if holds:
+            self._hold_of, self._repeat_s = person, time.monotonic() + _REPEAT_S
         reply = await self.supervisor.command(wanted, person)
+        lost = holds and any(reason["code"] in _UNTAKEN for reason in reply.reasons)
+        if lost and self._hold_of is None:  # a repetition was taken
+            return Accepted(accepted=True, reasons=[])
         if reply.accepted:
             self.state.happened(self.get_clock().now().nanoseconds, wanted.command, name=person.name)
+        if not lost and (holds or (wanted.command == "release" and reply.accepted)):
+            self._hold_of = None
         return reply
+
+    def _repeat_hold(self) -> None:
+        """A hold is right however late it comes: one that no supervisor answers, as it is restarted, is said until one does."""
+        person, operations = self._hold_of, self.supervisor.operations
+        if person is None or time.monotonic() < self._repeat_s or not operations.service_is_ready():
+            return
+        if self._repeated is not None:
+            operations.remove_pending_request(self._repeated)
+        self._repeat_s = time.monotonic() + _REPEAT_S
+        command = OperateGate.Request.COMMAND_HOLD
+        request = OperateGate.Request(command=command, person=person.name, person_checked=person.checked)
+        self._repeated = operations.call_async(request)
+
+        def taken(response: Any) -> None:
+            if self._hold_of is not person:
+                return
+            self._hold_of = None
+            if response.result().accepted:
+                self.state.happened(self.get_clock().now().nanoseconds, "hold", name=person.name)
+
+        self._repeated.add_done_callback(taken)
+
+
+_UNTAKEN = ("supervisor_missing", "supervisor_timeout")
+_REPEAT_S = 0.5
+"""A supervisor answers in a few milliseconds, and one that was restarted opens no gate so soon."""
 
 
 def _heat_of(message: Image) -> bytes:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS node ``detector``: camera images in, scenes out: cameras, worker, model exchange, topics, vision_msgs."""
+"""ROS node ``detector``: camera images in, scenes out: cameras, mailbox, worker, model exchange, topics, vision_msgs."""

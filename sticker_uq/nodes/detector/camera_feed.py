@@ -16,7 +16,6 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CompressedImage, Image
 
-from sticker_uq.cell.mailbox import Mailbox
 from sticker_uq.cell.node_settings import DetectorNodeSettings
 from sticker_uq.io.images import Picture, colour_remark
 from sticker_uq.io.messages import stamp_to_ns
@@ -26,6 +25,7 @@ from sticker_uq.nodes.common.diagnostics import Level, PartReport, steady_timer
 from sticker_uq.nodes.common.image_input import ImageInput
 from sticker_uq.nodes.common.images import bgr_from_msg, bgr_to_compressed, bgr_to_image, map_to_image
 from sticker_uq.nodes.detector import vision_mirror as vision
+from sticker_uq.nodes.detector.mailbox import Mailbox
 from sticker_uq.perception.image_facts import ImageInspector
 from sticker_uq.perception.settings import MODEL_STAGES
 from sticker_uq.scene import ImageCheck, SceneAssessment

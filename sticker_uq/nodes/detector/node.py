@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import psutil
 from rclpy.node import Node
 
-from sticker_uq.cell.mailbox import Mailbox
 from sticker_uq.cell.node_settings import LOCKED, LOCKED_SINCE_CONFIGURE, DetectorNodeSettings
 from sticker_uq.io.topics import folder_of, more_topics
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.lifecycle import ManagedNode, request_exit, run_process
 from sticker_uq.nodes.detector.camera_feed import NOT_CONFIGURED, Arrival, CameraFeed, Counters
+from sticker_uq.nodes.detector.mailbox import Mailbox
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import DeviceFailed, InvalidInput, Status
@@ -128,7 +128,7 @@ def fallback_of(perception: Perception) -> str:
 
 #: Longest wait of deactivation for the current assessment, s; shorter than the timeout of a lifecycle manager.
 STOP_TIMEOUT_S = 5.0
-_STAGES = ("encode", "sample", "detect", "dil", "novelty", "cluster", "close_ups", "panel", "total")
+_STAGES = ("encode", "sample", "detect", "dil", "novelty", "cluster", "close_ups", "photo", "panel", "total")
 
 
 class DetectorNode(ManagedNode[DetectorNodeSettings]):

@@ -36,7 +36,6 @@ from sticker_uq.gate.state import GateState as State
 from sticker_uq.io.files import whereabouts
 from sticker_uq.io.messages import image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.messages import log_line, text_of
-from sticker_uq.nodes.arm.cell_stop import CellStop
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import PartReport, steady_timer
 from sticker_uq.nodes.common.geometry_source import GeometrySource
@@ -45,6 +44,7 @@ from sticker_uq.nodes.common.lifecycle import ManagedNode, run_process
 from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name, type_of
 from sticker_uq.nodes.common.one_publisher import OnePublisher, decoding
 from sticker_uq.nodes.supervisor import outputs
+from sticker_uq.nodes.supervisor.cell_stop import CellStop
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
 from sticker_uq.nodes.supervisor.removal_client import RemovalClient
 from sticker_uq.scene import InvalidInput, Reason
@@ -173,7 +173,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._timer = steady_timer(self, settings.tick_period_s, self._tick)
         self.while_configured.callback(self.destroy_timer, self._timer)
         last_run = self._unwritten or self._audit.last_run
-        if self._left is not None and self._left[0] != self._audit.folder:
+        if self._left is not None and (last_run is None or self._left[0] != self._audit.folder):
             last_run = self._left[1]  # this process goes on with another log, which knows nothing of it
         if last_run is not None:
             self._happen(ev.Restarted(last_run, core.policy.hash))

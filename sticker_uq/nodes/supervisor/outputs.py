@@ -27,7 +27,6 @@ from sticker_uq.gate.state import GateState, Phase
 from sticker_uq.geometry import ObjectPose
 from sticker_uq.geometry.transforms import quaternion
 from sticker_uq.messages import gate_text, text_of, texts_of
-from sticker_uq.nodes.arm.cell_stop import StopState
 from sticker_uq.nodes.common.conversions import (
     box_to_msg,
     decision_to_msg,
@@ -40,6 +39,7 @@ from sticker_uq.nodes.common.conversions import (
 )
 from sticker_uq.nodes.common.diagnostics import Level, PartReport
 from sticker_uq.nodes.common.qos import GATE, LATCHED, RELIABLE
+from sticker_uq.nodes.supervisor.cell_stop import StopState
 from sticker_uq.scene import InvalidInput, Reason, SceneAssessment, SceneDecision, Verdict
 from sticker_uq_msgs import msg as m
 from sticker_uq_msgs.srv import ResolveIntervention
@@ -307,7 +307,7 @@ class AuditTrail:
 
     @property
     def problem(self) -> Reason | None:
-        return self._log.status.problem
+        return self._log.status.problem or self._states.problem
 
     def close(self) -> None:
         self._log.flush(FLUSH_S)
@@ -323,6 +323,6 @@ class AuditTrail:
             "slowest_ms": status.slowest_s * 1e3,
             "file": str(self.folder / status.file),
         }
-        if status.problem:
-            return PartReport(Level.ERROR, text_of(status.problem), values)
+        if problem := self.problem:
+            return PartReport(Level.ERROR, text_of(problem), values)
         return PartReport(Level.OK, "every entry reaches the disk", values)

@@ -20,7 +20,7 @@ from sticker_uq.evaluation.metrics.accuracy import (
 )
 from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
-from test.helpers.scenes import rendered
+from test.helpers import laptops
 
 LOGO, STICKER = ObjectClass.LOGO, ObjectClass.STICKER
 BOXES = np.float32([[10, 10, 60, 40], [100, 20, 160, 90], [200, 100, 260, 150], [20, 120, 70, 170]])
@@ -91,8 +91,8 @@ def test_without_objects_nothing_is_left_to_measure_and_detections_must_belong_t
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return rendered(tmp_path_factory.mktemp("unseen"), range(4_000_000, 4_000_006), (480, 360))
+def scenes() -> Path:
+    return laptops.FOLDER / "medium"
 
 
 def test_the_packaged_weights_find_what_is_on_scenes_they_never_saw(scenes):

@@ -30,7 +30,7 @@ from sticker_uq.evaluation.metrics.quality import (
 from sticker_uq.evaluation.reporting.quality_report import write_quality
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
-from test.helpers.scenes import rendered
+from test.helpers.laptops import FOLDER
 
 BOXES = np.float32([[10, 10, 60, 40], [100, 20, 160, 90], [200, 100, 260, 150]])
 
@@ -120,9 +120,8 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 def test_the_command_looks_at_pictures_with_a_detector(tmp_path):
-    rendered(tmp_path / "data", (11, 12), (480, 360), stickers=4)
     options = ("--passes", 3, "--bootstrap", 5, "--preset", "code", "--device", "cpu")
-    status, output = run("--data", tmp_path / "data", "--out", tmp_path / "out", *options)
+    status, output = run("--data", FOLDER / "medium", "--out", tmp_path / "out", *options)
     assert status == 0, output
     text = (tmp_path / "out" / "quality.md").read_text()
     assert "| all | one pass |" in text

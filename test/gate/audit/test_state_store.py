@@ -4,6 +4,7 @@
 import errno
 import json
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -94,18 +95,92 @@ def _write_anew(path: Path) -> None:
     (path.parent / "kept").rename(path.parent / "newest_state")
 
 
-@pytest.mark.parametrize("damage", [_cut, _tear, _remove, _name_nothing, _write_anew])
-def test_what_cannot_be_relied_on_is_held_and_says_so(tmp_path, damage: Callable[[Path], None]):
-    damage(written(tmp_path, DurableState(), FULL, DurableState(skipped=True)))
+def _shorten_the_name(path: Path) -> None:
+    name = path.parent / "newest_state"
+    name.write_bytes(name.read_bytes()[:19])
+
+
+SKIPPED = DurableState(skipped=True)
+
+
+@pytest.mark.parametrize(
+    ("damage", "known"),
+    [
+        (_cut, FULL),
+        (_tear, FULL),
+        (_remove, DurableState()),
+        (_name_nothing, SKIPPED),
+        (_shorten_the_name, SKIPPED),
+        (_write_anew, DurableState()),
+    ],
+)
+def test_what_cannot_be_relied_on_is_what_is_known_held_and_says_so(
+    tmp_path, damage: Callable[[Path], None], known
+):
+    damage(written(tmp_path, DurableState(), FULL, SKIPPED))
     found = read(tmp_path)
     assert found is not None
     assert found.held
     assert codes(found.held_for) == ["last_run_unreadable"]
+    assert plain(replace(found, held=known.held, held_for=())) == plain(known)
     state, _ = step(GateState(), ev.Restarted(found), START, SETTINGS)
     assert state.held
     assert "last_run_unreadable" in codes(state.details)
     state, _ = step(state, ev.Release("Ada"), START, SETTINGS)
-    assert state.details == ()
+    assert "last_run_unreadable" not in codes(state.details)
+    stands = bool(state.fault), state.stop_demanded, state.permit is not None
+    assert stands == (bool(known.fault), known.stop_demanded, known.goal is not None)
+
+
+def test_a_start_that_was_killed_before_it_wrote_its_state_leaves_the_torn_entry_known(tmp_path):
+    _tear(written(tmp_path, DurableState(), DurableState(held=True)))
+    log = AuditLog(tmp_path, 2_000)
+    log.add("event", {"what": "restarted"})  # reaches the disk before the state of that start does
+    log.close()
+    for _ in range(2):
+        found = read(tmp_path)
+        assert found is not None
+        assert found.held
+
+
+def test_a_state_that_does_not_fit_into_the_queue_is_not_acknowledged(tmp_path, monkeypatch):
+    log = AuditLog(tmp_path, 10**6, capacity=1)
+    store = StateStore(log, tmp_path)
+    assert store.keep(DurableState()) is None
+    full = threading.Event()
+    really = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (full.wait(30.0), really(file)))
+    log.add("gate", {})
+    settle = log.settle
+
+    def settled(timeout_s: float) -> bool:  # the disk goes on just after the state was lost
+        full.set()
+        return settle(30.0)
+
+    monkeypatch.setattr(log, "settle", settled)
+    assert store.keep(DurableState(held=True)) is not None
+    full.set()
+    assert log.flush(30.0)
+    assert store.keep(DurableState(held=True)) is None
+    log.close()
+    found = read(tmp_path)
+    assert found is not None
+    assert found.held
+
+
+def test_a_state_that_cannot_be_named_is_not_acknowledged_and_not_written_again_and_again(tmp_path):
+    log = AuditLog(tmp_path, 10**6)
+    store = StateStore(log, tmp_path)
+    (tmp_path / "newest_state").mkdir()
+    for _ in range(5):
+        problem = store.keep(DurableState(held=True))
+        assert problem is not None
+        assert problem == store.problem
+    assert log.status.number == 0
+    (tmp_path / "newest_state").rmdir()
+    assert store.keep(DurableState(held=True)) is None
+    assert store.problem is None
+    log.close()
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def observed_objects(draw: st.DrawFn) -> sc.ObservedObject:
         novelty=draw(numbers),
         single_pass=draw(numbers),
         close_up=draw(numbers),
+        photo=draw(numbers),
         **metrics,
     )
 

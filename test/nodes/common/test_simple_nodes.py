@@ -1,16 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes without a lifecycle tell how they are on /diagnostics too."""
+"""A node without a lifecycle tells how it is on /diagnostics too."""
 
 from sticker_uq.nodes.recorder.node import Recorder
-from sticker_uq.nodes.simulation.cell_sim import CellSim
 from sticker_uq.testing.bench import overrides
-
-
-def test_the_simulated_cell_tells_which_laptop_it_holds(bench):
-    reports = bench.diagnostics()
-    bench.add(CellSim(parameter_overrides=overrides(width_px=160, height_px=120, seed=7)))
-    bench.until(lambda: reports.value("cell_sim: cell", "laptop") == "laptop-7-1", "the cell's diagnostics")
-    assert reports.value("cell_sim: cell", "wrongly_touched") == "0"
 
 
 def test_the_recorder_tells_what_it_has_lost(bench, tmp_path):

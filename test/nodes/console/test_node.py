@@ -77,6 +77,9 @@ class Cell:
     def watched(self, pages, heat):
         self.watching.append((pages, heat))
 
+    def wrong_token(self, address, lately, ever):
+        raise AssertionError("there is no token")
+
 
 @pytest.fixture
 def cell():
@@ -368,6 +371,26 @@ def test_hold_and_reset_reach_the_supervisor(bench):
     bench.until(lambda: not console.supervisor.operations.service_is_ready(), "the service is gone")
     refused = asyncio.run(console.command(PersonsCommand(command="reset"), ADA))
     assert (refused.accepted, refused.reasons[0]["code"]) == (False, "supervisor_missing")
+
+
+def test_a_hold_that_no_supervisor_takes_is_said_until_one_does(bench):
+    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    refused = asyncio.run(console.command(PersonsCommand(command="hold"), ADA))
+    assert (refused.accepted, refused.reasons[0]["code"]) == (False, "supervisor_missing")
+    heard = []
+
+    def operate(request, response):
+        heard.append((request.command, request.person))
+        response.accepted = True
+        return response
+
+    bench.probe.create_service(OperateGate, "operate", operate)
+
+    def said():
+        return [event["kind"] for event in console.state.snapshot()["history"]]
+
+    bench.until(lambda: said() == ["hold"], "the hold in the history")
+    assert heard == [(OperateGate.Request.COMMAND_HOLD, "Ada")]
 
 
 def test_a_node_that_falls_silent_is_not_shown_as_well(monkeypatch):

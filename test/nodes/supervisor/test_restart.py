@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was decided outlives the process of the supervisor, whatever ends it; camera and arm go on meanwhile."""
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,12 @@ import pytest
 from std_msgs.msg import Bool
 from std_srvs.srv import SetBool, Trigger
 
+from sticker_uq.console.app import Person, PersonsCommand
 from sticker_uq.gate import BlockReason
 from sticker_uq.gate.audit import entries
 from sticker_uq.nodes.common import qos
-from sticker_uq.testing.bench import Bench, NodeProcess
+from sticker_uq.nodes.console.node import Console
+from sticker_uq.testing.bench import Bench, NodeProcess, overrides
 from sticker_uq.testing.scenes import THERE, observed
 from sticker_uq_msgs.msg import GateState, InterventionRequest, ObjectAnswer, SceneDecision, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention
@@ -203,6 +206,39 @@ def test_what_a_person_said_about_the_laptop_outlasts_a_kill(cell):
     assert codes(cell.closed_by(BlockReason.FAULT).details)[0] == "last_run_asked"
     assert cell.arm.goals == []
     assert cell.reset()
+    cell.goal(1)
+
+
+def test_another_camera_after_a_restart_is_held_where_something_was_to_be_left(cell):
+    cell.camera.objects = [UNSURE]
+    cell.until_state(GateState.STATE_INTERVENTION)
+    cell.camera.objects = None
+    assert cell.resolve(answers=[answer(ObjectAnswer.ANSWER_KEEP)]).accepted
+    cell.camera.changes = {"image_size": (1280, 960)}
+    cell.restart("kill")
+    cell.camera.objects = [STICKER]
+    assert codes(cell.closed_by(BlockReason.HELD).details) == ["places_lost"]
+    cell.restart("kill")
+    assert codes(cell.closed_by(BlockReason.HELD).details) == ["places_lost"]
+    assert cell.arm.goals == []
+    assert cell.hold(False)
+    cell.goal(1)
+
+
+def test_a_hold_on_the_page_while_the_supervisor_is_down_is_taken_by_the_next_one(cell):
+    console = cell.bench.add(Console(parameter_overrides=overrides(port=0, answer_timeout_s=0.1)))
+    cell.bench.until(console.supervisor.operations.service_is_ready, "the service")
+    cell.process.process.send_signal(signal.SIGKILL)
+    cell.process.wait()
+    # discovery still knows the dead supervisor, so that the call goes nowhere
+    assert not asyncio.run(console.command(PersonsCommand(command="hold"), Person("Ada", False))).accepted
+    cell.camera.objects = [STICKER]
+    cell.since = len(cell.gates)
+    cell.process = cell._started()
+    cell.closed_by(BlockReason.HELD)
+    assert cell.arm.goals == []
+    assert [entry.data["person"] for entry in entries(cell.audit) if entry.kind == "hold"] == ["Ada"]
+    assert cell.hold(False)
     cell.goal(1)
 
 

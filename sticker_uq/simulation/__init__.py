@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""The simulated cell without ROS: laptops, what lies on them, what arm and operator do. Nodes: sticker_uq.nodes.simulation."""

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YOLO: one text file for each picture, with lines CLASS X Y WIDTH HEIGHT in fractions of the picture."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from sticker_uq.io.faults import Faults, LabelCounts
+from sticker_uq.io.files import files_in
+from sticker_uq.io.images import PICTURE_SUFFIXES
+from sticker_uq.io.reading import MIB, read_text, read_yaml, shown
+from sticker_uq.scene import InvalidInput
+from sticker_uq_lab.datasets.importing import labelled_picture, schemas
+from sticker_uq_lab.datasets.importing.labelled_picture import CENTRE, READINGS, Corners, file_key, number
+
+NAME_LISTS = ("classes.txt", "obj.names", "_darknet.labels")
+YOLO_TEXTS = "YOLO without a list of the names of the classes"
+_MOST = 16 * MIB
+_YAML = (".yaml", ".yml")
+_LARGEST = 2.0
+"""A fraction of a picture above this is none: pixels, or percent."""
+
+
+def read_yolo(
+    names_file: Path,
+    root: Path,
+    finder: labelled_picture.PictureFinder,
+    faults: Faults,
+    counts: LabelCounts,
+    keys: schemas.Keys,
+) -> list[labelled_picture.NamedPicture]:
+    """The pictures that have a label file; the names of the classes are in ``names_file``, YAML or one name a line.
+
+    A label file lies beside its picture, or in ``labels`` where that has ``images`` in its path. A picture without one was not
+    labelled and is left out; with an empty one it shows no object. Of polygons the box around them is taken. A label file below
+    ``root`` that belongs to no picture is a fault.
+    """
+    names, points = class_names(names_file, keys)
+    found = []
+    used: dict[Path, Path] = {}
+    unlabelled, boxed, polygons = [], list[str](), 0
+    for picture in finder.pictures:
+        labels = _labels_of(picture)
+        if labels is None:
+            unlabelled.append(picture)
+        elif (other := used.setdefault(labels.resolve(), picture)) != picture:
+            faults.add(f"{labels}: belongs to {other} and to {picture}; give each picture a name of its own")
+        else:
+            with faults.collected():
+                lines = _lines(labels)
+                counts.objects += len(lines)
+                objects = []
+                for line, words in lines:
+                    where = f"{labels}: line {line}"
+                    objects.append(_object(where, words, names, points))
+                    if not points and len(words) > 6 and not objects[-1].fault:
+                        polygons += 1
+                        boxed += [where] if _starts_with_box([float(word) for word in words[1:]]) else []
+                found.append(
+                    labelled_picture.NamedPicture(picture, None, tuple(objects), str(labels), fractions=True)
+                )
+    if 2 * len(boxed) > polygons:
+        faults.add(
+            f"{boxed[0]}: the first four values are a box that holds the rest, as in {len(boxed)} of {polygons} such "
+            f"lines: key points, or a polygon after its box; expected kpt_shape in {names_file}, or lines of polygons alone"
+        )
+    counts.pictures += len(used)
+    counts.note("pictures without a label file", unlabelled)
+    _tell_lists(names_file, list(used.values()), counts)
+    stems = {file_key(picture.stem) for picture in finder.pictures}
+    folders = {path.parent for path in used}
+    for path in files_in(root, below=True):
+        if path.suffix.lower() != ".txt" or path.name in NAME_LISTS or path.resolve() in used:
+            continue
+        near = path.resolve().parent in folders or "labels" in map(str.lower, path.relative_to(root).parts)
+        with faults.collected():
+            if (count := labels_in(path)) and (near or file_key(path.stem) in stems) and not _is_dota(path):
+                raise InvalidInput(
+                    f"{path}: has {count} labels, but there is no picture for it; give the folder of the pictures with --images, "
+                    "or remove it. Label files are looked for beside the picture, and in labels/ for images/"
+                )
+            if near:
+                counts.note("text files that belong to no picture", [path])
+    return found
+
+
+def _is_dota(path: Path) -> bool:
+    return path.parent.name.lower().startswith("labeltxt")
+
+
+def labels_in(path: Path) -> int:
+    """Lines of the text at ``path`` that have the numbers of a box or more."""
+    return sum(len(words) > 4 and sum(map(_is_number, words)) >= 4 for _, words in _lines(path))
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return abs(float(word)) < float("inf")
+    except ValueError:
+        return False
+
+
+def _starts_with_box(values: Sequence[float]) -> bool:
+    """Whether the first four of ``values`` are a box round the points of the rest, and its size is none of the points."""
+    x1, y1, x2, y2 = READINGS[CENTRE](*values[:4])
+    left, top, right, bottom = labelled_picture.bounding(zip(values[4::2], values[5::2], strict=True))
+    within = min(left - x1, top - y1, x2 - right, y2 - bottom) > -0.01
+    tight = right - left > (x2 - x1) / 2 and bottom - top > (y2 - y1) / 2
+    middle_x, middle_y, across, down = values[:4]
+    left, top, right, bottom = (
+        min(left, middle_x),
+        min(top, middle_y),
+        max(right, middle_x),
+        max(bottom, middle_y),
+    )
+    lone = max(left - across, across - right, top - down, down - bottom) > max(right - left, bottom - top)
+    return within and (tight or lone)
+
+
+def _tell_lists(names_file: Path, pictures: Sequence[Path], counts: LabelCounts) -> None:
+    """Say which of the labelled ``pictures`` the lists that data.yaml names (train: train.txt) leave out."""
+    if names_file.suffix.lower() not in _YAML:
+        return
+    content = read_yaml(names_file)
+    given = [content.get(key) for key in ("train", "val", "test")]
+    texts = [
+        one
+        for value in given
+        for one in (value if isinstance(value, list) else [value])
+        if isinstance(one, str)
+    ]
+    folder = names_file.parent / str(content.get("path") or ".")
+    files = [
+        path
+        for one in texts
+        if one.endswith(".txt")
+        for path in [folder / one, names_file.parent / one]
+        if os.path.isfile(path)
+    ]
+    if files:
+        listed = {
+            file_key(Path(line.strip()).name)
+            for file in files
+            for line in read_text(file, _MOST).splitlines()
+        }
+        missing = [picture for picture in pictures if file_key(picture.name) not in listed]
+        if missing:
+            are = "pictures are" if len(missing) > 1 else "picture is"
+            names = ", ".join(dict.fromkeys(file.name for file in files))
+            counts.remarks.append(f"{len(missing)} labelled {are} not in {names}, first {missing[0]}")
+
+
+def names_files(root: Path) -> list[Path]:
+    return [
+        path
+        for path in files_in(root, below=True)
+        if path.name in NAME_LISTS or (path.suffix.lower() in _YAML and _has_names(path))
+    ]
+
+
+def _has_names(path: Path) -> bool:
+    content = read_yaml(path)
+    return isinstance(content, dict) and "names" in content
+
+
+def class_names(path: Path, keys: schemas.Keys) -> tuple[Mapping[int, str], int]:
+    """The names of the classes by number, and how many key point values each object has, 0 without."""
+    if path.suffix.lower() not in _YAML:
+        lines = [line.strip() for line in read_text(path, _MOST).rstrip().splitlines()]
+        if "" in lines:
+            raise InvalidInput(
+                f"{path}: line {lines.index('') + 1} is empty; expected the name of a class in each"
+            )
+        return dict(enumerate(lines)), 0
+    content = read_yaml(path)  # which refuses what PyYAML would take hours for
+    if not isinstance(content, dict):
+        raise InvalidInput(f"{path}: expected names, a list of the names of the classes")
+    # YAML makes no, on and 1.0 something else than what is written
+    names: Any = yaml.load(read_text(path, _MOST), yaml.BaseLoader).get("names")
+    if not names or isinstance(names, str):
+        raise InvalidInput(
+            f"{path}: names {'is empty' if not names else shown(names)}: expected a list of the names of the classes, "
+            "indented below names:"
+        )
+    shape = keys.header(
+        schemas.YoloNames, {str(key): value for key, value in content.items()}, str(path)
+    ).kpt_shape
+    if isinstance(names, list):
+        names = {str(index): name for index, name in enumerate(names)}
+    odd = [
+        key
+        for key, name in names.items()
+        if not key.isdecimal() or not isinstance(name, str) or not name.strip()
+    ]
+    if odd:
+        raise InvalidInput(f"{path}: names {shown(names)}: expected a list of the names of the classes")
+    if (count := content.get("nc")) not in (None, len(names)):
+        raise InvalidInput(f"{path}: nc {shown(count)}: contradicts names, which has {len(names)}")
+    shape = [0, 0] if shape is None else shape
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(one) is int for one in shape):
+        raise InvalidInput(f"{path}: kpt_shape {shown(shape)}: expected two integers")
+    return {int(key): name.strip() for key, name in names.items()}, shape[0] * shape[1]
+
+
+def _labels_of(picture: Path) -> Path | None:
+    folders, parts = [picture.parent], picture.parent.parts
+    for index in reversed(range(len(parts))):
+        if parts[index].lower() == "images":
+            folders += [Path(*parts[:index], name, *parts[index + 1 :]) for name in ("labels", "Labels")]
+            break
+    # Label Studio writes the name of a label file, and not that of its picture, as in an address
+    names = [f"{stem}{suffix}" for stem in (picture.stem, quote(picture.stem)) for suffix in (".txt", ".TXT")]
+    candidates = (folder / name for folder in folders for name in names if name not in NAME_LISTS)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _lines(path: Path) -> list[tuple[int, list[str]]]:
+    lines = ((number, line.split()) for number, line in enumerate(read_text(path, _MOST).splitlines(), 1))
+    return [(number, words) for number, words in lines if words]
+
+
+def _object(
+    where: str, words: list[str], names: Mapping[int, str], points: int
+) -> labelled_picture.NamedObject:
+    whole = words[0].removesuffix(".0")  # some exporters write all numbers as floats
+    kind = int(whole) if whole.isdecimal() and len(whole) < 10 else -1
+    if kind not in names:
+        raise InvalidInput(f"{where}: class {shown(words[0])}: expected one of 0 to {max(names, default=-1)}")
+    return labelled_picture.named_object(names[kind], where, partial(_box, where, words[1:], points))
+
+
+def _box(where: str, words: list[str], points: int) -> labelled_picture.Shape:
+    count = len(words) + 1
+    if points and len(words) == 4 + points:
+        words = words[:4]
+    if len(words) != 4 and (points or len(words) < 6 or len(words) % 2):
+        confidence = "; a prediction with its confidence is no label" if len(words) == 5 else ""
+        raise InvalidInput(
+            f"{where}: {count} values: expected CLASS X Y WIDTH HEIGHT, or CLASS and the points of a polygon{confidence}"
+        )
+    values = [number(word, f"{where}: value") for word in words]
+    if max(values) > _LARGEST:
+        raise InvalidInput(
+            f"{where}: value {max(values):g}: expected fractions of the picture, and no pixels or percent"
+        )
+    if len(values) == 4:
+        given: Corners = (values[0], values[1], values[2], values[3])
+        return labelled_picture.Shape(READINGS[CENTRE](*given), (given, CENTRE))
+    return labelled_picture.Shape(labelled_picture.bounding(zip(values[::2], values[1::2], strict=True)))
+
+
+def text_with_labels(path: Path, stems: set[str]) -> str:
+    """What kind of labels the text at ``path`` seems to hold, "" if none: it is called as a picture, or names some."""
+    picture = re.compile(rf"\S(?:{'|'.join(map(re.escape, PICTURE_SUFFIXES))})\b", re.I)
+    try:
+        lines = [words for _, words in _lines(path)]
+    except InvalidInput:
+        return ""
+    if _is_dota(path) and any(len(words) > 8 for words in lines):
+        return "oriented boxes (labelTxt of DOTA)"
+    if file_key(path.stem) in stems and any(sum(map(_is_number, words)) > 4 for words in lines):
+        return YOLO_TEXTS
+    named = [line for line in (" ".join(words) for words in lines) if picture.search(line)]
+    return (
+        "lines of pictures and numbers"
+        if any(len(re.findall(r"[\s,;]-?\d+", one)) > 3 for one in named)
+        else ""
+    )
