@@ -232,9 +232,10 @@ def test_a_hold_on_the_page_while_the_supervisor_is_down_is_taken_by_the_next_on
     cell.process.wait()
     # discovery still knows the dead supervisor, so that the call goes nowhere
     assert not asyncio.run(console.command(PersonsCommand(command="hold"), Person("Ada", False))).accepted
+    cell.process = cell._started()
+    cell.bench.until(lambda: cell.gates[-1].reasons & BlockReason.HELD, "the hold")
     cell.camera.objects = [STICKER]
     cell.since = len(cell.gates)
-    cell.process = cell._started()
     cell.closed_by(BlockReason.HELD)
     assert cell.arm.goals == []
     assert [entry.data["person"] for entry in entries(cell.audit) if entry.kind == "hold"] == ["Ada"]
