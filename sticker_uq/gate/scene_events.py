@@ -39,7 +39,7 @@ def receive(context: StepContext, event: ev.SceneReceived) -> None:
         problems=problems,
     )
     if _has(problems, BlockReason.SOURCE_CHANGED):
-        context.forget_places()
+        context.forget_places(before.reference is not None and facts.source == before.reference.source)
     permit = before.permit
     if permit is not None and permit.open and not problems:
         _compare(context, permit, decision)

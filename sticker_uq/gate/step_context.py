@@ -164,17 +164,21 @@ class StepContext:
     def forget_attempts(self, box: Box) -> None:
         self.set(attempts=tuple(found for found in self.state.attempts if not same_place(found[0], box)))
 
-    def forget_places(self) -> None:
-        """Camera or image size has changed: forget places, which were px of the earlier images.
+    def forget_places(self, same_pixels: bool) -> None:
+        """Camera, image size or calibration has changed: forget what was approved and tried at places, which were px.
 
-        What a person said to leave alone cannot be found again, so that a person must look first.
+        What a person said to leave alone stays so where the ``same_pixels`` show it; else it cannot be found again, and a person
+        must look first.
         """
-        if self.state.memory.prohibitions().answers:
+        memory, removed = self.state.memory.prohibitions(), self.state.removed
+        if memory.answers and not same_pixels:
             lost = Reason("places_lost")
             self.set(held=True, held_for=(*(r for r in self.state.held_for if r != lost), lost))
             self.log(ev.Severity.ERROR, lost)
-        memory = OperatorAnswers(scene_clean=self.state.memory.scene_clean)
-        self.set(memory=memory, attempts=(), removed=(), verification=None, relief=None)
+        if not same_pixels:
+            memory, removed = OperatorAnswers(), ()
+        memory = replace(memory, scene_clean=self.state.memory.scene_clean)
+        self.set(memory=memory, attempts=(), removed=removed, verification=None, relief=None)
 
     def forget_workpiece(self, *reasons: Reason) -> None:
         """The workpiece has left: forget what was answered and done about it."""

@@ -225,6 +225,18 @@ def test_a_calibration_that_changes_is_another_camera():
     assert not located(running(), NOT_CALIBRATED, STICKER).state.problems
 
 
+def test_what_is_to_be_left_stands_at_its_pixels_when_the_lid_is_measured_anew():
+    """Also where the lid of the next laptop is measured before that one is announced: nobody has to release then."""
+    cell = located(running(), CALIBRATED, UNSURE, times=K)
+    assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
+    anew = replace(CALIBRATED, lid=Plane.of([0, 0, 1, -0.201], "lid"))
+    assert located(cell, anew, STICKER).state.reasons & BlockReason.SOURCE_CHANGED
+    assert not located(cell, anew, STICKER, times=K + 1).state.held
+    assert cell.sent(ev.SendGoal) == []
+    cell.send(ev.WorkpieceChanged("laptop-2", cell.now))
+    assert located(cell, anew, STICKER, times=K + 1).phase is Phase.PERMITTED
+
+
 # --- at the limits of each rule ---------------------------------------------------------------------------------------------
 
 

@@ -35,10 +35,10 @@ class StateStore:
 
     def read(self) -> DurableState | None:
         """What the last run kept; None when there was none. Where that cannot be relied on, it is what is known of it, held."""
-        known, problem = None, ""
+        known: DurableState | None = None
         try:
             newest, problem = self._newest()
-            known = newest and DurableState.from_plain(newest.data)
+            known = None if newest is None else DurableState.from_plain(newest.data)
         except (OSError, InvalidInput) as error:
             problem = _words(error)
         if not problem:

@@ -8,6 +8,7 @@ keys in every state.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -42,6 +43,12 @@ class PartReport:
 def steady_timer(node: Node, period_s: float, callback: Callable[[], None], **more: Any) -> Timer:
     """A timer in wall time, which neither a simulated clock nor a jump of the clock stops."""
     return node.create_timer(period_s, callback, clock=Clock(clock_type=ClockType.STEADY_TIME), **more)
+
+
+def cell_timer(node: Node, period_s: float, callback: Callable[[], None], **more: Any) -> Timer:
+    """A timer in simulated time where the node has it, else as :func:`steady_timer`."""
+    make = node.create_timer if node.get_parameter("use_sim_time").value else partial(steady_timer, node)
+    return make(period_s, callback, **more)
 
 
 class Diagnostics:

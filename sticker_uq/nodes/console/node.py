@@ -228,7 +228,7 @@ class Console(Node):
         self._hold_of: Person | None = None
         self._repeated: Any = None
         self._repeat_s = 0.0
-        steady_timer(self, _REPEAT_S / 5, self._repeat_hold)
+        steady_timer(self, _REPEAT_S / 4, self._repeat_hold)
         self._heat_wanted = False
         self._heats: Subscription | None = None
         self._pages = 0
@@ -435,8 +435,8 @@ class Console(Node):
 
 
 _UNTAKEN = ("supervisor_missing", "supervisor_timeout")
-_REPEAT_S = 0.5
-"""A supervisor answers in a few milliseconds, and one that was restarted opens no gate so soon."""
+_REPEAT_S = 0.2
+"""A supervisor answers in a few milliseconds; one that was restarted listens for others before it opens the gate."""
 
 
 def _heat_of(message: Image) -> bytes:

@@ -25,7 +25,7 @@ from sticker_uq.io.messages import box_from_msg
 from sticker_uq.nodes.arm.client import ArmClient, MotionFailed, MotionStep
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common.conversions import box_to_msg
-from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport, cell_timer
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image, map_to_image
 from sticker_uq.nodes.common.lifecycle import request_exit, run_process
@@ -72,7 +72,7 @@ class SimulatedOperator:
         if message.request_id:
             delay = max(self._cell.settings.person_delay_s, 1e-3)
             answer = partial(self._answer, message)
-            self._thinking = self._node.create_timer(delay, answer, callback_group=self._group)
+            self._thinking = cell_timer(self._node, delay, answer, callback_group=self._group)
 
     def _stop_thinking(self) -> None:
         if self._thinking is not None:
@@ -210,7 +210,7 @@ class CellSim(Node):
         self._person = SimulatedOperator(self, self._cell, self._lock) if by_truth else None
         # rendering is slow and must not block the gate, the arm or the operator
         camera_group = MutuallyExclusiveCallbackGroup()
-        self.create_timer(1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group)
+        cell_timer(self, 1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group)
         self._publish_workpiece()
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("cell", self._report)

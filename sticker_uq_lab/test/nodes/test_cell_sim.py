@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import rclpy
+from rclpy.clock import ClockType
+from rclpy.parameter import Parameter
 
 from sticker_uq.geometry import CellGeometry, Plane, Transform, locate
 from sticker_uq.geometry.simulated_cell import ARM_FRAME, CAMERA_POSE, LID_PLANE, sim_camera
 from sticker_uq.nodes.arm.client import MotionFailed
 from sticker_uq.nodes.common.conversions import box_to_msg, pose_to_msg
+from sticker_uq.nodes.common.diagnostics import cell_timer
 from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
 from sticker_uq.testing.bench import overrides
 from sticker_uq.testing.scenes import observed
@@ -49,6 +52,14 @@ def test_the_simulated_operator_names_what_looks_like_a_sticker_and_says_it_agai
     bench.until(lambda: said and reflection in said[-1].not_stickers, "the answer is accepted")
     assert all(asked in request.not_stickers for request in said)
     assert {request.scene_answer for request in said} == {ResolveIntervention.Request.SCENE_CLEAN}
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_clock_that_is_put_back_stops_no_timer_of_the_cell_and_simulated_time_leads_it(bench, simulated):
+    time = Parameter("use_sim_time", value=simulated)
+    node = bench.add(rclpy.create_node("cell_sim", enable_rosout=False, parameter_overrides=[time]))
+    kind = ClockType.ROS_TIME if simulated else ClockType.STEADY_TIME
+    assert cell_timer(node, 1.0, lambda: None).clock.clock_type == kind
 
 
 def test_the_simulated_arm_goes_nowhere_else_than_its_box(bench):

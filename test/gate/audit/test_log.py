@@ -60,6 +60,22 @@ def test_a_second_writer_is_refused(tmp_path):
     AuditLog(tmp_path, BIG).close()
 
 
+def test_two_writers_of_one_log_whose_lock_was_removed_are_told(tmp_path):
+    first = AuditLog(tmp_path, BIG)
+    (tmp_path / "lock").unlink()
+    second = AuditLog(tmp_path, BIG)
+    second.add("gate", {"by": 2})
+    assert second.flush(30.0)
+    first.add("gate", {"by": 1})
+    assert not first.settle(30.0)
+    assert first.status.problem is not None
+    first.close(0.1)
+    assert second.status.problem is None
+    second.close()
+    assert [entry.data for entry in entries(tmp_path)] == [{"by": 2}]
+    assert verify(tmp_path).whole
+
+
 @pytest.mark.parametrize("left", [1, 40, -2])
 def test_a_line_torn_by_a_crash_is_kept_and_sealed(tmp_path, left):
     writer = AuditLog(tmp_path, BIG)

@@ -2,6 +2,7 @@
 """What was decided outlives the process of the supervisor, whatever ends it; camera and arm go on meanwhile."""
 
 import asyncio
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,6 +132,16 @@ def test_a_hold_outlasts_every_restart(cell):
         "hold",
         "release",
     ]
+    # the same process goes on with a folder that somebody has emptied meanwhile
+    assert cell.hold(True)
+    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)
+    for name in ("deactivate", "cleanup"):
+        assert cell.bench.transition("supervisor", name), name
+    shutil.rmtree(cell.audit)
+    cell.since = len(cell.gates)
+    for name in ("configure", "activate"):
+        assert cell.bench.transition("supervisor", name), name
+    cell.closed_by(BlockReason.HELD)
 
 
 @pytest.mark.parametrize("cell", [{"cancel_timeout_s": "0.3"}], indirect=True)
@@ -232,9 +243,10 @@ def test_a_hold_on_the_page_while_the_supervisor_is_down_is_taken_by_the_next_on
     cell.process.wait()
     # discovery still knows the dead supervisor, so that the call goes nowhere
     assert not asyncio.run(console.command(PersonsCommand(command="hold"), Person("Ada", False))).accepted
+    cell.process = cell._started()
+    cell.bench.until(lambda: cell.gates[-1].reasons & BlockReason.HELD, "the hold")
     cell.camera.objects = [STICKER]
     cell.since = len(cell.gates)
-    cell.process = cell._started()
     cell.closed_by(BlockReason.HELD)
     assert cell.arm.goals == []
     assert [entry.data["person"] for entry in entries(cell.audit) if entry.kind == "hold"] == ["Ada"]
