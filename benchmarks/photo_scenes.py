@@ -70,7 +70,7 @@ def measured(
     set_reference(reference, lambda image: activations(photo, image), items_of(fit), items_of(held))
 
     def distances(image: Picture) -> tuple[float, float]:
-        own = reference.distance(activations(photo, image).double())
+        own = reference.distance(activations(photo, image))
         return own, packaged.reference.distance(scene_activations(packaged, image))
 
     known = np.array([distances(picture) for _, picture in pictures_of(items_of(test))])

@@ -64,6 +64,8 @@ _FILES = (
     "bag/*.mcap",
     "audit/audit-*.jsonl",
     "audit/lock",
+    "audit/newest_state",
+    "audit/.newest_state.*.tmp",
 )
 """What a demo leaves in its folder."""
 

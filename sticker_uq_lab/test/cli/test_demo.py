@@ -18,6 +18,7 @@ from sticker_uq.evaluation.replay.recording import read_recording
 from sticker_uq.evaluation.reporting.annotated_images import LARGEST_BYTES, LONGEST_S
 from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
+from sticker_uq.io.files import check_result_folder
 from sticker_uq.io.share import share_folder
 from sticker_uq.testing.bench import running_bench
 from sticker_uq_lab.simulation.comparison import Ledger
@@ -102,6 +103,11 @@ def test_it_leaves_a_report_pictures_and_a_recording(demo):
     [laptop] = read_recording(Bag(folder / "out" / "bag")).laptops
     assert laptop.scenes
     assert laptop.left_ns
+
+
+def test_the_next_demo_replaces_all_that_this_one_has_left(demo):
+    folder, _ = demo
+    check_result_folder(folder / "out", demo_command._FILES, "--out", overwrite=True)
 
 
 def test_the_replay_of_its_recording_says_byte_for_byte_what_the_cell_said(demo):
