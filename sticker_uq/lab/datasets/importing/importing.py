@@ -39,13 +39,7 @@ from sticker_uq.lab.datasets.importing.labelled_picture import (
     fits,
 )
 from sticker_uq.lab.datasets.importing.nets import SHEET, contact_sheet
-from sticker_uq.lab.datasets.importing.orientation import (
-    FRAMES,
-    Frame,
-    proven_frame,
-    shown_box,
-    shown_size,
-)
+from sticker_uq.lab.datasets.importing.orientation import FRAMES, Frame, proven_frame, shown_box, shown_size
 from sticker_uq.lab.datasets.importing.schemas import unknown_key
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
