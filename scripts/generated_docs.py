@@ -280,10 +280,8 @@ def imported() -> str:
         "|---|---|---|---|---|",
     ]
     for name, schemas in SCHEMAS.items():
-        for one in schemas:
-            part = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", one.__name__).removeprefix("Label Studio ").lower()
-            read = [key for key in one.model_fields if key != "unknown"]
-            cells = (" ".join(f"`{key}`" for key in keys) for keys in (read, one.harmless.split()))
+        for part, one in schemas.items():
+            cells = (" ".join(f"`{key}`" for key in keys) for keys in (one.types, one.harmless.split()))
             rows.append(f"| `{name}` | {part} | {' | '.join(cells)} | {one.refused} |")
     return "\n".join(rows)
 

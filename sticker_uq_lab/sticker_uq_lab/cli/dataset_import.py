@@ -53,8 +53,7 @@ def command(
         None, "Class to leave out; rest: all without a meaning. May be repeated."
     ),
     ignore_key: list[str] | None = option(
-        None,
-        "Key of the annotations to pass over, after a look at it. May be repeated.",
+        None, "Key of the annotations to pass over, after a look at it. May be repeated."
     ),
     images: Path | None = option(None, "Folder of the pictures, where they are not beside the annotations."),
     group: str | None = option(

@@ -540,7 +540,7 @@ def lay_out(root: Path, kind: str, content: Any = None) -> Path:
     file, ordinary = SOURCES[kind]
     content = ordinary if content is None else content
     if kind == "yolo":
-        write(root / "labels" / "a.txt", "0 0.3 0.4 0.1 0.2\n1 0.6 0.6 0.2 0.1\n")
+        write(root / "labels" / "a.txt", "\n".join(YOLO_LINES))
         content = yaml.safe_dump(content)
     write(root / file, content)
     return root
@@ -665,6 +665,89 @@ def test_a_changed_key_never_gives_other_labels(kind, tmp_path_factory, change):
     except InvalidInput:
         return
     assert found == expected, made
+
+
+YOLO_LINES = ("0 0.3 0.4 0.1 0.2", "1 0.6 0.6 0.2 0.1")
+SECOND = "<object><name>logo</name><bndbox><xmin>60</xmin><ymin>60</ymin><xmax>90</xmax><ymax>99</ymax></bndbox></object>"
+
+
+@pytest.mark.parametrize("kind", ["voc", "cvat", "yolo"])
+@pytest.mark.parametrize("number", range(2))
+def test_a_label_that_is_taken_out_takes_no_other_with_it(kind, number, tmp_path):
+    """Nothing in these formats says how many there were: the others have to be what they were."""
+    root, content = lay_out(tmp_path / "in", kind), SOURCES[kind][1]
+    if kind == "voc":
+        content = content.replace("</annotation>", SECOND + "</annotation>")
+        lay_out(root, kind, content)
+    ((name, boxes, classes, crowd),) = labels_of(root)
+    if kind == "yolo":
+        write(root / "labels" / "a.txt", YOLO_LINES[1 - number])
+    else:
+        tree = ElementTree.fromstring(content)
+        holder = tree if kind == "voc" else tree.find("image")
+        one = [child for child in holder if child.tag in ("object", "box", "polygon", "ellipse")][number]
+        holder.remove(one)
+        lay_out(root, kind, ElementTree.tostring(tree, "unicode"))
+    del boxes[number], classes[number]
+    assert labels_of(root) == [(name, boxes, classes, crowd)]
+
+
+@pytest.mark.parametrize("word", ["x", "nan", "", "0,5", "0.5.5", "7", "-0.2", "1e9", "0.3 0.3"])
+@pytest.mark.parametrize("place", range(5))
+def test_a_word_of_a_yolo_line_that_is_none_is_refused(place, word, tmp_path):
+    root = lay_out(tmp_path / "in", "yolo")
+    words = YOLO_LINES[0].split()
+    words[place] = word
+    write(root / "labels" / "a.txt", f"{' '.join(words)}\n{YOLO_LINES[1]}\n")
+    with pytest.raises(InvalidInput):
+        labels_of(root)
+
+
+@pytest.mark.parametrize("kind", ["voc", "cvat"])
+def test_a_label_of_another_tag_is_counted(kind, tmp_path):
+    text = SOURCES[kind][1]
+    tag = "object" if kind == "voc" else "box"
+    changed = text.replace(f"<{tag}", "<thing").replace(f"</{tag}>", "</thing>")
+    with pytest.raises(InvalidInput):
+        labels_of(lay_out(tmp_path / "in", kind, changed))
+
+
+def test_pictures_of_a_project_of_cvat_are_those_of_their_subset(tmp_path):
+    root = tmp_path / "in"
+    pictures(root, "images/Train/a.png", "images/Test/a.png")
+    image = f'<image id="0" name="a.png" subset="{{}}" width="{WIDTH}" height="{HEIGHT}">{{}}</image>'
+    box = '<box label="sticker" xtl="{}" ytl="20" xbr="90" ybr="45"/>'
+    train, test = image.format("Train", box.format(10)), image.format("Test", box.format(50))
+    write(root / "a.xml", f"<annotations>{train}{test}</annotations>")
+    found = {item.source_name: sizes(item) for item in taken(root)[1]}
+    assert found == {"images/Train/a.png": [[10, 20, 80, 25]], "images/Test/a.png": [[50, 20, 40, 25]]}
+    (root / "images" / "Train" / "a.png").unlink()
+    assert "'Train/a.png' is not there" in " ".join(refused_again(root))
+
+
+@pytest.mark.parametrize(
+    ("rle", "fits"), [("0, 3000000", True), ("0, 2999999", False), ("x, 3000000", False)]
+)
+def test_a_mask_of_cvat_has_as_many_pixels_as_its_box(rle, fits, tmp_path):
+    """Large masks have runs that are longer than any side of a picture."""
+    root = tmp_path / "in"
+    pictures(root, "a.png", size=(2000, 1600))
+    mask = f'<mask label="sticker" left="0" top="0" width="2000" height="1500" rle="{rle}"/>'
+    image = f'<image id="0" name="a.png" width="2000" height="1600">{mask}</image>'
+    write(root / "a.xml", f"<annotations>{image}</annotations>")
+    assert taken(root) if fits else "2000 x 1500 of its box" in refused(root)
+
+
+def test_a_region_without_a_size_matters_only_where_its_class_does(tmp_path):
+    root = tmp_path / "in"
+    pictures(root, "a.png")
+    point = {"type": "keypointlabels", "value": {"x": 1, "y": 2, "width": 1, "keypointlabels": ["tip"]}}
+    write(root / "a.json", [task(region("rectanglelabels", **RECTANGLE), point)])
+    assert sizes(taken(root, "--ignore", "tip")[1][0]) == [[32, 24, 64, 48]]
+    lone = region("rectanglelabels", **{**RECTANGLE, "x": 50})
+    del lone["original_width"], lone["original_height"]
+    write(root / "a.json", [task(lone)])
+    assert "original_width None: expected a number" in " ".join(refused_again(root))
 
 
 def labelled(root: Path, count: int) -> list[LabelledImage]:

@@ -132,15 +132,14 @@ def read_source(
     keys = schemas.Keys(tuple(ignored))
     if chosen == "yolo":
         pictures = read_yolo(_single(found[chosen]), folder, finder, faults, counts, keys)
-        named = {picture.path for picture in pictures}
     else:
         pictures = _READERS[chosen](found[chosen], finder, faults, counts, keys)
-        named = {picture.path for picture in pictures}
+    named = {picture.path for picture in pictures}
+    if chosen != "yolo":
         for path in found[chosen]:
             keys.check_boxes(path, faults)
-        counts.note(
-            "pictures that the annotations do not name", [one for one in finder.pictures if one not in named]
-        )
+        others_there = [one for one in finder.pictures if one not in named]
+        counts.note("pictures that the annotations do not name", others_there)
     finder.check(named, faults, counts)
     keys.tell(faults)
     for kind, paths in (files | others).items():

@@ -29,6 +29,7 @@ from sticker_uq_lab.datasets.importing.labelled_picture import (
     named_object,
     number,
     same_name,
+    side,
     sides,
     turned,
 )
@@ -42,17 +43,15 @@ def read_coco_files(
     found: list[NamedPicture] = []
     for path in files:
         document = read_json(path)
-        keys.header(schemas.CocoFile, document, str(path))
-        categories = _with_id(path, document, "categories", schemas.CocoCategory, keys, faults)
+        keys.header("coco file", document, str(path))
+        categories = _with_id(path, document, "categories", "coco category", keys, faults)
         names = {identity: one.name for identity, one in categories.items()}
-        images = _with_id(path, document, "images", schemas.CocoImage, keys, faults)
+        images = _with_id(path, document, "images", "coco image", keys, faults)
         objects: dict[int, list[NamedObject]] = {identity: [] for identity in images}
         counts.pictures += len(document["images"])
         counts.objects += len(document["annotations"])
         keys.boxes[path] += boxes_in(document)
-        for identity, one in _with_id(
-            path, document, "annotations", schemas.CocoAnnotation, keys, faults
-        ).items():
+        for identity, one in _with_id(path, document, "annotations", "coco annotation", keys, faults).items():
             with faults.collected():
                 image_id, labelled = _coco_object(f"{path}: annotation {identity}", one, names, keys)
                 if image_id not in objects:
@@ -73,10 +72,10 @@ def read_coco_files(
 
 
 def _with_id(
-    path: Path, document: Mapping[str, Any], key: str, schema: type[schemas.S], keys: Keys, faults: Faults
-) -> dict[int, schemas.S]:
+    path: Path, document: Mapping[str, Any], key: str, part: str, keys: Keys, faults: Faults
+) -> dict[int, Any]:
     """The entries with an id of their own, by it; the others are ``faults``."""
-    known: dict[int, schemas.S] = {}
+    known: dict[int, Any] = {}
     for entry in entries_of(path, document, key):
         if "segments_info" in entry:
             raise InvalidInput(f"{path}: is COCO panoptic (segments_info): export object detection")
@@ -87,15 +86,13 @@ def _with_id(
             continue
         with faults.collected():
             where = f"{path}: {key.removesuffix('s')} {identity}"
-            known[identity] = keys.read(schema, entry, where)
-            if schema is not schemas.CocoAnnotation:  # those of a class that is ignored do not matter
-                keys.note(schema.__name__, known[identity].unknown, where)
+            known[identity] = keys.read(part, entry, where)
+            if key != "annotations":  # those of a class that is ignored do not matter
+                keys.note(part, known[identity].unknown, where)
     return known
 
 
-def _coco_object(
-    where: str, one: schemas.CocoAnnotation, names: Mapping[int, Any], keys: Keys
-) -> tuple[int, NamedObject]:
+def _coco_object(where: str, one: Any, names: Mapping[int, Any], keys: Keys) -> tuple[int, NamedObject]:
     given = {"image_id": one.image_id, "category_id": one.category_id}
     image_id, category = map(as_id, given.values())
     if image_id is None or category is None or category not in names:
@@ -106,20 +103,19 @@ def _coco_object(
     if one.category_name and one.category_name != names[category]:
         said = f"category_name {shown(one.category_name)}, but its category_id is that of {shown(names[category])}"
         raise InvalidInput(f"{where}: {said}; expected the same")
-    marks = one.model_dump()
+    marks = {key: value for key, value in vars(one).items() if value is not None}
     crowd, difficult = is_crowd(marks, where), is_difficult(marks)
     name = names[category]
     return image_id, named_object(name, where, partial(_coco_box, one, where, keys), crowd, difficult)
 
 
-def _coco_box(one: schemas.CocoAnnotation, where: str, keys: Keys) -> Shape:
+def _coco_box(one: Any, where: str, keys: Keys) -> Shape:
     """The box of an annotation; where a tool wrote none, the box around its polygons."""
-    unknown, outline = one.unknown, _outline(one.segmentation, where)
-    about = schemas.CocoAttributes()
-    if isinstance(one.attributes, dict):
-        about = keys.read(schemas.CocoAttributes, one.attributes, f"{where}: attributes")
-        unknown += about.unknown
-    if one.bbox_mode != 1:
+    outline = _outline(one.segmentation, where)
+    attributes = one.attributes if isinstance(one.attributes, dict) else {}
+    about = keys.read("coco attributes", attributes, f"{where}: attributes")
+    unknown = one.unknown + about.unknown
+    if one.bbox_mode not in (None, 1):
         raise InvalidInput(f"{where}: bbox_mode {shown(one.bbox_mode)}: expected 1 (x, y, width, height)")
     if one.bbox in (None, []) and outline and not about.rotation:
         return Shape(outline, None, unknown)
@@ -140,15 +136,8 @@ def _coco_box(one: schemas.CocoAnnotation, where: str, keys: Keys) -> Shape:
             f"{where}: bbox {one.bbox} contradicts segmentation, whose box is {_as_sizes(outline)}: {agrees}; "
             "correct it, or give --ignore-key segmentation if the box is right"
         )
-    corners = (width - x) * (height - y)
-    if (
-        not outline
-        and width > x
-        and height > y
-        and area
-        and _like(area, corners)
-        and not _like(area, width * height)
-    ):
+    as_corners = _like(area, max(width - x, 0) * max(height - y, 0)) and not _like(area, width * height)
+    if not outline and area and as_corners:
         raise InvalidInput(
             f"{where}: bbox {one.bbox} contradicts area {shown(one.area)}: as corners they would agree; correct it, or give "
             "--ignore-key area if the box is right"
@@ -182,11 +171,7 @@ _UNREADABLE = (
     "the box of such a region is not read: draw a rectangle or a polygon in Label Studio (SAM can make rectangles), or leave its "
     "class out with --ignore"
 )
-_SHAPES: dict[str, tuple[str, type[schemas.Schema]]] = {
-    "ellipse": ("radiusX", schemas.LabelStudioEllipse),
-    "polygon": ("points", schemas.LabelStudioPolygon),
-    "rectangle": ("width", schemas.LabelStudioRectangle),
-}
+_SHAPES = {"ellipse": "radiusX", "polygon": "points", "rectangle": "width"}
 """By the kind of a region: the key of its value that no other shape has."""
 _UNREAD = {
     "brush": "rle", "bitmask": "imageDataURL", "keypoint": "x", "vector": "vertices", "videorectangle": "sequence"
@@ -198,7 +183,7 @@ _REMARKS = (
 """What is said about a picture or a shape, and is no shape. A region of a shape repeats the geometry."""
 FINISHED = {"annotation_id", "annotator"}
 """Keys that only JSON-MIN has, in a task that somebody finished."""
-_Region = tuple[str, object, schemas.LabelStudioRegion]
+_Region = tuple[str, object, Any]
 
 
 def is_task(one: object) -> bool:
@@ -243,24 +228,19 @@ def _results(
 ) -> list[Mapping[str, Any]] | None:
     if "data" not in task:
         return _min_results(task, where, keys)
-    whole = keys.header(schemas.LabelStudioTask, task, where)
-    if not isinstance(whole.annotations, list):
-        raise InvalidInput(f"{where}: annotations {shown(whole.annotations)}: expected a list")
+    whole = keys.header("label-studio task", task, where)
     for kind in ("predictions", "drafts"):
         given = task.get(kind)
         others = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
         counts.note(f"{kind} with regions", [where] * sum(boxes_in(one) > 0 for one in others))
-    annotations = [
-        keys.header(schemas.LabelStudioAnnotation, one, f"{where}: annotation") for one in whole.annotations
-    ]
+    about = f"{where}: annotation"
+    annotations = [keys.header("label-studio annotation", one, about) for one in whole.annotations]
     usable = [one for one in annotations if not one.was_cancelled]
     if not usable:
         return None
     best = next((one for one in usable if one.ground_truth), usable[-1])
     counts.note("annotations of a task beside the one that counts", [where] * (len(usable) - 1))
-    if not isinstance(best.result, list) or not all(isinstance(one, dict) for one in best.result):
-        raise InvalidInput(f"{where}: result {shown(best.result)}: expected a list of regions")
-    return best.result
+    return list[Mapping[str, Any]](best.result)
 
 
 def _min_results(task: Mapping[str, Any], where: str, keys: Keys) -> list[Mapping[str, Any]] | None:
@@ -279,18 +259,14 @@ def _min_results(task: Mapping[str, Any], where: str, keys: Keys) -> list[Mappin
             for one in (value if isinstance(value, list) else [value])
         )
     ]
-    keys.note("LabelStudioTask", tuple(odd), where)
+    keys.note("label-studio task", tuple(odd), where)
     if not regions and not FINISHED & set(task):
         return None
     # a region of this export is the value and what belongs to it in one
-    fields = set(schemas.LabelStudioRegion.model_fields)
-    return [
-        {
-            "value": {k: v for k, v in one.items() if k not in fields},
-            **{k: v for k, v in one.items() if k in fields},
-        }
-        for one in regions
-    ]
+    fields = schemas.SCHEMAS["label-studio"]["region"].types
+    about = [{key: value for key, value in one.items() if key in fields} for one in regions]
+    values = [{key: value for key, value in one.items() if key not in fields} for one in regions]
+    return [{**one, "value": value} for one, value in zip(about, values, strict=True)]
 
 
 def _regions(
@@ -300,27 +276,22 @@ def _regions(
 
     Controls of their own for shape and label write two regions with the same id.
     """
-    shapes: dict[object, tuple[str, list[object], schemas.LabelStudioRegion]] = {}
+    shapes: dict[object, tuple[str, list[object], Any]] = {}
     for index, content in enumerate(results, 1):
         place = f"{where}: region {index}"
         kind, value = content.get("type"), content.get("value")
         if kind in _REMARKS or (isinstance(value, dict) and "start" in value and "x" not in value):
             counts.note("choices, texts and relations", [place])
             continue
-        region = keys.read(schemas.LabelStudioRegion, content, place)
-        if not isinstance(region.value, dict):
-            raise InvalidInput(f"{place}: value {shown(region.value)}: expected a shape")
+        region = keys.read("label-studio region", content, place)
         if kind is not None and drawn(kind) not in (*_SHAPES, *_UNREAD, "labels"):
             raise InvalidInput(
                 f"{place}: type {shown(kind)}: is neither a shape nor a remark of Label Studio"
             )
         labels = next((v for k, v in region.value.items() if k.endswith("labels")), None)
         given = labels if isinstance(labels, list) else [] if labels is None else [labels]
-        key = (
-            (region.id, *(shown(region.value.get(part)) for part in ("x", "y", "points")))
-            if region.id is not None
-            else index
-        )
+        place_of = [shown(region.value.get(part)) for part in ("x", "y", "points")]
+        key: object = index if region.id is None else (shown(region.id), *place_of)
         first, known, one = shapes.get(key, (place, [], region))
         if known and given:  # ids are copied by some converters
             key, first, known, one = index, place, [], region
@@ -348,13 +319,10 @@ def _picture(
     keys: Keys,
 ) -> NamedPicture:
     shown_in = {region.to_name for _, _, region in regions if isinstance(region.to_name, str)}
-    names = _picture_names(
-        keys.left(task.get("data", task)) if isinstance(task.get("data", task), dict) else {}
-    )
+    data = task.get("data", task)
+    names = _picture_names(keys.left(data) if isinstance(data, dict) else {})
     if not names:
-        raise InvalidInput(
-            f"{where}: data {shown(task.get('data', task))}: expected the address of a picture"
-        )
+        raise InvalidInput(f"{where}: data {shown(data)}: expected the address of a picture")
     if len(set(names.values())) > 1 or len(shown_in) > 1:
         views = f", and labels of {', '.join(sorted(shown_in))}" if len(shown_in) > 1 else ""
         raise InvalidInput(
@@ -362,28 +330,27 @@ def _picture(
             "--ignore-key KEY, or export one picture a task"
         )
     picture = _found(next(iter(names.values())), path, finder)
-    given = {shown((region.original_width, region.original_height)) for _, _, region in regions}
+    # without one a region has no box, which matters only where its class does
+    pairs = [(region.original_width, region.original_height) for _, _, region in regions]
+    given = {shown(pair): pair for pair in pairs if pair != (None, None)}
     if len(given) > 1:
         raise InvalidInput(
             f"{where}: original_width and original_height {', '.join(sorted(given))}: expected the same of every region"
         )
-    size = None
-    if regions:
-        size = sides(regions[0][2].original_width, regions[0][2].original_height, f"{where}: original", ())
+    size = sides(*next(iter(given.values())), f"{where}: original", ()) if given else None
     objects = tuple(
-        named_object(name, place, partial(_shape, region, size or (0, 0), place, keys))
-        for place, name, region in regions
+        named_object(name, place, partial(_shape, region, place, keys)) for place, name, region in regions
     )
     return NamedPicture(picture, size, objects, where)
 
 
-def _shape(region: schemas.LabelStudioRegion, size: tuple[int, int], where: str, keys: Keys) -> Shape:
+def _shape(region: Any, where: str, keys: Keys) -> Shape:
     value, kind = region.value, drawn(region.type)
     for key in ("image_rotation", "item_index"):
         if getattr(region, key):
             hint = "turn the picture itself" if key == "image_rotation" else "export one picture a task"
             raise InvalidInput(f"{where}: {key} {shown(getattr(region, key))}: expected 0; {hint}")
-    found = [name for name, (key, _) in _SHAPES.items() if key in value]
+    found = [name for name, key in _SHAPES.items() if key in value]
     named = next((key for key in value if key.endswith("labels")), "region")
     unread = kind in _UNREAD or drawn(named) in _UNREAD or not found
     if unread:
@@ -393,15 +360,15 @@ def _shape(region: schemas.LabelStudioRegion, size: tuple[int, int], where: str,
         raise InvalidInput(
             f"{where}: is called {' and '.join(sorted(said))}, and has the keys of {' and '.join(found)}"
         )
-    one = keys.read(_SHAPES[found[0]][1], value, where)
-    across, down = size[0] / 100, size[1] / 100
-    if isinstance(one, schemas.LabelStudioPolygon):
+    one = keys.read(f"label-studio {found[0]}", value, where)
+    across = side(region.original_width, f"{where}: original_width") / 100
+    down = side(region.original_height, f"{where}: original_height") / 100
+    if found[0] == "polygon":
         box = bounding((x * across, y * down) for x, y in one.points)
-    elif isinstance(one, schemas.LabelStudioEllipse):
+    elif found[0] == "ellipse":
         x, y, half_x, half_y = one.x * across, one.y * down, one.radiusX * across, one.radiusY * down
         box = turned((x - half_x, y - half_y, x + half_x, y + half_y), one.rotation, ellipse=True)
     else:
-        assert isinstance(one, schemas.LabelStudioRectangle)
         x, y = one.x * across, one.y * down
         box = turned((x, y, x + one.width * across, y + one.height * down), one.rotation, corner=True)
     if box[2] <= across and box[3] <= down:

@@ -8,32 +8,51 @@ from collections import Counter
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from types import SimpleNamespace
+from typing import Annotated, Any, NamedTuple
 from xml.etree.ElementTree import Element
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, StrictInt, TypeAdapter
 
 from sticker_uq.io.faults import Faults
 from sticker_uq.io.reading import MOST_JSON, marked_encoding, read_bytes, shown
 from sticker_uq.scene import InvalidInput
 from sticker_uq_lab.datasets.importing.labelled_picture import number
 
-Number = Annotated[float, BeforeValidator(lambda value: number(value, "value"))]
 _SUSPECT = re.compile(r"rotat|angle|theta|orient|b_?box|bnd|points|polygon|offset|class|category", re.I)
 """Of attributes that a person may have defined: names that may stand for geometry or a class."""
 _SAYS_NOTHING: tuple[object, ...] = (None, "", "0", "0.0", 0, [], {})
+_Number = Annotated[float, BeforeValidator(lambda value: number(value, "value"))]
+_TYPES: dict[str, tuple[TypeAdapter[Any], object, str]] = {
+    "": (TypeAdapter(Any), None, "it to be there"),
+    "number": (TypeAdapter(_Number), 0.0, "a number"),
+    "text": (TypeAdapter(str), "", "text"),
+    "flag": (TypeAdapter(bool), False, "true or false"),
+    "list": (TypeAdapter(list[dict[str, Any]]), None, "a list of parts with keys"),
+    "pair": (TypeAdapter(tuple[StrictInt, StrictInt]), (0, 0), "two integers"),
+    "keys": (TypeAdapter(dict[str, Any]), None, "one with keys"),
+    "points": (
+        TypeAdapter(Annotated[list[tuple[_Number, _Number]], Field(min_length=1)]),
+        None,
+        "a list of x, y",
+    ),
+}
+"""By name: what checks a value, the value where the key is not there, and what an error expects."""
 
 
-class Schema(BaseModel):
-    """The fields are read. ``harmless``: patterns of keys that are passed over; ``refused``: words about what is an error."""
+class Schema(NamedTuple):
+    """``read``: keys that are read, each as KEY or KEY:TYPE with a type of ``_TYPES``, and "!" where it must be there;
+    ``harmless``: patterns of keys that are passed over; ``refused``: words about what is an error.
+    """
 
-    model_config = ConfigDict(extra="forbid")
-    harmless: ClassVar[str] = ""
-    refused: ClassVar[str] = ""
-    unknown: tuple[str, ...] = Field((), exclude=True)
+    read: str
+    harmless: str = ""
+    refused: str = ""
 
-
-S = TypeVar("S", bound=Schema)
+    @property
+    def types(self) -> dict[str, str]:
+        """By key: its type, and "!" where it must be there."""
+        return {key: kind for key, _, kind in (word.partition(":") for word in self.read.split())}
 
 
 def unknown_key(part: str, key: str, count: int, where: str) -> str:
@@ -59,39 +78,46 @@ class Keys:
         self._used.update(set(content).intersection(self.ignored))
         return {key: value for key, value in content.items() if key not in self.ignored}
 
-    def read(self, schema: type[S], content: object, where: str) -> S:
-        """InvalidInput for a value that is not as the schema has it; what is unknown is in the result."""
+    def read(self, part: str, content: object, where: str) -> Any:
+        """The keys of ``content`` as attributes, as the schema of ``part``, "FORMAT PART", has them; InvalidInput for a value of
+        another type. ``unknown``: keys that are in no schema.
+        """
+        kind, _, name = part.partition(" ")
         if not isinstance(content, dict):
-            raise InvalidInput(f"{where}: {shown(content)}: expected {schema.__name__.lower()} with keys")
-        fields, patterns = set(schema.model_fields) - {"unknown"}, schema.harmless.split()
-        known, unknown = dict[str, Any](), list[str]()
-        for key, value in self.left(content).items():
-            if key in fields:
-                known |= {} if value is None or value == "" else {key: value}
-            elif not any(fnmatchcase(key, one) for one in patterns if one != "*" or not _SUSPECT.search(key)):
-                unknown += [] if value in _SAYS_NOTHING else [key]
-        try:
-            return schema(**known, unknown=tuple(unknown))
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = str(first["loc"][0])
-            expected = schema.model_fields[key].description or (
-                "a number" if schema.model_fields[key].annotation is float else "it to be there"
-            )
-            also = f"; not read: {', '.join(map(shown, unknown))}" if unknown else ""
-            raise InvalidInput(
-                f"{where}: {key} {shown(content.get(key))}: expected {expected}{also}"
-            ) from None
+            raise InvalidInput(f"{where}: {shown(content)}: expected {name} with keys")
+        schema = SCHEMAS[kind][name]
+        given = {key: value for key, value in self.left(content).items() if value is not None and value != ""}
+        patterns = schema.harmless.split()
+        unknown = tuple(
+            key
+            for key, value in given.items()
+            if key not in schema.types
+            and not any(fnmatchcase(key, one) for one in patterns if one != "*" or not _SUSPECT.search(key))
+            and value not in _SAYS_NOTHING
+        )
+        found = SimpleNamespace(unknown=unknown)
+        for key, kind in schema.types.items():
+            adapter, default, expected = _TYPES[kind.rstrip("!")]
+            try:
+                if key not in given and kind.endswith("!"):
+                    raise ValueError(key)
+                setattr(found, key, adapter.validate_python(given[key]) if key in given else default)
+            except ValueError:  # as is pydantic's
+                also = f"; not read: {', '.join(map(shown, unknown))}" if unknown else ""
+                raise InvalidInput(
+                    f"{where}: {key} {shown(content.get(key))}: expected {expected}{also}"
+                ) from None
+        return found
 
     def note(self, part: str, unknown: tuple[str, ...], where: str) -> None:
         for key in unknown:
             self._unknown[part, key] += 1
             self._first.setdefault((part, key), where)
 
-    def header(self, schema: type[S], content: object, where: str) -> S:
+    def header(self, part: str, content: object, where: str) -> Any:
         """:meth:`read` of what is no label of a class, and so cannot be left out with it."""
-        found = self.read(schema, content, where)
-        self.note(schema.__name__, found.unknown, where)
+        found = self.read(part, content, where)
+        self.note(part, found.unknown, where)
         return found
 
     def check_boxes(self, path: Path, faults: Faults) -> None:
@@ -133,236 +159,103 @@ def boxes_in(content: object) -> int:
     return 0
 
 
-class CocoFile(Schema):
-    images: Any
-    annotations: Any
-    categories: Any
-    harmless = "info license licenses type version contributor description date_created url"
-    refused = "a file without `categories`; COCO panoptic (`segments_info`)"
-
-
-class CocoImage(Schema):
-    id: Any
-    file_name: str = Field(description="the name of a picture")
-    width: Any = None
-    height: Any = None
-    path: str = Field("", description="text")
-    workpiece_id: str = Field("", description="the name of a laptop")
-    harmless = (
-        "license license_id licenses coco_url flickr_url url date_captured date captured_at datetime *_at *_by timestamp seed "
-        "source_name extra dataset_id category_ids annotated annotating num_annotations metadata deleted milliseconds events "
-        "regenerate_thumbnail is_modified video_id frame_id frame_index frame_num seq_* channels depth tags attributes "
-        "caption subset split md5 sha* hash checksum size file_size format neg_category_ids not_exhaustive_category_ids "
-        "rights_holder location case source added lost request_id stamp_ns person"
-    )
-
-
-class CocoAnnotation(Schema):
-    id: Any
-    image_id: Any
-    category_id: Any
-    bbox: Any = Field(None, description="four numbers")
-    segmentation: Any = None
-    area: Any = None
-    iscrowd: Any = 0
-    bbox_mode: Any = 1
-    category_name: str = Field("", description="the name of the category")
-    attributes: Any = None
-    difficult: Any = 0
-    ignore: Any = 0
-    harmless = (
-        "keypoints num_keypoints caption score confidence probability color isbbox metadata creator events width height "
-        "occluded occlusion truncated truncation visibility visible whole_bbox track_id instance_id *_at *_by datetime date "
-        "comment note annotator source uuid guid subset tags license probabilities ambiguous extra"
-    )
-    refused = (
-        "`bbox_mode` other than 1; a box that contradicts its polygons or its area; a mask without a box"
-    )
-
-
-class CocoAttributes(Schema):
-    rotation: Number = Field(0, description="degrees")
-    harmless = "*"
-
-
-class CocoCategory(Schema):
-    id: Any
-    name: Any = None
-    harmless = (
-        "supercategory color isthing keypoints skeleton keypoint_colors metadata creator synonyms synset def frequency "
-        "image_count instance_count display_name attributes parent parent_id description"
-    )
-
-
-class LabelStudioTask(Schema):
-    """A task of the JSON export."""
-
-    data: Any
-    annotations: Any
-    harmless = (
-        "id predictions drafts meta *_at *_by *_count *_id total_* cancelled_annotations comment_authors comments project "
-        "file_upload is_labeled overlap avg_lead_time lead_time draft_exists state allow_skip *agreement* reviews reviewers "
-        "annotators annotations_results annotations_ids predictions_* storage_filename ground_truth"
-    )
-
-
-class LabelStudioAnnotation(Schema):
-    result: Any
-    was_cancelled: bool = Field(False, description="true or false")
-    ground_truth: bool = Field(False, description="true or false")
-    harmless = (
-        "id completed_by *_at *_by *_ago *_id *_count lead_time prediction last_action bulk_created task project "
-        "parent_prediction parent_annotation created_username model_version reviews history comments state agreement* "
-        "reviewer* accepted rejected annotator draft*"
-    )
-
-
-class LabelStudioRegion(Schema):
-    value: Any
-    type: Any = None
-    id: Any = None
-    to_name: Any = None
-    original_width: Any = None
-    original_height: Any = None
-    image_rotation: Number = Field(0, description="0")
-    item_index: Number = Field(0, description="0")
-    harmless = (
-        "from_name origin readonly hidden locked score meta parentID parent_id region_id from_id to_id direction selected "
-        "highlighted isNew isInsideGroup cleanId"
-    )
-    refused = "`image_rotation` and `item_index` other than 0; a type that is neither a shape nor a remark"
-
-
-class LabelStudioRectangle(Schema):
-    x: Number
-    y: Number
-    width: Number
-    height: Number
-    rotation: Number = Field(0, description="degrees")
-    harmless = "*labels choices text rating taxonomy number"
-    refused = "brush, bitmask, key point, vector; a shape without a label or with two"
-
-
-class LabelStudioPolygon(Schema):
-    points: list[tuple[Number, Number]] = Field(min_length=1, description="a list of x, y")
-    harmless = LabelStudioRectangle.harmless + " closed"
-
-
-class LabelStudioEllipse(Schema):
-    x: Number
-    y: Number
-    radiusX: Number  # noqa: N815 - Label Studio's names
-    radiusY: Number  # noqa: N815
-    rotation: Number = Field(0, description="degrees")
-    harmless = LabelStudioRectangle.harmless
-
-
-class VocFile(Schema):
-    filename: str = Field("", description="the name of a picture")
-    path: str = Field("", description="text")
-    folder: str = Field("", description="text")
-    size: Any = None
-    object: Any = None
-    harmless = "source owner segmented verified database relation"
-
-
-class VocSize(Schema):
-    width: Any = None
-    height: Any = None
-    harmless = "depth"
-
-
-class VocObject(Schema):
-    name: Any
-    bndbox: dict[str, Any] = Field(
-        description="a single <bndbox>; export boxes, or draw the box around the object"
-    )
-    polygon: dict[str, Any] | None = Field(None, description="<x1>, <y1>, ...")
-    attributes: Any = None
-    difficult: Any = None
-    type: str = Field("", description="bndbox")
-    harmless = "pose truncated occluded part actions point id deleted verified date crowd confidence score source annotator"
-    refused = "an object without `bndbox` or with several, or whose polygon contradicts it; `robndbox`"
-
-
-class VocBox(Schema):
-    xmin: Number
-    ymin: Number
-    xmax: Number
-    ymax: Number
-
-
-class CvatFile(Schema):
-    image: Any = None
-    harmless = "version meta"
-    refused = "`track` (*CVAT for video*)"
-
-
-class CvatImage(Schema):
-    name: Any
-    width: Any = None
-    height: Any = None
-    harmless = "id subset task_id job_id project_id"
-
-
-class CvatShape(Schema):
-    label: Any
-    harmless = "source occluded z_order group_id keyframe attribute score"
-
-
-class CvatBox(CvatShape):
-    xtl: Number
-    ytl: Number
-    xbr: Number
-    ybr: Number
-    rotation: Number = Field(0, description="degrees")
-    refused = "`points`, `polyline`, `cuboid`, `skeleton`"
-
-
-class CvatPolygon(CvatShape):
-    points: str = Field(description="x1,y1;x2,y2;...")
-
-
-class CvatEllipse(CvatShape):
-    cx: Number
-    cy: Number
-    rx: Number
-    ry: Number
-    rotation: Number = Field(0, description="degrees")
-
-
-class CvatMask(CvatShape):
-    left: Number
-    top: Number
-    width: Number
-    height: Number
-    rle: str = Field("", description="numbers")
-    refused = "`rle` of another size than the box"
-
-
-class YoloNames(Schema):
-    """data.yaml; classes.txt and obj.names have one name a line."""
-
-    names: Any
-    nc: Any = None
-    kpt_shape: Any = None
-    train: Any = None
-    val: Any = None
-    test: Any = None
-    path: Any = None
-    harmless = (
-        "download roboflow flip_idx kpt_names channels license url description author date version task stride imgsz batch "
-        "minival colors skeleton yaml_file val_* train_* split end2end args dataset*"
-    )
-    refused = "lines with a confidence; key points without `kpt_shape`; `nc` that contradicts `names`; lost label files"
-
-
-SCHEMAS: dict[str, tuple[type[Schema], ...]] = {
-    "coco": (CocoFile, CocoImage, CocoAnnotation, CocoAttributes, CocoCategory),
-    "voc": (VocFile, VocSize, VocObject, VocBox),
-    "yolo": (YoloNames,),
-    "cvat": (CvatFile, CvatImage, CvatBox, CvatPolygon, CvatEllipse, CvatMask),
-    "label-studio": (
-        LabelStudioTask, LabelStudioAnnotation, LabelStudioRegion, LabelStudioRectangle, LabelStudioPolygon, LabelStudioEllipse,
-    ),
-}  # fmt: skip
+_LABEL_STUDIO_VALUE = "*labels choices text rating taxonomy number"
+_CVAT_SHAPE = "source occluded z_order group_id keyframe attribute score"
+SCHEMAS: dict[str, dict[str, Schema]] = {
+    "coco": {
+        "file": Schema(
+            "images:! annotations:! categories:!",
+            "info license licenses type version contributor description date_created url tag_categories",
+            "a file without `categories`; COCO panoptic (`segments_info`)",
+        ),
+        "image": Schema(
+            "id:! file_name:text! width height path:text workpiece_id:text",
+            "license license_id licenses coco_url flickr_* darwin_* tag_ids url date_captured date captured_at datetime *_at "
+            "*_by timestamp seed source_name extra dataset_id category_ids annotated annotating num_annotations metadata deleted "
+            "milliseconds events regenerate_thumbnail is_modified video_id frame_id frame_index frame_num seq_* channels depth "
+            "tags attributes caption subset split md5 sha* hash checksum size file_size format neg_category_ids "
+            "not_exhaustive_category_ids rights_holder location case source added lost request_id stamp_ns person",
+        ),
+        "annotation": Schema(
+            "id:! image_id:! category_id:! bbox segmentation area iscrowd bbox_mode category_name:text attributes difficult "
+            "ignore",
+            "keypoints num_keypoints caption score confidence probability color isbbox metadata creator events width height "
+            "occluded occlusion truncated truncation visibility visible whole_bbox track_id instance_id *_at *_by datetime date "
+            "comment note annotator source uuid guid subset tags license probabilities ambiguous extra supercategory",
+            "`bbox_mode` other than 1; a box that contradicts its polygons or its area; a mask without a box",
+        ),
+        "attributes": Schema("rotation:number", "* classifications"),
+        "category": Schema(
+            "id:! name",
+            "supercategory color isthing keypoints skeleton keypoint_colors metadata creator synonyms synset def frequency "
+            "image_count instance_count display_name attributes parent parent_id description",
+        ),
+    },
+    "voc": {
+        "file": Schema(
+            "filename:text path:text folder:text size object",
+            "source owner segmented verified database relation",
+        ),
+        "size": Schema("width height", "depth"),
+        "object": Schema(
+            "name:! bndbox:keys! polygon:keys attributes difficult type:text",
+            "pose truncated occluded part actions point id deleted verified date crowd confidence score source annotator",
+            "an object without `bndbox` or with several, or whose polygon contradicts it; `robndbox`",
+        ),
+        "bndbox": Schema("xmin:number! ymin:number! xmax:number! ymax:number!"),
+    },
+    "yolo": {
+        "data.yaml": Schema(
+            "names:! nc kpt_shape:pair train val test path",
+            "download roboflow flip_idx kpt_names channels license url description author date version task stride imgsz batch "
+            "minival colors skeleton yaml_file val_* train_* split end2end args dataset*",
+            "lines with a confidence; key points without `kpt_shape`; `nc` that contradicts `names`; lost label files",
+        )
+    },
+    "cvat": {
+        "file": Schema("image", "version meta", "`track` (*CVAT for video*)"),
+        "image": Schema("name:! width height subset:text", "id task_id job_id project_id"),
+        "box": Schema(
+            "label:! xtl:number! ytl:number! xbr:number! ybr:number! rotation:number",
+            _CVAT_SHAPE,
+            "`points`, `polyline`, `cuboid`, `skeleton`",
+        ),
+        "polygon": Schema("label:! points:text!", _CVAT_SHAPE),
+        "ellipse": Schema("label:! cx:number! cy:number! rx:number! ry:number! rotation:number", _CVAT_SHAPE),
+        "mask": Schema(
+            "label:! left:number! top:number! width:number! height:number! rle:text",
+            _CVAT_SHAPE,
+            "`rle` of another size than the box",
+        ),
+    },
+    "label-studio": {
+        "task": Schema(
+            "data:! annotations:list!",
+            "id predictions drafts meta *_at *_by *_count *_id total_* cancelled_annotations comment_authors comments project "
+            "file_upload is_labeled overlap avg_lead_time lead_time draft_exists state allow_skip *agreement* reviews reviewers "
+            "annotators annotations_results annotations_ids predictions_* storage_filename ground_truth",
+        ),
+        "annotation": Schema(
+            "result:list! was_cancelled:flag ground_truth:flag",
+            "id completed_by *_at *_by *_ago *_id *_count lead_time prediction last_action bulk_created task project "
+            "parent_prediction parent_annotation created_username model_version reviews history comments state agreement* "
+            "reviewer* accepted rejected annotator draft*",
+        ),
+        "region": Schema(
+            "value:keys! type id to_name original_width original_height image_rotation:number item_index:number",
+            "from_name origin readonly hidden locked score meta parentID parent_id region_id from_id to_id direction selected "
+            "highlighted isNew isInsideGroup cleanId",
+            "`image_rotation` and `item_index` other than 0; a type that is neither a shape nor a remark",
+        ),
+        "rectangle": Schema(
+            "x:number! y:number! width:number! height:number! rotation:number",
+            _LABEL_STUDIO_VALUE,
+            "brush, bitmask, key point, vector; a shape without a label or with two",
+        ),
+        "polygon": Schema("points:points!", _LABEL_STUDIO_VALUE + " closed"),
+        "ellipse": Schema(
+            "x:number! y:number! radiusX:number! radiusY:number! rotation:number", _LABEL_STUDIO_VALUE
+        ),
+    },
+}
+"""By format and part of its files."""

@@ -16,7 +16,6 @@ from defusedxml.ElementTree import fromstring
 from sticker_uq.io.faults import Faults, LabelCounts
 from sticker_uq.io.reading import MIB, marked_encoding, read_bytes, shown
 from sticker_uq.scene import InvalidInput
-from sticker_uq_lab.datasets.importing import schemas
 from sticker_uq_lab.datasets.importing.labelled_picture import (
     CORNERS,
     NamedObject,
@@ -81,8 +80,8 @@ def read_voc(
             counts.pictures += 1
             counts.objects += sum(1 for _ in root.iter("object"))
             keys.boxes[path] += sum(boxes_in(one) for one in root.findall("object"))
-            content = keys.header(schemas.VocFile, content_of(root), str(path))
-            size = keys.header(schemas.VocSize, content.size or {}, f"{path}: <size>")
+            content = keys.header("voc file", content_of(root), str(path))
+            size = keys.header("voc size", content.size or {}, f"{path}: <size>")
             objects = [
                 _voc_object(content_of(one), f"{path}: object {index}", keys)
                 for index, one in enumerate(root.findall("object"), 1)
@@ -95,7 +94,7 @@ def read_voc(
     return found
 
 
-def _voc_picture(path: Path, content: schemas.VocFile, finder: PictureFinder, keys: Keys) -> Path:
+def _voc_picture(path: Path, content: Any, finder: PictureFinder, keys: Keys) -> Path:
     """The picture that <filename> and the name of the file agree on, and the folders of <path>."""
     beside = finder.called(path.stem)
     if not content.filename:
@@ -132,10 +131,10 @@ def _voc_box(content: dict[str, Any], where: str, keys: Keys) -> Shape:
         raise InvalidInput(
             f"{where}: {kinds}: expected a <bndbox>; export boxes, or draw the box around the object"
         )
-    one = keys.read(schemas.VocObject, content, where)
+    one = keys.read("voc object", content, where)
     if one.type not in ("", "bndbox"):
         raise InvalidInput(f"{where}: <type> {shown(one.type)}: expected bndbox")
-    box = keys.read(schemas.VocBox, shape, f"{where}: <bndbox>")
+    box = keys.read("voc bndbox", shape, f"{where}: <bndbox>")
     corners = (box.xmin, box.ymin, box.xmax, box.ymax)
     about, unknown = _attributes(one.attributes, where, keys)
     around = turned(corners, about.rotation)
@@ -150,7 +149,7 @@ def _voc_box(content: dict[str, Any], where: str, keys: Keys) -> Shape:
     return Shape(around, (corners, CORNERS), one.unknown + box.unknown + unknown)
 
 
-def _attributes(given: Any, where: str, keys: Keys) -> tuple[schemas.CocoAttributes, tuple[str, ...]]:
+def _attributes(given: Any, where: str, keys: Keys) -> tuple[Any, tuple[str, ...]]:
     """What CVAT and Datumaro write about an object, as pairs of name and value."""
     pairs = given.get("attribute") if isinstance(given, dict) else None
     named = {
@@ -158,13 +157,11 @@ def _attributes(given: Any, where: str, keys: Keys) -> tuple[schemas.CocoAttribu
         for one in (pairs if isinstance(pairs, list) else [pairs])
         if isinstance(one, dict)
     }
-    about = keys.read(schemas.CocoAttributes, named, f"{where}: <attributes>")
+    about = keys.read("coco attributes", named, f"{where}: <attributes>")
     return about, about.unknown
 
 
-_SHAPES: dict[str, type[schemas.CvatShape]] = {
-    "box": schemas.CvatBox, "polygon": schemas.CvatPolygon, "ellipse": schemas.CvatEllipse, "mask": schemas.CvatMask
-}  # fmt: skip
+_SHAPES = ("box", "polygon", "ellipse", "mask")
 
 
 def read_cvat(
@@ -178,8 +175,9 @@ def read_cvat(
             raise InvalidInput(f"{path}: <{root.tag}>: expected <annotations>, as CVAT for images 1.1 has it")
         if root.find("track") is not None:
             raise InvalidInput(f"{path}: is CVAT for video; export the task as CVAT for images 1.1")
-        keys.header(schemas.CvatFile, content_of(root), str(path))
+        keys.header("cvat file", content_of(root), str(path))
         keys.boxes[path] += boxes_in(root)
+        subsets = {element.get("subset", "") for element in root.findall("image")} - {""}
         for element in root.findall("image"):
             name, width, height = (element.get(key) for key in ("name", "width", "height"))
             where = f"{path}: image {shown(name)}"
@@ -188,15 +186,22 @@ def read_cvat(
             counts.objects += len(shapes)
             counts.note("tags of whole pictures", [where] * len(element.findall("tag")))
             with faults.collected():
-                keys.header(schemas.CvatImage, element.attrib, where)
+                subset = keys.header("cvat image", element.attrib, where).subset
                 objects = tuple(
                     named_object(shape.get("label"), place, partial(_cvat_shape, shape, place, keys))
                     for index, shape in enumerate(shapes, 1)
                     for place in [f"{where}: object {index}"]
                 )
                 size = sides(width, height, where, ())
-                found.append(NamedPicture(finder.find(name or "", path), size, objects, where))
+                place = _in_subset(name or "", subset, subsets, finder)
+                found.append(NamedPicture(finder.find(place, path), size, objects, where))
     return found
+
+
+def _in_subset(name: str, subset: str, subsets: set[str], finder: PictureFinder) -> str:
+    """``name`` in the folder of its ``subset`` where pictures lie in such folders, as in the export of a project."""
+    folders = {path.parents[name.count("/")].name for path in finder.called(name)}
+    return f"{subset}/{name}" if subset and folders & subsets else name
 
 
 def _cvat_shape(shape: Element, where: str, keys: Keys) -> Shape:
@@ -205,12 +210,14 @@ def _cvat_shape(shape: Element, where: str, keys: Keys) -> Shape:
             f"{where}: <{shape.tag}> of class {shown(shape.get('label'))}: expected one of {', '.join(_SHAPES)}; draw a box "
             "in CVAT, or leave the class out with --ignore"
         )
-    one: Any = keys.read(_SHAPES[shape.tag], content_of(shape), where)
+    one = keys.read(f"cvat {shape.tag}", content_of(shape), where)
     if shape.tag == "mask":
-        area = sum(number(part, f"{where}: rle") for part in one.rle.split(",")) if "," in one.rle else None
-        if area is not None and area != one.width * one.height:
+        # runs of pixels, which are longer than any side
+        runs = [part.strip() for part in one.rle.split(",") if one.rle]
+        area = sum(float(run) for run in runs if run.isdecimal())
+        if len(runs) > 1 and (area != one.width * one.height or not all(map(str.isdecimal, runs))):
             raise InvalidInput(
-                f"{where}: rle of {area:g} pixels, but its box has {one.width:g} x {one.height:g}"
+                f"{where}: rle {shown(one.rle)} of {area:g} pixels: expected the {one.width:g} x {one.height:g} of its box"
             )
         return Shape((one.left, one.top, one.left + one.width, one.top + one.height), None, one.unknown)
     if shape.tag == "polygon":

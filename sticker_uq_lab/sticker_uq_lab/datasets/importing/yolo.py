@@ -61,7 +61,7 @@ def read_yolo(
                     objects.append(_object(where, words, names, points))
                     if not points and len(words) > 6 and not objects[-1].fault:
                         polygons += 1
-                        boxed += [where] if _starts_with_box([float(word) for word in words[1:]]) else []
+                        boxed += [where] if _starts_with_box(list(map(float, words[1:]))) else []
                 found.append(
                     labelled_picture.NamedPicture(picture, None, tuple(objects), str(labels), fractions=True)
                 )
@@ -78,7 +78,11 @@ def read_yolo(
     for path in files_in(root, below=True):
         if path.suffix.lower() != ".txt" or path.name in NAME_LISTS or path.resolve() in used:
             continue
-        near = path.resolve().parent in folders or "labels" in map(str.lower, path.relative_to(root).parts)
+        near = (
+            not used
+            or path.resolve().parent in folders
+            or "labels" in map(str.lower, path.relative_to(root).parts)
+        )
         with faults.collected():
             if (count := labels_in(path)) and (near or file_key(path.stem) in stems) and not _is_dota(path):
                 raise InvalidInput(
@@ -112,13 +116,8 @@ def _starts_with_box(values: Sequence[float]) -> bool:
     left, top, right, bottom = labelled_picture.bounding(zip(values[4::2], values[5::2], strict=True))
     within = min(left - x1, top - y1, x2 - right, y2 - bottom) > -0.01
     tight = right - left > (x2 - x1) / 2 and bottom - top > (y2 - y1) / 2
-    middle_x, middle_y, across, down = values[:4]
-    left, top, right, bottom = (
-        min(left, middle_x),
-        min(top, middle_y),
-        max(right, middle_x),
-        max(bottom, middle_y),
-    )
+    x, y, across, down = values[:4]
+    left, top, right, bottom = min(left, x), min(top, y), max(right, x), max(bottom, y)
     lone = max(left - across, across - right, top - down, down - bottom) > max(right - left, bottom - top)
     return within and (tight or lone)
 
@@ -129,31 +128,17 @@ def _tell_lists(names_file: Path, pictures: Sequence[Path], counts: LabelCounts)
         return
     content = read_yaml(names_file)
     given = [content.get(key) for key in ("train", "val", "test")]
-    texts = [
-        one
-        for value in given
-        for one in (value if isinstance(value, list) else [value])
-        if isinstance(one, str)
-    ]
-    folder = names_file.parent / str(content.get("path") or ".")
-    files = [
-        path
-        for one in texts
-        if one.endswith(".txt")
-        for path in [folder / one, names_file.parent / one]
-        if os.path.isfile(path)
-    ]
-    if files:
-        listed = {
-            file_key(Path(line.strip()).name)
-            for file in files
-            for line in read_text(file, _MOST).splitlines()
-        }
-        missing = [picture for picture in pictures if file_key(picture.name) not in listed]
-        if missing:
-            are = "pictures are" if len(missing) > 1 else "picture is"
-            names = ", ".join(dict.fromkeys(file.name for file in files))
-            counts.remarks.append(f"{len(missing)} labelled {are} not in {names}, first {missing[0]}")
+    texts = [str(one) for value in given for one in (value if isinstance(value, list) else [value])]
+    folders = (names_file.parent / str(content.get("path") or "."), names_file.parent)
+    files = [folder / one for one in texts if one.endswith(".txt") for folder in folders]
+    files = [file for file in dict.fromkeys(files) if os.path.isfile(file)]
+    lines = [line.strip() for file in files for line in read_text(file, _MOST).splitlines()]
+    listed = {file_key(Path(line).name) for line in lines}
+    missing = [picture for picture in pictures if file_key(picture.name) not in listed]
+    if files and missing:
+        are = "pictures are" if len(missing) > 1 else "picture is"
+        names = ", ".join(dict.fromkeys(file.name for file in files))
+        counts.remarks.append(f"{len(missing)} labelled {are} not in {names}, first {missing[0]}")
 
 
 def names_files(root: Path) -> list[Path]:
@@ -189,22 +174,14 @@ def class_names(path: Path, keys: schemas.Keys) -> tuple[Mapping[int, str], int]
             "indented below names:"
         )
     shape = keys.header(
-        schemas.YoloNames, {str(key): value for key, value in content.items()}, str(path)
+        "yolo data.yaml", {str(key): value for key, value in content.items()}, str(path)
     ).kpt_shape
     if isinstance(names, list):
         names = {str(index): name for index, name in enumerate(names)}
-    odd = [
-        key
-        for key, name in names.items()
-        if not key.isdecimal() or not isinstance(name, str) or not name.strip()
-    ]
-    if odd:
+    if not all(k.isdecimal() and isinstance(name, str) and name.strip() for k, name in names.items()):
         raise InvalidInput(f"{path}: names {shown(names)}: expected a list of the names of the classes")
     if (count := content.get("nc")) not in (None, len(names)):
         raise InvalidInput(f"{path}: nc {shown(count)}: contradicts names, which has {len(names)}")
-    shape = [0, 0] if shape is None else shape
-    if not isinstance(shape, list) or len(shape) != 2 or not all(type(one) is int for one in shape):
-        raise InvalidInput(f"{path}: kpt_shape {shown(shape)}: expected two integers")
     return {int(key): name.strip() for key, name in names.items()}, shape[0] * shape[1]
 
 
