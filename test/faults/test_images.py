@@ -158,10 +158,13 @@ def test_gpu_fails(cell):
 def test_unknown_enumeration(cell):
     """A detector of a version that this supervisor does not know."""
     with cell.in_place_of_detector() as publisher:
-        message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
-        message.status = 200
-        publisher.publish(message)
-        cell.until_gate(reason=BlockReason.FAILED_SCENE, code="perception_failed")
+
+        def send() -> None:
+            message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
+            message.status = 200
+            publisher.publish(message)
+
+        cell.until_gate(reason=BlockReason.FAILED_SCENE, code="perception_failed", repeating=send)
 
 
 def test_unknown_label_is_never_removed(cell):
@@ -185,10 +188,13 @@ def test_unknown_label_is_never_removed(cell):
 
 def test_arrays_that_do_not_fit_together(cell):
     with cell.in_place_of_detector() as publisher:
-        message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
-        message.objects[0].probabilities = [1.0]
-        publisher.publish(message)
-        cell.until_gate(reason=BlockReason.FAILED_SCENE, code="scene_unreadable")
+
+        def send() -> None:
+            message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
+            message.objects[0].probabilities = [1.0]
+            publisher.publish(message)
+
+        cell.until_gate(reason=BlockReason.FAILED_SCENE, code="scene_unreadable", repeating=send)
 
 
 def test_detector_hang_and_black_picture(cell):

@@ -184,11 +184,21 @@ class FaultCell:
             gate = self.gates[-1:] and (self.gates[-1].state, self.gates[-1].text)
             raise AssertionError(f"{error}; gate {gate}\n" + "\n".join(self.lines[-60:])) from None
 
-    def until_gate(self, *states: int, reason: BlockReason = BlockReason.NONE, code: str = "") -> GateState:
-        """The first state of the gate from now on: one of ``states`` (any closed one without) with this reason and detail."""
+    def until_gate(
+        self,
+        *states: int,
+        reason: BlockReason = BlockReason.NONE,
+        code: str = "",
+        repeating: Callable[[], None] = lambda: None,
+    ) -> GateState:
+        """The first state of the gate from now on: one of ``states`` (any closed one without) with this reason and detail.
+
+        ``repeating`` is called until then: a message counts only once its publisher has been the only one for a while.
+        """
         start = len(self.gates)
 
         def found() -> GateState | None:
+            repeating()
             for gate in itertools.islice(self.gates, start, None):
                 right = gate.state in states if states else not gate.open
                 if (

@@ -66,16 +66,24 @@ export class View {
     const lacks = [request && !request.picture && STRINGS.notKept, this.layers.heat && !shownHeat && STRINGS.noHeat];
     $("which").textContent = stamp ? [which, ...lacks].filter(Boolean).join(". ") : "";
     $("which").classList.toggle("old-picture", Boolean(old) && !this.frozen);
+    this.notice();
     this.redraw();
   }
 
   // A picture that did not come leaves none: another one under these boxes would be a wrong one.
   showPicture() {
     $("picture").classList.toggle("none", !this.loaded); $("no-picture").hidden = Boolean(this.loaded);
-    if (this.loaded && this.request && this.loaded === this.request.stamp && this.pictured !== this.loaded) { this.pictured = this.loaded; this.onPictured(); }
+    this.notice();
     this.crops = this.crops.filter(([canvas]) => canvas.isConnected);
     for (const crop of this.crops) this.cut(...crop);
     this.redraw();
+  }
+
+  // The picture may have been there, live, before the question came.
+  notice() {
+    if (!this.loaded || !this.request || this.loaded !== this.request.stamp || this.pictured === this.loaded) return;
+    this.pictured = this.loaded;
+    this.onPictured();
   }
 
   // What lies in `box` with a margin, and the box itself in `colour`; empty until the picture of the question is there.

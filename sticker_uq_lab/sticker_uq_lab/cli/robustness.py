@@ -128,24 +128,24 @@ def pictures(
 def results(
     case_results: Path = typer.Argument(..., help="COCO results of the pictures in OUT/cases: a JSON list."),
     source_results: Path = option(..., "COCO results of the source images."),
-    out: Path = option(..., "Folder that `robustness pictures` wrote."),
+    folder: Path = option(..., "Folder that `robustness pictures` wrote.", "--out"),
 ) -> None:
     """Assess a system by its outputs alone: a black box (Wozniak et al.).
 
     Each entry of COCO results has image_id, category_id, bbox (x, y, width, height px) and score. A picture without an entry has
     no detections. Writes what `robustness run` writes; distances of features need a network and are not there.
     """
-    made = read_json(out / _PICTURES, f"{out}: expected a folder that `robustness pictures` wrote")
-    spec, source = Specification.load(out / SPECIFICATION), SourceSet.load(made["data"])
+    made = read_json(folder / _PICTURES, f"{folder}: expected a folder that `robustness pictures` wrote")
+    spec, source = Specification.load(folder / SPECIFICATION), SourceSet.load(made["data"])
     if spec.distance not in IMAGE_DISTANCES:
         raise InvalidInput(
             f"distance {spec.distance} needs the network's features, which results have not: choose one of "
-            f"{', '.join(IMAGE_DISTANCES)} in {out / SPECIFICATION}"
+            f"{', '.join(IMAGE_DISTANCES)} in {folder / SPECIFICATION}"
         )
     with stage_bars() as advance:
-        prepared = prepare(spec, source, out, made["images"], made["target"], 1, advance)
-        system = ResultsSystem([(source_results, source.folder), (case_results, out / CASES)])
-        _assess(spec, prepared, out, lambda: system, 1, {}, advance)
+        prepared = prepare(spec, source, folder, made["images"], made["target"], 1, advance)
+        system = ResultsSystem([(source_results, source.folder), (case_results, folder / CASES)])
+        _assess(spec, prepared, folder, lambda: system, 1, {}, advance)
 
 
 def sheet(out: Path = typer.Argument(..., help="Folder of an assessment.", metavar="OUT")) -> None:

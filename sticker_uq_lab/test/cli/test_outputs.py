@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 import sticker_uq.cli as cli
+from sticker_uq.io.share import share_folder
 
 OUTPUTS = ("out", "json_file", "report", "kept")
 """The names of parameters for places to write to."""
@@ -86,12 +87,16 @@ def content(folder: Path) -> dict[str, str]:
     return {str(path): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+LIMITS = str(share_folder() / "config" / "limits.yaml")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--person", "nobody"), "nobody"),
         (("--policy", "absent.yaml"), "policy absent.yaml: no such file"),
-        (("--params", "absent.yaml"), "parameter file absent.yaml: no such file"),
+        (("--params", "absent.yaml"), "name one for yours with --policy"),
+        (("--params", "absent.yaml", "--policy", LIMITS), "parameter file absent.yaml: no such file"),
         (("--port", "99999"), ""),
     ],
 )

@@ -124,6 +124,7 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(l
         assert asked == 2, "this laptop was chosen because the detector sees two stickers on it"
         expect(page.locator("#picture")).to_have_js_property("naturalWidth", 640)
         rejected, approved = (as_box(box_from_msg(v.box)) for v in heard[InterventionRequest][-1].objects)
+        expect(page.locator("#draw")).to_have_attribute("aria-disabled", "false")  # its picture is there
         page.keyboard.press("l")
         page.keyboard.press("2")
         page.keyboard.press("p")

@@ -49,7 +49,7 @@ def read_coco_files(
         images = _with_id(path, document, "images", "coco image", keys, faults)
         objects: dict[int, list[NamedObject]] = {identity: [] for identity in images}
         counts.pictures += len(document["images"])
-        counts.objects += len(document["annotations"])
+        counts.objects += len(list(entries_of(path, document, "annotations")))
         keys.boxes[path] += boxes_in(document)
         for identity, one in _with_id(path, document, "annotations", "coco annotation", keys, faults).items():
             with faults.collected():
