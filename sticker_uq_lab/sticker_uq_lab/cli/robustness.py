@@ -148,18 +148,18 @@ def results(
         _assess(spec, prepared, folder, lambda: system, 1, {}, advance)
 
 
-def sheet(out: Path = typer.Argument(..., help="Folder of an assessment.", metavar="OUT")) -> None:
+def sheet(folder: Path = typer.Argument(..., help="Folder of an assessment.", metavar="OUT")) -> None:
     """Write the three tabs of the paper's spreadsheet as CSV: OUT/sheet/specification, test_cases and evaluation."""
-    text = read_text(out / RESULT, MOST_JSON, f"{out}: expected the folder of an assessment")
+    text = read_text(folder / RESULT, MOST_JSON, f"{folder}: expected the folder of an assessment")
     try:
         assessment = Assessment.model_validate_json(text)
     except ValidationError as error:
         raise InvalidInput(
-            f"{out / RESULT}: no assessment of this version: {error.errors()[0]['msg']}"
+            f"{folder / RESULT}: no assessment of this version: {error.errors()[0]['msg']}"
         ) from None
     tabs = robustness_sheet(assessment)
-    write_tables(tabs, out / "sheet")
-    typer.echo(f"{', '.join(f'{name}.csv' for name in tabs)} in {out / 'sheet'}")
+    write_tables(tabs, folder / "sheet")
+    typer.echo(f"{', '.join(f'{name}.csv' for name in tabs)} in {folder / 'sheet'}")
 
 
 def _assess(

@@ -695,3 +695,13 @@ def test_everything_lies_in_a_landmark(operator):
             .filter((part) => !part.closest("body > header, main")).map((part) => part.id)"""
     )
     assert outside == []
+
+
+def test_a_picture_that_was_shown_before_its_question_counts_as_seen(operator):
+    operator.state.put("scene", SCENE)  # live, of stamp 2000
+    expect(operator.page.locator("#picture")).to_have_js_property("naturalWidth", 960)
+    operator.see(asked(BOX), stamp=SCENE["stamp"])
+    operator.is_called("Grace")
+    operator.says(0, "Leave it")
+    operator.sends()
+    assert operator.cell.answers[0].image_ns == 2000
