@@ -61,6 +61,7 @@ def test_it_ends_with_0_because_what_it_promises_is_true(demo):
     assert {"encode", "sample", "dil", "cluster", "total"} <= set(summary["ms"])
     lines = [line for line in run.stdout.splitlines() if line.strip()]
     before = " ".join(lines[: [line.startswith("live page: http://") for line in lines].index(True)])
+    before = " ".join(before.split())
     assert re.fullmatch(
         rf"policy: {LIMITS}: guarantees nothing seed: {SEED} ROS domain: \d+"
         r"( an image takes .* the age that it allows)?",
