@@ -285,9 +285,9 @@ def _fit(specs: list[ProcessSpec], settings: SimulationSettings, pace: Pace, con
         spec.parameters.update(fitted.get(spec.name, {}))
     if pace.laptops < settings.laptops or pace.rate < settings.rate:
         console.print(
-            f"an image takes {pace.image_s:.1f} s here: {pace.laptops} laptop{'s' * (pace.laptops != 1)}, {pace.rate:.1f} images/s, "
-            f"and a scene counts for {pace.max_scene_age_s:g} s; a cell needs a machine with which an image takes a third of the "
-            "age that it allows",
+            f"an image takes {pace.image_s:.1f} s here: {pace.laptops} laptop{'s' * (pace.laptops != 1)}, "
+            f"{pace.rate:.1f} images/s, and a scene counts for {pace.max_scene_age_s:g} s; a cell needs a machine with which an "
+            "image takes a third of the age that it allows",
             soft_wrap=True,
         )
 

@@ -230,7 +230,7 @@ def test_a_slow_machine_gets_fewer_laptops_and_older_scenes_and_says_so(tmp_path
     monkeypatch.setattr("sticker_uq_lab.cli.demo.measured", lambda *_: 1.5)
     shown = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path / "out")]).output
     parameters = {spec.name: spec.parameters for spec in started}
-    assert parameters["cell_sim"]["laptops"] == 2
-    assert parameters["cell_sim"]["rate"] == pytest.approx(1 / 3)
-    assert parameters["supervisor"]["max_scene_age_s"] == 9.0
-    assert "an image takes 3.0 s here: 2 laptops" in shown
+    assert parameters["cell_sim"]["laptops"] == 4
+    assert parameters["cell_sim"]["rate"] == pytest.approx(1 / 2.25)
+    assert parameters["supervisor"]["max_scene_age_s"] == 7.0
+    assert "an image takes 2.2 s here: 4 laptops" in shown
