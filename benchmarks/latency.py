@@ -4,6 +4,7 @@
     python -m benchmarks.latency --json FILE      all combinations, some 12 minutes; again, it goes on where it was ended
     python -m benchmarks.latency --print FILE     what is in the file, as a table
     python -m benchmarks.latency --rates 15 --sizes 1280x960 --transports profile --seconds 20
+    python -m benchmarks.latency --busy 0 4       the same beside no other and beside four busy processes
 
 Per combination of rate, size, transport of images (raw, compressed), reliability and Fast DDS's transport: the age of the image
 when its scene is received (p50, p95, p99); of the sent images the share that arrived at the detector, how many it reported as
@@ -12,7 +13,8 @@ detector's processor time per second, the network's own time and what the detect
 diagnostics). Beside that, while the model is busy: the 95th percentile of the answers of get_parameters and get_state, and the
 longest pause between two diagnostics beyond their second. The transports: `profile` is what the launch files set (UDP with large
 buffers), `default` is Fast DDS's own, `large_data` is LARGE_DATA with the options that images need; the last two are
-measured with --other-sizes only. A line that ends with LOST WITHOUT A WORD had images that neither arrived nor were reported.
+measured with --other-sizes only. With --busy N as many processes that only compute run meanwhile (`beside`); `load` is that of
+the whole machine, whoever makes it. A line that ends with LOST WITHOUT A WORD had images that neither arrived nor were reported.
 
 The combinations of one transport share three processes: between two of them the detector is deactivated, which sets its counts
 to zero, and the camera's publisher is made anew.
@@ -45,11 +47,13 @@ from sticker_uq.perception.settings import MODEL_STAGES
 
 LARGE_DATA = "LARGE_DATA?max_msg_size=1MB&sockets_size=8MB&non_blocking=true"
 WARM_UP_S = 1.0
+BUSY = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
+"""Ends with the process that started it, however that ends."""
 ORDER = ("profile", "default", "large_data")
 HEAD = (
-    "| transport | size | images | reliability | Hz | arrived | reported lost | skipped | used | age p50 / p95 / p99, ms "
-    "| model, ms | overhead, ms | cores | parameters / lifecycle / diagnostics, ms | load |\n"
-    + "|---" * 15
+    "| beside | transport | size | images | reliability | Hz | arrived | reported lost | skipped | used "
+    "| age p50 / p95 / p99, ms | model, ms | overhead, ms | cores | parameters / lifecycle / diagnostics, ms | load |\n"
+    + "|---" * 16
     + "|"
 )
 
@@ -64,6 +68,8 @@ class Case:
     images: str
     reliability: str
     transport: str
+    busy: int = 0
+    """Processes beside it that only compute."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +123,14 @@ def main() -> None:
 
 def _cases(arguments: argparse.Namespace) -> list[Case]:
     return [
-        Case(rate, *pixels(size), images, reliability, transport)
+        Case(rate, *pixels(size), images, reliability, transport, busy)
         for transport in arguments.transports
-        for size, images, reliability, rate in itertools.product(
+        for size, images, reliability, rate, busy in itertools.product(
             arguments.sizes if transport == "profile" else arguments.other_sizes,
             arguments.images,
             arguments.reliabilities,
             arguments.rates,
+            arguments.busy,
         )
     ]
 
@@ -147,7 +154,14 @@ def table(rows: Sequence[Row]) -> str:
     newest = {row.case: row for row in rows}
     order = sorted(
         newest,
-        key=lambda c: (ORDER.index(c.transport), c.width, c.images == "compressed", c.reliability, c.rate),
+        key=lambda c: (
+            ORDER.index(c.transport),
+            c.width,
+            c.images == "compressed",
+            c.reliability,
+            c.rate,
+            c.busy,
+        ),
     )
     return "\n".join([HEAD, *(_line(newest[case]) for case in order)])
 
@@ -162,12 +176,26 @@ def _arguments() -> argparse.Namespace:
         "--reliabilities", nargs="*", default=["best_effort", "reliable"], choices=("best_effort", "reliable")
     )
     parser.add_argument("--transports", nargs="*", default=list(ORDER), choices=ORDER)
+    parser.add_argument(
+        "--busy",
+        type=_busy,
+        nargs="*",
+        default=[0],
+        metavar="N",
+        help="processes that only compute beside it",
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="of each combination")
     parser.add_argument(
         "--json", type=result_file, help="where rows are kept; those that are there are not repeated"
     )
     parser.add_argument("--print", type=Path, metavar="FILE", help="measure nothing, print what is in FILE")
     return parser.parse_args()
+
+
+def _busy(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected how many processes, 0 for none")
+    return int(text)
 
 
 def environment_of(transport: str) -> dict[str, str]:
@@ -206,6 +234,12 @@ class Session:
 
     def measure(self, case: Case) -> Row:
         """One combination. Raises SystemExit when a process has ended."""
+        with ExitStack() as load:
+            for _ in range(case.busy):
+                load.enter_context(_process([sys.executable, "-c", BUSY], dict(os.environ)))
+            return self._measured(case)
+
+    def _measured(self, case: Case) -> Row:
         text = json.dumps(asdict(case))
         _tell(self._listener, text)
         _line_with(self._listener, "ready")
@@ -260,6 +294,7 @@ def _slow(times: list[float]) -> float:
 def _line(row: Row) -> str:
     case = row.case
     cells = (
+        f"{case.busy} busy" if case.busy else "idle",
         case.transport,
         f"{case.width}x{case.height}",
         case.images,
