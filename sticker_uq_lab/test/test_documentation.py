@@ -20,6 +20,7 @@ import typer
 import yaml
 
 import sticker_uq.cli as cli
+from benchmarks.tables import renewed
 from sticker_uq.cell.node_settings import DetectorNodeSettings, RecorderSettings
 from sticker_uq.cell.processes import CellOptions
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
@@ -130,6 +131,13 @@ def test_what_its_commands_and_files_name_exists(page):
         if kind == "yaml" and "ros__parameters" in block:
             for name, content in yaml.safe_load(block).items():
                 SETTINGS[name.rpartition("/")[2]].model_validate(content["ros__parameters"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_its_tables_are_those_of_the_result_files_and_the_code(page):
+    assert renewed(page) == page.read_text(encoding="utf-8"), (
+        "scripts/run python -m benchmarks.tables --write"
+    )
 
 
 @pytest.fixture

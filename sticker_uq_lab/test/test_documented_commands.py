@@ -109,7 +109,9 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
                 mine = {kind: told for kind, part, told in notes if part in line}
                 if line.strip() and not mine.keys() & {"not run", "run by"}:
                     yield line.strip(), mine.get("run with", "")
-    others = len(re.findall("<!-- source:", text))  # of figures: test/test_sources.py
+    others = len(
+        re.findall("<!-- (?:source:|table:|reference:|end -->)", text)
+    )  # test_sources.py, benchmarks/tables.py
     assert read == text.count("<!--") - others, "a comment that is not known, or not directly above a block"
 
 
