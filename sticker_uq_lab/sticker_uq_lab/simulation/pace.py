@@ -19,6 +19,8 @@ IMAGES_PER_LAPTOP = 30
 """Images that a hard laptop takes where they are slow; fast ones are seen more often, 45 times in a recording of the demo."""
 SCENES_AT_ONCE = 3.0
 """A scene must count until the next one has come, and that one may come late."""
+SLOWEST_HZ, OLDEST_S = 0.1, 60.0
+"""What the simulated camera and the gate still take."""
 
 
 @dataclass(frozen=True)
@@ -52,4 +54,5 @@ def pace_for(alone_s: float, settings: SimulationSettings, max_scene_age_s: floa
     image_s = BESIDE_OTHERS * alone_s
     age_s = max(max_scene_age_s, math.ceil(2 * SCENES_AT_ONCE * image_s) / 2)
     laptops = max(1.0, min(settings.laptops, budget_s / (IMAGES_PER_LAPTOP * image_s)))
-    return Pace(image_s, min(settings.rate, 1 / image_s), min(age_s, 60.0), int(laptops))
+    rate = min(settings.rate, max(SLOWEST_HZ, 1 / image_s))
+    return Pace(image_s, rate, min(age_s, OLDEST_S), int(laptops))

@@ -6,6 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sticker_uq.gate.settings import GateSettings
 from sticker_uq_lab.simulation.pace import BESIDE_OTHERS, IMAGES_PER_LAPTOP, measured, pace_for
 from sticker_uq_lab.simulation.simulated_cell import SimulationSettings
 
@@ -18,10 +19,12 @@ def test_a_quick_machine_changes_nothing():
 
 
 @given(
-    alone=st.floats(0.001, 60.0), age=st.floats(0.05, 60.0), budget=st.floats(1.0, 1e4) | st.just(math.inf)
+    alone=st.floats(0.001, 600.0), age=st.floats(0.05, 60.0), budget=st.floats(1.0, 1e4) | st.just(math.inf)
 )
 def test_the_next_scene_comes_while_the_last_one_counts(alone, age, budget):
     pace = pace_for(alone, SIX, age, budget)
+    SimulationSettings(rate=pace.rate, laptops=pace.laptops)  # the nodes take it
+    GateSettings(max_scene_age_s=pace.max_scene_age_s)
     assert pace.rate <= SIX.rate
     assert pace.max_scene_age_s >= min(age, 60.0)
     assert 1 <= pace.laptops <= SIX.laptops
