@@ -2,7 +2,7 @@
 """The operator's page with prepared states instead of a cell: to try it out, to look at it, and for the pictures of the docs.
 
 python -m test.helpers.operator_page                              # serves all scenes, one address each
-python -m test.helpers.operator_page --screenshots docs/images    # the pictures of docs/console.md
+python -m test.helpers.operator_page --screenshots docs/images    # all screenshots of the docs; the report's is of the last scripts/demo
 """
 
 import argparse
@@ -285,10 +285,14 @@ def prepared(name: str, punctual: bool = False, **settings: Any) -> Iterator[tup
         publisher.join()
 
 
-def _screenshots(folder: Path) -> None:
+def _screenshots(folder: Path, report: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     width, height = SIZES["1024x768"]
     with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 1370}, locale="en")
+        page.goto(report.resolve().as_uri())
+        page.screenshot(path=folder / "report.png")
+        page.close()
         for name, prepare in SHOWN.items():
             with prepared(name) as (address, _):
                 page = browser.new_page(
@@ -330,11 +334,16 @@ def main() -> None:
     parser.add_argument(
         "--screenshots", type=Path, metavar="DIR", help="save the pictures of the docs and end"
     )
+    parser.add_argument(
+        "--report", type=Path, default=Path("out/demo/report.html"), metavar="FILE", help="of the demo, to show"
+    )
     options = parser.parse_args()
     if unknown := set(options.scenes) - SCENES.keys():
         parser.error(f"no scene {', '.join(sorted(unknown))}: expected {', '.join(SCENES)}")
     if options.screenshots is not None:
-        _screenshots(options.screenshots)
+        if not options.report.is_file():
+            parser.error(f"{options.report}: no such report: run scripts/demo first, or name one with --report")
+        _screenshots(options.screenshots, options.report)
         return
     with ExitStack() as stack:
         for name in options.scenes or SCENES:
