@@ -2,7 +2,7 @@
 """The operator's page with prepared states instead of a cell: to try it out, to look at it, and for the pictures of the docs.
 
 python -m test.helpers.operator_page                              # serves all scenes, one address each
-python -m test.helpers.operator_page --screenshots docs/images    # all screenshots of the docs; the report's is of the last scripts/demo
+python -m test.helpers.operator_page --screenshots docs/images    # all screenshots of the docs (after scripts/demo)
 """
 
 import argparse
@@ -335,14 +335,20 @@ def main() -> None:
         "--screenshots", type=Path, metavar="DIR", help="save the pictures of the docs and end"
     )
     parser.add_argument(
-        "--report", type=Path, default=Path("out/demo/report.html"), metavar="FILE", help="of the demo, to show"
+        "--report",
+        type=Path,
+        default=Path("out/demo/report.html"),
+        metavar="FILE",
+        help="of the demo, to show",
     )
     options = parser.parse_args()
     if unknown := set(options.scenes) - SCENES.keys():
         parser.error(f"no scene {', '.join(sorted(unknown))}: expected {', '.join(SCENES)}")
     if options.screenshots is not None:
         if not options.report.is_file():
-            parser.error(f"{options.report}: no such report: run scripts/demo first, or name one with --report")
+            parser.error(
+                f"{options.report}: no such report: run scripts/demo first, or name one with --report"
+            )
         _screenshots(options.screenshots, options.report)
         return
     with ExitStack() as stack:
