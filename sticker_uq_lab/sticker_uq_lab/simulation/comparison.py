@@ -109,9 +109,10 @@ class Comparison:
     def headline(self) -> str:
         score, gate = self.score, self.gate
         return (
-            f"On the same {gate.laptops} laptops, a score threshold peeled at {_count(score.wrong, 'wrong place')} and left "
-            f"{_count(score.left, 'sticker')}; the gate peeled at {_count(gate.wrong, 'wrong place')}, left "
-            f"{_count(gate.left, 'sticker')} and asked {_count(gate.questions, 'question')}."
+            f"On the same {_count(gate.laptops, 'laptop')}, a score threshold peeled at "
+            f"{_count(score.wrong, 'wrong place')} and left {_count(score.left, 'sticker')}; the gate peeled at "
+            f"{_count(gate.wrong, 'wrong place')}, left {_count(gate.left, 'sticker')} and asked "
+            f"{_count(gate.questions, 'question')}."
         )
 
     @property
