@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,6 +137,19 @@ def block_reasons() -> str:
     return "\n".join(rows)
 
 
+def page_words() -> str:
+    """What the page's states, answers and buttons are called in each of its languages."""
+    files = sorted((ROOT / "sticker_uq").glob("words_*.json"))
+    pages = [json.loads(file.read_text(encoding="utf-8"))["page"] for file in files]
+    pages.sort(key=lambda page: page["lang"] != "en")
+    rows = [[page["language"] for page in pages], ["---"] * len(pages)]
+    for part in ("states", "answers", "scenes", "layers"):
+        rows += ([page[part][name] for page in pages] for name in pages[0][part])
+    for name in ("hold", "release", "reset", "resetAlarm", "draw", "stopDrawing", "takeBack", "send"):
+        rows.append([page[name] for page in pages])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def messages() -> str:
     """Every message, service and action of sticker_uq_msgs as its file defines it."""
     files = [
@@ -216,6 +230,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "inputs": inputs,
     "node_parameters": node_parameters,
     "outputs": outputs,
+    "page_words": page_words,
     "parameters": parameters,
 }
 """What a page may ask for."""
