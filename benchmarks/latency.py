@@ -4,7 +4,7 @@
     python -m benchmarks.latency --json FILE      all combinations, some 12 minutes; again, it goes on where it was ended
     python -m benchmarks.latency --print FILE     what is in the file, as a table
     python -m benchmarks.latency --rates 15 --sizes 1280x960 --transports profile --seconds 20
-    python -m benchmarks.latency --busy 0 4       the same beside no other and beside four busy processes
+    python -m benchmarks.latency --busy 0 4       beside no other and beside four busy processes: results/latency_busy.json
 
 Per combination of rate, size, transport of images (raw, compressed), reliability and Fast DDS's transport: the age of the image
 when its scene is received (p50, p95, p99); of the sent images the share that arrived at the detector, how many it reported as
@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import signal
 import subprocess
@@ -304,14 +305,18 @@ def _line(row: Row) -> str:
         str(row.lost),
         "n/a" if row.skipped is None else str(row.skipped),
         f"{row.used:.0%}",
-        f"{row.age_p50:.0f} / {row.age_p95:.0f} / {row.age_p99:.0f}",
-        f"{row.model_ms:.0f}",
-        f"{row.overhead_ms:.1f}",
+        _rounded(row.age_p50, row.age_p95, row.age_p99),
+        _rounded(row.model_ms),
+        _rounded(row.overhead_ms, digits=1),
         f"{row.cpu:.2f}",
-        f"{row.parameters_ms:.0f} / {row.lifecycle_ms:.0f} / {row.diagnostics_ms:.0f}",
+        _rounded(row.parameters_ms, row.lifecycle_ms, row.diagnostics_ms),
         f"{row.load:.0f}",
     )
     return f"| {' | '.join(cells)} |{' LOST WITHOUT A WORD' if row.silent else ''}"
+
+
+def _rounded(*values: float, digits: int = 0) -> str:
+    return " / ".join("-" if math.isnan(value) else f"{value:.{digits}f}" for value in values)
 
 
 @contextmanager

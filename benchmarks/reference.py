@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -137,6 +138,16 @@ def block_reasons() -> str:
     return "\n".join(rows)
 
 
+def promise() -> str:
+    """What the packaged policy promises, and from how many images: the first rows of its proof."""
+    file = ROOT / "benchmarks" / "results" / "rendered_proof.csv"
+    head, *rows = csv.reader(file.read_text(encoding="utf-8").splitlines())
+    told = {row[0]: row for row in rows}
+    wanted = [head, ["---"] * len(head)]
+    wanted += (told[name] for name in ("promised rate", "confidence", "images", "bad ones"))
+    return "\n".join(f"| {' | '.join(row)} |" for row in wanted)
+
+
 def page_words() -> str:
     """What the page's states, answers and buttons are called in each of its languages."""
     files = sorted((ROOT / "sticker_uq").glob("words_*.json"))
@@ -232,6 +243,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "outputs": outputs,
     "page_words": page_words,
     "parameters": parameters,
+    "promise": promise,
 }
 """What a page may ask for."""
 
