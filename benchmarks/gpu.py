@@ -15,7 +15,9 @@ masks (share of boxes matched with IoU >= 0.9 and the same label, differences of
 against one by one, the gradients of DiL and whether these repeat, whether NaN is found, and whether torch's masks and modules on
 shared features give the boxes of complete passes bit for bit. speed: per precision, ms with everything awaited (p50, p95, p99), T
 complete passes over the engine's encode and T passes, interleaved, kernels and GPU milliseconds of these, peak memory, waits for
-the GPU, and whether three assessments of one image are the same bytes.
+the GPU, and whether three assessments of one image are the same bytes. graphs: per precision, encode, passes and assessment
+without and with CUDA graphs (the setting `graphs`), whether the passes are the same bytes, which stages could not be
+captured, and encode by torch.compile(mode="reduce-overhead"), for a person who decides.
 SSDLite has its packaged weights, and with them the novelty network; the others have random ones.
 """
 
@@ -29,6 +31,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from statistics import median
@@ -338,6 +341,68 @@ def _costs(
     return found
 
 
+def graphs(arguments: argparse.Namespace) -> Row:
+    """Per precision: milliseconds of stages without and with CUDA graphs, and whether both compute the same bytes."""
+    (model,) = arguments.models
+    weights, images = _weights(model, arguments)
+    return {
+        precision: _with_graphs(model, weights, images, arguments, precision)
+        for precision in _precisions(arguments)
+    }
+
+
+def _with_graphs(
+    model: str, weights: str, images: list[NDArray[np.uint8]], arguments: argparse.Namespace, precision: str
+) -> Row:
+    plain = _detector(model, weights, arguments, arguments.device, precision)
+    graphed = plain.with_settings(plain.settings.model_copy(update={"graphs": True}))
+    device, passes = plain.device, arguments.passes
+    samples = [
+        [one.sample(one.encode(image), passes, seed) for seed in (1, 2, 1) for image in images]
+        for one in (plain, graphed)
+    ]
+    found: Row = {"same_bytes": all(map(_same, *samples)), "ungraphed": graphed.ungraphed}
+    assessing = []
+    for one in (plain, graphed):
+        settings = PerceptionSettings(**one.settings.model_dump() | {"weights": weights})
+        perception = Perception(settings, one)
+        perception.warm_up()
+        assessing.append(perception)
+    for name, one, perception in zip(("without", "with"), (plain, graphed), assessing, strict=True):
+        features = one.encode(images[0])
+        found[name] = {
+            "encode": _timed(partial(one.encode, images[0]), arguments.rounds, device)["p50"],
+            "passes": _timed(partial(one.sample, features, passes, 1), arguments.rounds, device)["p50"],
+            "assessment": _timed(partial(perception.assess, images[0]), arguments.rounds, device)["p50"],
+        }
+    if device.type == "cuda":
+        found["memory_mb"] = torch.cuda.max_memory_allocated(device) / 2**20
+    return found | _compiled(plain, images[0], arguments.rounds)
+
+
+def _compiled(detector: StochasticDetector, image: NDArray[np.uint8], rounds: int) -> Row:
+    """Start-up, milliseconds and bits of the backbone by torch.compile; "" or why there is none."""
+    pixels = network_input(detector.model.transform, image, detector.device).tensors
+    backbone = detector.model.backbone
+    try:
+        with torch.no_grad(), detector.products():
+            started = time.monotonic()
+            compiled = torch.compile(backbone, mode="reduce-overhead")
+            made = [m.clone() for m in compiled(pixels).values()]
+            start = time.monotonic() - started
+            plain = list(backbone(pixels).values())
+            return {
+                "compiled": {
+                    "start_s": start,
+                    "ms": _timed(lambda: compiled(pixels), rounds, detector.device)["p50"],
+                    "plain_ms": _timed(lambda: backbone(pixels), rounds, detector.device)["p50"],
+                    "same_bytes": all(map(torch.equal, made, plain)),
+                }
+            }
+    except Exception as error:  # noqa: BLE001  # whatever a compiler or its absence raises
+        return {"compiled": str(error).strip().split("\n", 1)[0][:200]}
+
+
 def on_the_gpu(events: Iterable[Any]) -> Row:
     """Number and milliseconds of the kernels and copies among ``events`` of a profile, and the eight that take longest.
 
@@ -360,8 +425,9 @@ PARTS: dict[str, Callable[[argparse.Namespace], Row]] = {
     "kernels": kernels,
     "agreement": agreement,
     "speed": speed,
+    "graphs": graphs,
 }
-OF_A_MODEL = ("agreement", "speed")
+OF_A_MODEL = ("agreement", "speed", "graphs")
 
 
 def _precisions(arguments: argparse.Namespace) -> list[str]:

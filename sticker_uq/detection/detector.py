@@ -21,6 +21,7 @@ from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, n
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.devices import float32_products, keep_freed_memory, out_of_memory
 from sticker_uq.detection.kernels.frozen import copied, frozen
+from sticker_uq.detection.kernels.graphs import GraphedStages
 from sticker_uq.detection.kernels.pixels import network_input, rgb_input
 from sticker_uq.detection.models.family import Family
 from sticker_uq.detection.names import MODEL_NAMES
@@ -126,6 +127,11 @@ class StochasticDetector:
         with self.products(), torch.cuda.stream(self._stream):
             yield
 
+    @property
+    def ungraphed(self) -> dict[str, str]:
+        """Stages that are computed without a CUDA graph although the settings ask for graphs, and why."""
+        return {} if self._graphed is None else self._graphed.graphs.problems
+
     def free_memory(self) -> None:
         """Give back to the device what torch keeps for later.
 
@@ -141,6 +147,8 @@ class StochasticDetector:
         self._exact = self._engine = self.family
         if self._fast:
             self._exact, self._engine = self._frozen(torch.float32), self._frozen(self._dtype)
+        graphed = settings.graphs and self._fast and self.device.type == "cuda"
+        self._graphed = GraphedStages(self._engine) if graphed else None
         # few on a processor, all on a GPU
         automatic = self._entry.passes_at_once if self.device.type == "cpu" else settings.passes
         self.chunk = settings.passes_at_once or automatic
@@ -167,7 +175,7 @@ class StochasticDetector:
         else:
             batch, _ = self.model.transform([rgb_input(image, self.device)])
         batch.tensors = batch.tensors.to(self._dtype)
-        return self._engine.encode(batch, size)
+        return (self._graphed or self._engine).encode(batch, size)
 
     @_inference
     def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
@@ -263,9 +271,14 @@ class StochasticDetector:
 
     def _pass_rows(self, features: Features, dropout: Dropout) -> Rows:
         """The boxes of the passes of ``dropout`` after threshold and suppression, px of the original image."""
-        maps = self._engine.head_maps(features, dropout)
-        rows = self._engine.candidates(features, maps, dropout, self.settings.score_floor)
-        return self._suppressed(features, rows, self.settings.score_floor)
+        floor = self.settings.score_floor
+        if self._graphed is not None and isinstance(dropout, CounterDropout):
+            rows = self._graphed.pass_rows(features, dropout, floor)
+        else:
+            rows = self._engine.candidates(
+                features, self._engine.head_maps(features, dropout), dropout, floor
+            )
+        return self._suppressed(features, rows, floor)
 
     def _plain_rows(self, features: Features) -> Rows:
         """The same without dropout, always in single precision."""

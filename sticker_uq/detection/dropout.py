@@ -6,8 +6,9 @@ because its forward pass never calls it. The detectors here draw a mask wherever
 elements (Lu et al., section 3.1) and multiply it in themselves.
 """
 
+from __future__ import annotations
+
 import hashlib
-import itertools
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -90,25 +91,47 @@ class CounterDropout:
         self.keep = 1.0 - rate
         self._seed, self._numbers = seed, list(pass_numbers)
         self._device = device
-        self._call = itertools.count()
+        self.calls = 0
         self._floor = int(256 * rate)
         self._carry = round((256 * rate - self._floor) * 2**31)
 
     def masks(self, like: Tensor) -> Tensor:
-        return drawn(*self._keys(next(self._call)), like, self._floor, self._carry)
+        keys = self.keys(range(self.calls, self.calls + 1))[0]
+        self.calls += 1
+        return drawn(keys[:, :1], keys[:, 1:], like, self._floor, self._carry)
 
     def __call__(self, maps: Tensor) -> Tensor:
         return self.masks(maps).mul_(maps / self.keep)
 
-    def _keys(self, call: int) -> tuple[Tensor, Tensor]:
-        """Two 32-bit keys per pass, (n, 1) each."""
+    def keys(self, calls: range) -> Tensor:
+        """Two 32-bit keys for each of ``calls`` and each pass, (calls, n, 2) int32."""
         digests = b"".join(
             hashlib.blake2b(f"{self._seed}:{number}:{call}".encode(), digest_size=8).digest()
+            for call in calls
             for number in self._numbers
         )
-        keys = torch.frombuffer(bytearray(digests), dtype=torch.int32).view(-1, 2)
-        keys = to_device(keys, self._device)
-        return keys[:, :1], keys[:, 1:]
+        keys = torch.frombuffer(bytearray(digests), dtype=torch.int32)
+        return to_device(keys.view(len(calls), -1, 2), self._device)
+
+    def given(self, keys: Tensor) -> KeyedDropout:
+        """The same masks where the keys (calls, n, 2) of all calls are given: a graph reads them from its own memory."""
+        return KeyedDropout(self.keep, keys, self._floor, self._carry)
+
+
+class KeyedDropout:
+    """:class:`CounterDropout` without numbers of the processor."""
+
+    def __init__(self, keep: float, keys: Tensor, floor: int, carry: int) -> None:
+        self.keep = keep
+        self._keys = iter(keys)
+        self._floor, self._carry = floor, carry
+
+    def masks(self, like: Tensor) -> Tensor:
+        keys = next(self._keys)
+        return drawn(keys[:, :1], keys[:, 1:], like, self._floor, self._carry)
+
+    def __call__(self, maps: Tensor) -> Tensor:
+        return self.masks(maps).mul_(maps / self.keep)
 
 
 def drawn(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -> Tensor:

@@ -42,6 +42,9 @@ class DetectorSettings(Frozen):
     passes_at_once: int = Field(0, ge=0, le=200)
     """most stochastic passes computed together; fewer take less memory of a GPU and round differently in the last bits; 0:
     automatic (all on a GPU)"""
+    graphs: bool = False
+    """whether a GPU is given its kernels as CUDA graphs, which takes memory and no waiting for the processor; no card has run
+    them yet"""
     threads: int = Field(1, ge=0, le=256)
     """threads of torch in this process; another number rounds differently in the last bits; 0: one per core"""
     seed: int = Field(0, ge=0, le=2**31 - 1, description="seed of the dropout masks")

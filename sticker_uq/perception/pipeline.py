@@ -92,6 +92,11 @@ class Perception:
             f"the memory of {self.detector.device} suffices for {now} {passes} at once, not for {self._chunk}"
         )
 
+    @property
+    def ungraphed(self) -> str:
+        """Stages that are computed without CUDA graphs, which the settings ask for, and why; "" where there are none."""
+        return "; ".join(f"{stage}: {why}" for stage, why in self.detector.ungraphed.items())
+
     def warm_up(self) -> SceneAssessment:
         """Assess an empty image, so that the first real one is not slower than the others."""
         empty = np.zeros((*WARM_UP_SIZE, 3), np.uint8)
@@ -105,6 +110,8 @@ class Perception:
         if reason:
             self.detector.free_memory()
             return self.failed_assessment(0, "", reason)
+        if self.settings.graphs:  # the first image shows how often masks are drawn, the second is captured
+            self.assess(empty)
         return self.assess(empty)
 
     def assess(

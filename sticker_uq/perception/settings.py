@@ -19,6 +19,7 @@ MODEL_STAGES = ("encode", "sample", "detect", "dil", "close_ups", "photo", "nove
 _NOT_PART_OF_THE_RESULT = (
     "device",  # its kind is, see hash_on
     "threads",
+    "graphs",  # of the same kernels
     "weights",
     "panel",
     "monitors",

@@ -45,7 +45,7 @@ class ScriptedPerception:
         self.settings = settings
         self.model_hash = "m" * 64
         self.device = "cpu"
-        self.shortage = ""
+        self.shortage = self.ungraphed = ""
 
     def warm_up(self) -> None:
         """Nothing is to be warmed up."""

@@ -128,12 +128,14 @@ def test_the_parts_run_on_a_gpu(on_simulated_gpu, tmp_path, monkeypatch):
     with simulated_gpu():
         assert gpu.environment(arguments)["capability"] == (9, 0)
         found = gpu.kernels(arguments)
+        monkeypatch.setattr(gpu, "_compiled", lambda *_: {})  # a compiler sees through the simulation
         for part in gpu.OF_A_MODEL:
             rows.append(rows[0] | {"part": part, "model": SSDLITE} | gpu.PARTS[part](arguments))
     assert [found[name] for name in ("masks_equal", "order_equal", "suppression_equal")] == [True] * 3
     assert found["pixels_most"] < 1e-5
     assert found["pooling_most"] < 1e-3
-    agreement, costs = rows[1:]
+    agreement, costs, graphs = rows[1:]
+    assert (graphs["tf32"]["same_bytes"], graphs["tf32"]["ungraphed"]) == (True, {})
     assert agreement["tf32"]["matched"] == 1.0
     assert [agreement["tf32"][name] for name in REPEATED] == [True] * len(REPEATED)
     assert (costs["tf32"]["waits"], costs["tf32"]["peak_mb"]) == (3, 3.0)

@@ -12,6 +12,7 @@ import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -95,6 +96,7 @@ class Simulation(TorchDispatchMode):
         self.streams: Counter[Stream] = Counter()
         self.products: set[tuple[str, str]] = set()
         self.default = self._current = Stream()
+        self.captured: list[Replayed] | None = None
         self._waited_for: dict[Stream, int] = {}  # by the processor
 
     @contextmanager
@@ -104,6 +106,14 @@ class Simulation(TorchDispatchMode):
             yield
         finally:
             self._current = before
+
+    @contextmanager
+    def capture(self, graph: Graph, pool: object = None) -> Iterator[None]:
+        self.captured = graph.operations
+        try:
+            yield
+        finally:
+            self.captured = None
 
     def current(self, device: object = None) -> Stream:
         return self._current
@@ -118,7 +128,10 @@ class Simulation(TorchDispatchMode):
         if there and name in _PRODUCTS and tensors[0].dtype == torch.float32:
             cudnn, cublas = torch.backends.cudnn.conv, torch.backends.cuda.matmul
             self.products.add((str(cudnn.fp32_precision), str(cublas.fp32_precision)))
-        if _waits(name, args, kwargs, tensors, there):
+        waits = _waits(name, args, kwargs, tensors, there)
+        if self.captured is not None:
+            self._refuse_capture(name, waits, tensors, there, kwargs)
+        if waits:
             self.waits[name] += 1
             self._waited_for[self._current] = self._current.operations
         found = _computed(func, args, kwargs)
@@ -126,7 +139,17 @@ class Simulation(TorchDispatchMode):
         for made in found if isinstance(found, list | tuple) else (found,):
             if isinstance(made, OnGpu):
                 made.written = self, self._current, self._current.operations
+        if self.captured is not None and any(isinstance(t, OnGpu) for t in _tensors((found,), {})):
+            self.captured.append(Replayed(func, args, kwargs, found))
         return found
+
+    def _refuse_capture(
+        self, name: str, waits: bool, tensors: list[Tensor], there: bool, kwargs: dict[str, Any]
+    ) -> None:
+        """Raise RuntimeError for what a graph cannot hold: a wait, or a value that lies on the processor."""
+        brought = not there and str(kwargs.get("device", "cpu")).startswith("cuda") and tensors
+        if waits or brought or (there and any(not isinstance(t, OnGpu) and t.ndim for t in tensors)):
+            raise RuntimeError(f"operation not permitted when stream is capturing: {name}")
 
     def _refuse_races(self, name: str, tensors: list[Tensor]) -> None:
         """Raise RuntimeError for an operation on what another stream may not have written yet."""
@@ -136,6 +159,37 @@ class Simulation(TorchDispatchMode):
             _, stream, number = written
             if number > max(self._waited_for.get(stream, 0), self._current.done.get(stream, 0)):
                 raise RuntimeError(f"{name} reads what another stream may not have written yet")
+
+
+@dataclass
+class Replayed:
+    """One operation of a graph, and the tensors that it wrote when it was captured."""
+
+    func: Any
+    args: Any
+    kwargs: dict[str, Any]
+    found: Any
+
+    def again(self) -> None:
+        made = _computed(self.func, self.args, self.kwargs)
+        pairs = zip(*((x if isinstance(x, list | tuple) else (x,)) for x in (self.found, made)), strict=True)
+        for old, new in pairs:
+            if isinstance(old, OnGpu) and old.held.data_ptr() != new.held.data_ptr():
+                old.held.copy_(new.held)
+
+
+class Graph:
+    """A CUDA graph of the simulated GPU: its operations run again, on the same tensors, without the code that made them."""
+
+    def __init__(self) -> None:
+        self.operations: list[Replayed] = []
+
+    def pool(self) -> tuple[int, int]:
+        return 0, 1
+
+    def replay(self) -> None:
+        for one in self.operations:
+            one.again()
 
 
 def _tensors(args: Any, kwargs: Any) -> list[Tensor]:
@@ -245,6 +299,8 @@ def simulated_gpu() -> Iterator[Simulation]:
             patch.setattr(torch.cuda, "Stream", Stream)
             patch.setattr(torch.cuda, "stream", simulation.into)
             patch.setattr(torch.cuda, "current_stream", simulation.current)
+            patch.setattr(torch.cuda, "CUDAGraph", Graph)
+            patch.setattr(torch.cuda, "graph", simulation.capture)
             # which classes of tensors cannot be made in
             patch.setattr(torch, "inference_mode", torch.no_grad)
             patch.setattr(Tensor, "pin_memory", lambda self: self)  # only a driver can pin

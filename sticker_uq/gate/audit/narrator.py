@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which steps of the gate become entries of the audit log, and with which data. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit.chain import finite
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.operator.answers import OperatorAnswer
-from sticker_uq.gate.state import GateState, Permit
+from sticker_uq.gate.state import GateState, Permit, Target
 from sticker_uq.scene import ObjectVerdict, Reason, SceneDecision
 
 AuditRecord = tuple[str, Mapping[str, Any]]
@@ -28,9 +27,9 @@ class Narrator:
         """``event`` is None for a scene, whose entries come from the effects."""
         told: list[AuditRecord] = [("model", model) for model in self._new_model(after)]
         if event is not None:
-            told += _happened(event, effects)
+            told += _of_event(event, effects)
         for effect in effects:
-            told += self._follows(effect)
+            told += self._entries_of(effect)
         told += _permit_changes(before.permit, after.permit)
         if (before.phase, before.reasons) != (after.phase, after.reasons):
             told.append(("gate", _gate(before, after)))
@@ -50,80 +49,140 @@ class Narrator:
             "policy_hash": state.scene.policy_hash,
         }
 
-    def _follows(self, effect: ev.Effect) -> Iterator[AuditRecord]:
+    def _entries_of(self, effect: ev.Effect) -> Iterator[AuditRecord]:
         if isinstance(effect, ev.PublishDecision):
             # the numbers of the objects and their boxes change with every image, the decision does not
             same = _essence(effect.decision)
             if same != self._decision:
                 self._decision = same
-                yield "decision", _fields(effect.decision, DECISION)
-        elif type(effect) in EFFECTS:
-            kind, names = EFFECTS[type(effect)]
-            target = getattr(effect, "target", None)
-            yield kind, _fields(effect, names) | ({} if target is None else _fields(target, TARGET))
+                yield "decision", _decision(effect.decision)
+        else:
+            yield from _of_effect(effect)
 
 
-_SHOWN = "decision_id workpiece_id image_stamp_ns=stamp_ns"
-DECISION = "decision_id outcome workpiece_id image_stamp_ns=stamp_ns verdicts reasons model_hash policy_hash"
-TARGET = "decision_id object_id label box image_stamp_ns by_operator model_hash policy_hash"
-EFFECTS = {
-    ev.SendGoal: ("permit", "goal_id"),
-    ev.CancelGoal: ("cancel", "goal_id"),
-    ev.RecoverGoal: ("cancel", "goal_id"),
-    ev.OpenIntervention: ("request", f"request_id {_SHOWN} objects reasons"),
-    ev.CloseIntervention: ("request_closed", "request_id"),
-    ev.DeclareDone: ("done", "workpiece_id clean reasons=reason decision_id"),
-    ev.RemovalVerified: ("verified", ""),
-    ev.Escalate: ("escalation", "reasons=reason"),
-}
-"""Kind and fields of the entry about each effect; ``name=field``: under another name."""
-EVENTS: dict[type[ev.Event], tuple[str, str, dict[str, bool]]] = {
-    ev.AnswerGiven: ("answer", "request_id scene_answer answers not_stickers", {}),
-    ev.Hold: ("hold", "", {}),
-    ev.Release: ("release", "", {}),
-    ev.Reset: ("reset", "", {}),
-    ev.Fault: ("fault", "reasons", {}),
-    ev.WorkpieceChanged: ("workpiece", "workpiece_id stamp_ns", {}),
-    ev.GoalAccepted: ("goal", "goal_id", {"accepted": True}),
-    ev.GoalRejected: ("goal", "goal_id detail", {"accepted": False}),
-    ev.RemovalFinished: ("result", "goal_id code detail", {}),
-    ev.ArmReady: ("arm", "ready", {"lost": False}),
-    ev.ArmLost: ("arm", "", {"ready": False, "lost": True}),
-}
-"""The same of each event, with what the entry says besides. Of others there is none."""
+def _of_effect(effect: ev.Effect) -> Iterator[AuditRecord]:
+    match effect:
+        case ev.SendGoal():
+            yield "permit", {"goal_id": effect.goal_id} | _target(effect.target)
+        case ev.CancelGoal() | ev.RecoverGoal():
+            yield "cancel", {"goal_id": effect.goal_id}
+        case ev.OpenIntervention():
+            yield (
+                "request",
+                {
+                    "request_id": effect.request_id,
+                    "decision_id": effect.decision_id,
+                    "workpiece_id": effect.workpiece_id,
+                    "image_stamp_ns": effect.stamp_ns,
+                    "objects": [_verdict(one) for one in effect.objects],
+                    "reasons": _reasons(effect.reasons),
+                },
+            )
+        case ev.CloseIntervention():
+            yield "request_closed", {"request_id": effect.request_id}
+        case ev.DeclareDone():
+            yield (
+                "done",
+                {
+                    "workpiece_id": effect.workpiece_id,
+                    "clean": effect.clean,
+                    "reasons": _reasons([effect.reason]),
+                    "decision_id": effect.decision_id,
+                },
+            )
+        case ev.RemovalVerified():
+            yield "verified", _target(effect.target)
+        case ev.Escalate():
+            yield "escalation", {"reasons": _reasons([effect.reason])}
 
 
-def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRecord]:
-    if type(event) not in EVENTS:
-        return
-    kind, names, more = EVENTS[type(event)]
-    data = _fields(event, names) | more
-    if isinstance(event, ev.AnswerGiven | ev.Command):
-        data |= {"person": event.person, "person_check": "checked" if event.checked else "unchecked"}
-        for reply in effects:
-            if isinstance(reply, ev.Reply):
-                data |= _fields(reply, "accepted reasons")
-    yield kind, data
+def _of_event(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRecord]:
+    match event:
+        case ev.AnswerGiven():
+            said = {
+                "request_id": event.request_id,
+                "scene_answer": event.scene_answer.name,
+                "answers": [_answer(one) for one in event.answers],
+                "not_stickers": [list(box) for box in event.not_stickers],
+            }
+            yield "answer", said | _by_whom(event, effects)
+        case ev.Hold():
+            yield "hold", _by_whom(event, effects)
+        case ev.Release():
+            yield "release", _by_whom(event, effects)
+        case ev.Reset():
+            yield "reset", _by_whom(event, effects)
+        case ev.Fault():
+            yield "fault", {"reasons": _reasons(event.reasons)}
+        case ev.WorkpieceChanged():
+            yield "workpiece", {"workpiece_id": event.workpiece_id, "stamp_ns": event.stamp_ns}
+        case ev.GoalAccepted():
+            yield "goal", {"goal_id": event.goal_id, "accepted": True}
+        case ev.GoalRejected():
+            yield "goal", {"goal_id": event.goal_id, "detail": event.detail, "accepted": False}
+        case ev.RemovalFinished():
+            yield "result", {"goal_id": event.goal_id, "code": event.code.name, "detail": event.detail}
+        case ev.ArmReady():
+            yield "arm", {"ready": event.ready, "lost": False}
+        case ev.ArmLost():
+            yield "arm", {"ready": False, "lost": True}
 
 
-def _fields(value: object, names: str) -> dict[str, Any]:
-    pairs = (name.partition("=") for name in names.split())
-    return {name: _plain(getattr(value, field or name), name) for name, _, field in pairs}
+def _by_whom(event: ev.AnswerGiven | ev.Command, effects: Sequence[ev.Effect]) -> dict[str, Any]:
+    """Who called, and what was replied."""
+    data: dict[str, Any] = {
+        "person": event.person,
+        "person_check": "checked" if event.checked else "unchecked",
+    }
+    for reply in effects:
+        if isinstance(reply, ev.Reply):
+            data |= {"accepted": reply.accepted, "reasons": _reasons(reply.reasons)}
+    return data
 
 
-def _plain(value: Any, name: str = "") -> Any:
-    """``value`` for JSON: enumerations by name; what is one under a name in the plural, as a list."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Reason):
-        return [value.to_dict()] if name else value.to_dict()
-    if isinstance(value, OperatorAnswer):
-        return _fields(value, "answer box")
-    if isinstance(value, ObjectVerdict):
-        seen = value.object
-        place = {"object_id": seen.id, "label": seen.label.name, "box": as_box(seen.box)}
-        return _fields(value, "verdict by_operator reasons") | place
-    return value.name if isinstance(value, Enum) else value
+def _decision(decision: SceneDecision) -> dict[str, Any]:
+    return {
+        "decision_id": decision.decision_id,
+        "outcome": decision.outcome.name,
+        "workpiece_id": decision.workpiece_id,
+        "image_stamp_ns": decision.stamp_ns,
+        "verdicts": [_verdict(one) for one in decision.verdicts],
+        "reasons": _reasons(decision.reasons),
+        "model_hash": decision.model_hash,
+        "policy_hash": decision.policy_hash,
+    }
+
+
+def _target(target: Target) -> dict[str, Any]:
+    return {
+        "decision_id": target.decision_id,
+        "object_id": target.object_id,
+        "label": target.label.name,
+        "box": list(target.box),
+        "image_stamp_ns": target.image_stamp_ns,
+        "by_operator": target.by_operator,
+        "model_hash": target.model_hash,
+        "policy_hash": target.policy_hash,
+    }
+
+
+def _verdict(verdict: ObjectVerdict) -> dict[str, Any]:
+    return {
+        "verdict": verdict.verdict.name,
+        "by_operator": verdict.by_operator,
+        "reasons": _reasons(verdict.reasons),
+        "object_id": verdict.object.id,
+        "label": verdict.object.label.name,
+        "box": list(as_box(verdict.object.box)),
+    }
+
+
+def _answer(answer: OperatorAnswer) -> dict[str, Any]:
+    return {"answer": answer.answer.name, "box": list(answer.box)}
+
+
+def _reasons(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
+    return [reason.to_dict() for reason in reasons]
 
 
 def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[AuditRecord]:
@@ -133,7 +192,7 @@ def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[Aud
     if after is not None and after.goal_id == before.goal_id and after.open:
         return
     revoked = after is not None and after.goal_id == before.goal_id
-    reasons = _plain(after.revoked_for if revoked and after is not None else ())
+    reasons = _reasons(after.revoked_for if revoked and after is not None else ())
     data = {"goal_id": before.goal_id, "revoked": revoked, "reasons": reasons}
     yield "permit_end", data | {"valid_until_ns": before.valid_until_ns}
 
@@ -141,7 +200,7 @@ def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[Aud
 def _gate(before: GateState, after: GateState) -> dict[str, Any]:
     data = {"from": before.phase.name, "to": after.phase.name, "open": after.open}
     closed_by = [reason.name for reason in after.reasons]
-    return data | {"closed_by": closed_by, "reasons": _plain(after.details)}
+    return data | {"closed_by": closed_by, "reasons": _reasons(after.details)}
 
 
 def _essence(decision: SceneDecision) -> object:

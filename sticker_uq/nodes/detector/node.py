@@ -241,6 +241,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             "overhead_ms": counters.overhead_ms(),
             "memory_mb": self._process.memory_info().rss / 2**20,
             "shortage": serving.shortage or None if serving else None,
+            "without_graphs": serving.ungraphed or None if serving else None,
             "last_error": counters.last_error or None,
         }
         if serving is None:
