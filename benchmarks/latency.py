@@ -295,7 +295,7 @@ def _slow(times: list[float]) -> float:
 def _line(row: Row) -> str:
     case = row.case
     cells = (
-        f"{case.busy} busy" if case.busy else "idle",
+        f"{case.busy} busy" if case.busy else "none",
         case.transport,
         f"{case.width}x{case.height}",
         case.images,
