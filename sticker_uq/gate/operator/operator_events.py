@@ -20,6 +20,8 @@ from sticker_uq.scene import Reason
 
 LONGEST_ID = 200
 """Characters of a workpiece's id, which stands in messages, in the audit log and in names of files."""
+FRESH_S = 10.0
+"""An announcement that was stamped longer ago, s, is no new one: a latched topic may send those of earlier laptops again."""
 
 
 def answer_given(context: StepContext, event: ev.AnswerGiven) -> None:
@@ -179,9 +181,10 @@ def _why_not_identified(context: StepContext, event: ev.WorkpieceChanged) -> Rea
     ):
         return refused.reason
     # where the clock of whoever announces was put back, the second announcement after it counts; where it was that of this
-    # machine, which takes the last one for one of the future, the first does
+    # machine, which takes the last one for one of the future, the first one that comes as it was stamped does
     newest_ns = state.announced_ns if refused is None else refused.stamp_ns
-    put_back = event.stamp_ns <= now < newest_ns - nanoseconds(context.settings.max_clock_jump_s)
+    future = newest_ns > now + nanoseconds(context.settings.max_clock_jump_s)
+    put_back = future and 0 <= now - event.stamp_ns <= nanoseconds(FRESH_S)
     if 0 < event.stamp_ns < newest_ns and not put_back:
         seconds = round((newest_ns - event.stamp_ns) / 1e9, 1)
         return Reason.of("workpiece_older", workpiece=event.workpiece_id, seconds=seconds)

@@ -7,6 +7,7 @@ audit log.
 import hashlib
 import math
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -275,7 +276,8 @@ def _second_name(node: Node, folder: Path) -> Path | None:
     except (OSError, RuntimeError) as error:
         node.get_logger().warning(f"{error}: an audit log that is put back as it was earlier is not noticed")
         return None
-    return home / hashlib.sha256(bytes(folder.resolve())).hexdigest()[:32]
+    named = f"{socket.gethostname()}:{folder.resolve()}"  # a home may be shared by machines
+    return home / hashlib.sha256(os.fsencode(named)).hexdigest()[:32]
 
 
 MEGABYTE = 1_000_000
