@@ -24,7 +24,7 @@ class ConsoleWatch:
     up by a person. ``changed`` is called when one has come or said something.
     """
 
-    def __init__(self, node: Node, known: Iterable[str], changed: Callable[[], object]) -> None:
+    def __init__(self, node: Node, known: Iterable[str], changed: Callable[[], None]) -> None:
         self._node = node
         self._changed = changed
         self._awaited = set(known)
