@@ -59,7 +59,14 @@ OF_THE_MACHINE = ("device", "threads")
 """Parameters of the detector that no bundle has."""
 _FILES = ("weights", "panel")
 """Parameters of the detector that the bundle's own files stand for."""
-_NOT_OF_A_BUNDLE = ("policy", "policy_hash", "bundle_hash", "audit_folder", "allow_uncalibrated")
+_NOT_OF_A_BUNDLE = (
+    "policy",
+    "policy_hash",
+    "bundle_hash",
+    "audit_folder",
+    "allow_uncalibrated",
+    "hold_unknown_start",
+)
 """Parameters of the supervisor that the bundle's own files stand for, that belong to the machine, or that whoever starts the cell
 decides."""
 MOST_FILE = 4 << 30

@@ -197,7 +197,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
     if options.allow_uncalibrated or options.sim:
         supervision["allow_uncalibrated"] = True
     if options.sim:
-        supervision |= SIMULATED_GEOMETRY
+        supervision |= SIMULATED_GEOMETRY | {"hold_unknown_start": False}
     beside = _camera_info_remapping(options.camera_topic)
     processes = [detector_process(options, bundle), _process(options, SUPERVISOR, supervision, beside)]
     if options.console:

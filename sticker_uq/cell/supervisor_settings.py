@@ -65,6 +65,9 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
     """Folder of the audit log; empty: audit/ in the ROS log directory, one per supervisor"""
     audit_file_mb: float = Field(16.0, ge=0.001, le=1000.0)
     """Size at which the audit log starts a new file, MB"""
+    hold_unknown_start: bool = True
+    """Whether a start is held where nothing says what was decided before, as the first one or one whose audit log is gone; the
+    simulated cell sets false"""
     arm_heartbeat_timeout_s: float = Field(0.5, ge=0.1, le=5.0)
     """Time without a heartbeat of the arm (arm/status, 20 Hz) after which the gate closes, s; it closes sooner when the arm's
     process dies"""

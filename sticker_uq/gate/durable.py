@@ -7,7 +7,7 @@ Approvals are left out: after a restart the operator is asked again. Whatever ke
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -91,7 +91,8 @@ class Camera:
 @dataclass(frozen=True)
 class DurableState:
     """Fields as in GateState, and: ``asked``, why an unanswered question was asked; ``policy_hash``, that of ``assumption``;
-    ``kept_places``, what the operator said not to remove; ``said_clean``, that no sticker is left.
+    ``kept_places``, what the operator said not to remove; ``said_clean``, that no sticker is left; ``consoles``, the nodes of the
+    operator's pages that are there.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _EXACTLY
@@ -118,9 +119,21 @@ class DurableState:
     removed: tuple[Box, ...] = ()
     attempts: tuple[tuple[Box, int], ...] = ()
     camera: Camera | None = None
+    consoles: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, state: GateState, policy_hash: str = "") -> DurableState:
+    def first(cls) -> DurableState:
+        """That of a start that finds none: nobody knows what was decided before."""
+        return cls(held=True, held_for=(Reason("first_start"),))
+
+    def unreadable(self, why: str) -> DurableState:
+        """This state, where what was decided after it is lost: somebody may have held the gate, the arm may not have stopped."""
+        reason = Reason.of("last_run_unreadable", detail=why)
+        fault = (reason, *self.fault)
+        return replace(self, held=True, held_for=(reason,), fault=fault, stop_demanded=True)
+
+    @classmethod
+    def of(cls, state: GateState, policy_hash: str = "", consoles: tuple[str, ...] = ()) -> DurableState:
         reference = state.reference
         return cls(
             **{name: getattr(state, name) for name in _SAME},
@@ -130,6 +143,7 @@ class DurableState:
             said_clean=state.memory.scene_clean,
             kept_places=state.memory.prohibitions().answers,
             camera=None if reference is None else Camera.of(reference),
+            consoles=consoles,
         )
 
     def to_plain(self) -> dict[str, Any]:

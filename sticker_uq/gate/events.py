@@ -175,7 +175,7 @@ class Fault(Event):
 class Impediment(Event):
     """Something outside of scenes, arm and operator forbids a permit, or (without ``detail``) no longer does.
 
-    ``reason`` is ``AUDIT``, ``SECOND_GATE_PUBLISHER``, ``UNKNOWN_GATE_PUBLISHER``, ``SECOND_SCENE_PUBLISHER`` or
+    ``reason`` is ``HELD``, ``AUDIT``, ``SECOND_GATE_PUBLISHER``, ``UNKNOWN_GATE_PUBLISHER``, ``SECOND_SCENE_PUBLISHER`` or
     ``UNCALIBRATED``.
     """
 

@@ -37,10 +37,14 @@ PATIENCE_S = 90.0
 
 
 def local_environment(domain: int, log_folder: Path) -> dict[str, str]:
-    """Environment with which processes meet on ``domain`` over the loopback interface only, and log into ``log_folder``."""
+    """Environment with which processes meet on ``domain`` over the loopback interface only, and write into ``log_folder``."""
     local = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     settings = transport_environment({**os.environ, **local})
-    return local | settings | {"ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(log_folder)}
+    return (
+        local
+        | settings
+        | {"ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(log_folder), "ROS_HOME": str(log_folder)}
+    )
 
 
 class Reports(dict[str, Any]):
@@ -63,6 +67,12 @@ class Bench:
         self._nodes.append(node)
         self.executor.add_node(node)
         return node
+
+    def remove(self, node: Any) -> None:
+        """End a node that was added."""
+        self._nodes.remove(node)
+        self.executor.remove_node(node)
+        node.destroy_node()
 
     def until(
         self, condition: Callable[[], Any], what: str | Callable[[], str], patience_s: float = PATIENCE_S

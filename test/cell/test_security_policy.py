@@ -37,6 +37,8 @@ def allowed(kind: str, right: str, name: str) -> set[str]:
         ("topic", "subscribe", "relief", {"/supervisor", "/console", "/recorder"}),
         ("topic", "publish", "intervention/request", {"/supervisor"}),
         ("service", "request", "intervention/resolve", {"/console"}),
+        ("topic", "publish", "console/hold", {"/console"}),
+        ("topic", "subscribe", "console/hold", {"/supervisor", "/console", "/recorder"}),
         ("topic", "publish", "arm/status", {"/arm"}),
         ("topic", "subscribe", "arm/status", {"/supervisor", "/console", "/recorder"}),
         ("service", "request", "operate", {"/console"}),

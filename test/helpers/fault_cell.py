@@ -49,6 +49,7 @@ PATIENT_S, HASTY_S = 20.0, 2.0
 SUPERVISOR: dict[str, Any] = {
     "consecutive_scenes": K,
     "allow_uncalibrated": True,
+    "hold_unknown_start": False,
     "max_scene_age_s": MAX_SCENE_AGE_S,
     "lease_s": LEASE_S,
     "accept_timeout_s": PATIENT_S,

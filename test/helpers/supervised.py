@@ -108,7 +108,7 @@ class Cell:
         # patient, because a busy machine may stop this process for a while
         patient = {"consecutive_scenes": 2, "max_scene_age_s": 10.0, "lease_s": 5.0, "accept_timeout_s": 10.0}
         values = {**patient, "arm_heartbeat_timeout_s": 5.0, "discovery_time_s": 0.1}
-        values |= {"allow_uncalibrated": True, **parameters}
+        values |= {"allow_uncalibrated": True, "hold_unknown_start": False, **parameters}
         self.bench = bench
         self.node: SupervisorNode = bench.add(SupervisorNode(parameter_overrides=overrides(**values)))
         self.arm = Arm(bench) if arm else None

@@ -45,8 +45,9 @@ class AuditStatus:
 class AuditLog:
     """The log in ``folder``, which is made when it is missing; a log that is there is continued.
 
-    A line that a crash tore is kept and vouched for by an entry of kind ``sealed``. Raises :class:`InvalidInput` when another
-    process writes this log or when it was damaged in its middle; :class:`OSError` when it cannot be written.
+    A line that a crash tore is kept and vouched for by an entry of kind ``sealed``. A log that was damaged in its middle, or on a
+    disk that cannot be written any more, is not continued: nothing is added to it, which :attr:`status` says. Raises
+    :class:`InvalidInput` when another process writes this log, and :class:`OSError` when there is none and none can be made.
     """
 
     def __init__(self, folder: Path, file_bytes: int, capacity: int = CAPACITY) -> None:
@@ -63,17 +64,20 @@ class AuditLog:
         self._failed_ns = 0
         self._slowest_s = 0.0
         self._half_written = False
+        self._file, self._size, self._number, self._head = -1, 0, -1, chain.GENESIS
+        self._continued = self._damaged = False
         try:
-            self._path, self._number, self._head, torn = _resume(folder)
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            self._size = os.fstat(self._file).st_size
-            self._older = {path: _identity(path) for path in chain.log_files(folder) if path != self._path}
-            sync_folder(folder)
-            if torn is not None:
-                self._seal(torn)
-        except BaseException:
-            os.close(self._lock_file)
-            raise
+            self._continue()
+        except (InvalidInput, OSError) as error:
+            if not (files := _found(folder)):
+                os.close(self._lock_file)
+                raise
+            self._path = files[-1]
+            self._damaged = isinstance(error, InvalidInput)
+            self._error = str(error) if isinstance(error, InvalidInput) else error.strerror or str(error)
+            self._failed_ns = time.time_ns()
+        self.unread = self._error
+        """Why this log could not be continued when it was opened; empty when it could."""
         self._thread = threading.Thread(target=self._work, name="audit", daemon=True)
         self._thread.start()
 
@@ -119,6 +123,18 @@ class AuditLog:
             os.close(self._lock_file)
 
     # everything below runs in the thread that writes, or before it has started
+
+    def _continue(self) -> None:
+        self._path, self._number, self._head, torn = _resume(self._folder)
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._size = os.fstat(self._file).st_size
+        self._older = {path: _identity(path) for path in chain.log_files(self._folder) if path != self._path}
+        sync_folder(self._folder)
+        if torn is not None:
+            self._seal(torn)
+        self._continued = True
 
     def _work(self) -> None:
         while True:
@@ -177,6 +193,13 @@ class AuditLog:
 
     def _damage(self) -> str:
         """How the files in the folder differ from those that were written: one that is open can be written all the same."""
+        if self._damaged:
+            return self.unread
+        if not self._continued:  # the disk may work again
+            try:
+                self._continue()
+            except (InvalidInput, OSError) as error:
+                return str(error)
         here = os.fstat(self._file)
         written = {**self._older, self._path: (here.st_dev, here.st_ino, self._size)}
         for path, identity in written.items():
@@ -191,6 +214,8 @@ class AuditLog:
         return ""
 
     def _append(self, items: list[tuple[str, Mapping[str, Any], int]]) -> None:
+        if damage := self._damage():
+            raise OSError(damage)
         number, head, lines = self._number, self._head, b""
         for kind, data, time_ns in items:
             entry = chain.Entry.following(number + 1, head, kind, data, time_ns)
@@ -198,8 +223,6 @@ class AuditLog:
                 entry = chain.Entry.following(number + 1, head, kind, {"too_long": length}, time_ns)
             number, head = entry.number, entry.hash
             lines += entry.line()
-        if damage := self._damage():
-            raise OSError(damage)
         if self._size and self._size + len(lines) > self._file_bytes:
             self._next_file()
         self._write_all(lines)
@@ -246,8 +269,19 @@ def _identity(path: Path) -> tuple[int, int, int]:
     return found.st_dev, found.st_ino, found.st_size
 
 
+def _found(folder: Path) -> list[Path]:
+    try:
+        return chain.log_files(folder)
+    except (InvalidInput, OSError):
+        return []
+
+
 def _exclusive(folder: Path) -> int:
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    path = folder / "lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError:
+        lock = os.open(path, os.O_RDONLY)  # of a log that cannot be written any more
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -304,7 +338,7 @@ def _tail(path: Path) -> tuple[chain.Entry | None, bytes | None]:
 def _damaged(line: chain.Line, path: Path) -> InvalidInput:
     return InvalidInput(
         f"audit log {path} is damaged at line {line.number}: keep it, look at cell, arm and laptop, and give the supervisor "
-        "another folder, which knows no hold, fault or answer of before"
+        "another folder, which starts held"
     )
 
 

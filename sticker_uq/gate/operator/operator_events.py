@@ -13,12 +13,15 @@ from sticker_uq.gate.operator.answers import (
     sticker_places,
     unmentioned,
 )
+from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import NO_STREAK, GateState, Refused, Request
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Reason
 
 LONGEST_ID = 200
 """Characters of a workpiece's id, which stands in messages, in the audit log and in names of files."""
+FRESH_S = 10.0
+"""An announcement that was stamped longer ago, s, is no new one: a latched topic may send those of earlier laptops again."""
 
 
 def answer_given(context: StepContext, event: ev.AnswerGiven) -> None:
@@ -96,10 +99,16 @@ def hold(context: StepContext, _: ev.Hold) -> None:
 
 
 def release(context: StepContext, _: ev.Release) -> None:
-    """The operator ends a hold. Where the workpiece is not named, another one may lie in the cell now."""
-    if context.state.held and not context.state.workpiece_id:
+    """The operator ends a hold. Where the workpiece is not named, another one may lie in the cell now; where one was announced
+    that seemed to be older than the one before, as after a clock was put back, it does.
+    """
+    state, refused = context.state, context.state.refused
+    older = refused is not None and refused.reason.code == "workpiece_older"
+    if state.held and (older or not state.workpiece_id):
         context.forget_workpiece()
         context.set(workpiece_ns=context.now, counts_after_ns=context.now, refused=None)
+        if older and refused is not None:
+            context.set(workpiece_id=refused.workpiece_id, announced_ns=refused.stamp_ns)
     context.set(held=False, held_for=())
 
 
@@ -139,7 +148,7 @@ def workpiece_changed(context: StepContext, event: ev.WorkpieceChanged) -> None:
     if known and event.stamp_ns > 0:
         context.set(refused=None)
         return
-    reason = _why_not_identified(state, event)
+    reason = _why_not_identified(context, event)
     if reason is not None or (known and said[0]):
         # another one may lie there, or the same one: nothing that was approved holds any more, and all that was forbidden does
         memory, skipped, removed = state.memory.prohibitions(), state.skipped, state.removed
@@ -158,8 +167,9 @@ def workpiece_changed(context: StepContext, event: ev.WorkpieceChanged) -> None:
         context.log(ev.Severity.INFO, Reason.of("workpiece_arrived", workpiece=event.workpiece_id))
 
 
-def _why_not_identified(state: GateState, event: ev.WorkpieceChanged) -> Reason | None:
+def _why_not_identified(context: StepContext, event: ev.WorkpieceChanged) -> Reason | None:
     """Why an announcement does not say which workpiece lies in the cell; None when it does."""
+    state, now = context.state, context.now
     if not event.workpiece_id.strip():
         return Reason("workpiece_unnamed")
     if len(event.workpiece_id) > LONGEST_ID:
@@ -170,9 +180,12 @@ def _why_not_identified(state: GateState, event: ev.WorkpieceChanged) -> Reason 
         refused.stamp_ns,
     ):
         return refused.reason
-    # where a clock was put back, the second announcement after it counts
+    # where the clock of whoever announces was put back, the second announcement after it counts; where it was that of this
+    # machine, which takes the last one for one of the future, the first one that comes as it was stamped does
     newest_ns = state.announced_ns if refused is None else refused.stamp_ns
-    if 0 < event.stamp_ns < newest_ns:
+    future = newest_ns > now + nanoseconds(context.settings.max_clock_jump_s)
+    put_back = future and 0 <= now - event.stamp_ns <= nanoseconds(FRESH_S)
+    if 0 < event.stamp_ns < newest_ns and not put_back:
         seconds = round((newest_ns - event.stamp_ns) / 1e9, 1)
         return Reason.of("workpiece_older", workpiece=event.workpiece_id, seconds=seconds)
     return None

@@ -20,6 +20,8 @@ from sticker_uq.nodes.common.lifecycle import request_exit
 from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name, type_of, with_liveliness
 from sticker_uq.scene import InvalidInput, Reason
 
+MOST_UNCOUNTED = 1 << 13
+"""Bytes; whoever floods the topic must not keep the node from everything else."""
 GONE = "(gone)"
 """Stands behind the name of a publisher that was there lately."""
 
@@ -98,8 +100,9 @@ class OnePublisher:
     """A subscription of ``node`` that hands a message to ``deliver`` only while it comes from one publisher, always the same.
 
     Of one with more than ``most_bytes`` only the error goes to ``refused``. ``changed`` is called when another publisher has
-    come. ``gone``: as in :func:`~sticker_uq.nodes.common.liveliness.with_liveliness`. A latched input is asked for anew when one
-    publisher is left, as it may send nothing more.
+    come. ``gone``: as in :func:`~sticker_uq.nodes.common.liveliness.with_liveliness`. ``uncounted`` gets the other messages, for
+    bad news counts whoever brings it, unless they have more than :data:`MOST_UNCOUNTED` bytes. A latched input is asked for anew
+    when one publisher is left, as it may send nothing more.
     """
 
     def __init__(
@@ -114,10 +117,12 @@ class OnePublisher:
         most_bytes: int,
         refused: Callable[[InvalidInput], object],
         gone: Callable[[], object] | None = None,
+        uncounted: Callable[[Any], object] | None = None,
     ) -> None:
         self._node, self._kind, self._profile = node, kind, profile
         self._changed, self._gone = changed, gone
         self._receive = decoding(kind, most_bytes, deliver, refused)
+        self._uncounted = uncounted
         self.topic = node.resolve_topic_name(topic)
         self._succession = Succession()
         self._names: tuple[str, ...] = ()
@@ -187,3 +192,5 @@ class OnePublisher:
         self._look()  # up to this message
         if self.settled:
             self._receive(data)
+        elif self._uncounted is not None and len(data) <= MOST_UNCOUNTED:
+            self._uncounted(deserialize_message(data, self._kind))

@@ -43,6 +43,8 @@ IMAGE_CHECKS_WATCH = _keep_last(50, alive_s=LIVELINESS_REQUESTED_S)
 NEWEST_SCENE = _keep_last(1)
 #: State for late joiners: intervention request, workpiece, label info.
 LATCHED = _keep_last(1, latched=True)
+#: What each of several publishers said last.
+CONSOLES = _keep_last(20, latched=True)
 #: Publisher of the gate: state for late joiners, with liveliness.
 GATE = _keep_last(1, latched=True, alive_s=LIVELINESS_OFFERED_S)
 #: Subscription of an arm to the gate, which notices the death of the supervisor.

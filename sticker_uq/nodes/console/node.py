@@ -2,15 +2,13 @@
 """Node ``console``: the operator's page. Shows what the cell sees and decides, and takes a person's answer."""
 
 import asyncio
-import math
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
-from diagnostic_msgs.msg import DiagnosticArray
+from diagnostic_msgs.msg import DiagnosticArray, KeyValue
 from rclpy.client import Client
 from rclpy.node import Node
 from rclpy.subscription import Subscription
@@ -22,10 +20,9 @@ from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsComma
 from sticker_uq.console.metrics import DONE, CellMetrics
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
-from sticker_uq.gate.state import BlockReason
 from sticker_uq.io.images import encode_jpeg
-from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
-from sticker_uq.messages import ANSWERS, OUTCOMES, SCENE_ANSWERS, VERDICTS, gate_state, text_of
+from sticker_uq.io.messages import stamp_to_ns
+from sticker_uq.messages import ANSWERS, SCENE_ANSWERS
 from sticker_uq.nodes.common.conversions import ns_to_stamp
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, PartReport, steady_timer
 from sticker_uq.nodes.common.image_input import ImageInput
@@ -33,100 +30,17 @@ from sticker_uq.nodes.common.images import bgr_from_msg
 from sticker_uq.nodes.common.lifecycle import run_process
 from sticker_uq.nodes.common.parameters import declare_settings
 from sticker_uq.nodes.common.qos import DIAGNOSTICS, LATCHED, RELIABLE
+from sticker_uq.nodes.console.shown import (
+    name_of,
+    shown_gate,
+    shown_reason,
+    shown_reasons,
+    shown_request,
+    shown_scene,
+)
 from sticker_uq.scene import Reason
 from sticker_uq_msgs import msg as m
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
-
-
-def shown_scene(scene: m.SceneAssessment, decision: m.SceneDecision | None) -> dict[str, Any]:
-    """A scene and its decision as the page shows them. Stamps are text: JavaScript has no integers of 64 bits."""
-    verdicts = {} if decision is None else {verdict.object_id: verdict for verdict in decision.verdicts}
-    objects = [_shown_object(seen, verdicts.pop(seen.id, None)) for seen in (*scene.objects, *scene.unstable)]
-    objects += [_shown_object(None, verdict) for verdict in verdicts.values()]
-    return {
-        "stamp": str(stamp_to_ns(scene.header.stamp)),
-        "width": scene.image_width,
-        "height": scene.image_height,
-        "passes": scene.passes,
-        "status": scene.status,
-        "status_text": scene.status_text,
-        "dil": _number(scene.dil.dil) if scene.dil.valid else None,
-        "unexplained": [
-            {"box": _box(r.box), "objectness": _number(r.objectness)} for r in scene.dil.unexplained
-        ],
-        "outcome": None if decision is None else _name(OUTCOMES, decision.outcome),
-        "reasons": [] if decision is None else shown_reasons(decision.reasons),
-        "objects": objects,
-    }
-
-
-def shown_request(message: m.InterventionRequest) -> dict[str, Any] | None:
-    """An open question as the page shows it; None when ``message`` says that none is open."""
-    if not message.request_id:
-        return None
-    objects = [
-        {"id": v.object_id, "label": v.label, "box": _box(v.box), "reasons": shown_reasons(v.reasons)}
-        for v in message.objects
-    ]
-    question = {"request_id": message.request_id, "stamp": str(stamp_to_ns(message.header.stamp))}
-    return question | {"reasons": shown_reasons(message.reasons), "objects": objects}
-
-
-def shown_gate(message: m.GateState) -> dict[str, Any]:
-    """The gate as the page shows it: ``closed`` are the reasons of its bits, ``details`` more about them."""
-    codes = BlockReason(message.reasons).codes
-    closed, details = [shown_reason(Reason(code)) for code in codes], shown_reasons(message.details)
-    return {"state": gate_state(message.state), "closed": closed, "details": details, "held": "held" in codes}
-
-
-def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
-    """A reason as the page shows it, with values, for it has words of its own; ``text``: for an unknown code."""
-    values = {name: value if isinstance(value, str) else _number(value) for name, value in reason.values}
-    return {
-        "code": reason.code,
-        "subject": reason.subject,
-        "value": _number(reason.value),
-        "limit": _number(reason.limit),
-        "values": values,
-        "box": None if reason.box is None else dict(zip(("x1", "y1", "x2", "y2"), reason.box, strict=True)),
-        "text": text or text_of(reason),
-    }
-
-
-def shown_reasons(messages: Iterable[Any]) -> list[dict[str, Any]]:
-    return [shown_reason(reason_from_msg(message), message.text) for message in messages]
-
-
-def _shown_object(seen: m.ObservedObject | None, verdict: m.Verdict | None) -> dict[str, Any]:
-    """An object and what was decided about it; what an operator drew is not ``seen``."""
-    known: Any = verdict if seen is None else seen
-    hulls = () if seen is None else seen.corner_hulls
-    probabilities = () if seen is None else seen.probabilities
-    return {
-        "id": known.object_id if seen is None else known.id,
-        "label": known.label,
-        "box": _box(known.box),
-        "hulls": [list(zip(hull.x, hull.y, strict=True)) for hull in hulls],
-        "probability": _number(probabilities[known.label]) if len(probabilities) > known.label else None,
-        "seen_in": 0 if seen is None else seen.passes,
-        "unstable": seen is not None and seen.unstable,
-        "verdict": "unknown" if verdict is None else _name(VERDICTS, verdict.verdict),
-        "by_operator": verdict is not None and verdict.by_operator,
-    }
-
-
-def _box(box: m.Box) -> dict[str, float]:
-    return {side: _number(getattr(box, side)) or 0.0 for side in ("x1", "y1", "x2", "y2")}
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _name(words: Mapping[str, str], value: int) -> str:
-    names = list(words)
-    return names[value] if value < len(names) else names[0]
-
 
 _JPEG_QUALITY = 85
 _MOST_PENDING = 6
@@ -226,6 +140,8 @@ class Console(Node):
         self._listen()
         self.supervisor = SupervisorCalls(self, self._settings.answer_timeout_s)
         self._hold_of: Person | None = None
+        self._untaken = self.create_publisher(KeyValue, "console/hold", LATCHED)
+        self._want_hold(None)
         self._repeated: Any = None
         self._repeat_s = 0.0
         steady_timer(self, _REPEAT_S / 4, self._repeat_hold)
@@ -344,8 +260,8 @@ class Console(Node):
         self.state.put("request", self._question)
 
     def _on_answer(self, message: m.InterventionAnswer) -> None:
-        scene = _name(SCENE_ANSWERS, message.scene_answer)
-        answers = [_name(ANSWERS, answer.answer) for answer in message.answers]
+        scene = name_of(SCENE_ANSWERS, message.scene_answer)
+        answers = [name_of(ANSWERS, answer.answer) for answer in message.answers]
         about = {"request_id": message.request_id, "person": message.person}
         self.state.put("answered", about | {"scene": scene, "answers": answers})
         said = answers if scene == "none" else [*answers, scene]
@@ -401,7 +317,8 @@ class Console(Node):
         self.get_logger().info(f"{wanted.command} by {person.name or 'somebody without a name'}")
         holds = wanted.command == "hold"
         if holds:
-            self._hold_of, self._repeat_s = person, time.monotonic() + _REPEAT_S
+            self._repeat_s = time.monotonic() + _REPEAT_S
+            self._want_hold(person)
         reply = await self.supervisor.command(wanted, person)
         lost = holds and any(reason["code"] in _UNTAKEN for reason in reply.reasons)
         if lost and self._hold_of is None:  # a repetition was taken
@@ -409,8 +326,14 @@ class Console(Node):
         if reply.accepted:
             self.state.happened(self.get_clock().now().nanoseconds, wanted.command, name=person.name)
         if not lost and (holds or (wanted.command == "release" and reply.accepted)):
-            self._hold_of = None
+            self._want_hold(None)
         return reply
+
+    def _want_hold(self, person: Person | None) -> None:
+        """``person`` wants the gate held, which no supervisor has taken yet: until one has, none that hears of it opens."""
+        self._hold_of = person
+        held = "" if person is None else "hold"
+        self._untaken.publish(KeyValue(key=self.get_fully_qualified_name(), value=held))
 
     def _repeat_hold(self) -> None:
         """A hold is right however late it comes: one that no supervisor answers, as it is restarted, is said until one does."""
@@ -427,7 +350,7 @@ class Console(Node):
         def taken(response: Any) -> None:
             if self._hold_of is not person:
                 return
-            self._hold_of = None
+            self._want_hold(None)
             if response.result().accepted:
                 self.state.happened(self.get_clock().now().nanoseconds, "hold", name=person.name)
 

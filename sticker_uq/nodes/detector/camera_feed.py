@@ -12,6 +12,7 @@ from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
+from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CompressedImage, Image
@@ -76,6 +77,10 @@ class SceneOutputs:
             if publisher.get_subscription_count():
                 publisher.publish(made_of(scene))
 
+    def settle(self) -> None:
+        """Wait until whoever listens has the last scene, which nobody can send again when this process has ended."""
+        self._scene.wait_for_all_acked(Duration(seconds=ACKNOWLEDGED_S))
+
     def publish_pictures(self, scene: SceneAssessment, image: Picture, rate: float) -> None:
         """Publish the annotated image, at most at ``rate`` Hz, and saliency map, if they have subscribers."""
         stamp = conversions.ns_to_stamp(scene.stamp_ns)
@@ -96,6 +101,8 @@ class SceneOutputs:
                 self._compressed.publish(bgr_to_compressed(drawn, stamp, scene.frame_id))
 
 
+#: Longest wait for the acknowledgement of the last scene, s.
+ACKNOWLEDGED_S = 2.0
 #: Longest wait of :meth:`Receiver.close` for the current image, s. The result of a very large one is dropped.
 STOP_TIMEOUT_S = 1.0
 _LOG_PERIOD_S = 5.0

@@ -101,6 +101,7 @@ class Worker(threading.Thread):
                 f"giving up: {scene.status_text}; every further image would fail in this process, a new one can use the device "
                 "again (respawn)"
             )
+            feed.outputs.settle()
             self.give_up()
             return
         counters.finished(scene, (time.perf_counter() - started) * 1e3)

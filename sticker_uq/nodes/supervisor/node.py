@@ -12,11 +12,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from rclpy.subscription import Subscription
 from sensor_msgs.msg import Image
 
 from sticker_uq.cell.supervisor_settings import (
@@ -30,7 +28,6 @@ from sticker_uq.gate import AssumptionSettings, BlockReason, GateController, Gat
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit import FORMAT
 from sticker_uq.gate.durable import DurableState
-from sticker_uq.gate.presence import GatePublishers
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import GateState as State
 from sticker_uq.io.files import whereabouts
@@ -41,85 +38,18 @@ from sticker_uq.nodes.common.diagnostics import PartReport, steady_timer
 from sticker_uq.nodes.common.geometry_source import GeometrySource
 from sticker_uq.nodes.common.images import relief_from_msg
 from sticker_uq.nodes.common.lifecycle import ManagedNode, run_process
-from sticker_uq.nodes.common.liveliness import UNNAMED, publisher_name, type_of
-from sticker_uq.nodes.common.one_publisher import OnePublisher, decoding
+from sticker_uq.nodes.common.one_publisher import OnePublisher
 from sticker_uq.nodes.supervisor import outputs
 from sticker_uq.nodes.supervisor.cell_stop import CellStop
+from sticker_uq.nodes.supervisor.consoles import ConsoleWatch
+from sticker_uq.nodes.supervisor.gate_watch import MOST_BYTES, GateWatch
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
 from sticker_uq.nodes.supervisor.removal_client import RemovalClient
 from sticker_uq.scene import InvalidInput, Reason
-from sticker_uq_msgs.msg import GateState, ImageCheck, SceneAssessment, Workpiece
+from sticker_uq_msgs.msg import ImageCheck, SceneAssessment, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention
 
-MOST_BYTES = 1 << 18
-"""Bytes of a message that is decoded, a scene of 250 objects: decoding and judging longer ones would delay a hold."""
 MOST_RELIEF_BYTES = 1 << 28
-
-
-class GateWatch:
-    """Watches the topic ``gate`` for publishers besides ``identity``.
-
-    ``impede`` gets each reason why the gate must stay closed because of them, with None when it has ended. ``listen_s``: time
-    after the start, s, before the absence of others counts.
-    """
-
-    def __init__(
-        self, node: Node, identity: str, listen_s: float, impede: Callable[[BlockReason, Reason | None], None]
-    ) -> None:
-        self._node = node
-        self._identity = identity
-        self._listen_s = listen_s
-        self._impede = impede
-        self._publishers = GatePublishers()
-        self._listened_s = time.monotonic() + listen_s
-        # a publisher whose messages are refused is one that is not received
-        receive = decoding(GateState, MOST_BYTES, self._on_gate, lambda _: self.report_others())
-        self._subscription = node.create_subscription(GateState, "gate", receive, qos.GATE_WATCH, raw=True)
-
-    def destroy(self) -> None:
-        self._node.destroy_subscription(self._subscription)
-
-    def _on_gate(self, message: GateState) -> None:
-        """Note who publishes; this node's own messages come back too."""
-        self._publishers.received(message.supervisor, not message.reasons & GateState.REASON_NOT_ACTIVE)
-        self.report_others()
-
-    def report_others(self) -> None:
-        active = self._publishers.besides(self._identity)
-        others = None
-        if active:  # by their nodes; before discovery knows them, by what they call themselves
-            names = self._other_nodes() or [name[:8] or "(nameless)" for name in active]
-            others = Reason.of("other_gate_publishers", names=", ".join(names))
-        self._impede(BlockReason.SECOND_GATE_PUBLISHER, others)
-        self._impede(BlockReason.UNKNOWN_GATE_PUBLISHER, self._not_received())
-
-    def _not_received(self) -> Reason | None:
-        """Why another publisher cannot be ruled out; None when it can.
-
-        Messages of others may not arrive, or not yet: discovery knows that the publishers exist.
-        """
-        topic = self._subscription.topic_name
-        count = self._publishers.never_received(self._identity, self._node.count_publishers(topic) - 1)
-        if count > 0:
-            names = ", ".join(self._other_nodes())
-            return Reason.of("gate_publishers_not_received", count=count, topic=topic, names=names)
-        if time.monotonic() < self._listened_s:
-            return Reason.of("listening_first", seconds=self._listen_s)
-        return None
-
-    def _other_nodes(self) -> list[str]:
-        found = publishers_of(self._node, self._subscription)
-        if (own := self._node.get_fully_qualified_name()) in found:
-            found.remove(own)
-        return found
-
-
-def publishers_of(node: Node, subscription: Subscription) -> list[str]:
-    """Nodes that publish the topic of ``subscription``, sorted, one per publisher, with the type where it differs."""
-    expected = type_of(cast(type, subscription.msg_type))
-    found = node.get_publishers_info_by_topic(subscription.topic_name)
-    names = [publisher_name(one, expected) for one in found]
-    return sorted(names + [UNNAMED] * (subscription.get_publisher_count() - len(names)))
 
 
 class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
@@ -147,7 +77,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._counts = dict.fromkeys(outputs.COUNTS, 0)
         self._inputs: list[OnePublisher] = []
         self.while_configured.callback(self._inputs.clear)
-        self._audit = outputs.AuditTrail(self, settings.audit_folder, settings.audit_file_mb)
+        log = settings.audit_folder, settings.audit_file_mb, settings.hold_unknown_start
+        self._audit = outputs.AuditTrail(self, *log)
         self.while_configured.callback(self._audit.close)
         self.diagnostics.add("audit", self._audit.report)
         self.while_configured.callback(self.diagnostics.remove, "audit")
@@ -175,8 +106,14 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         last_run = self._unwritten or self._audit.last_run
         if self._left is not None and (last_run is None or self._left[0] != self._audit.folder):
             last_run = self._left[1]  # this process goes on with another log, which knows nothing of it
+        if last_run is None and settings.hold_unknown_start:
+            last_run = DurableState.first()
+        pages = last_run.consoles if last_run is not None and settings.hold_unknown_start else ()
+        self._consoles = ConsoleWatch(self, pages, self._check_consoles)
+        self.while_configured.callback(self._consoles.destroy)
         if last_run is not None:
             self._happen(ev.Restarted(last_run, core.policy.hash))
+        self._check_consoles()
         self._happen(ev.Tick())
         self._stop.tick(core.state.stop_demanded)
         self.while_configured.callback(self._leave)
@@ -184,7 +121,10 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.get_logger().info(f"audit log in {self._audit.folder}")
 
     def _leave(self) -> None:
-        self._left = self._audit.folder, DurableState.of(self.core.state, self.core.policy.hash)
+        self._left = self._audit.folder, self._durable()
+
+    def _durable(self) -> DurableState:
+        return DurableState.of(self.core.state, self.core.policy.hash, self._consoles.names)
 
     def activate(self) -> None:
         self._apply(self.settings)
@@ -197,7 +137,10 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._timer.timer_period_ns = nanoseconds(self.settings.tick_period_s)
         lost = partial(self._happen, ev.SceneUnreadable(Reason("detector_lost")))
         listen = partial(self._watch_input, self.while_active)
-        listen(SceneAssessment, "scene", self._on_scene, qos.NEWEST_SCENE, refused=self._scene_refused)
+        scene = self._on_scene, qos.NEWEST_SCENE
+        listen(
+            SceneAssessment, "scene", *scene, refused=self._scene_refused, uncounted=self._on_uncounted_scene
+        )
         heard = self._on_image, qos.IMAGE_CHECKS_WATCH
         listen(ImageCheck, "image_check", *heard, refused=self._scene_refused, gone=lost)
         if self.settings.min_relief_mm > 0.0:
@@ -275,11 +218,15 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         if not (self.is_active or state.permit is not None or state.stop_demanded):
             return
         self._gate_watch.report_others()
+        self._check_consoles()
         self._check_inputs()
         self._impede(BlockReason.AUDIT, self._audit.problem)
         self._arm.discover()
         self._happen(ev.Tick(time.monotonic_ns()))
         self._stop.tick(self.core.state.stop_demanded)
+
+    def _check_consoles(self) -> None:
+        self._impede(BlockReason.HELD, self._consoles.problem(self.core.state.permit is None))
 
     def _check_inputs(self) -> None:
         """Called before each of their messages: a publisher is matched before its first one arrives."""
@@ -306,6 +253,14 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         geometry = self._poses.geometry(scene.frame_id, scene.stamp_ns)
         self._perform(None, before, self.core.on_scene(scene, self._now(), geometry))
         self._out.drift(self.core.watch.evidence)
+
+    def _on_uncounted_scene(self, message: SceneAssessment) -> None:
+        """A detector that dies says why in its last scene, which may come when its successor is known."""
+        if message.status in (SceneAssessment.STATUS_OK, SceneAssessment.STATUS_DEGRADED):
+            return
+        said = Reason.of("perception_failed", detail=message.status_text)
+        if self.core.state.problems != ((BlockReason.FAILED_SCENE, said),):
+            self._happen(ev.SceneUnreadable(said))
 
     def _on_image(self, message: ImageCheck) -> None:
         self._happen(ev.ImageArrived(image_check_from_msg(message)))
@@ -337,6 +292,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self._notice_a_jump()
         if isinstance(event, ev.RemovalFinished) and event.code is not ev.RemovalCode.NONE:
             self._counts["removals_failed"] += 1
+        if isinstance(event, ev.Release):
+            self._consoles.give_up()
         before = self._core.state
         return self._perform(event, before, self._core.handle(event, self._now()))
 
@@ -364,7 +321,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def _do_and_keep(self, effects: Sequence[ev.Effect]) -> ev.Reply:
         """What closes and stops comes first; the arm is sent, and people are answered, once the disk has what they rely on."""
         self._do([effect for effect in effects if isinstance(effect, _AT_ONCE)])
-        state = DurableState.of(self.core.state, self.core.policy.hash)
+        state = self._durable()
         problem = self._audit.keep(state)
         self._unwritten = state if problem else None
         later = [effect for effect in effects if not isinstance(effect, _AT_ONCE)]

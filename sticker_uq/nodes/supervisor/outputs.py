@@ -4,8 +4,10 @@ RViz and Foxglove (off where visualization_msgs is not installed), its status in
 audit log.
 """
 
+import hashlib
 import math
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -266,18 +268,31 @@ def default_folder(node: Node, kind: str) -> Path:
     return Path(str(get_logging_directory())) / kind / f"domain_{domain}.{name}"
 
 
+def _second_name(node: Node, folder: Path) -> Path | None:
+    """Where the newest state of the log in ``folder`` is named a second time; None where that cannot be."""
+    try:
+        home = Path(os.environ.get("ROS_HOME") or "~/.ros").expanduser() / "sticker_uq" / "newest_state"
+        home.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as error:
+        node.get_logger().warning(f"{error}: an audit log that is put back as it was earlier is not noticed")
+        return None
+    named = f"{socket.gethostname()}:{folder.resolve()}"  # a home may be shared by machines
+    return home / hashlib.sha256(os.fsencode(named)).hexdigest()[:32]
+
+
 MEGABYTE = 1_000_000
 FLUSH_S = 5.0
 """The end of the node waits so long at most for its last entries to reach the disk."""
 
 
 class AuditTrail:
-    """The audit log in ``folder`` (empty: the default one of ``node``).
+    """The audit log in ``folder`` (empty: the default one of ``node``). ``named_twice``: whether its newest state is named in
+    ROS's home, too.
 
-    Raises :class:`InvalidInput` when it cannot be opened, was damaged or is being written by another supervisor.
+    Raises :class:`InvalidInput` when it cannot be opened or is being written by another supervisor.
     """
 
-    def __init__(self, node: Node, folder: str, file_mb: float) -> None:
+    def __init__(self, node: Node, folder: str, file_mb: float, named_twice: bool = True) -> None:
         path = Path(folder).expanduser() if folder else default_folder(node, "audit")
         try:
             self._log = AuditLog(path, round(file_mb * MEGABYTE))
@@ -285,7 +300,7 @@ class AuditTrail:
             raise InvalidInput(f"audit log {path} cannot be opened: {error.strerror or error}") from None
         self._narrator = Narrator()
         self.folder = path
-        self._states = StateStore(self._log, path)
+        self._states = StateStore(self._log, path, _second_name(node, path) if named_twice else None)
         self.last_run = self._states.read()
         """What outlived the last run; None when this is the first."""
 

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.messages import BLOCK_REASONS, MESSAGES, PAGE_LANGUAGES, PAGE_WORDS, SUBJECTS, placeholders
-from sticker_uq.nodes.console.node import shown_reason
+from sticker_uq.nodes.console.shown import shown_reason
 from sticker_uq.scene import Reason
 from test.console.page.test_page import BOX, OTHER, SCENE
 from test.helpers.browser import FakeCell, served

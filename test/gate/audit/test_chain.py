@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import sticker_uq.gate.audit.chain as chain_module
 from sticker_uq.gate.audit import GENESIS, AuditLog, Entry, entries, verify
 from sticker_uq.gate.audit.chain import seal_of
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Reason
 
 DATA = st.dictionaries(
     st.text(max_size=5),
@@ -163,13 +163,18 @@ def test_a_folder_without_a_log_is_refused(tmp_path):
         verify(tmp_path)
 
 
-def test_a_log_that_was_changed_is_not_continued(tmp_path):
+def test_a_log_that_was_changed_is_not_continued_and_says_so(tmp_path):
     [lines] = chain([[{}, {}, {}]])
     path = tmp_path / "audit-000001.jsonl"
     for changed in ([lines[0], lines[2]], [lines[0], b"{}\n"], [lines[0], b"{", b"\n", lines[1]]):
         path.write_bytes(b"".join(changed))
-        with pytest.raises(InvalidInput, match="is damaged at line 2"):
-            AuditLog(tmp_path, 10**6)
+        log = AuditLog(tmp_path, 10**6)
+        assert "is damaged at line 2" in log.unread
+        assert log.add("gate", {})
+        assert not log.settle(30.0)
+        log.close()
+        assert log.status.problem == Reason.of("audit_write_failed", detail=log.unread)
+        assert path.read_bytes() == b"".join(changed)
     assert not (tmp_path / "audit-000002.jsonl").exists()
 
 

@@ -60,6 +60,35 @@ def test_a_second_writer_is_refused(tmp_path):
     AuditLog(tmp_path, BIG).close()
 
 
+def test_a_log_on_a_disk_that_cannot_be_written_any_more_goes_on_when_it_can(tmp_path, monkeypatch):
+    """Until then it says so; what the last run left torn is not taken for whole meanwhile."""
+    AuditLog(tmp_path, BIG).close()
+    writer = AuditLog(tmp_path, BIG)
+    writer.add("gate", {"by": 1})
+    writer.close()
+    path = tmp_path / "audit-000001.jsonl"
+    path.write_bytes(path.read_bytes() + b"{torn")
+    really = os.open
+
+    def opened(path_: object, flags: int, *mode: int) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return really(path_, flags, *mode)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log.os, "open", opened)
+        writer = AuditLog(tmp_path, BIG)
+        assert writer.unread == "Read-only file system"
+        with pytest.raises(InvalidInput, match="second supervisor"):
+            AuditLog(tmp_path, BIG)
+        writer.add("gate", {"by": 2})
+        assert not writer.settle(30.0)
+    assert writer.flush(30.0)
+    writer.close()
+    assert verify(tmp_path).whole
+    assert [entry.kind for entry in entries(tmp_path)] == ["gate", "sealed", "gate", "gap"]
+
+
 def test_two_writers_of_one_log_whose_lock_was_removed_are_told(tmp_path):
     first = AuditLog(tmp_path, BIG)
     (tmp_path / "lock").unlink()

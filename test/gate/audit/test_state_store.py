@@ -4,6 +4,7 @@
 import errno
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,6 +36,7 @@ FULL = replace(
     kept_places=(OperatorAnswer(Answer.KEEP, HERE),),
     attempts=((HERE, 1),),
     removed=(HERE,),
+    consoles=("/console",),
 )
 
 
@@ -122,14 +124,79 @@ def test_what_cannot_be_relied_on_is_what_is_known_held_and_says_so(
     assert found is not None
     assert found.held
     assert codes(found.held_for) == ["last_run_unreadable"]
-    assert plain(replace(found, held=known.held, held_for=())) == plain(known)
+    assert found.stop_demanded
+    assert codes(found.fault) == ["last_run_unreadable", *codes(known.fault)]
+    of_before = {"held": known.held, "fault": known.fault, "stop_demanded": known.stop_demanded}
+    assert plain(replace(found, held_for=(), **of_before)) == plain(known)
     state, _ = step(GateState(), ev.Restarted(found), START, SETTINGS)
     assert state.held
     assert "last_run_unreadable" in codes(state.details)
-    state, _ = step(state, ev.Release("Ada"), START, SETTINGS)
-    assert "last_run_unreadable" not in codes(state.details)
-    stands = bool(state.fault), state.stop_demanded, state.permit is not None
-    assert stands == (bool(known.fault), known.stop_demanded, known.goal is not None)
+    assert (state.permit is not None) == (known.goal is not None)
+    # a reset ends the fault, a release the hold, and neither both
+    for first, second in ((ev.Reset("Ada"), ev.Release("Ada")), (ev.Release("Ada"), ev.Reset("Ada"))):
+        halfway, _ = step(state, first, START, SETTINGS)
+        assert bool(halfway.fault) != halfway.held
+        assert "last_run_unreadable" in codes(halfway.details)
+        after, _ = step(halfway, second, START, SETTINGS)
+        assert not after.held
+        assert not after.fault
+        assert not after.stop_demanded
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_log_that_is_not_continued_is_not_relied_on(tmp_path, monkeypatch, torn):
+    """What is torn cannot be sealed while the disk is full: it may have been the newest state."""
+    path = written(tmp_path, DurableState(), DurableState(held=True))
+    if torn:
+        _tear(path)
+    else:
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join([lines[0].replace(b":false", b":true", 1), *lines[1:]]))
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        log = AuditLog(tmp_path, 2_000)
+        store = StateStore(log, tmp_path)
+        found = store.read()
+        assert found is not None
+        assert (found.held, found.stop_demanded, codes(found.fault)) == (True, True, ["last_run_unreadable"])
+        assert store.keep(found) is not None
+    log.close()
+
+
+def test_a_folder_that_was_removed_or_put_back_as_it_was_is_noticed_by_the_second_name(tmp_path):
+    folder, second = tmp_path / "log", tmp_path / "second"
+
+    def run(*states: DurableState) -> DurableState | None:
+        log = AuditLog(folder, 2_000)
+        store = StateStore(log, folder, second)
+        found = store.read()
+        for state in states:
+            assert store.keep(state) is None
+        log.close()
+        return found
+
+    assert run(DurableState()) is None
+    shutil.copytree(folder, tmp_path / "copy")
+    assert run(DurableState(held=True), DurableState()) == DurableState()
+    for put_back in (True, False):
+        shutil.rmtree(folder)
+        if put_back:
+            shutil.copytree(tmp_path / "copy", folder)
+        for _ in range(2):  # a start that is killed before it wrote anything forgets nothing
+            found = run()
+            assert found is not None
+            assert (found.held, codes(found.fault)) == (True, ["last_run_unreadable"])
+        run(DurableState(skipped=True))
+        assert run() == DurableState(skipped=True)
+    second.write_bytes(b"nothing")
+    assert codes(run().fault) == ["last_run_unreadable"]
+    second.unlink()
+    second.mkdir()  # nothing can be named there
+    assert run(DurableState()) == DurableState(skipped=True)
 
 
 def test_a_start_that_was_killed_before_it_wrote_its_state_leaves_the_torn_entry_known(tmp_path):

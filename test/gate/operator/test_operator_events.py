@@ -10,6 +10,7 @@ from sticker_uq.gate import events as ev
 from sticker_uq.scene import ObjectClass, Reason
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, THERE, observed
 from test.helpers.gate import (
+    SETTINGS,
     STICKER,
     UNSURE,
     Cell,
@@ -289,13 +290,45 @@ def test_an_announcement_that_names_no_laptop_closes_until_another_one(name, sta
     assert cell.state.reasons == BlockReason.WAITING_FOR_OPERATOR
     assert cell.state.memory.approvals == (), "approved on another laptop"
     assert cell.state.memory.against(THERE), "it may be the same laptop"
-    for event in (ev.Hold(), ev.Release(), ev.WorkpieceChanged(name, known + stamp_s * SECOND)):
+    by_a_person = (ev.Hold(), ev.Release()) if code != "workpiece_older" else ()
+    for event in (*by_a_person, ev.WorkpieceChanged(name, known + stamp_s * SECOND)):
         cell.send(event)
         assert code in cell.details
     cell.scene(times=K + 1)
     assert not cell.sent(ev.DeclareDone), "nobody knows which laptop that would be"
     cell.send(ev.WorkpieceChanged("laptop-2", cell.now))
     assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
+
+
+def test_an_announcement_that_seems_older_is_taken_once_a_person_has_held_and_released():
+    """The clock of whoever announces was put back: nobody announces that laptop a second time."""
+    cell = _approved()
+    older = ev.WorkpieceChanged("laptop-2", cell.state.announced_ns - SECOND)
+    cell.send(older)
+    cell.send(ev.Release())  # nobody has looked
+    assert "workpiece_older" in cell.details
+    cell.send(ev.Hold())
+    assert cell.scene(STICKER, times=K).phase is Phase.BLOCKED
+    cell.send(ev.Release())
+    assert (cell.state.workpiece_id, cell.state.memory.answers) == ("laptop-2", ())
+    cell.send(older)  # as a latched topic repeats it
+    assert cell.scene(STICKER, times=K).phase is Phase.PERMITTED
+    assert cell.scene(times=1).state.workpiece_id == "laptop-2"
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "ago_s", "taken"), [(3600, 0.0, True), (0.1, 0.0, False), (3600, 10.1, False)]
+)
+def test_the_clock_of_this_machine_was_put_back_before_the_next_laptop_came(ahead_s, ago_s, taken):
+    """The announcement before is of the future, which says nothing of a new one; one of an earlier laptop may come again."""
+    cell = _approved()
+    cell.wait(20.0)
+    cell.send(ev.WorkpieceChanged("laptop-2", cell.now + round(ahead_s * SECOND)))
+    cell.wait(0.05)
+    cell.send(ev.WorkpieceChanged("laptop-3", cell.now - round(ago_s * SECOND)))
+    assert (cell.state.workpiece_id == "laptop-3") == taken
+    assert ("workpiece_older" in cell.details) != taken
+    assert ahead_s > SETTINGS.max_clock_jump_s or not taken
 
 
 def test_the_same_id_announced_again_is_another_laptop_and_the_same_announcement_is_not():
