@@ -20,6 +20,7 @@ from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsComma
 from sticker_uq.console.metrics import DONE, CellMetrics
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
+from sticker_uq.gate import Answer, SceneAnswer
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.messages import ANSWERS, SCENE_ANSWERS
@@ -59,7 +60,7 @@ class SupervisorCalls:
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
         answers = [
             m.ObjectAnswer(
-                answer=list(ANSWERS).index(a.answer), box=m.Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2)
+                answer=Answer[a.answer.upper()], box=m.Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2)
             )
             for a in said.answers
         ]
@@ -67,7 +68,7 @@ class SupervisorCalls:
             request_id=said.request_id,
             person=person.name,
             person_checked=person.checked,
-            scene_answer=list(SCENE_ANSWERS).index(said.scene),
+            scene_answer=SceneAnswer[said.scene.upper()],
             image_stamp=ns_to_stamp(said.image_ns),
             answers=answers,
             not_stickers=[m.Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2) for a in said.not_stickers],
