@@ -39,9 +39,9 @@ class Fused(NamedTuple):
 def fuse(boxes: FloatArray, objectness: FloatArray, same: float) -> Fused:
     """Anchors that overlap the best one by ``same`` or more, as one object, in place of non-maximum suppression.
 
-    ``boxes`` (T, A, 4) px and ``objectness`` (T, A) 0..1 of every anchor in T passes. The box of each anchor is a Gaussian with the
-    mean and covariance of its passes. That of an object is their product, from a prior without information; its probability is
-    the mean of a Beta distribution, uniform before, that every anchor updates by its mean objectness.
+    ``boxes`` (T, A, 4) px and ``objectness`` (T, A) 0..1 of every anchor in T passes. The box of each anchor is a Gaussian with
+    the mean and covariance of its passes. That of an object is their product, from a prior without information; its probability
+    is the mean of a Beta distribution, uniform before, that every anchor updates by its mean objectness.
     """
     score = objectness.mean(axis=0)
     left = np.flatnonzero(score >= _FLOOR)
