@@ -31,11 +31,11 @@ WIDTH, HEIGHT = 320, 240
 BOX = [10, 20, 20, 25]
 
 
-def pictures(root: Path, *names: str, size: tuple[int, int] = (WIDTH, HEIGHT)) -> None:
+def pictures(root: Path, *names: str) -> None:
     for number, name in enumerate(names):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         noise = np.random.default_rng(number).integers(0, 255, (6, 8, 3), np.uint8)
-        cv2.imwrite(str(root / name), cv2.resize(noise, size, interpolation=cv2.INTER_CUBIC))
+        cv2.imwrite(str(root / name), cv2.resize(noise, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC))
 
 
 def write(path: Path, content: Any) -> None:
@@ -140,7 +140,7 @@ def test_turned_shapes_have_the_box_of_their_pixels(degrees, width, height, elli
     x1, y1 = 200.0, 210.0
     box = turned((x1, y1, x1 + width, y1 + height), degrees, ellipse, corner)
     pivot = (x1, y1) if corner else (x1 + width / 2, y1 + height / 2)
-    y, x = np.mgrid[0:500, 0:500] + 0.5
+    y, x = np.mgrid[20:400, 20:400] + 0.5
     turn = np.exp(-1j * np.radians(degrees)) * (x - pivot[0] + 1j * (y - pivot[1]))
     u, v = turn.real + pivot[0] - x1 - width / 2, turn.imag + pivot[1] - y1 - height / 2
     inside = (
@@ -150,7 +150,7 @@ def test_turned_shapes_have_the_box_of_their_pixels(degrees, width, height, elli
     )
     rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
     # a corner may end in a pixel whose middle it does not reach
-    expected = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
+    expected = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]) + 20
     np.testing.assert_allclose(box, expected, atol=3)
 
 
@@ -768,7 +768,8 @@ def test_pictures_of_a_project_of_cvat_are_those_of_their_subset(tmp_path):
 def test_a_mask_of_cvat_has_as_many_pixels_as_its_box(rle, fits, tmp_path):
     """Large masks have runs that are longer than any side of a picture."""
     root = tmp_path / "in"
-    pictures(root, "a.png", size=(2000, 1600))
+    root.mkdir()
+    cv2.imwrite(str(root / "a.png"), np.full((1600, 2000, 3), 90, np.uint8))
     mask = f'<mask label="sticker" left="0" top="0" width="2000" height="1500" rle="{rle}"/>'
     image = f'<image id="0" name="a.png" width="2000" height="1600">{mask}</image>'
     write(root / "a.xml", f"<annotations>{image}</annotations>")
