@@ -182,4 +182,7 @@ def made(paper: str) -> str:
     if not file.is_file():
         return f', "here" {OLDER[paper]}'
     _, names, values, *_ = csv.reader(file.read_text(encoding="utf-8").splitlines())
-    return f', "here" {", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))}'
+    facts = ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
+    if "published" in OLDER[paper]:  # its tables are; what the run measured on our models stands in its file
+        return f', "here" {OLDER[paper]}; of our models see {file.name}: {facts}'
+    return f', "here" {facts}'
