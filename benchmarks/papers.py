@@ -8,28 +8,24 @@ per-image results.
     python -m benchmarks.papers S004                      # every table of a paper
     python -m benchmarks.papers medical significance      # these
     python -m benchmarks.papers S001 --run                # compute "here" anew, and keep it
+    python -m benchmarks.papers S002 --plots out/plots    # with what the paper plots
 """
 
 import csv
 import json
-import math
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from benchmarks import papers_run
 from benchmarks.papers_robustness import aberration, medical, significance, source_coverage
+from benchmarks.papers_statistics import best, correlations, guideline, number, statistics
 from benchmarks.result_files import argument_parser
 from benchmarks.tables import markdown, without_commit
-from sticker_uq_lab.studies.detectors.analysis import Analysis, analyse, best_models
-from sticker_uq_lab.studies.detectors.measures import BY_NAME, COLUMNS, MODEL_NAMES, UNCERTAINTY, read_results
 
 ROOT = Path(__file__).parents[1]
-PER_IMAGE = ROOT / "sticker_uq_lab/test/studies/detectors/published"
 LARGE = 0.1  # a difference of AUC-ROC above which a reason must be given
 DIGITS = {
     "digits": ("S001", "digits", "monitors", "Results on handwritten digits"),
@@ -98,71 +94,6 @@ def newest(paper: str, name: str, file: str, section: str, *first: str) -> list[
     return rows_of(file, section, *first) if file else []
 
 
-def statistics(printed: Printed) -> str:
-    """Friedman's test, pairwise tests and best models of Lu et al., recomputed from the published per-image results."""
-    found = _analysis()
-    friedman = _published("friedman").merge(found.friedman, on="measure")
-    pairs = _published("wilcoxon").rename(columns={"Model_1": "first", "Model_2": "second"})
-    pairs = pairs.merge(found.pairs, on=["measure", "first", "second"])
-    sets = (
-        pd.read_csv(PER_IMAGE / "best_sets.csv")
-        .query("dataset == 'dalleimg' and dropout_rate == 0.2")
-        .iloc[0]
-    )
-    best = found.best.set_index("dataset").loc["all"]
-    rows = []
-    for _, row in friedman.iterrows():
-        own = pairs[pairs["measure"] == row["measure"]]
-        short = BY_NAME[row["measure"]].short
-        rows.append(
-            (
-                short,
-                f"{row['Friedman_statistic']:.3f}",
-                f"{row['statistic']:.3f}",
-                f"{len(own)}",
-                _largest(own["p_holm"] - own["p_value"]),
-                _largest(own["rbc_y"] - own["rbc_value"]),
-                str(sets[short]),
-                str(best[row["measure"]]),
-            )
-        )
-    return markdown(
-        (
-            "metric", "Friedman, published", "here", "pairs of models", "largest difference of an adjusted p",
-            "of a rank-biserial correlation", "best models, published", "here",
-        ),
-        rows,
-    )  # fmt: skip
-
-
-def best(printed: Printed) -> str:
-    """Table 3 of Lu et al., recomputed from the published best models of every rate."""
-    rates = pd.read_csv(PER_IMAGE / "best_sets.csv")
-    shorts = list(rates.columns[2:])
-    tiers = [
-        {"dataset": r["dataset"], "dropout_rate": r["dropout_rate"], "measure": COLUMNS[s.lower()], "model": m, "tier": 1}
-        for _, r in rates.iterrows()
-        for s in shorts
-        for m in (MODEL_NAMES[int(name[1:]) - 1] for name in r[s].split("/"))
-    ]  # fmt: skip
-    ours = best_models(pd.DataFrame(tiers)).set_index("dataset")
-    rows = []
-    for dataset, cells in printed["lu"]["table_3"].items():
-        here = [ours.loc[dataset, COLUMNS[s.lower()]] for s in shorts]
-        rows.append((dataset, *(p if p == h else f"{p}, here {h}" for p, h in zip(cells, here, strict=True))))
-    return markdown(("data set", *shorts), rows)
-
-
-def correlations(printed: Printed) -> str:
-    """Table 4 of Lu et al. beside the correlations of one data set and rate, recomputed."""
-    found = _analysis().correlations.set_index(["model", "measure"])["rho"]
-    rows = [
-        (model, *(f"{number(p, 3)} ({number(found.get((model, m.name)), 3)})" for p, m in zip(cells, UNCERTAINTY, strict=True)))
-        for model, cells in printed["lu"]["table_4"].items()
-    ]  # fmt: skip
-    return markdown(("model", *(measure.short for measure in UNCERTAINTY)), rows)
-
-
 def ambiguity(printed: Printed) -> str:
     """Table I of Weiss et al. (MNIST) beside that of the digits, autoencoders trained with swapped labels and as in the paper."""
     columns = ("Top-1", "Top-2", "Top-Pair", "entropy, bits")
@@ -203,7 +134,7 @@ def _supervisors(printed: Printed, name: str) -> str:
                 for p, h in cells
             ),
         )
-        for monitor, cells in _areas(printed, name).items()
+        for monitor, cells in areas(printed, name).items()
     ]
     return markdown(("monitor", *(f"{one}: paper / here (difference)" for one in SETS)), rows)
 
@@ -215,7 +146,7 @@ def reasons(printed: Printed) -> str:
     """
     given = dict(printed["weiss"]["reasons"])
     rows = []
-    for monitor, cells in _areas(printed).items():
+    for monitor, cells in areas(printed).items():
         for one, (p, h) in zip(SETS, cells, strict=True):
             if p is None or h is None or round(abs(h - p), 3) <= LARGE:
                 continue
@@ -233,7 +164,7 @@ def reasons(printed: Printed) -> str:
 def scores(printed: Printed) -> str:
     """Mean DiL of Table 2 of Giloni et al. beside that of our cases."""
     paper = printed["giloni"]["table_2"]
-    ours = {name: _by_case(where, ("case",), "DiL") for name, where in studied().items()}
+    ours = {name: by_case(where, ("case",), "DiL") for name, where in studied().items()}
     rows = []
     for case, (coco, superstore) in CASES.items():
         place = _COCO.index(coco)
@@ -265,15 +196,15 @@ def separation(printed: Printed) -> str:
 
 
 def missed(printed: Printed) -> str:
-    """Area under the ROC curve of scenes with a missed sticker, over all cases of SSDLite: DiL beside passes and an ensemble of
-    three. Figure 4 of Giloni et al. shows examples.
+    """Area under the ROC curve of scenes with a missed sticker, over all cases of SSDLite: DiL beside passes, an ensemble of
+    three and Bayes-OD. Figure 4 of Giloni et al. shows examples.
     """
     shown = {row["signal"]: row["all cases"] for row in newest(*STUDIED["SSDLite"], "signal", "all cases")}
     passes = {name: shown.get(f"ensemble {name}", "") for name in shown if f"ensemble {name}" in shown}
     others = [
         (name, area, "")
         for name, area in shown.items()
-        if name.startswith(("dil ", "unexplained", "novelty"))
+        if name.startswith(("dil ", "unexplained", "novelty", "bayes-od"))
     ]
     rows = [*others, *((name, shown[name], ensemble) for name, ensemble in passes.items())]
     return markdown(("signal", "of one pass, or of 20 passes", "of the ensemble of three"), rows)
@@ -285,7 +216,7 @@ def gains(printed: Printed) -> str:
     models = {name: where for name, where in studied().items() if "RetinaNet" not in name}
     ours = {
         name: {
-            column: _by_case(where, ("case", "rule"), column, rule="paper")
+            column: by_case(where, ("case", "rule"), column, rule="paper")
             for column in ("recall_gain", "precision_gain")
         }
         for name, where in models.items()
@@ -327,23 +258,6 @@ def probabilities(printed: Printed) -> str:
     return markdown(("classifier", "source", "Brier score", "ECE", "accuracy"), rows)
 
 
-def guideline(printed: Printed) -> str:
-    """Figure 6 of Lu et al., which model for which purpose: as published, and as Table 3, recomputed, recommends."""
-    purposes = {
-        "accuracy": ("mAP", "M2"),
-        "uncertainty of labels": ("SE", "M4"),
-        "uncertainty of boxes": ("TV", "M4"),
-        "robustness of accuracy": ("RSmAP", "M2"),
-        "robustness of uncertainty": ("RSUQM", "M4"),
-    }
-    shorts = list(pd.read_csv(PER_IMAGE / "best_sets.csv").columns[2:])
-    (row,) = (line for line in best(printed).splitlines() if line.startswith("| recommended"))
-    here = dict(zip(shorts, (cell.strip() for cell in row.strip("| ").split("|")[1:]), strict=True))
-    known = {short.lower().replace("_", "").replace("-", ""): model for short, model in here.items()}
-    rows = [(what, published, known[short.lower()]) for what, (short, published) in purposes.items()]
-    return markdown(("purpose", "published", "here"), rows)
-
-
 TABLES: dict[str, Callable[[Printed], str]] = {
     function.__name__: function
     for function in (
@@ -373,7 +287,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("out/papers"), help="folder of --run; it resumes there"
     )
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="also draw what a PAPER plots, as SVG")
     given = parser.parse_args(arguments)
+    from benchmarks import papers_plots  # which needs this module
+
     if unknown := [name for name in given.table if name not in {*PAPERS, *TABLES}]:
         parser.error(f"{', '.join(unknown)}: expected {', '.join((*PAPERS, *TABLES))}")
     if given.run:
@@ -385,21 +302,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in given.table or PAPERS:
         if name in PAPERS:
             print(f"# {name}{papers_run.made(name)}\n")
+        if given.plots and (file := papers_plots.plot(printed, name, given.plots)):
+            print(f"plot in {file}\n")
         for one in PAPERS.get(name, (name,)):
             says = " ".join(str(TABLES[one].__doc__).split("\n\n")[0].split())
             print(f"{one}: {says}\n\n{table(printed, one)}\n")
 
 
-def _analysis() -> Analysis:
-    return analyse(read_results(PER_IMAGE / "dalleimg_0.2.csv"), "simula_rp", resamples=0)
-
-
-def _published(name: str) -> pd.DataFrame:
-    found = pd.read_csv(PER_IMAGE / f"{name}_dalleimg_0.2.csv")
-    return found.assign(measure=found["metric"].map(lambda short: COLUMNS[short.lower()]))
-
-
-def _areas(printed: Printed, name: str = "digits") -> dict[str, list[tuple[float | None, float | None]]]:
+def areas(printed: Printed, name: str = "digits") -> dict[str, list[tuple[float | None, float | None]]]:
     """AUC-ROC by monitor: of each of SETS the printed one and ours, without its spread."""
     ours = {row["monitor"]: row for row in newest(*DIGITS[name], "monitor")}
 
@@ -412,7 +322,7 @@ def _areas(printed: Printed, name: str = "digits") -> dict[str, list[tuple[float
     }
 
 
-def _by_case(
+def by_case(
     where: tuple[str, str, str, str], first: tuple[str, ...], column: str, **wanted: str
 ) -> dict[str, str]:
     """``column`` of a table by case; a patch made for one kind of model is the case "patch"."""
@@ -429,22 +339,12 @@ def _superstore(values: Sequence[float | None], case: str | None) -> float | Non
     return None if case is None else values[places[case]]
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """``value`` with ``digits`` decimal places, n/a for None and NaN."""
-    return "n/a" if value is None or math.isnan(value) else f"{value:.{digits}f}"
-
-
 def _percent(value: float | None) -> str:
     return "n/a" if value is None else f"{value:+.1f} %"
 
 
 def _gain(share: str | None) -> str:
     return "not measured" if share is None else _percent(100 * float(share))
-
-
-def _largest(differences: pd.Series) -> str:
-    largest = float(differences.abs().max())
-    return "< 1e-12" if largest < 1e-12 else f"{largest:.1e}"
 
 
 if __name__ == "__main__":

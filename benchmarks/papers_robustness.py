@@ -85,16 +85,25 @@ def source_coverage(printed: Printed) -> str:
 
 def aberration(printed: Printed) -> str:
     """Box 6 of Wozniak et al.: SSIM of a poor lens on photographs of roads, and of ours on eight rendered laptops."""
+    rows = [
+        (f"{strength:g}", f"{1 - paper:.3f}", f"{1 - here:.3f}", f"{paper:.3f}", f"{here:.3f}")
+        for strength, paper, here in aberration_distances(printed)
+    ]
+    return markdown(
+        ("parameter (here: %)", "SSIM, paper", "SSIM, here", "distance, paper", "distance, here"), rows
+    )
+
+
+def aberration_distances(printed: Printed) -> list[tuple[float, float, float]]:
+    """Strength of a poor lens, and 1 - SSIM in the paper and here."""
     pictures = [render(sample_scene(seed), size=(640, 480)).image for seed in range(3000000, 3000008)]
     nothing = np.zeros((0, 4), np.float32), np.zeros(0, np.int64)
-    rows = []
+    found = []
     for strength, ssim in printed["wozniak"]["box_6"]:
         changed = [
             transform(LabelledPicture.of(one, *nothing), "chromatic_aberration", strength, 0).image
             for one in pictures
         ]
         here = np.mean([ComparedPicture(a).compare(b).ssim for a, b in zip(pictures, changed, strict=True)])
-        rows.append((f"{strength:g}", f"{ssim:.3f}", f"{here:.3f}", f"{1 - ssim:.3f}", f"{1 - here:.3f}"))
-    return markdown(
-        ("parameter (here: %)", "SSIM, paper", "SSIM, here", "distance, paper", "distance, here"), rows
-    )
+        found.append((strength, 1 - ssim, 1 - float(here)))
+    return found

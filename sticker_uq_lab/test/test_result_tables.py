@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of the five papers, from the result files in benchmarks/results."""
 
+import subprocess
+from xml.etree import ElementTree
+
 import pytest
 
-from benchmarks import papers
+from benchmarks import papers, papers_plots
 
 ROOT = papers.ROOT
 
@@ -52,6 +55,15 @@ def test_every_paper_has_tables_and_a_run():
         papers.main(["medical", "--run"])
 
 
+def test_a_paper_is_plotted(tmp_path):
+    printed = papers.read(ROOT / "benchmarks/results/papers.json")
+    assert papers_plots.plot(printed, "S003", tmp_path) is None
+    file = papers_plots.plot(printed, "S001", tmp_path)
+    drawn = ElementTree.parse(file).getroot()
+    assert len(drawn.findall(".//{*}g[@id='legend_1']")) == 1
+    assert len(drawn.findall(".//{*}g[@id='axes_4']")) == 1  # a panel for each kind of unusual input
+
+
 def test_a_run_keeps_its_tables_and_goes_on_where_it_was(tmp_path, monkeypatch):
     run = papers.papers_run
     out = tmp_path / "out"
@@ -68,9 +80,17 @@ def test_a_run_keeps_its_tables_and_goes_on_where_it_was(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         (out / "page.md").write_text(page)
 
+    def fail(words: list[str], check: bool) -> None:
+        raise subprocess.CalledProcessError(2, words)
+
     monkeypatch.setattr(run.subprocess, "run", done)
     with pytest.raises(KeyboardInterrupt):
         run.run("S001", out)
+    with monkeypatch.context() as broken:
+        broken.setattr(run, "STUDIES", {"S001": (run.Study("none", ("nothing",), "page.md", 1),)})
+        broken.setattr(run.subprocess, "run", fail)
+        with pytest.raises(SystemExit, match="it ended with 2"):
+            run.run("S001", out)
     file = run.run("S001", out)
     assert asked == [["doctor", "--out", f"{out}/one"], *[["status", f"{out}/two"]] * 2]
     monkeypatch.setattr(papers, "ROOT", tmp_path)

@@ -82,8 +82,8 @@ def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str
     counts = Counter(one.name for picture in pictures for one in picture.objects)
     if not counts:
         raise InvalidInput(
-            f"none of {len(pictures)} pictures has a label; CVAT leaves polygons and turned boxes out of YOLO and VOC files: "
-            "export CVAT for images or COCO"
+            f"none of {len(pictures)} pictures has a label; CVAT leaves polygons and turned boxes out of YOLO and VOC files, "
+            "Label Studio polygons out of VOC files: export CVAT for images, or Label Studio's JSON"
         )
     rest = REST in mapping and mapping[REST] == IGNORE and REST not in {name.lower() for name in counts}
     known = {**{name: name for name in OWN_NAMES}, **mapping}

@@ -165,8 +165,6 @@ def _outline(segmentation: object, where: str) -> Corners | None:
 
 
 _UPLOADED = re.compile(r"(?:.*/)?upload/\d+/(.*)")
-_HASHED = re.compile("[0-9a-f]{8}-(.+)")
-"""Label Studio puts eight hex digits and a hyphen before the name of an upload."""
 _UNREADABLE = (
     "the box of such a region is not read: draw a rectangle or a polygon in Label Studio (SAM can make rectangles), or leave its "
     "class out with --ignore"
@@ -329,7 +327,9 @@ def _picture(
             f"{where}: has {len(names)} pictures ({', '.join(names)}){views}; leave those out that were not labelled, with "
             "--ignore-key KEY, or export one picture a task"
         )
-    picture = _found(next(iter(names.values())), path, finder)
+    (name,) = set(names.values())
+    uploaded = _UPLOADED.fullmatch(name)  # the number of a project says nothing
+    picture = finder.find(uploaded[1] if uploaded else name, path)
     # without one a region has no box, which matters only where its class does
     pairs = [(region.original_width, region.original_height) for _, _, region in regions]
     given = {shown(pair): pair for pair in pairs if pair != (None, None)}
@@ -399,11 +399,3 @@ def _name_in(text: str) -> str:
     return next(
         (one for one in (*local, unquote(address.path)) if one.lower().endswith(PICTURE_SUFFIXES)), ""
     )
-
-
-def _found(name: str, path: Path, finder: PictureFinder) -> Path:
-    uploaded = _UPLOADED.fullmatch(name)
-    name = uploaded[1] if uploaded else name  # the number of a project says nothing
-    folder, slash, file = name.rpartition("/")
-    hashed = _HASHED.fullmatch(file)
-    return finder.find(f"{folder}{slash}{hashed[1]}" if hashed and not finder.called(name) else name, path)

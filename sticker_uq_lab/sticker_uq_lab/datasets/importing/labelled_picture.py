@@ -23,6 +23,8 @@ READINGS: dict[str, Callable[[float, float, float, float], Corners]] = {
 }
 """What four numbers of a box may be."""
 CORNERS, SIZES, CENTRE = READINGS
+UPLOADED = re.compile("[0-9a-f]{8}-(.+)")
+"""Label Studio puts eight hex digits and a hyphen before the name of an upload."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class PictureFinder:
 
     def __init__(self, roots: Iterable[Path], chosen: Path | None = None) -> None:
         self._roots = [root for root in roots if root.is_dir()]
+        self.chosen = chosen
         self._chosen = chosen and chosen.resolve()
         self._named: defaultdict[str, list[Path]] = defaultdict(list)
         self._found: defaultdict[Path, list[_Found]] = defaultdict(list)
@@ -115,8 +118,12 @@ class PictureFinder:
         return sorted(path for paths in self._named.values() for path in paths)
 
     def called(self, name: str) -> list[Path]:
-        """The pictures whose last name is that of ``name``, which may lack its suffix."""
+        """The pictures whose last name is that of ``name``, which may lack its suffix, or begin as uploads to Label Studio do."""
         last = PurePosixPath(name.replace("\\", "/")).name
+        uploaded = UPLOADED.fullmatch(last)
+        return self._called(last) or (self._called(uploaded[1]) if uploaded else [])
+
+    def _called(self, last: str) -> list[Path]:
         found = self._named.get(file_key(last), [])
         found = [path for path in found if path.name == last] or found
         if last and not found and not last.lower().endswith(PICTURE_SUFFIXES):

@@ -3,6 +3,7 @@
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,16 +38,16 @@ def read_yolo(
 ) -> list[labelled_picture.NamedPicture]:
     """The pictures that have a label file; the names of the classes are in ``names_file``, YAML or one name a line.
 
-    A label file lies beside its picture, or in ``labels`` where that has ``images`` in its path. A picture without one was not
-    labelled and is left out; with an empty one it shows no object. Of polygons the box around them is taken. A label file below
-    ``root`` that belongs to no picture is a fault.
+    A label file lies beside its picture, in ``labels`` where that has ``images`` in its path, or in ``root`` or its ``labels`` as
+    its picture lies in --images. A picture without one was not labelled and is left out; with an empty one it shows no object. Of
+    polygons the box around them is taken. A label file below ``root`` that belongs to no picture is a fault.
     """
     names, points = class_names(names_file, keys)
     found = []
     used: dict[Path, Path] = {}
-    unlabelled, boxed, polygons = [], list[str](), 0
+    unlabelled, boxed, polygons, uploads = [], list[str](), 0, _uploads(root)
     for picture in finder.pictures:
-        labels = _labels_of(picture)
+        labels = _labels_of(picture, root, finder.chosen, uploads)
         if labels is None:
             unlabelled.append(picture)
         elif (other := used.setdefault(labels.resolve(), picture)) != picture:
@@ -87,7 +88,8 @@ def read_yolo(
             if (count := labels_in(path)) and (near or file_key(path.stem) in stems) and not _is_dota(path):
                 raise InvalidInput(
                     f"{path}: has {count} labels, but there is no picture for it; give the folder of the pictures with --images, "
-                    "or remove it. Label files are looked for beside the picture, and in labels/ for images/"
+                    "or remove it. Label files are looked for beside the picture, in labels/ for images/, and for IMAGES/a/b.jpg "
+                    "as SOURCE/a/b.txt and SOURCE/labels/a/b.txt"
                 )
             if near:
                 counts.note("text files that belong to no picture", [path])
@@ -185,16 +187,29 @@ def class_names(path: Path, keys: schemas.Keys) -> tuple[Mapping[int, str], int]
     return {int(key): name.strip() for key, name in names.items()}, shape[0] * shape[1]
 
 
-def _labels_of(picture: Path) -> Path | None:
+def _uploads(root: Path) -> dict[Path, Path]:
+    """By their path without what Label Studio puts before the name of an upload: label files of a name that was uploaded once."""
+    found: defaultdict[Path, list[Path]] = defaultdict(list)
+    for path in files_in(root, below=True):
+        if uploaded := labelled_picture.UPLOADED.fullmatch(path.name):
+            found[path.with_name(uploaded[1])].append(path)
+    return {name: paths[0] for name, paths in found.items() if len(paths) == 1}
+
+
+def _labels_of(picture: Path, root: Path, images: Path | None, uploads: Mapping[Path, Path]) -> Path | None:
     folders, parts = [picture.parent], picture.parent.parts
+    if images is not None and images in picture.parents:
+        within = picture.parent.relative_to(images)
+        folders += [root / "labels" / within, root / within]
     for index in reversed(range(len(parts))):
         if parts[index].lower() == "images":
             folders += [Path(*parts[:index], name, *parts[index + 1 :]) for name in ("labels", "Labels")]
             break
     # Label Studio writes the name of a label file, and not that of its picture, as in an address
     names = [f"{stem}{suffix}" for stem in (picture.stem, quote(picture.stem)) for suffix in (".txt", ".TXT")]
-    candidates = (folder / name for folder in folders for name in names if name not in NAME_LISTS)
-    return next((path for path in candidates if path.is_file()), None)
+    candidates = [folder / name for folder in folders for name in names if name not in NAME_LISTS]
+    there = (path for path in candidates if path.is_file())
+    return next(there, next((uploads[path] for path in candidates if path in uploads), None))
 
 
 def _lines(path: Path) -> list[tuple[int, list[str]]]:

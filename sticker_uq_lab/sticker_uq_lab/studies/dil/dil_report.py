@@ -223,6 +223,7 @@ def _signals(records: Records) -> tuple[str, ...]:
             scene_records.NOVELTY,
             scene_records.MISSED_STICKER_PROBABILITY,
             *scene_records.ENSEMBLE_SIGNALS,
+            *scene_records.BAYES_OD_SIGNALS,
         )
         if all(name in names for names in known)
     )

@@ -23,6 +23,7 @@ from sticker_uq.uncertainty import observe
 from sticker_uq.uncertainty.cluster import ClusterSettings
 from sticker_uq_lab.datasets.abnormal import AbnormalImage
 from sticker_uq_lab.kept_pieces import fingerprint, kept_document
+from sticker_uq_lab.studies.dil.bayes_od import bayes_od
 
 FLOOR = 0.01
 """Score from which detections are kept, so that precision-recall curves are complete."""
@@ -40,6 +41,8 @@ NOVELTY = "novelty"
 """Novelty of the scene, where there is a novelty network."""
 ENSEMBLE_SIGNALS = tuple(f"ensemble {name}" for name in MC_SIGNALS)
 """The same of a deep ensemble, one deterministic pass of each member (Giloni et al., figure 4), where there is one."""
+BAYES_OD_SIGNALS = ("bayes-od entropy", "bayes-od total_variance")
+"""Of the objects that Bayes-OD fuses, for a one-stage detector with dropout before its heads."""
 MISSED_STICKER_PROBABILITY = "missed_sticker_probability"
 """Probability that a sticker is visible that no predicted box shows, where there is a network."""
 
@@ -92,6 +95,7 @@ def record_case(
             "network": checksum(network.state_dict()) if network is not None else None,
             "members": [member.weights_hash for member in members],
             "techniques": get_args(Technique),
+            "others": BAYES_OD_SIGNALS,
         }
     )
     low = detector.settings.model_copy(update={"score_floor": FLOOR})
@@ -139,6 +143,9 @@ def _record(
         signals[NOVELTY] = scene_novelty(maps)
         signals[MISSED_STICKER_PROBABILITY] = missed_sticker_probability(maps, predicted)
     signals |= dict(zip(MC_SIGNALS, _label_uncertainty(samples, None), strict=True))
+    if not detector.family.two_stage and detector.settings.dropout_site == "in":
+        fused = bayes_od(detector, features, detector.settings.seed + number)
+        signals |= dict(zip(BAYES_OD_SIGNALS, fused.uncertainty(), strict=True))
     if members:
         together = _ensemble_samples(members, pixels)
         seen_by = ClusterSettings(min_cluster_size=min(2, len(members)))

@@ -30,6 +30,7 @@ from sticker_uq_lab.studies.dil.dil_report import (
     threshold_table,
 )
 from sticker_uq_lab.studies.dil.scene_records import (
+    BAYES_OD_SIGNALS,
     DIL_SIGNALS,
     MC_SIGNALS,
     MISSED_STICKER_PROBABILITY,
@@ -146,7 +147,7 @@ def test_the_command_measures_once(data, packaged, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(packaged, out)
     cache, (found,) = kept(out)
-    assert set(found["signals"]) == {*NAMES, NOVELTY, MISSED_STICKER_PROBABILITY}
+    assert set(found["signals"]) == {*NAMES, *BAYES_OD_SIGNALS, NOVELTY, MISSED_STICKER_PROBABILITY}
     assert 0 <= found["signals"][PAPER_DIL] <= 1
     assert found["stickers"] >= 1
     # what is kept is read, not measured again
