@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeGuard
 
@@ -527,12 +528,21 @@ def _image_path(root: Path, item: LabelledImage) -> Path:
 
 
 def dataset_digest(items: Sequence[LabelledImage]) -> str:
-    """Hash of the names and annotations of the pictures, 16 hex digits."""
+    """Hash of the files of the pictures, their names and annotations, 16 hex digits. OSError for a file that cannot be read."""
     digest = hashlib.blake2b(digest_size=8)
     for item in items:
+        stat = item.path.stat()
         digest.update(item.path.name.encode() + item.boxes.tobytes() + item.labels.tobytes())
         digest.update(item.crowd.tobytes() + item.crowd_labels.tobytes())
+        digest.update(_file_digest(item.path, stat.st_mtime_ns, stat.st_size))
     return digest.hexdigest()
+
+
+@cache
+def _file_digest(path: Path, mtime_ns: int, size: int) -> bytes:
+    """``mtime_ns`` and ``size``: of the file as it is now; another file under the same name has others."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").digest()
 
 
 def read_picture(item: LabelledImage) -> npt.NDArray[np.uint8]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.cli import explain
-from sticker_uq.io.coco import label_counts, load_annotations, read_coco, write_coco
+from sticker_uq.io.coco import dataset_digest, label_counts, load_annotations, read_coco, write_coco
 from sticker_uq.io.faults import LabelCounts
 from sticker_uq.scene import InvalidFile, InvalidInput
 from test.helpers.laptops import laptop, scene
@@ -99,6 +99,18 @@ def test_pictures_of_a_person_are_not_overwritten_and_those_of_a_killed_call_are
         write_coco(data, interrupted())
     write(data)
     assert {path.name: path.read_bytes() for path in data.rglob("*.*")} == whole
+
+
+def test_the_digest_of_a_data_set_is_that_of_its_pixels_too(folder):
+    """What was computed from pictures must not be taken for others of the same names and labels."""
+    data = folder()
+    first = dataset_digest(read_coco(data))
+    assert dataset_digest(read_coco(data)) == first
+    cv2.imwrite(str(data / "images" / "a.png"), np.eye(60, 80, dtype=np.uint8) * 255)
+    other = dataset_digest(read_coco(data))
+    assert other != first
+    folder(lambda document: document["annotations"].pop())
+    assert dataset_digest(read_coco(data)) not in (first, other)
 
 
 def test_unknown_picture_format():
