@@ -215,7 +215,7 @@ def promise(level: float) -> Proof:
     )
 
 
-PROMISED = Guarantee(match_iou=0.5, wrongful_removal=promise(0.02), missed_sticker=promise(0.02))
+PROMISED = Guarantee(match_iou=0.5, wrongful_removal=promise(0.02), sticker_left=promise(0.02))
 PROMISING = Policy(max_dil=1.0, max_dil_clean=1.0, guarantee=PROMISED)
 
 
@@ -301,6 +301,29 @@ def test_stickers_drawn_on_laptops_called_clean_close_the_gate():
         if line.broken:
             break
     assert "missed_sticker" in codes(line.core.state.details)
+
+
+@pytest.mark.parametrize(("promised", "counted"), [("sticker_left", False), ("missed_sticker", True)])
+def test_laptops_that_never_had_a_sticker_count_for_a_promise_about_first_sight_only(promised, counted):
+    given = Guarantee(match_iou=0.5, wrongful_removal=None, **{promised: promise(0.02)})
+    line = Line(PROMISING.model_copy(update={"guarantee": given}), spot_check_rate=1.0)
+
+    def checked_clean():
+        for _ in range(2):
+            line.now += 100 * MS
+            empty = assessment(stamp_ns=line.now, image_digest=f"{line.now:032x}")
+            line.effects += line.core.on_scene(empty, line.now)
+        line.answer(SceneAnswer.CLEAN)
+
+    tested = line.core.watch._risks["missed_sticker"]
+    line.workpiece()
+    checked_clean()
+    assert (line.core.watch.spot_checks, tested.observed) == (1, int(counted))
+    line.workpiece()
+    line.see(2)  # has a sticker, which is checked and peeled
+    line.answer(SceneAnswer.NONE, (Answer.REMOVE, HERE))
+    checked_clean()
+    assert tested.observed == 1 + counted
 
 
 def test_only_the_drawn_share_is_checked():
