@@ -128,7 +128,7 @@ def ends(todo: Sequence[Job], policy: Path, processes: int, store: Path) -> Iter
     """The end of each of ``todo``; ``store`` keeps those of this policy and code."""
     made_by = f"{Policy.load(policy).hash}:{code_fingerprint(Path(gate.__file__).parent)}"
     with JsonStore(store) as known:
-        kept = {job: known.get(f"{made_by}:{':'.join(map(str, job))}") for job in todo}
+        kept: dict[Job, Any] = {job: known.get(f"{made_by}:{':'.join(map(str, job))}") for job in todo}
         missing = [job for job in todo if kept[job] is None]
         found = mapped(partial(to_the_end, policy=policy), missing, processes)
         for number, (job, end) in enumerate(zip(missing, found, strict=True), 1):

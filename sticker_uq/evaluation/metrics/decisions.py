@@ -147,15 +147,23 @@ def harmful(
     ``FREE_LOGO`` or more of a logo where no labelled sticker lies on it.
     """
     places, _ = best_overlap(released, boxes, match_iou)
-    stickers = [as_box(box) for box in boxes[labels == ObjectClass.STICKER]]
-    logos = [as_box(box) for box in boxes[labels == ObjectClass.LOGO]]
-    wrong = np.append(labels, 0)[places] != ObjectClass.STICKER
-    for number, box in enumerate(released):
-        x1, y1, x2, y2 = as_box(box)
-        for logo in logos:
-            met = max(x1, logo[0]), max(y1, logo[1]), min(x2, logo[2]), min(y2, logo[3])
-            wrong[number] |= area(met) * (1 - covered(met, stickers)) >= FREE_LOGO * area(logo) > 0
-    return wrong
+    takes = np.array([bool(logos_taken(box, boxes, labels)) for box in released], bool)
+    return (np.append(labels, 0)[places] != ObjectClass.STICKER) | takes
+
+
+def logos_taken(box: FloatArray, boxes: FloatArray, labels: IntArray) -> list[int]:
+    """Which of the labelled ``boxes`` are logos of which a removal of ``box`` (4,) takes in ``FREE_LOGO`` or more where no
+    labelled sticker lies on them.
+    """
+    x1, y1, x2, y2 = as_box(box)
+    stickers = [as_box(one) for one in boxes[labels == ObjectClass.STICKER]]
+    taken = []
+    for number in np.flatnonzero(labels == ObjectClass.LOGO).tolist():
+        logo = as_box(boxes[number])
+        met = max(x1, logo[0]), max(y1, logo[1]), min(x2, logo[2]), min(y2, logo[3])
+        if area(met) * (1 - covered(met, stickers)) >= FREE_LOGO * area(logo) > 0:
+            taken.append(number)
+    return taken
 
 
 def wrongful_share(found: Sequence[Detections], truths: Sequence[LabelledImage]) -> float:
