@@ -171,7 +171,7 @@ class Guarantee(Section):
         proofs = (
             ("wrongful removal", self.wrongful_removal),
             ("sticker left", self.sticker_left),
-            ("missed sticker at first sight", self.missed_sticker),
+            ("missed sticker", self.missed_sticker),  # as bundles of before have it
         )
         return ", ".join(
             f"{words} <= {proof.level:.3g} at {proof.confidence:.3g} (n = {proof.images})"

@@ -332,3 +332,11 @@ def test_only_the_drawn_share_is_checked():
         line.workpiece()
         line.see(2)
     assert 20 <= len(line.sent(ev.OpenIntervention)) <= 60
+
+
+def test_a_policy_of_before_says_of_itself_what_its_bundle_says():
+    before = Guarantee(match_iou=0.3, wrongful_removal=promise(0.01), missed_sticker=promise(0.05))
+    now = Guarantee(match_iou=0.3, wrongful_removal=promise(0.01), sticker_left=promise(0.05))
+    same = "wrongful removal <= 0.01 at 0.9 (n = 300), {} <= 0.05 at 0.9 (n = 300)"
+    assert (str(before), str(now)) == (same.format("missed sticker"), same.format("sticker left"))
+    assert "parts" not in before.model_dump(mode="json", exclude_none=True)["missed_sticker"], "its hash stays"
