@@ -153,7 +153,7 @@ def row(profile: str, circumstance: str, found: Sequence[End]) -> list[Any]:
 
 
 def _bound(events: int, of: int) -> str:
-    return f"{100 * upper_bound(events, of, DELTA):.2g} %" if of else ""
+    return f"{100 * upper_bound(events, of, DELTA):.3g} %" if of else ""
 
 
 def table(found: Sequence[tuple[Job, End]]) -> list[list[Any]]:

@@ -74,7 +74,7 @@ def test_bare_laptops_have_a_line_of_their_own():
     bare = End(False, False, False, 0, 0, False, False)
     found = [clean] * 8 + [dirty, asked]
     shown = row("study", "clean", [*found, bare])
-    assert shown[2:] == [11, 1, 1, "31 %", 0, "1 of 9", "37 %", 2, "0 of 8"]
+    assert shown[2:] == [11, 1, 1, "31 %", 0, "1 of 9", "36.8 %", 2, "0 of 8"]
     rows = table(
         [(Job(n, "study", name), one) for n, (name, one) in enumerate([("clean", clean), (BARE, bare)])]
     )

@@ -339,4 +339,6 @@ def test_a_policy_of_before_says_of_itself_what_its_bundle_says():
     now = Guarantee(match_iou=0.3, wrongful_removal=promise(0.01), sticker_left=promise(0.05))
     same = "wrongful removal <= 0.01 at 0.9 (n = 300), {} <= 0.05 at 0.9 (n = 300)"
     assert (str(before), str(now)) == (same.format("missed sticker"), same.format("sticker left"))
-    assert "parts" not in before.model_dump(mode="json", exclude_none=True)["missed_sticker"], "its hash stays"
+    assert "parts" not in before.model_dump(mode="json", exclude_none=True)["missed_sticker"], (
+        "its hash stays"
+    )
