@@ -15,10 +15,10 @@ from benchmarks.hard_measure import DROPOUT, SINGLE, MeasuredScene, Seen
 from sticker_uq.calibration.fitting import LEFT_STICKERS, NOTABLE_RANGE, fit_policy
 from sticker_uq.calibration.outcomes import with_limits
 from sticker_uq.calibration.records import Record
-from sticker_uq.evaluation.metrics.decisions import ends_with_question
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, released_by
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import Policy
-from sticker_uq.gate.judge import judge
+from sticker_uq.gate.judge import judge, once_peeled
 from sticker_uq.gate.policy.signals import object_signals
 from sticker_uq.io.share import share_folder
 from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneAssessment
@@ -34,7 +34,7 @@ MOVED = "policy.yaml, moved"
 """The calibrated policy with another limit on its risk."""
 SAME_IOU = 0.5
 """IoU from which a box is a duplicate of a released one."""
-MATCH_IOU = 0.3
+MATCH_IOU = BLADE_IOU
 """IoU from which a removal meets an object, as in `sticker-uq calibrate`."""
 
 
@@ -102,14 +102,14 @@ class PolicyMethod:
     limited: bool = False
 
     def decide(self, scene: MeasuredScene, limit: float) -> Decision:
-        """See :class:`Method`; asked: as `ends_with_question` has it."""
+        """See :class:`Method`; asked: as `once_peeled` has it."""
         policy = (
             with_limits(self.policy, limit, self.policy.max_left_probability) if self.limited else self.policy
         )
         shown = scene.assessment if self.panel else without_panel(scene.assessment)
         decision = judge(shown, policy)
-        released = [v.object.box for v in decision.removable()] if decision.outcome is Outcome.WORK else []
-        return Decision(np.array(released, np.float32).reshape(-1, 4), ends_with_question(decision))
+        asked = once_peeled(decision, shown, policy).outcome is not Outcome.CLEAN
+        return Decision(released_by(decision).astype(np.float32), asked)
 
     def doubts(self, scene: MeasuredScene) -> FloatArray:
         risk = self.policy.risk
@@ -241,8 +241,9 @@ def result(scene: MeasuredScene, decision: Decision) -> Result:
     label = np.where(place >= 0, np.append(scene.labels, 0)[place], 0)
     hidden = (place < 0) & (best_overlap(decision.released, scene.hidden, MATCH_IOU)[0] >= 0)
     thing = (place < 0) & (best_overlap(decision.released, scene.things, MATCH_IOU)[0] >= 0)
-    wrong = (label != STICKER) & ~hidden
-    right = len(np.unique(place[label == STICKER]))
+    harm = harmful(decision.released, scene.boxes, scene.labels)
+    wrong = harm & ~hidden
+    right = len(np.unique(place[~harm]))
     stickers = int((scene.labels == STICKER).sum())
     return Result(
         wrong=int(wrong.sum()),
@@ -252,7 +253,7 @@ def result(scene: MeasuredScene, decision: Decision) -> Result:
         right=right,
         stickers=stickers,
         asked=decision.asked,
-        dirty_clean=not decision.asked and right < stickers,
+        dirty_clean=not decision.asked and len(np.unique(place[label == STICKER])) < stickers,
     )
 
 

@@ -18,14 +18,15 @@ import numpy as np
 
 from benchmarks.result_files import argument_parser, result_file
 from benchmarks.trade import FIT, TEST, records
-from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
+from sticker_uq.calibration.fitting import Levels, fit_policy
 from sticker_uq.calibration.making import split
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of, with_limits
+from sticker_uq.calibration.proving import Trials
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.metrics.decisions import ends_with_question
 from sticker_uq.evaluation.metrics.statistics import mean_interval
 from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.judge import once_peeled
 from sticker_uq.io.coco import write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import FloatArray, Outcome
@@ -45,7 +46,7 @@ COLUMNS = (
     "",
     "ends with a question, %",
     "more than config/policy.yaml (95 % interval)",
-    "called clean with a sticker",
+    "finished alone with a sticker left",
 )
 
 
@@ -56,10 +57,9 @@ def at_as_many(policy: Policy, proof: Sequence[Record], wrongful: int) -> tuple[
     np.minimum.at(worst, objects.image[~objects.right], risk[~objects.right])
     limit = float(np.nextafter(np.sort(worst)[wrongful], 0.0))
     moved = with_limits(policy, limit, policy.max_left_probability)
-    decisions = [judge(record.assessment, moved) for record in proof]
-    clean = [one.outcome is Outcome.CLEAN for one in decisions]
-    dirty = sum(called and len(record.stickers) > 0 for called, record in zip(clean, proof, strict=True))
-    return np.array([100.0 * ends_with_question(one) for one in decisions]), dirty
+    ends = [once_peeled(judge(record.assessment, moved), record.assessment, moved) for record in proof]
+    asked = np.array([100.0 * (one.outcome is not Outcome.CLEAN) for one in ends])
+    return asked, measure(proof, moved).left.events
 
 
 def divided(known: Sequence[Record]) -> list[list[Record]]:

@@ -196,7 +196,7 @@ def packaged_table(sets: Sequence[dict[str, Any]]) -> Table:
         "pictures with a wrongful removal",
         "to be removed: released",
         "pictures asked about",
-        "called clean with a sticker",
+        "finished alone with a sticker left",
     )
     return Table(("set", "`config/limits.yaml`", *head), rows)
 

@@ -22,11 +22,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks.photographs import sparse_clone
 from sticker_uq.calibration.control import learn_then_test
-from sticker_uq.calibration.fitting import Levels, Trials, fit_policy, limits_to_try, removal_tests
+from sticker_uq.calibration.fitting import Levels, fit_policy
 from sticker_uq.calibration.making import FIT_SHARE, assess_sources, split
 from sticker_uq.calibration.measuring import PLAIN, measure, scores
 from sticker_uq.calibration.outcomes import MATCH_IOU, met, outcomes_of
 from sticker_uq.calibration.probability import choose_kind
+from sticker_uq.calibration.proving import Trials, limits_to_try, removal_tests
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.evaluation.metrics.accuracy import as_json, evaluate_detector, evaluate_passes
@@ -248,7 +249,7 @@ def decided(records: Sequence[Record], policy: Policy) -> dict[str, Any]:
         "wrongful": found.wrongful,
         "released": found.removed,
         "asked": found.asked,
-        "missed": found.missed,
+        "missed": found.left,
     }
     rows = [{key: row[key] for key in ("about", "name", "blocked", "alone")} for row in blocked.rows()]
     return {name: _pair(count) for name, count in counts.items()} | {"blocked": rows}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a question buys: laptops that end with one against laptops with a wrongful removal; nothing was fitted to these laptops.
+"""What a question buys: laptops that end with one against laptops with a wrongful removal, and against laptops finished alone
+with a sticker left; nothing was fitted to these laptops.
 
     scripts/rendered_policy out/rendered
     python -m benchmarks.trade out/rendered --out benchmarks/results/trade.csv --figure docs/images/trade.svg
@@ -11,36 +12,29 @@ them, also on pictures taken after its removals; ``--old FILE`` adds the score o
 
 import csv
 from collections.abc import Sequence
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import cv2
-import numpy as np
-import torch
-
 from benchmarks.result_files import argument_parser, result_file
+from benchmarks.to_the_end import SIZES, Job, ends
 from sticker_uq.calibration.fitting import fit_policy
 from sticker_uq.calibration.making import assess_sources, split
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import with_limits
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.executors import mapped
-from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, ends_with_question, touched
+from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.reporting.document import legend_below, svg
-from sticker_uq.gate import Policy, judge
+from sticker_uq.gate import Policy
 from sticker_uq.io.coco import write_coco
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.images import decode_picture
 from sticker_uq.io.labelled_images import LabelledSource
-from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.scene import ObjectClass, Outcome
+from sticker_uq.perception import PerceptionSettings
 from sticker_uq_lab.rendering import encode_scene, render, sample_scene
 from sticker_uq_lab.rendering.scene_sampling import Profile
 
 TEST: dict[Profile, tuple[int, tuple[int, int]]] = {
-    "study": (163_000_000, (1632, 1366)),
-    "large": (163_100_000, (960, 720)),
+    "study": (163_000_000, SIZES["study"]),
+    "large": (163_100_000, SIZES["large"]),
 }
 """First seed and size of the test laptops of each profile; nothing was trained, fitted or chosen on them."""
 FIT = ("study", "large", "study-bare", "large-bare")
@@ -85,46 +79,16 @@ def row(laptops: str, way: str, limit: float, policy: Policy, test: Sequence[Rec
     return [laptops, way, round(limit, 3), found.images, *counts]
 
 
-@cache
-def _cell(policy: Path) -> tuple[Perception, Policy]:
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
-    free = Policy.load(policy).model_copy(update={"validity": None})
-    return Perception(PerceptionSettings(device="cpu", threads=1)), free
-
-
-def to_the_end(
-    seed: int, profile: Profile, size: tuple[int, int], policy: Path
-) -> tuple[bool, bool, int, int]:
-    """Asked, wrongful, stickers peeled and left, where the cell looks anew after it peeled what is released, until nothing is."""
-    perception, rules = _cell(policy)
-    spec = sample_scene(seed, profile=profile)
-    wrongful, peeled = False, 0
-    while True:
-        scene = render(spec, size)
-        image = decode_picture(encode_scene(seed, scene).data)
-        decision = judge(perception.assess(image), rules)
-        allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
-        met = {touched(one.object.box, scene.boxes, BLADE_IOU)[0] for one in allowed}
-        gone = [place for place in met if place >= 0 and scene.labels[place] == ObjectClass.STICKER]
-        wrongful |= len(gone) < len(met)
-        if not gone:
-            left = int((scene.labels == ObjectClass.STICKER).sum())
-            return ends_with_question(decision), wrongful, peeled, left
-        peeled += len(gone)
-        for place in gone:
-            spec = spec.without_sticker(int(scene.ids[place]))
-
-
 def end_row(profile: Profile, policy: Path, limit: float, laptops: int, jobs: int) -> list[Any]:
     """As :func:`row`, of the test laptops of ``profile`` peeled to the end."""
-    seed, size = TEST[profile]
-    one = partial(to_the_end, profile=profile, size=size, policy=policy)
-    ends = list(mapped(one, range(seed, seed + laptops), jobs, chunksize=4))
-    asked, wrongful, peeled, left = np.array(ends).T
-    share = f"{100 * peeled.sum() / (peeled + left).sum():.1f} %"
-    alone = f"{(left[asked == 0] > 0).sum()} of {(asked == 0).sum()}"
-    return [profile, TO_THE_END, round(limit, 3), len(ends), asked.sum(), wrongful.sum(), share, alone]
+    seed, _ = TEST[profile]
+    todo = [Job(number, profile) for number in range(seed, seed + laptops)]
+    found = [end for _, end in ends(todo, policy, jobs, policy.with_name("ends.sqlite"))]
+    peeled, left = (sum(values) for values in zip(*((one.peeled, one.left) for one in found), strict=True))
+    alone = [one.left > 0 for one in found if not one.asked and one.peeled + one.left]
+    counts = (sum(one.asked for one in found), sum(one.wrongful for one in found))
+    share, kept = f"{100 * peeled / (peeled + left):.1f} %", str(Count(sum(alone), len(alone)))
+    return [profile, TO_THE_END, round(limit, 3), len(found), *counts, share, kept]
 
 
 def table(folder: Path, laptops: int, jobs: int, old: str = "") -> list[list[Any]]:
@@ -159,20 +123,25 @@ def table(folder: Path, laptops: int, jobs: int, old: str = "") -> list[list[Any
 
 
 def figure(rows: Sequence[Sequence[Any]]) -> str:
-    """Wrongful removals over questions, percent of the laptops."""
+    """Wrongful removals, and stickers left on laptops finished alone, over questions, percent of the laptops."""
 
     def draw(canvas: Any) -> None:
-        for axes, profile in zip(canvas.subplots(1, len(TEST), sharey=True), TEST, strict=True):
+        both = canvas.subplots(2, len(TEST), sharex=True, sharey="row")
+        for column, profile in enumerate(TEST):
             for way in dict.fromkeys(str(one[1]) for one in rows):
                 own = [one for one in rows if one[0] == profile and one[1] == way]
                 asked, wrong = ([100 * int(one[n]) / int(one[3]) for one in own] for n in (4, 5))
+                kept = [100 * Count(*map(int, str(one[7]).split(" of "))).rate for one in own]
                 style, size = ("o-", 3) if len(own) > 1 else ("*", 10)
-                axes.plot(asked, wrong, style, label=way, markersize=size)
-            axes.set(title=f"laptops of profile {profile}", xlabel="end with a question, %", xlim=(0, 100))
-        canvas.axes[0].set(ylabel="wrongful removal, %", ylim=(0, None))
-        legend_below(canvas, canvas.axes[0], columns=2)
+                for axes, shown in ((both[0, column], wrong), (both[1, column], kept)):
+                    axes.plot(asked, shown, style, label=way, markersize=size)
+            both[0, column].set(title=f"laptops of profile {profile}", ylim=(0, None))
+            both[1, column].set(xlabel="end with a question, %", xlim=(0, 100), ylim=(0, None))
+        both[0, 0].set(ylabel="wrongful removal, %")
+        both[1, 0].set(ylabel="sticker left, %\nof those finished alone")
+        legend_below(canvas, both[0, 0], columns=2)
 
-    return f"{svg(draw, 6.5, 3.2, 'wrongful removals over questions, by profile and way to judge')}\n"
+    return f"{svg(draw, 6.5, 5.6, 'wrongful removals and stickers left over questions, by profile and way to judge')}\n"
 
 
 def main() -> None:

@@ -18,8 +18,9 @@ nor from earlier answers: it may rise for a time after a promotion. (Where it do
 simulation.) No weight 1/rate is needed, which would make the bound as large as the smallest rate makes it. Weighting by inverse
 probability (Horvitz and Thompson 1952) has the same estimate: n_B is N_B times the mean rate.
 
-The rate of stickers on laptops called clean is that of a subset C. A has the weight q a / (q a + (1 - q) b), a = P(C | A)
-and b = P(C | B), rises with q and a and falls with b; each is bounded in the same way and takes its part of delta.
+The rate of stickers left is that of a subset C, the laptops that had a sticker and are finished alone. A has the weight
+q a / (q a + (1 - q) b), a = P(C | A) and b = P(C | B), which rises with q and a and falls with b; each is bounded in the same
+way and takes its part of delta.
 """
 
 import math
@@ -28,8 +29,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from sticker_uq.calibration.control import Trial
-from sticker_uq.calibration.fitting import LEFT_LIMITS, Trials, clean_tests, removal_tests
 from sticker_uq.calibration.outcomes import MATCH_IOU, outcomes_of
+from sticker_uq.calibration.proving import Tested, Trials, tested
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson, upper_bound
@@ -172,25 +173,27 @@ class BiasedTrials(Trials):
         match_iou: float = MATCH_IOU,
     ) -> None:
         super().__init__(draft, fit, [*asked, *checked], match_iou)
-        seen = [outcomes_of(records, draft, match_iou) for records in (asked, checked)]
-        sizes = (seen[0].images, seen[1].images)
+        self._two = [outcomes_of(records, draft, match_iou) for records in (asked, checked)]
+        self._population = population
 
-        def joined(pairs: Sequence[tuple[Trial, Trial]]) -> list[Trial]:
-            return [
-                BiasedTrial(
-                    one.limit,
-                    one.images + two.images,
-                    one.events + two.events,
-                    Count(one.events, one.images),
-                    Count(two.events, two.images),
-                    *sizes,
-                    population,
-                )
-                for one, two in pairs
-            ]
+    def _tested(self, left: float) -> tuple[Tested, dict[str, Tested]]:
+        asked, checked = (tested(one, self._limits, left) for one in self._two)
+        return Tested(
+            self._joined(asked.removals, checked.removals), self._joined(asked.ends, checked.ends)
+        ), {}
 
-        limits = [trial.limit for trial in self._removals]
-        removals = [removal_tests(*one.removed(), one.images, limits) for one in seen]
-        cleans = [clean_tests(one.cleans, LEFT_LIMITS) for one in seen]
-        self._removals = joined(list(zip(*removals, strict=True)))
-        self._cleans = joined(list(zip(*cleans, strict=True)))
+    def _joined(self, asked: Sequence[Trial], checked: Sequence[Trial]) -> list[Trial]:
+        of_asked, of_checked = (one.images for one in self._two)
+        return [
+            BiasedTrial(
+                one.limit,
+                one.images + two.images,
+                one.events + two.events,
+                Count(one.events, one.images),
+                Count(two.events, two.images),
+                of_asked,
+                of_checked,
+                self._population,
+            )
+            for one, two in zip(asked, checked, strict=True)
+        ]

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from sticker_uq.calibration import control
-from sticker_uq.calibration.fitting import Levels, limits_to_try, removal_tests
+from sticker_uq.calibration.fitting import Levels
 from sticker_uq.calibration.making import Divided
 from sticker_uq.calibration.measuring import Score, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
+from sticker_uq.calibration.proving import limits_to_try, removal_tests
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.decisions import Count, Measured
 from sticker_uq.evaluation.reporting.document import INK, Block, Table, as_html, as_markdown, svg
@@ -72,35 +74,40 @@ def guarantee_text(guarantee: Guarantee) -> str:
     sentences = []
     if (removal := guarantee.wrongful_removal) is not None:
         sentences.append(
-            f"Of laptops like those that were labelled, at most {_percent(removal.level)} of the images lead to an object being "
-            f"released for removal that is no sticker. If the calibration were repeated with other images, this would come out "
-            f"true at least {_percent(removal.confidence)} of the times; it rests on {removal.images} labelled images, of which "
-            f"{removal.events} went wrong."
+            f"Of laptops like those that were labelled, on at most {_percent(removal.level)} something is released for removal "
+            f"that is no sticker, or takes in a tenth of a logo that lies free. If the calibration were repeated with other "
+            f"images, this would come out true at least {_percent(removal.confidence)} of the times; it rests on "
+            f"{removal.images} labelled laptops, of which {removal.events} went wrong."
         )
-    if (missed := guarantee.missed_sticker) is not None:
+    if (left := guarantee.sticker_left) is not None:
         sentences.append(
-            f"Of the laptops called clean at most {_percent(missed.level)} still carry a sticker, with confidence "
-            f"{_percent(missed.confidence)}; that rests on {missed.images} images called clean, {missed.events} of them wrongly."
+            f"Of the laptops with stickers that are finished without a person, at most {_percent(left.level)} still carry one "
+            f"when they leave, with confidence {_percent(left.confidence)}; that rests on {left.images} laptops that had one and "
+            f"would be finished without a person, {left.events} of them with a sticker left. Both promises together hold with "
+            f"{_percent(1 - (1 - left.confidence) - (1 - removal.confidence if removal else 0))}."
         )
     else:
         sentences.append(
             "Nothing is promised about missed stickers: an operator checks every laptop before it is called clean."
         )
     sentences.append(
-        "This holds for single images of the same camera, light and kind of laptop as the labelled ones, and not against "
-        "somebody who wants to deceive the camera."
+        "This holds for the same camera, light and kind of laptop as the labelled ones, and not against somebody who wants to "
+        "deceive the camera."
     )
+    if removal is not None and removal.parts:
+        sentences.append(f"It holds for each part by itself: {', '.join(removal.parts)}.")
     return " ".join(sentences)
 
 
 def proof_table(guarantee: Guarantee) -> Table:
-    named = [("wrongful removal", guarantee.wrongful_removal), ("missed sticker", guarantee.missed_sticker)]
+    named = [("wrongful removal", guarantee.wrongful_removal), ("sticker left", guarantee.sticker_left)]
     proofs: list[tuple[str, Proof]] = [(name, proof) for name, proof in named if proof is not None]
-    lines = {
+    lines: dict[str, Callable[[Proof], str]] = {
         "promised rate": lambda p: _percent(p.level),
         "confidence": lambda p: _percent(p.confidence),
-        "images": lambda p: str(p.images),
+        "laptops": lambda p: str(p.images),
         "bad ones": lambda p: str(p.events),
+        **{f"bad ones of {name}": partial(_of_part, name) for name in proofs[0][1].parts or {}},
         "rate that they exclude": lambda p: _percent(p.bound),
         "lowest rate that so many could prove": lambda p: _percent(p.smallest_level),
         "limit": lambda p: f"{p.limit:.4g}",
@@ -115,14 +122,19 @@ def proof_table(guarantee: Guarantee) -> Table:
     )
 
 
+def _of_part(name: str, proof: Proof) -> str:
+    return "{} of {}".format(*(proof.parts or {})[name])
+
+
 def measured_table(measured: Measured) -> Table:
     rows = {
-        "images": (str(measured.images), ""),
-        "images with a wrongful removal": _count(measured.wrongful),
+        "laptops": (str(measured.images), ""),
+        "laptops with a wrongful removal": _count(measured.wrongful),
         "objects released for removal that are logos": (str(measured.on_logo), ""),
         "stickers removed without a person": _count(measured.removed),
-        "images that end with a question": _count(measured.asked),
-        "images called clean that show a sticker": _count(measured.missed),
+        "laptops that end with a question": _count(measured.asked),
+        "laptops with stickers, finished without a person, that keep one": _count(measured.left),
+        "laptops without a sticker, finished without a person": _count(measured.clean),
         **{f"objects: {verdict}": _count(count) for verdict, count in measured.verdicts.items()},
     }
     return Table(("", "", "95 % interval"), tuple((name, *cells) for name, cells in rows.items()))
@@ -134,11 +146,11 @@ def part_table(sources: Mapping[str, Sequence[Record]], policy: Policy) -> Table
     rows = []
     for source, records in sources.items():
         found = measure(records, policy, policy.guarantee.match_iou)
-        counts = (found.wrongful, found.asked, found.removed, found.missed)
+        counts = (found.wrongful, found.asked, found.removed, found.left)
         rows.append((source, str(found.images), *(_count(count)[0] for count in counts)))
     head = (
-        *("", "images", "with a wrongful removal", "end with a question"),
-        *("stickers removed", "called clean with a sticker"),
+        *("", "laptops", "with a wrongful removal", "end with a question"),
+        *("stickers removed", "finished alone, of those with stickers, that keep one"),
     )
     return Table(head, tuple(rows))
 

@@ -62,14 +62,19 @@ def _p_value(trial: Trial, level: float) -> float:
 
 
 def learn_then_test(tested: Sequence[Trial], level: float, delta: float) -> IntArray:
-    """Indices of the limits whose rate of bad images is at most ``level``, all together with confidence 1 - ``delta``.
+    """Indices of the limits whose rate of bad images is at most ``level``, all together with confidence 1 - ``delta``."""
+    return fixed_sequence(p_values(tested, level), delta)
 
-    Fixed-sequence testing in the order of ``tested`` (Angelopoulos et al. 2021, section 2.2): it must not depend on the images
-    that are tested. It ends at the first limit that cannot be proved.
+
+def fixed_sequence(chances: FloatArray, delta: float) -> IntArray:
+    """Indices of the hypotheses that are refuted, all together with confidence 1 - ``delta``, by their p-values ``chances`` (L,).
+
+    Fixed-sequence testing in their order (Angelopoulos et al. 2021, section 2.2): it must not depend on the images that are
+    tested. It ends at the first one that cannot be refuted.
     """
     from mapie.risk_control import FWERFixedSequenceTesting  # takes seconds to load
 
-    return FWERFixedSequenceTesting().run(p_values(tested, level), delta)
+    return FWERFixedSequenceTesting().run(chances, delta)
 
 
 def conformal_risk_control(tested: Sequence[Trial], level: float) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy from labelled images: fitted on some of them, proved on the others."""
+"""A policy from labelled images, without a guarantee: `proving` gives it one on other images."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,30 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from sticker_uq.calibration import control, outcomes
 from sticker_uq.calibration.choosing import choose_risk
-from sticker_uq.calibration.control import Trial
 from sticker_uq.calibration.probability import Kind, fit_calibration
-from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.metrics.decisions import Count
+from sticker_uq.calibration.records import Record, first_of_each
 from sticker_uq.gate import Policy
-from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.assumptions.familiarity import Familiarity
-from sticker_uq.gate.policy.policy_schema import Guarantee, Proof, SaliencyLimit
+from sticker_uq.gate.policy.policy_schema import SaliencyLimit
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName
-from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.scene import InvalidInput
 from sticker_uq.uncertainty import iou_matrix
 
-LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
-"""Limits tried for the probability of sticker of what is left alone on a clean laptop."""
 LEFT_STICKERS = 0.02
 """Share of the stickers that the detector saw which may lie below `notable_probability`: nobody is asked about these."""
 _LEAST_STICKERS = 100  # below which that share is no stickers at all
 NOTABLE_RANGE = (0.02, 0.5)
-FIXED_LIMITS = 1000
-"""Limits tried on a risk score that was fitted elsewhere."""
 FAMILIAR = 99.9
 """Percentile of the scenes that are judged by themselves; a person is asked about the others, which are the most novel."""
 _OPEN: dict[str, Any] = {
@@ -53,8 +45,9 @@ _OPEN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Levels:
-    """The guarantee asked of a policy: rates of wrongful removals ``alpha`` and missed stickers ``beta``, each with confidence
-    1 - ``delta``. A ``beta`` of 0 promises nothing about stickers: then nothing is called clean without a person.
+    """The guarantee asked of a policy: rates of laptops with a wrongful removal, ``alpha``, and of laptops finished alone with a
+    sticker left, of those that had one, ``beta``, each with confidence 1 - ``delta``. A ``beta`` of 0 promises nothing about
+    stickers: then nothing is called clean without a person.
     """
 
     alpha: float = 0.01
@@ -108,7 +101,7 @@ def fit_policy(
                 signal=saliency, max_clean=cut_off, percentile=percentile if clean else None
             ),
             "familiarity": (
-                Familiarity.of([r.assessment for r in _first_of_each(records)], familiar)
+                Familiarity.of([r.assessment for r in first_of_each(records)], familiar)
                 if familiar < 100
                 else None
             ),
@@ -166,229 +159,3 @@ def _notable(records: Sequence[Record], draft: Policy, match_iou: float) -> floa
         return draft.notable_probability
     low, high = NOTABLE_RANGE
     return round(min(max(float(np.quantile(met, LEFT_STICKERS, method="lower")), low), high), 6)
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """How far images bear out one promise: its limit on them, proved or the first that was tried, and what that limit does.
-
-    ``bad`` of the images it decides about; ``bound``: the rate that this excludes; ``done``: stickers released of all, or
-    laptops without a sticker that are called clean, of all such laptops.
-    """
-
-    level: float
-    bad: Count
-    bound: float
-    done: Count
-
-
-class Trials:
-    """What labelled ``records`` prove about the policy ``draft``, which has no guarantee yet.
-
-    ``fit``: the images that it was fitted on, which give the limits to try and their order. Without any, limits on the whole
-    range of its risk are tried, and its own limit on what is left alone.
-    """
-
-    def __init__(
-        self,
-        draft: Policy,
-        fit: Sequence[Record],
-        records: Sequence[Record],
-        match_iou: float = outcomes.MATCH_IOU,
-    ) -> None:
-        self._draft, self._records, self._match_iou = draft, records, match_iou
-        self._seen = outcomes.outcomes_of(records, draft, match_iou)
-        self._objects, self._risk = self._seen.removed()
-        if fit:
-            tried = outcomes.outcomes_of(fit, draft, match_iou)
-            limits = limits_to_try(tried.removed()[1])
-            left: tuple[float, ...] = LEFT_LIMITS
-            self._fitted = clean_tests(tried.cleans, left)
-        else:
-            limits, left = _all_limits(draft), (draft.max_left_probability,)
-            self._fitted = clean_tests(self._seen.cleans, left)  # one limit needs no order
-        self._cleans = clean_tests(self._seen.cleans, left)
-        self._removals = removal_tests(self._objects, self._risk, self._seen.images, limits)
-
-    def policy(self, levels: Levels) -> Policy:
-        """The policy with the loosest limits that are proved, the proofs and the reference for run time.
-
-        Raises :class:`InvalidInput` when a promise cannot be proved, saying how many images it takes.
-        """
-        assert self._draft.risk is not None
-        removal = _prove_removal(self._removals, levels)
-        missed = None
-        if levels.beta:
-            missed = _prove_clean(self._ordered(levels.beta), levels, clean_units(self._records))
-        guarantee = Guarantee(match_iou=self._match_iou, wrongful_removal=removal, missed_sticker=missed)
-        return outcomes.with_limits(self._draft, removal.limit, missed.limit if missed else 1.0).model_copy(
-            update={
-                "guarantee": guarantee,
-                "reference": Reference.of(r.assessment for r in _first_of_each(self._records)),
-            }
-        )
-
-    def attempts(self, levels: Levels) -> tuple[Attempt, Attempt | None]:
-        """What is known of each promise, wrongful removals and missed stickers, also where :meth:`policy` refuses.
-
-        None of missed stickers without that promise.
-        """
-        removal = Trial(-math.inf, 0, 0)  # nothing could be released, which proves nothing
-        if self._removals:
-            held = control.learn_then_test(self._removals, levels.alpha, levels.delta)
-            removal = self._removals[held[-1] if len(held) else 0]
-        stickers = np.unique(self._objects.truth[self._objects.right & (self._risk <= removal.limit)])
-        removals = _attempt(levels.alpha, removal, levels.delta, Count(len(stickers), self._seen.stickers))
-        if not levels.beta:
-            return removals, None
-        order, cleans = self._ordered(levels.beta), self._seen.cleans
-        proved = control.learn_then_test(order, levels.beta, levels.delta)
-        clean = max((order[n] for n in proved), key=lambda test: test.limit, default=order[0])
-        rightly = cleans.image[~cleans.missed & (cleans.left <= clean.limit)]
-        called = Count(len(np.unique(rightly)), clean_units(self._records))
-        return removals, _attempt(levels.beta, clean, levels.delta, called)
-
-    def lowest_levels(self, delta: float) -> tuple[float, float]:
-        """The lowest alpha and beta that would have been proved, 1 where nothing is.
-
-        Levels that are chosen after looking at the images are a description of them and no guarantee.
-        """
-        strictest = self._removals[:1]
-        alpha = strictest[0].bound(delta) if strictest else 1.0
-        bounds = {one.bound(delta) for one in self._cleans if one.images}
-        for beta in sorted(bounds):
-            level = min(beta * (1 + 1e-9), 1.0)  # the bound itself, whatever its last digit
-            if control.p_values(self._ordered(level)[:1], level)[0] <= delta:
-                return alpha, beta
-        return alpha, 1.0
-
-    def _ordered(self, beta: float) -> list[Trial]:
-        """The trials of limits on what is left alone in the order in which they are tested, from the images fitted on.
-
-        Images called clean get fewer with a stricter limit, so no order is best beforehand.
-        """
-        order = np.argsort(control.p_values(self._fitted, beta), kind="stable")
-        return [self._cleans[number] for number in order]
-
-
-def clean_units(records: Sequence[Record]) -> int:
-    """How many laptops of ``records`` could rightly be called clean: an image of them shows no sticker."""
-    clean = [not len(record.stickers) for record in records]
-    return len(np.unique(units_of(records)[clean]))
-
-
-def _attempt(level: float, trial: Trial, delta: float, done: Count) -> Attempt:
-    return Attempt(level, Count(trial.events, trial.images), trial.bound(delta), done)
-
-
-def _first_of_each(records: Sequence[Record]) -> list[Record]:
-    """The first image of every laptop: what the watch compares with."""
-    numbers = np.unique(units_of(records), return_index=True)[1]
-    return [records[number] for number in sorted(numbers.tolist())]
-
-
-def limits_to_try(doubt: FloatArray) -> FloatArray:
-    """Every value of ``doubt`` (N,) on the images fitted on, strict to loose, (L,).
-
-    However many are tried, a sequence that stops at the first failure pays nothing for them.
-    """
-    return np.unique(doubt)
-
-
-def _all_limits(draft: Policy) -> FloatArray:
-    """Limits over the whole range of the risk of ``draft``, strict to loose: they depend on no image."""
-    assert draft.risk is not None
-    highest = draft.risk.intercept + sum(max(term.log_odds) for term in draft.risk.terms)
-    return np.asarray(scipy.special.expit(np.linspace(draft.risk.intercept, highest, FIXED_LIMITS)), float)
-
-
-def removal_tests(
-    objects: outcomes.CalledStickers, doubt: FloatArray, images: int, limits: FloatArray | Sequence[float]
-) -> list[Trial]:
-    """For each limit on ``doubt`` (N,), how many of ``images`` images would see something but a sticker removed."""
-    wrong = ~objects.right
-    worst = np.full(images, np.inf)  # the doubt from which an image is bad
-    np.minimum.at(worst, objects.image[wrong], doubt[wrong])
-    worst.sort()
-    events = np.searchsorted(worst, limits, side="right")
-    return [Trial(float(limit), images, int(count)) for limit, count in zip(limits, events, strict=True)]
-
-
-def clean_tests(cleans: outcomes.Cleans, limits: Sequence[float]) -> list[Trial]:
-    """For each limit on what is left alone, how many images are called clean, and how many of those show a sticker.
-
-    Images of one laptop count once, and as missed when one of those called clean shows a sticker.
-    """
-    trials = []
-    for limit in limits:
-        called = cleans.left <= limit
-        missed = np.unique(cleans.image[called & cleans.missed])
-        trials.append(Trial(limit, len(np.unique(cleans.image[called])), len(missed)))
-    return trials
-
-
-def _prove_removal(tests: Sequence[Trial], levels: Levels) -> Proof:
-    if not tests:
-        raise InvalidInput(
-            f"--alpha {levels.alpha:g} cannot be proved: no sticker could be released on the images to fit limits on; train the "
-            "detector on more pictures, and see with `sticker-uq replay` what holds the stickers back"
-        )
-    held = control.learn_then_test(tests, levels.alpha, levels.delta)
-    if not len(held):
-        raise InvalidInput(_why("alpha", levels.alpha, levels.delta, tests, "with a wrongful removal"))
-    chosen = tests[held[-1]]
-    expected = control.conformal_risk_control(tests, levels.alpha) if chosen.sample else -1
-    return _proof(
-        chosen, levels.alpha, levels.delta, None if expected < 0 else tests[expected].limit, "by risk"
-    )
-
-
-def _prove_clean(tests: Sequence[Trial], levels: Levels, without: int) -> Proof:
-    """``tests`` in their order; ``without``: laptops without a sticker among those that prove."""
-    held = control.learn_then_test(tests, levels.beta, levels.delta)
-    if not len(held):
-        raise InvalidInput(
-            _why("beta", levels.beta, levels.delta, tests, "called clean with a sticker", without)
-        )
-    chosen = max((tests[number] for number in held), key=lambda test: test.limit)
-    return _proof(chosen, levels.beta, levels.delta, None, "learned")
-
-
-def _proof(chosen: Trial, level: float, delta: float, expected: float | None, order: str) -> Proof:
-    return Proof(
-        level=level,
-        confidence=round(1.0 - delta, 9),
-        method=f"Learn-then-Test, {chosen.method}, fixed sequence ({order})",
-        images=chosen.images,
-        events=chosen.events,
-        bound=chosen.bound(delta),
-        smallest_level=chosen.smallest_level(delta),
-        limit=chosen.limit,
-        expected_limit=expected,
-    )
-
-
-def _why(name: str, level: float, delta: float, tests: Sequence[Trial], bad: str, without: int = 0) -> str:
-    """``without``: for beta, how many laptops show no sticker."""
-    images = max((test.images for test in tests), default=0)
-    least = control.smallest_level(images, delta)
-    text = f"--{name} {level:g} cannot be proved at confidence {1 - delta:g}: "
-    if tests and not tests[0].sample:
-        return text + tests[0].lacking(level, delta, bad)
-    if least <= level:
-        first = tests[0]
-        return (
-            text + f"{first.events} of {first.images} images are {bad} even at the first limit that is tried"
-        )
-    needed = control.images_needed(level, delta)
-    kind, more = "laptops", "label more laptops"
-    if name == "beta":
-        called = max(test.images - test.events for test in tests)
-        kind = f"laptops called clean ({called} of the {without} without a sticker in the proof)"
-        more = "label more laptops without a sticker"
-        if without >= needed:  # they are there, but a person is asked about them
-            more = f"more pictures to learn from make the detector call more of them clean; or {more}"
-    return text + (
-        f"{images} {kind} prove {least:.3g} at best, expected {needed} or more without a bad one; {more}, or choose a larger "
-        f"--{name} before you look at a result (one chosen by it proves nothing)"
-    )

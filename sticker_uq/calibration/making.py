@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -54,7 +54,7 @@ class LabelEvidence:
         units = self.prospect.proof
         return (
             f"{self.images} labelled images; in the proof {'at most ' if self.at_most else ''}{units.laptops} laptops, "
-            f"{units.clean} of them without a sticker: {self.prospect.text()}"
+            f"{units.with_sticker} of them with a sticker: {self.prospect.text()}"
         )
 
     def check(self, alpha: float, beta: float) -> None:
@@ -87,7 +87,7 @@ def evidence(
         fit, proof = split(laptops, share, seed)
         units = count_units(laptops[proof], stickers[proof])
         if at_most:  # the images may be of fewer laptops, and split in another way
-            units = replace(units, clean=min(units.laptops, int((~stickers).sum())))
+            units = replace(units, with_sticker=min(units.laptops, int(stickers.sum())))
         return Prospect(units, delta, len(np.unique(laptops[fit])), share)
 
     count = len(np.unique(laptops))
@@ -177,12 +177,18 @@ class Divided:
         parts = (tuple(everything[i] for i in part) for part in (fit, proof))
         return cls(tuple(assessed), frozenset(fit), *parts)
 
+    def proof_numbers(self, sources: Collection[str]) -> list[int]:
+        """The numbers in ``proof`` of the images of ``sources``."""
+        return [n for n, source in enumerate(self._proof_sources()) if source in sources]
+
+    def _proof_sources(self) -> Iterator[str]:
+        of = (part.source for part in self.assessed for _ in part.records)
+        return (source for number, source in enumerate(of) if number not in self.fit_numbers)
+
     def proof_by_source(self) -> dict[str, list[Record]]:
         found: dict[str, list[Record]] = {}
-        records = ((part.source, record) for part in self.assessed for record in part.records)
-        for number, (source, record) in enumerate(records):
-            if number not in self.fit_numbers:
-                found.setdefault(source, []).append(record)
+        for source, record in zip(self._proof_sources(), self.proof, strict=True):
+            found.setdefault(source, []).append(record)
         return found
 
     def signed(self, policy: Policy, command: str, camera: str = "", valid_days: int = 0) -> Policy:

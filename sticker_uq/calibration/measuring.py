@@ -13,6 +13,7 @@ from sticker_uq.calibration.outcomes import MATCH_IOU, CalledStickers, Outcomes
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.evaluation.metrics.decisions import Count, DecisionCounts, Measured
 from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.judge import once_peeled
 from sticker_uq.scene import FloatArray, IntArray
 
 
@@ -75,7 +76,9 @@ def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_
     free = policy.model_copy(update={"validity": None})
     counts = DecisionCounts(match_iou)
     for unit, record in zip(units_of(records).tolist(), records, strict=True):
-        counts.add(str(unit), record.boxes, record.labels, judge(record.assessment, free))
+        decision = judge(record.assessment, free)
+        end = once_peeled(decision, record.assessment, free)
+        counts.add(str(unit), record.boxes, record.labels, decision, end)
     return counts.measured()
 
 

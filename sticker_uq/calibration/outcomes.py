@@ -1,23 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a policy would do with labelled images, as numbers that limits can be chosen on.
 
-A removal is right when the labelled object that it would touch is a sticker, wrong when that is a logo or there is none. The
-decisions are those of :func:`sticker_uq.gate.judge`; only the two limits that a certificate chooses are left open.
+A removal is right unless it does harm, see :func:`sticker_uq.evaluation.metrics.decisions.harmful`. The decisions are those of
+:func:`sticker_uq.gate.judge`; only the two limits that a certificate chooses are left open.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, touched
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, harmful, released_by, touched
+from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.judge import once_peeled
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, object_signals, scene_saliency
-from sticker_uq.scene import FloatArray, IntArray, ObjectClass, ObservedObject, Outcome, Verdict
+from sticker_uq.scene import (
+    FloatArray,
+    IntArray,
+    ObjectClass,
+    ObservedObject,
+    Outcome,
+    SceneDecision,
+    Verdict,
+)
 
 MATCH_IOU = BLADE_IOU
 """IoU from which calibration counts a labelled object as met by the blade."""
@@ -30,8 +41,9 @@ class CalledStickers:
     """Objects on several images that a policy calls stickers: one row each, N in all.
 
     ``image`` (N,) number of its image, or of its laptop where several images show the same one; ``right`` (N,) bool whether it
-    matches a labelled sticker; ``badness`` (N,) how wrong its removal would be, 0..1: 1 where it is not right, falling to 0 where
-    it fits its sticker well; ``truth`` (N,) number of that sticker over all images, -1 for none; ``signals`` by name, (N,) each.
+    takes a labelled sticker and does no harm; ``badness`` (N,) how wrong its removal would be, 0..1: 1 where it is not right,
+    falling to 0 where it fits its sticker well; ``truth`` (N,) number of that sticker over all images, -1 where it is not right;
+    ``signals`` by name, (N,) each.
     """
 
     image: IntArray
@@ -51,23 +63,26 @@ class CalledStickers:
 
 
 @dataclass(frozen=True)
-class Cleans:
-    """Images that a policy calls clean if nothing left alone is too likely to be a sticker.
+class Ends:
+    """How laptops end that showed a sticker, over the limits on the risk: a row for each stretch of limits on which one of them
+    is finished alone if nothing left alone is too likely to be a sticker, E in all.
 
-    ``image`` (C,) as in :class:`CalledStickers`; ``left`` (C,): the highest probability of sticker of what is left alone;
-    ``missed`` (C,) bool: a sticker is there.
+    ``first`` (E,): the lowest limit of the stretch; ``beyond`` (E,): the lowest one above it; ``left`` (E,): the highest
+    probability of sticker of what is left alone; ``dirty`` (E,) bool: a sticker is still there. ``laptops``: all that showed one.
     """
 
-    image: IntArray
+    first: FloatArray
+    beyond: FloatArray
     left: FloatArray
-    missed: NDArray[np.bool_]
+    dirty: NDArray[np.bool_]
+    laptops: int
 
 
 @dataclass(frozen=True)
 class Outcomes:
     """What a policy with open limits would do with ``images`` images that show ``stickers`` stickers.
 
-    Images of the same laptop count as one: it is bad when any of them is.
+    Images of the same laptop count as one: a removal on it is wrong when one on any of them is, and the last one is its end.
 
     ``detected``: every clustered object called sticker; ``removable`` (N,) bool: which of them the policy would remove if
     their risk allowed it; ``risk`` (N,) of each, NaN without a risk score; ``verdicts`` counts the objects by verdict.
@@ -78,7 +93,7 @@ class Outcomes:
     detected: CalledStickers
     removable: NDArray[np.bool_]
     risk: FloatArray
-    cleans: Cleans
+    ends: Ends
     verdicts: dict[Verdict, int]
 
     def removed(self) -> tuple[CalledStickers, FloatArray]:
@@ -94,7 +109,8 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
     """What ``policy`` with open limits would do with labelled ``records``; its validity is not asked."""
     judging = opened(policy).model_copy(update={"validity": None})
     rows: list[tuple[int, float, int, bool, float, dict[SignalName, float]]] = []
-    clean_units, left, missed, stickers = [], [], [], 0
+    stickers, with_sticker = 0, set()
+    stretches: dict[int, list[tuple[float, float, float, bool]]] = {}
     verdicts = dict.fromkeys(Verdict, 0)
     units = units_of(records)
     for index, record in zip(units.tolist(), records, strict=True):
@@ -104,21 +120,20 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
         )
         for verdict in decision.verdicts:
             verdicts[verdict.verdict] += 1
-        for observed in record.assessment.objects:
-            if observed.label is not ObjectClass.STICKER:
-                continue
+        called = [one for one in record.assessment.objects if one.label is ObjectClass.STICKER]
+        regions = np.array([one.box for one in called], float).reshape(-1, 4)
+        harms = harmful(regions, record.boxes, record.labels, match_iou).tolist()
+        for observed, harm in zip(called, harms, strict=True):
             place, overlap = met(observed, record, match_iou)
-            truth = _sticker(record, place)
+            truth = -1 if harm else _sticker(record, place)
             badness = 1.0 if truth < 0 else max(0.0, 1.0 - (overlap - match_iou) / _WELL_MET)
             signals = object_signals(observed, record.assessment)
             risk = float("nan") if judging.risk is None else judging.risk(signals)
             number = stickers + truth if truth >= 0 else -1
             rows.append((index, badness, number, id(observed) in removable, risk, signals))
-        if decision.outcome is Outcome.CLEAN:
-            probabilities = [policy.sticker_probability(v.object) for v in decision.verdicts]
-            clean_units.append(index)
-            left.append(float(max(probabilities, default=0.0)))
-            missed.append(len(record.stickers) > 0)
+        if len(record.stickers):
+            with_sticker.add(index)
+        stretches[index] = _stretches(decision, record, judging, match_iou)  # of the last image
         stickers += len(record.stickers)
     # scores of a panel come after what every scene has, in the order in which they were first met
     names = dict.fromkeys((*SIGNALS, *(name for row in rows for name in row[5])))
@@ -129,15 +144,54 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
         truth=np.array([row[2] for row in rows], np.int64),
         signals={name: np.array([row[5].get(name, np.nan) for row in rows], float) for name in names},
     )
+    rows_of_ends = [row for unit in sorted(with_sticker) for row in stretches[unit]]
+    first, beyond, left, dirty = zip(*rows_of_ends, strict=True) if rows_of_ends else ((), (), (), ())
     return Outcomes(
         images=len(np.unique(units)),
         stickers=stickers,
         detected=detected,
         removable=np.array([row[3] for row in rows], bool),
         risk=np.array([row[4] for row in rows], float),
-        cleans=Cleans(np.array(clean_units, np.int64), np.array(left, float), np.array(missed, bool)),
+        ends=Ends(
+            np.array(first, float),
+            np.array(beyond, float),
+            np.array(left, float),
+            np.array(dirty, bool),
+            len(with_sticker),
+        ),
         verdicts=verdicts,
     )
+
+
+def _stretches(
+    decision: SceneDecision, record: Record, policy: Policy, match_iou: float
+) -> list[tuple[float, float, float, bool]]:
+    """The rows of :class:`Ends` for an image about which ``policy`` with open limits makes ``decision``."""
+    ends = [(-math.inf, decision)] if decision.outcome is Outcome.CLEAN else []
+    if decision.outcome is Outcome.WORK:
+        released = {id(one): _risk(one.object, record, policy) for one in decision.removable()}
+        for limit in sorted(set(released.values())):
+            held = tuple(
+                replace(one, verdict=Verdict.ASK) if released.get(id(one), limit) > limit else one
+                for one in decision.verdicts
+            )
+            ends.append((limit, replace(decision, verdicts=held)))
+    rows = []
+    for number, (first, then) in enumerate(ends):
+        beyond = ends[number + 1][0] if number + 1 < len(ends) else math.inf
+        end = once_peeled(then, record.assessment, policy)
+        if end.outcome is not Outcome.CLEAN:
+            continue
+        places, _ = best_overlap(released_by(then), record.boxes, match_iou)
+        peeled = {_sticker(record, place) for place in places.tolist()} - {-1}
+        left = max((policy.sticker_probability(one.object) for one in end.verdicts), default=0.0)
+        rows.append((first, beyond, float(left), len(peeled) < len(record.stickers)))
+    return rows
+
+
+def _risk(observed: ObservedObject, record: Record, policy: Policy) -> float:
+    """The risk of removing it; without a risk score no limit holds it back."""
+    return -math.inf if policy.risk is None else policy.risk(object_signals(observed, record.assessment))
 
 
 def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:

@@ -20,10 +20,10 @@ FIT_SHARE = 0.4
 
 @dataclass(frozen=True)
 class Units:
-    """How many laptops there are, and how many of them show no sticker in at least one image."""
+    """How many laptops there are, and how many of them show a sticker."""
 
     laptops: int
-    clean: int
+    with_sticker: int
 
 
 @dataclass(frozen=True)
@@ -39,25 +39,27 @@ class Prospect:
 
     @property
     def levels(self) -> tuple[float, float]:
-        """The lowest rates that can be proved: of wrongful removals when no image of the proof goes wrong, of missed stickers
-        when every clean laptop of the proof is called clean, and no other.
+        """The lowest rates that can be proved: of wrongful removals when no laptop of the proof goes wrong, of stickers left when
+        all that had one are finished without a person, and none keeps one.
         """
-        return smallest_level(self.proof.laptops, self.delta), smallest_level(self.proof.clean, self.delta)
+        return smallest_level(self.proof.laptops, self.delta), smallest_level(
+            self.proof.with_sticker, self.delta
+        )
 
     @property
     def with_one_bad(self) -> tuple[float, float]:
-        return tuple(upper_bound(1, n, self.delta) for n in (self.proof.laptops, self.proof.clean))  # type: ignore[return-value]
+        return tuple(upper_bound(1, n, self.delta) for n in (self.proof.laptops, self.proof.with_sticker))  # type: ignore[return-value]
 
     def after(self, labels: int) -> Prospect:
-        """What is provable with so many more laptops, of which as many show no sticker as now."""
+        """What is provable with so many more laptops, of which as large a share shows a sticker as now."""
         added = round(labels * (1 - self.share))
-        clean = self.proof.clean / self.proof.laptops if self.proof.laptops else 0.0
-        units = Units(self.proof.laptops + added, self.proof.clean + math.floor(added * clean))
+        share = self.proof.with_sticker / self.proof.laptops if self.proof.laptops else 0.0
+        units = Units(self.proof.laptops + added, self.proof.with_sticker + math.floor(added * share))
         return replace(self, proof=units, fit=self.fit + labels - added)
 
     def text(self) -> str:
-        kinds = ("laptops", "laptops without a sticker")
-        counts = (self.proof.laptops, self.proof.clean)
+        kinds = ("laptops", "laptops with a sticker")
+        counts = (self.proof.laptops, self.proof.with_sticker)
         rows = zip(("alpha", "beta"), self.levels, counts, kinds, self.with_one_bad, strict=True)
         parts = [
             f"{count} {kind} prove --{name} {_up(level)} or more, {_up(with_one)} with one bad"
@@ -73,11 +75,11 @@ class Prospect:
             math.ceil((MIN_SCENES - 0.5) / self.share) if self.share else 0
         )  # half a laptop is rounded up
         proving = max(images_needed(alpha, self.delta), MIN_SCENES) - self.proof.laptops
-        clean = images_needed(beta, self.delta) - self.proof.clean if beta else 0
-        more = [max(math.ceil(n / (1 - self.share)), 0) for n in (proving, clean)]
+        with_sticker = images_needed(beta, self.delta) - self.proof.with_sticker if beta else 0
+        more = [max(math.ceil(n / (1 - self.share)), 0) for n in (proving, with_sticker)]
         laptops = max(fitted - self.fit - self.proof.laptops, *more)
-        without = f", at least {more[1]} of them without a sticker" if more[1] else ""
-        return f"label at least {laptops} more laptops{without}" if laptops > 0 else ""
+        those = f", at least {more[1]} of them with a sticker" if more[1] else ""
+        return f"label at least {laptops} more laptops{those}" if laptops > 0 else ""
 
     def check(self, alpha: float, beta: float, advice: str = "") -> None:
         """Raise :class:`InvalidInput` for levels that these laptops cannot prove, with levels that they can, and ``advice``."""
@@ -88,7 +90,7 @@ class Prospect:
             f"--{name} {level:g} takes {images_needed(level, self.delta)} or more {kind} in the proof, there are {count}"
             for name, level, least, kind, count in (
                 ("alpha", alpha, self.levels[0], "laptops", self.proof.laptops),
-                ("beta", beta, self.levels[1], "laptops without a sticker", self.proof.clean),
+                ("beta", beta, self.levels[1], "laptops with a sticker", self.proof.with_sticker),
             )
             if level and least > level
         ]
@@ -107,7 +109,7 @@ class Prospect:
 
 
 def count_units(laptops: IntArray, with_sticker: NDArray[np.bool_]) -> Units:
-    return Units(len(np.unique(laptops)), len(np.unique(laptops[~with_sticker])))
+    return Units(len(np.unique(laptops)), len(np.unique(laptops[with_sticker])))
 
 
 def _up(level: float) -> str:

@@ -47,6 +47,12 @@ def numbered(workpieces: Sequence[str]) -> IntArray:
     return np.array(units, np.int64)
 
 
+def first_of_each(records: Sequence[Record]) -> list[Record]:
+    """The first image of every laptop: what the watch compares with."""
+    numbers = np.unique(units_of(records), return_index=True)[1]
+    return [records[number] for number in sorted(numbers.tolist())]
+
+
 @dataclass(frozen=True)
 class Assessed:
     """The records of one source, and how to recognise it."""

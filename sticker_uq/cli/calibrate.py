@@ -11,9 +11,10 @@ import typer
 from rich.table import Table
 
 from sticker_uq.calibration.calibration_report import calibration_report
-from sticker_uq.calibration.fitting import FAMILIAR, Levels, Trials, fit_policy, taken_over
+from sticker_uq.calibration.fitting import FAMILIAR, Levels, fit_policy, taken_over
 from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources, evidence, write_policy
 from sticker_uq.calibration.probability import choose_kind
+from sticker_uq.calibration.proving import Trials
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.cell.node_settings import NODE_ONLY
 from sticker_uq.cli import option
@@ -41,6 +42,11 @@ def command(
         ..., "COCO folder, or rosbag2 folder with an annotations.json in it; may be repeated."
     ),
     out: Path = output_file(Path("policy.yaml"), "Policy file to write."),
+    part: list[str] | None = option(
+        None,
+        "NAME=FOLDER[,FOLDER...]: a part of the laptops, by folders of --data; may be repeated. The promises then hold for "
+        "each part by itself.",
+    ),
     report: Path | None = output_file(None, "Report to write: FILE.html or FILE.md."),
     alpha: Alpha = 0.01,
     beta: Beta = 0.05,
@@ -99,6 +105,7 @@ def command(
         raise InvalidInput(f"--signals {', '.join(unknown)}: expected some of {', '.join(SIGNALS)}")
     if named and settings.panel and panel_combination == "risk":
         raise InvalidInput("--signals with --panel: expected --panel-combination any, or no --signals")
+    parts = _parts(part or (), data)
     kept = Policy.load(base or share_folder() / "config" / "limits.yaml")
     if settings.panel:
         panel = (kept.panel or PanelRule()).model_copy(update={"combination": panel_combination})
@@ -138,13 +145,29 @@ def command(
         )
     else:
         draft = taken_over(kept, beta > 0)
-    policy = Trials(draft, divided.fit, divided.proof, match_iou).policy(levels)
+    numbers = {name: divided.proof_numbers(folders) for name, folders in parts.items()}
+    policy = Trials(draft, divided.fit, divided.proof, match_iou, numbers).policy(levels)
     policy = divided.signed(policy, command_line(), camera, valid_days)
     if report is not None:
         text = calibration_report(policy, draft, divided, levels, html=report.suffix == ".html")
         write_file(report, text)
     write_policy(policy, out)
     _print(policy, out)
+
+
+def _parts(given: Sequence[str], data: Sequence[Path]) -> dict[str, set[str]]:
+    """The folders of each part that ``given`` names, as they are called in ``data``."""
+    known = {path.absolute(): str(path) for path in data}
+    parts: dict[str, set[str]] = {}
+    for text in given:
+        name, _, folders = text.partition("=")
+        named = [Path(folder).absolute() for folder in folders.split(",") if folder]
+        if not name or not named or name in parts or not all(path in known for path in named):
+            raise InvalidInput(
+                f"--part {text}: expected NAME=FOLDER[,FOLDER...], each name once, with folders of --data"
+            )
+        parts[name] = {known[path] for path in named}
+    return parts
 
 
 def _refuse_fitting(context: typer.Context, kept: Policy, beta: float) -> None:
@@ -174,10 +197,10 @@ def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Rec
 
 def _print(policy: Policy, out: Path) -> None:
     assert policy.guarantee is not None
-    table = Table("", "promise", "confidence", "bad", "of images", "rate there, at most", "limit")
+    table = Table("", "promise", "confidence", "bad", "of laptops", "rate there, at most", "limit")
     for name, proof in (
         ("wrongful removal", policy.guarantee.wrongful_removal),
-        ("missed sticker", policy.guarantee.missed_sticker),
+        ("sticker left", policy.guarantee.sticker_left),
     ):
         if proof is not None:
             table.add_row(

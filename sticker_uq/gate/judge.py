@@ -79,6 +79,28 @@ def judge(
     )
 
 
+def once_peeled(decision: SceneDecision, assessment: SceneAssessment, policy: Policy) -> SceneDecision:
+    """What is to be done when all that ``decision`` about ``assessment`` releases is gone: a question, or CLEAN.
+
+    What lies at the place of a released object goes with it; everything else of the scene is judged as it stands, which a new
+    look may see otherwise. Only the saliency is not asked about, which stickers raise: measured beside them it would send laptops
+    to a person that a new look finds clean. A decision that releases nothing is its own end.
+    """
+    if decision.outcome is not Outcome.WORK:
+        return decision
+    gone = [as_box(one.object.box) for one in decision.removable()]
+    rest = tuple(
+        one
+        for one in decision.verdicts
+        if one.verdict is not Verdict.REMOVE
+        and not any(same_place(as_box(one.object.box), box) for box in gone)
+    )
+    asked = any(one.verdict is not Verdict.KEEP for one in rest)
+    doubts = [] if asked else _doubts_about_rest(assessment, rest, policy)
+    outcome = Outcome.ASK if asked or doubts else Outcome.CLEAN
+    return replace(decision, outcome=outcome, verdicts=rest, reasons=tuple(doubts))
+
+
 def _seen(assessment: SceneAssessment) -> list[ObservedObject]:
     """All objects of the scene; those seen in too few passes to cluster are marked unstable, if they are not."""
     rarely = (o if o.unstable else replace(o, unstable=True) for o in assessment.unstable)
@@ -196,7 +218,12 @@ def _clean_doubts(assessment: SceneAssessment, verdicts: _Verdicts, policy: Poli
     """Why a scene in which nothing is to be removed or asked about is not clean yet."""
     quiet = _background_is_quiet(assessment, policy)
     doubts = [] if quiet else _saliency_doubts(assessment, policy, clean=True)
-    doubts += _unexplained(assessment, policy.max_unexplained_objectness)
+    return doubts + _doubts_about_rest(assessment, verdicts, policy)
+
+
+def _doubts_about_rest(assessment: SceneAssessment, verdicts: _Verdicts, policy: Policy) -> list[Reason]:
+    """Why what is left alone, by ``verdicts`` or because no box explains it, may be a sticker."""
+    doubts = _unexplained(assessment, policy.max_unexplained_objectness)
     doubts += _novelty_limit(assessment, NOVELTY, policy.max_novelty)
     doubts += _novelty_limit(assessment, MISSED, policy.max_missed_sticker_probability)
     if not policy.clean_without_operator:

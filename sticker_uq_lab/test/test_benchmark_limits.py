@@ -6,8 +6,9 @@ import pytest
 
 from benchmarks.limits import at_as_many
 from benchmarks.permit_doubts import RULES, K, agreed, revoked
-from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
+from sticker_uq.calibration.fitting import Levels, fit_policy
 from sticker_uq.calibration.measuring import measure
+from sticker_uq.calibration.proving import Trials
 from sticker_uq.gate import Policy, judge
 from sticker_uq.testing.scenes import THERE, assessment, observed
 from test.calibration.conftest import draw

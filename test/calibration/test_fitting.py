@@ -12,13 +12,18 @@ from scipy.special import expit, logit
 
 from sticker_uq.calibration.calibration_report import calibration_report, guarantee_text
 from sticker_uq.calibration.choosing import fit_risk
-from sticker_uq.calibration.fitting import Levels, Trials, fit_policy, taken_over
+from sticker_uq.calibration.control import Trial
+from sticker_uq.calibration.fitting import Levels, fit_policy, taken_over
 from sticker_uq.calibration.making import Divided, policy_text
 from sticker_uq.calibration.measuring import measure, scores
-from sticker_uq.calibration.outcomes import matching, outcomes_of
+from sticker_uq.calibration.outcomes import matching, outcomes_of, with_limits
 from sticker_uq.calibration.probability import fit_isotonic, fit_temperature, same_odds
+from sticker_uq.calibration.proving import Trials, _held, _reached, end_tests
 from sticker_uq.calibration.records import Assessed, Record
+from sticker_uq.evaluation.metrics.decisions import Count
+from sticker_uq.evaluation.metrics.statistics import upper_bound
 from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.judge import once_peeled
 from sticker_uq.gate.policy.signals import SIGNALS
 from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Verdict
 from sticker_uq.testing.scenes import assessment, observed
@@ -43,8 +48,10 @@ def test_what_is_promised_is_kept_on_other_images(made, drawn):
     # the proof counts what the judge itself decides
     again = measure(proof, policy)
     assert (again.wrongful.events, again.wrongful.of) == (promise.events, promise.images)
-    assert again.missed.events == policy.guarantee.missed_sticker.events
+    left = policy.guarantee.sticker_left
+    assert (again.left.events, again.left.of) == (left.events, left.images)
     assert promise.bound <= LEVELS.alpha
+    assert left.bound <= LEVELS.beta
     unseen = measure(drawn(5000, 1000), policy)
     assert unseen.wrongful.rate <= LEVELS.alpha
     assert 0.3 < unseen.removed.rate < 1.0
@@ -84,19 +91,22 @@ def test_a_policy_survives_its_file(made, tmp_path):
 def test_each_promise_is_told_by_itself_and_what_cannot_be_proved_is_refused_with_what_it_takes(made):
     draft, policy, fit, proof = made
     trials = Trials(draft, fit, proof)
-    removal, missed = trials.attempts(LEVELS)
+    removal, left = trials.attempts(LEVELS)
     found = measure(proof, policy)
     assert (removal.done, removal.bad) == (found.removed, found.wrongful)
-    assert (missed.done, missed.bad) == (found.clean, found.missed)
-    assert missed.done.of == sum(not len(record.stickers) for record in proof)
+    assert left.bad == found.left
+    assert left.done == Count(found.left.of, sum(len(record.stickers) > 0 for record in proof))
     assert removal.bound <= removal.level
-    assert missed.bound <= missed.level
-    same, refused = trials.attempts(Levels(0.05, 0.01, 0.1))
+    assert left.bound <= left.level
+    same, refused = trials.attempts(Levels(0.05, 0.001, 0.1))
     assert same == removal
     assert refused.bound > refused.level
+    alpha, beta = trials.lowest_levels(LEVELS)
+    assert alpha <= removal.bound
+    assert left.bound <= beta <= LEVELS.beta
     for levels, said in (
         (Levels(0.001, 0.2, 0.1), r"alpha 0\.001 .*300 laptops prove 0\.00765 at best, expected 2302"),
-        (Levels(0.05, 0.01, 0.1), r"beta 0\.01 .*\d+ of the \d+ without a sticker in the proof\) prove .*label more laptops"),
+        (Levels(0.05, 0.001, 0.1), r"beta 0\.001 .*\d+ laptops finished alone that had a sticker prove .*label more laptops"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=said):
             trials.policy(levels)
@@ -121,7 +131,8 @@ def test_the_report_says_it_in_words_and_numbers(made):
     assessed = [Assessed("plain", (*fit, *proof[:40]), ""), Assessed("weak", tuple(proof[40:]), "")]
     divided = Divided(tuple(assessed), frozenset(range(len(fit))), tuple(fit), tuple(proof))
     text = calibration_report(policy, draft, divided, LEVELS, html=False)
-    assert "at most 5 % of the images lead to an object being released" in text
+    assert "on at most 5 % something is released for removal that is no sticker" in text
+    assert "Both promises together hold with 80 %" in text
     assert "| promise | combined risk | plain score threshold |" in text
     assert ["| plain | 40 |" in text, "| weak | 20 |" in text] == [True, True], "each part of the mixture"
     page = calibration_report(policy, draft, divided, LEVELS, html=True)
@@ -133,10 +144,61 @@ def test_alpha_alone_may_be_promised_and_then_a_person_checks_what_looks_clean(d
     fit, proof = ([r for r in drawn(first, 300) if len(r.stickers)] for first in (0, 1000))
     levels = Levels(0.05, 0.0, 0.1)
     policy = Trials(fit_policy(fit, Policy(), level=0.05, clean=False), fit, proof).policy(levels)
-    assert policy.guarantee.missed_sticker is None
+    assert policy.guarantee.sticker_left is None
     assert "checks every laptop before it is called clean" in guarantee_text(policy.guarantee)
     assert judge(assessment(), policy.model_copy(update={"familiarity": None})).outcome is Outcome.ASK
     assert measure(proof, policy).wrongful.rate <= 0.05
+
+
+def test_ends_over_the_limits_are_those_of_the_policy_with_each_limit(made, drawn):
+    draft, _, _, _ = made
+    records = drawn(7000, 60)
+    seen = outcomes_of(records, draft)
+    limits = np.unique(seen.risk[np.isfinite(seen.risk)])[::9].tolist()
+    for left in (1.0, 0.05):
+        for trial in end_tests(seen.ends, limits, left):
+            found = measure(records, with_limits(draft, trial.limit, left))
+            assert (trial.events, trial.images) == (found.left.events, found.left.of)
+
+
+def test_a_promise_for_parts_holds_for_the_worst_of_them(made, drawn):
+    draft, _, fit, proof = made
+    worse = [draw(seed, 0.3) for seed in range(9000, 9150)]
+    records = [*proof, *worse]
+    numbers = {"good": range(300), "worse": range(300, 450)}
+    parted = Trials(draft, fit, records, parts=numbers).policy(LEVELS)
+    assert parted.risk.max_removal < Trials(draft, fit, records).policy(LEVELS).risk.max_removal
+    own = parted.guarantee.wrongful_removal
+    for name, part in (("good", proof), ("worse", worse)):
+        found = measure(part, parted)
+        assert own.parts[name] == (found.wrongful.events, found.wrongful.of)
+        assert upper_bound(found.wrongful.events, found.wrongful.of, 0.1) <= min(own.bound, LEVELS.alpha)
+    with pytest.raises(InvalidInput, match="for the part few: 20 laptops prove"):
+        Trials(draft, fit, records, parts={"few": range(20), "others": range(20, 450)}).policy(LEVELS)
+
+
+def test_each_promise_is_broken_in_at_most_delta_of_repetitions():
+    # laptops by the risk from which they are finished alone and from which something wrong is released; two parts
+    rng = np.random.default_rng(0)
+    levels, limits = Levels(0.03, 0.05, 0.1), np.linspace(0.02, 1, 50)
+    rates = ((0.08, 0.07), (0.05, 0.02))  # wrong at the loosest limit, and left on those finished early
+
+    def trials(wrong, kept, laptops=400):
+        risk, alone = rng.random(laptops) / wrong, rng.random(laptops)
+        dirty = rng.random(laptops) < np.where(alone < 0.3, kept, 0.01)
+        ends = [Trial(x, int((alone <= x).sum()), int((dirty & (alone <= x)).sum())) for x in limits]
+        return [Trial(x, laptops, int((risk <= x).sum())) for x in limits], ends
+
+    broken = np.zeros(2)
+    for _ in range(300):
+        parts = [trials(*rate) for rate in rates]
+        held = _held([one for one, _ in parts], levels.alpha, levels.delta)
+        if held and _reached([one for _, one in parts], levels) <= held - 1:
+            x = limits[held - 1]
+            left = [(min(x, 0.3) * kept + max(x - 0.3, 0) * 0.01) / x for _, kept in rates]
+            broken += max(x * wrong for wrong, _ in rates) > levels.alpha, max(left) > levels.beta
+    assert (broken <= levels.delta * 300).all()
+    assert broken[0] > 0
 
 
 def test_a_score_fitted_elsewhere_is_proved_by_every_laptop(drawn):
@@ -149,7 +211,7 @@ def test_a_score_fitted_elsewhere_is_proved_by_every_laptop(drawn):
     trials = Trials(draft, (), proof)
     policy = trials.policy(LEVELS)
     assert policy.guarantee.wrongful_removal.images == 200
-    assert policy.guarantee.missed_sticker.limit == fitted.max_left_probability
+    assert policy.max_left_probability == fitted.max_left_probability
     assert [term.signal for term in policy.risk.terms] == [term.signal for term in fitted.risk.terms]
     found, unseen = measure(proof, policy), measure(drawn(5000, 1000), policy)
     assert found.wrongful.events == policy.guarantee.wrongful_removal.events
@@ -169,7 +231,7 @@ def test_limits_on_a_score_fitted_elsewhere_depend_on_no_image(laptops, seed, ot
     signals = {"improbability": rng.random(laptops), "shannon_entropy": rng.random(laptops)}
     draft = Policy().model_copy(update={"risk": fit_risk(signals, rng.random(laptops))})
     proofs = [[draw(int(n)) for n in rng.integers(1 << 30, size=count)] for count in (laptops, others)]
-    first, second = ([t.limit for t in Trials(draft, (), proof)._removals] for proof in proofs)
+    first, second = (Trials(draft, (), proof)._limits for proof in proofs)
     assert first == second
     assert (np.diff(first) >= 0).all()
     assert draft.risk(dict.fromkeys(signals, 1.0)) <= first[-1] + 1e-12
@@ -268,7 +330,9 @@ def test_outcomes_are_those_of_the_judge(drawn):
     expected = [len(d.removable()) if d.outcome is Outcome.WORK else 0 for d in decisions]
     assert np.bincount(seen.detected.image[seen.removable], minlength=40).tolist() == expected
     assert seen.verdicts[Verdict.REMOVE] == sum(len(d.removable()) for d in decisions)
-    assert len(seen.cleans.left) == sum(d.outcome is Outcome.CLEAN for d in decisions)
+    ends = [once_peeled(d, r.assessment, policy) for d, r in zip(decisions, records, strict=True)]
+    alone = [e.outcome is Outcome.CLEAN and len(r.stickers) > 0 for e, r in zip(ends, records, strict=True)]
+    assert end_tests(seen.ends, [1.0], 1.0)[0].images == sum(alone)
 
 
 def test_isotonic_calibration_brings_probabilities_to_shares():

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 import sticker_uq.cli.calibrate as command
 from sticker_uq.calibration.control import Trial, p_values, smallest_level
-from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
+from sticker_uq.calibration.fitting import Levels, fit_policy
 from sticker_uq.calibration.planning import Prospect, Units, count_units
 from sticker_uq.calibration.probability import choose_kind
+from sticker_uq.calibration.proving import Trials
 from sticker_uq.calibration.records import Record, numbered
 from sticker_uq.cli import app
 from sticker_uq.gate import Policy
@@ -26,20 +27,20 @@ from sticker_uq.testing.scenes import assessment, observed
 Drawn = Callable[[int, int], list[Record]]
 
 
-@pytest.mark.parametrize(("laptops", "clean"), [(230, 45), (31, 4)])
-def test_the_proposed_levels_can_be_proved_and_lower_ones_cannot(laptops, clean):
-    prospect = Prospect(Units(laptops, clean), 0.1, 200)
+@pytest.mark.parametrize(("laptops", "dirty"), [(230, 45), (31, 4)])
+def test_the_proposed_levels_can_be_proved_and_lower_ones_cannot(laptops, dirty):
+    prospect = Prospect(Units(laptops, dirty), 0.1, 200)
     with pytest.raises(InvalidInput) as refused:
         prospect.check(0.001, 0.001)
     alpha, beta = (
         float(value) for value in re.findall(r"give --alpha (\S+) --beta (\S+)", str(refused.value))[0]
     )
     prospect.check(alpha, beta)
-    for level, images in ((alpha, laptops), (beta, clean)):
+    for level, images in ((alpha, laptops), (beta, dirty)):
         assert p_values([Trial(0.0, images, 0)], level)[0] <= 0.1
         assert p_values([Trial(0.0, images, 0)], 0.9 * level)[0] > 0.1
     with_one = [float(value) for value in re.findall(r"(\S+) with one bad", prospect.text())]
-    for level, images in zip(with_one, (laptops, clean), strict=True):
+    for level, images in zip(with_one, (laptops, dirty), strict=True):
         assert p_values([Trial(0.0, images, 1)], level)[0] <= 0.1
 
 
@@ -55,13 +56,13 @@ def test_only_what_trials_would_refuse_is_refused(drawn):
         prospect.check(prospect.levels[0] * 0.99, 0.9)
     with pytest.raises(InvalidInput, match="60 laptops prove"):
         Trials(draft, fit, proof).policy(Levels(prospect.levels[0] * 0.99, 0.9, 0.1))
-    with pytest.raises(InvalidInput, match=f"there are {units.clean}"):
+    with pytest.raises(InvalidInput, match=f"there are {units.with_sticker}"):
         prospect.check(0.5, prospect.levels[1] * 0.99)
 
 
-def test_a_laptop_counts_once_and_as_clean_by_any_image_without_sticker():
+def test_a_laptop_counts_once_and_as_one_with_stickers_by_any_image_that_shows_one():
     laptops = numbered(["a", "a", "", "", "b"])
-    assert count_units(laptops, np.array([True, False, True, False, True])) == Units(4, 2)
+    assert count_units(laptops, np.array([True, False, True, False, True])) == Units(4, 3)
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_the_share_to_fit_on_is_named_that_would_do(labelled, tmp_path, monkeypa
 
 def test_a_hundred_more_labels_prove_what_the_binomial_says():
     now = Prospect(Units(30, 10), 0.1, 20)
-    then = now.after(100)  # sixty of them prove, a third of these without a sticker
+    then = now.after(100)  # sixty of them prove, a third of these with a sticker
     assert (then.proof, then.fit) == (Units(90, 30), 60)
     assert then.levels == (smallest_level(90, 0.1), smallest_level(30, 0.1))
     assert (1 - then.levels[0]) ** 90 == pytest.approx(0.1)
@@ -152,9 +153,9 @@ def test_a_hundred_more_labels_prove_what_the_binomial_says():
 
 def test_the_labels_that_lack_suffice_and_one_less_does_not():
     now = Prospect(Units(30, 10), 0.1, 20)
-    # 45 in the proof prove 0.05, 22 without a sticker 0.1
+    # 45 in the proof prove 0.05, 22 with a sticker 0.1
     assert now.lacking(0.05, 0.21) == "label at least 25 more laptops"
-    assert now.lacking(0.05, 0.1) == "label at least 25 more laptops, at least 20 of them without a sticker"
+    assert now.lacking(0.05, 0.1) == "label at least 25 more laptops, at least 20 of them with a sticker"
     assert "label at least 20 more laptops" in now.lacking(0.1, 0.1)
     assert now.lacking(0.1, 0.21) == now.lacking(0.1, 0.0) == ""
     few = Prospect(Units(30, 10), 0.1, 10)

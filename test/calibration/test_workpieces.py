@@ -13,10 +13,10 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage
 from std_msgs.msg import Header
 
-from sticker_uq.calibration.fitting import clean_tests, removal_tests
 from sticker_uq.calibration.making import split
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of
+from sticker_uq.calibration.proving import end_tests, removal_tests
 from sticker_uq.calibration.records import Record, assess, units_of
 from sticker_uq.cli.calibrate import _tell_of_workpieces
 from sticker_uq.gate import Policy
@@ -103,7 +103,7 @@ def test_a_recording_that_has_lost_images_is_not_matched_with_labels_by_number(t
         LabelledSource(declare_more(path))
 
 
-def test_a_laptop_is_bad_when_one_of_its_images_is():
+def test_a_laptop_is_bad_when_one_of_its_images_is_and_its_last_one_is_its_end():
     sticker = np.array([HERE], np.float32), np.array([2])
     nothing = np.zeros((0, 4), np.float32), np.zeros(0, np.int64)
     seen = assessment(observed())
@@ -112,8 +112,8 @@ def test_a_laptop_is_bad_when_one_of_its_images_is():
         Record("1", *nothing, seen, "a"),  # the same object, but here it is none
         Record("2", *nothing, seen, "a"),
         Record("3", *sticker, seen, "b"),
-        Record("4", *sticker, assessment(), "b"),  # called clean, and is not
-        Record("5", *nothing, assessment(), "b"),
+        Record("4", *nothing, assessment(), "b"),
+        Record("5", *sticker, assessment(), "b"),  # called clean, and is not
         Record("6", *nothing, assessment()),
         Record("7", *nothing, assessment()),
     ]
@@ -123,11 +123,11 @@ def test_a_laptop_is_bad_when_one_of_its_images_is():
     objects, _ = outcomes.removed()
     (trial,) = removal_tests(objects, objects.signals["improbability"], outcomes.images, np.array([1.0]))
     assert (trial.events, trial.images) == (1, 4)
-    (trial,) = clean_tests(outcomes.cleans, [1.0])
-    assert (trial.events, trial.images) == (1, 3)
+    (trial,) = end_tests(outcomes.ends, [1.0], 1.0)
+    assert (trial.events, trial.images) == (1, 2)
     measured = measure(records, policy)
     assert (measured.wrongful.events, measured.wrongful.of) == (1, 4)
-    assert (measured.missed.events, measured.missed.of) == (1, 3)
+    assert (measured.left.events, measured.left.of) == (1, 2)
 
 
 def test_the_images_of_a_laptop_stay_on_one_side_of_the_split():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy decided about labelled images, counted: removals right and wrong, laptops called clean, questions."""
+"""What a policy decided about labelled images, counted: removals right and wrong, laptops finished alone, questions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics.matching import MATCH_IOU, best_overlap, overlapping, shares_inside
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
-from sticker_uq.gate.box_overlap import as_box, same_place
+from sticker_uq.gate.box_overlap import area, as_box, covered
 from sticker_uq.io.coco import LabelledImage
-from sticker_uq.scene import Detections, FloatArray, ObjectClass, Outcome, SceneDecision, Verdict
+from sticker_uq.scene import Detections, FloatArray, IntArray, ObjectClass, Outcome, SceneDecision, Verdict
 
 BLADE_IOU = 0.3
 """IoU from which the blade meets a labelled object; partly covered stickers are labelled by what is seen of them."""
+FREE_LOGO = 0.1
+"""Share of a logo, where no sticker lies on it, from which a removal that takes it in does harm."""
 
 ASKED = (0.2, 0.3, 0.4)
 """Shares of images with a question at which :func:`wrongful_share` compares detectors."""
@@ -45,11 +47,11 @@ class Count:
 class Measured:
     """A policy's figures on labelled images, from its decisions alone. Images of the same laptop count as one.
 
-    ``wrongful``: images in which at least one object that may be removed is no sticker, ``wrong_objects`` of them in all;
-    ``removed``: labelled stickers that may be removed without a person; ``clean``: images without a sticker that are called
-    clean; ``missed``: images called clean that show a sticker; ``asked``: images of which :func:`ends_with_question` is true;
-    ``left``: of the others those that show a sticker that is not released;
-    ``verdicts``: shares of all objects by verdict; ``on_logo``: removable objects that are logos.
+    ``wrongful``: laptops with at least one removal that does harm (:func:`harmful`), ``wrong_objects`` of them in all;
+    ``removed``: labelled stickers that may be removed without a person; ``asked``: laptops that end with a question, as
+    :func:`sticker_uq.gate.judge.once_peeled` has it; the others are finished alone. The last image of a laptop decides.
+    ``left``: laptops with a sticker on it at the end, of those finished alone that showed one; ``clean``: laptops finished alone,
+    of those that never showed one; ``verdicts``: shares of all objects by verdict; ``on_logo``: removable objects that are logos.
     """
 
     images: int
@@ -57,7 +59,6 @@ class Measured:
     wrong_objects: int
     removed: Count
     clean: Count
-    missed: Count
     asked: Count
     left: Count
     verdicts: dict[str, Count]
@@ -67,8 +68,8 @@ class Measured:
         return {
             "stickers released, of those labelled": self.removed,
             "laptops with a wrongful removal": self.wrongful,
-            "laptops without a sticker called clean": self.clean,
-            "laptops called clean that show a sticker": self.missed,
+            "laptops with stickers, finished without a person, that keep one": self.left,
+            "laptops without a sticker finished without a person": self.clean,
             "laptops left to a person": self.asked,
         }
 
@@ -78,68 +79,91 @@ class DecisionCounts:
 
     def __init__(self, match_iou: float = BLADE_IOU) -> None:
         self._match_iou = match_iou
-        self._units, self._wrongful, self._missed, self._asked = (set[str]() for _ in range(4))
-        self._called, self._without, self._rightly, self._left = (set[str]() for _ in range(4))
+        self._wrongful, self._with = set[str](), set[str]()
+        self._ends: dict[str, tuple[bool, bool]] = {}  # by laptop: finished alone, with a sticker on it
         self._removed = self._stickers = self._wrong = self._on_logo = 0
         self._verdicts = dict.fromkeys((Verdict.REMOVE, Verdict.ASK, Verdict.KEEP), 0)
 
-    def add(self, unit: str, boxes: FloatArray, labels: NDArray[np.int64], decision: SceneDecision) -> None:
-        """Count the ``decision`` about an image of the laptop ``unit`` (or its own name) with labelled ``boxes`` (N, 4) px."""
+    def add(
+        self,
+        unit: str,
+        boxes: FloatArray,
+        labels: NDArray[np.int64],
+        decision: SceneDecision,
+        end: SceneDecision,
+    ) -> None:
+        """Count the ``decision`` about an image of the laptop ``unit`` (or its own name) with labelled ``boxes`` (N, 4) px.
+
+        ``end``: what :func:`sticker_uq.gate.judge.once_peeled` makes of it.
+        """
         stickers = int((labels == ObjectClass.STICKER).sum())
-        self._units.add(unit)
         self._stickers += stickers
-        allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
-        places = [touched(verdict.object.box, boxes, self._match_iou)[0] for verdict in allowed]
-        right = [place for place in places if place >= 0 and labels[place] == ObjectClass.STICKER]
-        if len(right) < len(places):
+        if stickers:
+            self._with.add(unit)
+        released = released_by(decision)
+        harm = harmful(released, boxes, labels, self._match_iou)
+        places, _ = best_overlap(released, boxes, self._match_iou)
+        peeled = [place for place in places.tolist() if place >= 0 and labels[place] == ObjectClass.STICKER]
+        if harm.any():
             self._wrongful.add(unit)
-        self._wrong += len(places) - len(right)
-        self._removed += len(set(right))
-        self._on_logo += len([p for p in places if p >= 0 and labels[p] == ObjectClass.LOGO])
-        if not stickers:
-            self._without.add(unit)
-        if decision.outcome is Outcome.CLEAN:
-            self._called.add(unit)
-            (self._missed if stickers else self._rightly).add(unit)
-        if ends_with_question(decision):
-            self._asked.add(unit)
-        if len(set(right)) < stickers:
-            self._left.add(unit)
+        self._wrong += int(harm.sum())
+        self._removed += len(np.unique(places[~harm]))
+        self._on_logo += int((np.append(labels, 0)[places] == ObjectClass.LOGO).sum())
+        self._ends[unit] = end.outcome is Outcome.CLEAN, len(set(peeled)) < stickers
         for verdict in decision.verdicts:
             # in a scene that is asked about as a whole nothing is removed either
             held = verdict.verdict is Verdict.REMOVE and decision.outcome is not Outcome.WORK
             self._verdicts[Verdict.ASK if held else verdict.verdict] += 1
 
     def measured(self) -> Measured:
-        images, total = len(self._units), sum(self._verdicts.values())
+        images, total = len(self._ends), sum(self._verdicts.values())
+        alone = {unit: dirty for unit, (finished, dirty) in self._ends.items() if finished}
+        of = [dirty for unit, dirty in alone.items() if unit in self._with]
         return Measured(
             images=images,
             wrongful=Count(len(self._wrongful), images),
             wrong_objects=self._wrong,
             removed=Count(self._removed, self._stickers),
-            clean=Count(len(self._rightly), len(self._without)),
-            missed=Count(len(self._missed), len(self._called)),
-            asked=Count(len(self._asked), images),
-            left=Count(len(self._left - self._asked), images - len(self._asked)),
+            clean=Count(len(alone) - len(of), images - len(self._with)),
+            asked=Count(images - len(alone), images),
+            left=Count(sum(of), len(of)),
             verdicts={verdict.name.lower(): Count(n, total) for verdict, n in self._verdicts.items()},
             on_logo=self._on_logo,
         )
 
 
-def ends_with_question(decision: SceneDecision) -> bool:
-    """Whether a person is needed: now, or for what is in doubt once all that is released is gone.
+def released_by(decision: SceneDecision) -> FloatArray:
+    """The boxes (R, 4) px of what ``decision`` releases."""
+    allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
+    return np.array([one.object.box for one in allowed], float).reshape(-1, 4)
 
-    A doubtful box on a released sticker is peeled with it.
+
+def harmful(
+    released: FloatArray, boxes: FloatArray, labels: IntArray, match_iou: float = BLADE_IOU
+) -> NDArray[np.bool_]:
+    """Which removals of ``released`` (R, 4) px do harm, (R,), on a laptop with labelled ``boxes`` (N, 4) of ``labels`` (N,).
+
+    Those of which the object that they overlap most is no sticker, or none from ``match_iou`` on, and those that take in
+    ``FREE_LOGO`` or more of a logo where no labelled sticker lies on it.
     """
-    if decision.outcome is not Outcome.WORK:
-        return decision.outcome is not Outcome.CLEAN
-    released = [as_box(verdict.object.box) for verdict in decision.removable()]
-    doubtful = [
-        as_box(one.object.box)
-        for one in decision.verdicts
-        if one.verdict not in (Verdict.REMOVE, Verdict.KEEP)
-    ]
-    return any(not any(same_place(box, gone) for gone in released) for box in doubtful)
+    places, _ = best_overlap(released, boxes, match_iou)
+    takes = np.array([bool(logos_taken(box, boxes, labels)) for box in released], bool)
+    return (np.append(labels, 0)[places] != ObjectClass.STICKER) | takes
+
+
+def logos_taken(box: FloatArray, boxes: FloatArray, labels: IntArray) -> list[int]:
+    """Which of the labelled ``boxes`` are logos of which a removal of ``box`` (4,) takes in ``FREE_LOGO`` or more where no
+    labelled sticker lies on them.
+    """
+    x1, y1, x2, y2 = as_box(box)
+    stickers = [as_box(one) for one in boxes[labels == ObjectClass.STICKER]]
+    taken = []
+    for number in np.flatnonzero(labels == ObjectClass.LOGO).tolist():
+        logo = as_box(boxes[number])
+        met = max(x1, logo[0]), max(y1, logo[1]), min(x2, logo[2]), min(y2, logo[3])
+        if area(met) * (1 - covered(met, stickers)) >= FREE_LOGO * area(logo) > 0:
+            taken.append(number)
+    return taken
 
 
 def wrongful_share(found: Sequence[Detections], truths: Sequence[LabelledImage]) -> float:
@@ -164,7 +188,7 @@ def _outcomes(detected: Detections, truth: LabelledImage, limits: FloatArray) ->
     places, _ = best_overlap(detected.boxes, truth.boxes, BLADE_IOU)
     crowds = truth.crowd[truth.crowd_labels == ObjectClass.STICKER]
     crowded = (shares_inside(detected.boxes, crowds) >= MATCH_IOU).any(axis=1)
-    wrong = np.where(places < 0, ~crowded, np.append(truth.labels, 0)[places] != ObjectClass.STICKER)
+    wrong = harmful(detected.boxes, truth.boxes, truth.labels) & ~((places < 0) & crowded)
     rows = np.zeros((len(limits), 2), bool)
     for row, limit in zip(rows, limits, strict=True):
         released = called & (detected.scores >= limit)

@@ -15,6 +15,7 @@ from sticker_uq.evaluation.replay.findings import LIMIT_SCHEMA, BlockedBy, Galle
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.reporting.report_model import ReportEntry
 from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.judge import once_peeled
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
@@ -133,7 +134,8 @@ def replay(
                         f"image {item.name} is {width}x{height} px, its labels are for {size[0]}x{size[1]}"
                     )
                 laptop = f"laptop {truth.workpiece_id}" if truth.workpiece_id else f"image {item.name}"
-                counts.add(laptop, truth.boxes, truth.labels, decision)
+                ended = once_peeled(decision, assessment, policy)
+                counts.add(laptop, truth.boxes, truth.labels, decision, ended)
             gallery.add(item, assessment, decision)
             on_image(item, assessment, decision)
         drawn = gallery.finish()

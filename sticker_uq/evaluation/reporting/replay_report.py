@@ -151,7 +151,7 @@ def _limits(rows: Sequence[Row]) -> ReportSection:
 
 
 def _against_labels(found: Measured) -> ReportSection:
-    wrong = f"{found.wrong_objects} objects would be removed that are no stickers, {found.on_logo} of them logos. "
+    wrong = f"{found.wrong_objects} removals would do harm, {found.on_logo} of them on logos. "
     return ReportSection(
         title="What was decided, and what the labels say",
         note=f"{wrong if found.wrong_objects else ''}Each image by itself; images that the labels say are of the same laptop "

@@ -53,10 +53,17 @@ class AssumptionMonitor:
     """Tests of one policy's assumptions, and how far the present workpiece has come."""
 
     def __init__(
-        self, reference: Reference | None, risks: Mapping[str, float], settings: AssumptionSettings
+        self,
+        reference: Reference | None,
+        risks: Mapping[str, float],
+        settings: AssumptionSettings,
+        bare: bool = False,
     ) -> None:
-        """``risks``: the promised highest risk by WRONG_REMOVAL and MISSED_STICKER; those left out are not watched."""
-        self.settings = settings
+        """``risks``: the promised highest risk by WRONG_REMOVAL and MISSED_STICKER; those left out are not watched.
+
+        ``bare``: laptops that never had a sticker count for MISSED_STICKER too, as in a promise about first sight.
+        """
+        self.settings, self._bare = settings, bare
         self._reference = reference if settings.watch_assumption else None
         self._limits = dict(risks) if settings.watch_assumption and settings.spot_check_rate > 0 else {}
         self._seen = 0
@@ -76,6 +83,7 @@ class AssumptionMonitor:
         self._to_check: frozenset[str] = frozenset()
         self._own: SceneDecision | None = None
         self._asked: SceneDecision | None = None
+        self._had_sticker = False
 
     @property
     def active(self) -> bool:
@@ -127,6 +135,7 @@ class AssumptionMonitor:
         """
         risk = {Outcome.WORK: WRONG_REMOVAL, Outcome.CLEAN: MISSED_STICKER}.get(decision.outcome)
         if risk not in self._to_check or memory.scene_clean:
+            self._had_sticker |= decision.outcome is Outcome.WORK
             return decision
         reason = Reason("spot_check")
         return replace(decision, outcome=Outcome.ASK, reasons=(*decision.reasons, reason))
@@ -139,13 +148,17 @@ class AssumptionMonitor:
         own = self._asked
         if own is None or event.scene_answer not in (SceneAnswer.NONE, SceneAnswer.CLEAN):
             return None  # nothing was said about the stickers
+        checked = self._to_check & {WRONG_REMOVAL}
         losses = {WRONG_REMOVAL: _wrong_removal(own, event)}
+        self._had_sticker |= any(answer.removes for answer in event.answers)
         if own.outcome is Outcome.CLEAN:
-            losses[MISSED_STICKER] = any(answer.removes for answer in event.answers)
-        checked = self._to_check & losses.keys()
+            checked = self._to_check
+            if self._had_sticker or self._bare:
+                losses[MISSED_STICKER] = any(answer.removes for answer in event.answers)
         self._to_check -= checked
         self.spot_checks += bool(checked)
-        return next(filter(None, [self._learn(risk, losses[risk]) for risk in sorted(checked)]), None)
+        tested = sorted(checked & losses.keys())
+        return next(filter(None, [self._learn(risk, losses[risk]) for risk in tested]), None)
 
     def _learn(self, risk: str, loss: bool) -> Alarm | None:
         test = self._risks.get(risk)
@@ -173,7 +186,8 @@ def _wrong_removal(own: SceneDecision, event: AnswerGiven) -> bool:
 
 def assumption_monitor_of(policy: Policy, settings: AssumptionSettings) -> AssumptionMonitor:
     given = policy.guarantee
-    proofs = (given.wrongful_removal, given.missed_sticker) if given is not None else (None, None)
+    proofs = (given.wrongful_removal, given.sticker_left or given.missed_sticker) if given else (None, None)
     promised = zip((WRONG_REMOVAL, MISSED_STICKER), proofs, strict=True)
     levels = {risk: proof.level for risk, proof in promised if proof is not None}
-    return AssumptionMonitor(policy.reference, levels, settings)
+    first_sight = given is not None and given.sticker_left is None
+    return AssumptionMonitor(policy.reference, levels, settings, bare=first_sight)

@@ -151,20 +151,28 @@ class Proof(Section):
     smallest_level: Share
     limit: float
     expected_limit: float | None = None
+    parts: dict[str, tuple[int, int]] | None = None
+    """Bad ones and images of each part for which the level is proved, where it is proved for parts"""
 
 
 class Guarantee(Section):
-    """The two promises of a policy; see :class:`Proof`."""
+    """The promises of a policy; see :class:`Proof`. One of before has ``missed_sticker`` in place of ``sticker_left``."""
 
     match_iou: Share = Field(description="Overlap from which an object counts as a labelled one")
     wrongful_removal: Proof | None = None
     """Of all images: one in which something but a sticker may be removed"""
+    sticker_left: Proof | None = None
+    """Of the laptops that had a sticker and are finished without a person: one with a sticker on it"""
     missed_sticker: Proof | None = None
-    """Of the images called clean: one that shows a sticker"""
+    """Of the images called clean at first sight: one that shows a sticker"""
 
     def __str__(self) -> str:
         """Both promises in one line; empty when there are none."""
-        proofs = (("wrongful removal", self.wrongful_removal), ("missed sticker", self.missed_sticker))
+        proofs = (
+            ("wrongful removal", self.wrongful_removal),
+            ("sticker left", self.sticker_left),
+            ("missed sticker", self.missed_sticker),  # as bundles of before have it
+        )
         return ", ".join(
             f"{words} <= {proof.level:.3g} at {proof.confidence:.3g} (n = {proof.images})"
             for words, proof in proofs

@@ -87,7 +87,7 @@ def command(
     promised = Policy.load(active.policy).guarantee
     levels = Levels(
         _level(alpha, promised and promised.wrongful_removal, _ALPHA),
-        _level(beta, promised and promised.missed_sticker, _BETA),
+        _level(beta, promised and (promised.sticker_left or promised.missed_sticker), _BETA),
         delta,
     )
     steps = Steps(work, step_line, f"--work {work}")

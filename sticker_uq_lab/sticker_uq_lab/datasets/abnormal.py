@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of abnormal laptops: what lies on them that no detector learned, and their COCO folder."""
 
+import hashlib
 import math
 import os
 import zlib
@@ -281,8 +282,9 @@ def abnormal_scenes(
 ) -> Iterator[coco.EncodedScene]:
     """The pictures ``items`` in a ``case`` of `CASES` or `EXPOSURE`, untouched ("clean"), or with a ``patch``.
 
-    The change depends on ``seed``, the case and the picture's id only. A case that hides stickers skips pictures
-    without one. InvalidInput for an unknown case, where all pictures would be skipped, or for one that cannot be read.
+    The change depends on ``seed``, the case and the picture's file only: no two laptops share it, whatever their ids and names
+    in their data sets. A case that hides stickers skips pictures without one. InvalidInput for an unknown case, where all
+    pictures would be skipped, or for one that cannot be read.
     """
     if patch is None and case not in (known := (CLEAN, *CASES, *EXPOSURE)):
         raise InvalidInput(f"case {case!r}: expected one of {', '.join(known)}, or a patch")
@@ -303,7 +305,8 @@ def _scenes(
     for index, item in enumerate(items):
         if case.startswith(_NEEDS_STICKER) and not _has_sticker(item):
             continue
-        rng = np.random.default_rng((seed, zlib.crc32(case.encode()), item.image_id))
+        own = int.from_bytes(hashlib.blake2b(item.path.read_bytes(), digest_size=8).digest())
+        rng = np.random.default_rng((seed, zlib.crc32(case.encode()), own))
         scene = untouched(coco.read_picture(item), item.boxes, item.labels)
         if patch is not None:
             scene = patched(scene, rng, patch)

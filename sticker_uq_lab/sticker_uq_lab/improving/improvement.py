@@ -19,12 +19,13 @@ from sticker_uq.calibration.probability import choose_kind, class_observations, 
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.detection.weights import network_settings, packaged_weights
 from sticker_uq.evaluation import bundle_comparison
-from sticker_uq.evaluation.metrics.decisions import DecisionCounts, ends_with_question
+from sticker_uq.evaluation.metrics.decisions import DecisionCounts
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.audit import verify
+from sticker_uq.gate.judge import once_peeled
 from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.scene import InvalidInput, ObjectClass, Outcome
+from sticker_uq.scene import InvalidInput, ObjectClass
 from sticker_uq_lab.datasets.default_boxes import own_scales
 from sticker_uq_lab.improving.labels import Noted, Part, divided, labelled, write_parts
 from sticker_uq_lab.improving.visits import GLANCE_S, Group, Visit, all_visits, person_rows, screened
@@ -394,13 +395,13 @@ class Improvement(Candidate[ImproveSettings]):
         for unit, record in zip(units.tolist(), records, strict=True):
             decision = judge(record.assessment, free)
             counts = DecisionCounts()
-            counts.add("", record.boxes, record.labels, decision)
-            happened[bundle_comparison.QUESTIONS][unit] |= ends_with_question(decision)
-            happened[bundle_comparison.WRONGFUL][unit] |= counts.measured().wrongful.events > 0
-            clean = decision.outcome is Outcome.CLEAN
-            happened[bundle_comparison.DIRTY][unit] |= clean and bool(
-                (record.labels == ObjectClass.STICKER).any()
+            counts.add(
+                "", record.boxes, record.labels, decision, once_peeled(decision, record.assessment, free)
             )
+            found = counts.measured()
+            happened[bundle_comparison.QUESTIONS][unit] = found.asked.events  # the last picture is the end
+            happened[bundle_comparison.DIRTY][unit] = found.left.events
+            happened[bundle_comparison.WRONGFUL][unit] |= found.wrongful.events > 0
         return happened, records
 
 
@@ -413,9 +414,13 @@ def _kept(candidate: Policy, active: Policy) -> bool:
     """Whether all that the ``active`` policy promises, or both promises where it has none, is proved of the ``candidate``."""
     if candidate.guarantee is None or candidate.guarantee.wrongful_removal is None:
         return False
-    for name in ("wrongful_removal", "missed_sticker"):
-        own = getattr(candidate.guarantee, name)
-        before = getattr(active.guarantee, name) if active.guarantee is not None else None
+    given = active.guarantee
+    before_of = (
+        (given.wrongful_removal, given.sticker_left or given.missed_sticker) if given else (None, None)
+    )
+    for own, before in zip(
+        (candidate.guarantee.wrongful_removal, candidate.guarantee.sticker_left), before_of, strict=True
+    ):
         if before is not None and (own is None or own.level > before.level):
             return False
         if own is None and candidate.clean_without_operator:

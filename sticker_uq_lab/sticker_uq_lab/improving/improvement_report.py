@@ -7,11 +7,14 @@ from collections import Counter
 from sticker_uq.evaluation.bundle_comparison import QUESTIONS, RISKS, BundleComparison, Pairs
 from sticker_uq.evaluation.metrics.statistics import Interval
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html
+from sticker_uq.gate.assumptions.drift import uniform
 from sticker_uq_lab.improving.improvement import Improvement
 from sticker_uq_lab.improving.labels import Part
+from sticker_uq_lab.improving.visits import Group
 from sticker_uq_lab.qualifying.results import percent
 
 REPORT = "report.html"
+_MOST_LOOKED_AT = 20
 _USES = {
     Part.LEARN: "train the candidate",
     Part.FIT: "fit limits",
@@ -37,6 +40,7 @@ def improvement_report(found: Improvement, comparison: BundleComparison, told: s
         "## Labels",
         _labels(found),
         _left_out(found),
+        *_unasked(found),
         "## Persons",
         Table(
             ("", "questions", "faster than one can look", "contradicted by second opinions", "answers"),
@@ -104,6 +108,27 @@ def _labels(found: Improvement) -> Table:
         told = ", ".join(f"{count} {origin}" for origin, count in sorted(origins.items())) or "none"
         rows.append((use, str(len({one.visit for one in noted})), str(len(noted)), told))
     return Table(("use", "laptops", "pictures", "origin"), rows)
+
+
+def _unasked(found: Improvement) -> list[Block]:
+    """What the labels take from the active policy, and pictures on which a person can see whether it is so."""
+    noted = [
+        f"{part}: {one.name}"
+        for part in (Part.PROVE, Part.JUDGE)
+        for one in found.labels.pictures.get(part, ())
+        if one.group is Group.ASKED
+    ]
+    shown = sorted(noted, key=lambda name: uniform(name, "look"))[:_MOST_LOOKED_AT]
+    text = (
+        "What nobody was asked about is labelled as the active policy decided: a sticker that it keeps on a laptop that it asked "
+        "about counts as none, unless the operator drew it, so the rate of stickers left may be higher than proved."
+    )
+    if not shown:
+        return [text]
+    return [
+        f"{text} Look for stickers on these, drawn at random, in labels/ of the work folder:",
+        Table(("",), [(one,) for one in shown]),
+    ]
 
 
 def _left_out(found: Improvement) -> Block:

@@ -10,11 +10,12 @@ from typing import Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from sticker_uq.calibration.fitting import Levels, Trials, fit_policy
+from sticker_uq.calibration.fitting import Levels, fit_policy
 from sticker_uq.calibration.making import Divided, evidence, write_policy
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.planning import Prospect, Units
 from sticker_uq.calibration.probability import choose_kind
+from sticker_uq.calibration.proving import Trials
 from sticker_uq.calibration.records import Assessed
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.evaluation.metrics.accuracy import evaluate_detector, evaluate_passes
@@ -286,11 +287,9 @@ class Qualification(Candidate[QualifySettings]):
         kind = choose_kind(divided.fit, "isotonic").kind
         draft = fit_policy(divided.fit, base, kind, level=levels.alpha, clean=levels.beta > 0)
         trials = Trials(draft, divided.fit, divided.proof)
-        alpha, beta = trials.lowest_levels(levels.delta)
-        wrongful, missed = trials.attempts(levels)
-        found = results.CalibrationResult(
-            refused="", wrongful=wrongful, missed=missed, alpha=alpha, beta=beta
-        )
+        alpha, beta = trials.lowest_levels(levels)
+        wrongful, left = trials.attempts(levels)
+        found = results.CalibrationResult(refused="", wrongful=wrongful, left=left, alpha=alpha, beta=beta)
         try:
             policy = trials.policy(levels)
         except InvalidInput as error:

@@ -43,7 +43,10 @@ def lead(found: Qualification) -> str:
         confidence = f"with confidence {percent(1 - levels.delta)}"
         promise = f"{rates}, {confidence}; a person checks every laptop before it counts as clean"
         if levels.beta:
-            promise = f"{rates}, and at most {percent(levels.beta)} of those called clean show a sticker, each {confidence}"
+            promise = (
+                f"{rates}, and at most {percent(levels.beta)} of those with stickers that are finished without a person keep "
+                f"one, each {confidence}"
+            )
         return f"Every requirement is met. On laptops like those of the calibrate part {promise}.{_caution(found)}"
     unmet = [one for one in found.requirements if one.met is False and one.value != NOT_MEASURED]
     text = "; ".join(f"{one.name}: {one.value}, expected {one.limit}" for one in unmet)
@@ -67,9 +70,9 @@ def _provable(found: Qualification) -> list[Block]:
     alpha, beta = found.provable.levels
     units, delta = found.provable.proof, found.provable.delta
     text = (
-        f"{units.laptops} calibration laptops, {units.clean} without a sticker, were used as proof; limits were fitted on "
+        f"{units.laptops} calibration laptops, {units.with_sticker} with a sticker, were used as proof; limits were fitted on "
         f"the others. At {percent(1 - delta)} confidence they cannot show a rate below {percent(alpha)} of wrongful removals "
-        f"(--alpha) and {percent(beta)} of missed stickers (--beta), even if none goes wrong."
+        f"(--alpha) and {percent(beta)} of stickers left (--beta), even if none goes wrong."
     )
     seen = found.calibration
     blocks: list[Block] = ["## What these labels can prove", text]
@@ -93,17 +96,17 @@ def _next_labels(found: Qualification) -> list[Block]:
         (
             name,
             str(one.proof.laptops),
-            str(one.proof.clean),
+            str(one.proof.with_sticker),
             *(percent(level) for level in (*one.levels, *one.with_one_bad)),
         )
         for name, one in (("now", now), (f"with {MORE} more", then))
     ]
-    head = ("labels in the calibrate part", "laptops that prove", "without a sticker", "lowest alpha", "lowest beta",
+    head = ("labels in the calibrate part", "laptops that prove", "with a sticker", "lowest alpha", "lowest beta",
             "alpha with one bad", "beta with one bad")  # fmt: skip
     return [
         f"## What the next {MORE} labels would buy",
-        "In the calibrate part, with as large a share of laptops without a sticker as now. Exact arithmetic, where every laptop "
-        "without a sticker is called clean:",
+        "In the calibrate part, with as large a share of laptops with a sticker as now. Exact arithmetic, where every laptop "
+        "with a sticker is finished without a person:",
         Table(head, rows),
         "Pictures that were chosen because they are hard belong to the learn part only: the calibrate and test parts need "
         "laptops drawn at random.",

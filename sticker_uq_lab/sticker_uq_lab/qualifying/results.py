@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sticker_uq.calibration.fitting import Attempt, Levels
+from sticker_uq.calibration.fitting import Levels
+from sticker_uq.calibration.proving import Attempt
 from sticker_uq.evaluation.metrics.accuracy import Accuracy
 from sticker_uq.evaluation.metrics.decisions import Count, Measured
 from sticker_uq.messages import printable
@@ -126,7 +127,7 @@ class NoveltyResult(StepResult):
 class CalibrationResult(StepResult):
     """What could be proved. ``refused``: why there is no policy with a guarantee, "" where there is one.
 
-    ``wrongful``, ``missed``: what was found about each promise by itself, None where nothing was fitted, ``missed`` also where
+    ``wrongful``, ``left``: what was found about each promise by itself, None where nothing was fitted, ``left`` also where
     nothing is promised of it. ``alpha`` and ``beta``: the lowest levels that the images would have proved as they came out, NaN
     where nothing was fitted.
     """
@@ -134,7 +135,7 @@ class CalibrationResult(StepResult):
     refused: str
     policy: str = ""
     wrongful: Attempt | None = None
-    missed: Attempt | None = None
+    left: Attempt | None = None
     alpha: float = math.nan
     beta: float = math.nan
 
@@ -142,9 +143,9 @@ class CalibrationResult(StepResult):
         if self.refused or self.wrongful is None:
             return f"no guarantee: {printable(self.refused)}"
         rates, cleans = "", "; no laptop is called clean without a person"
-        if self.missed is not None:
-            rates = f" and {percent(self.missed.level)} missed stickers"
-            cleans = f"; {self.missed.done} laptops without a sticker called clean, and {self.missed.bad.events} with one"
+        if self.left is not None:
+            rates = f" and {percent(self.left.level)} finished with a sticker left"
+            cleans = f"; {self.left.done} laptops with a sticker finished alone, {self.left.bad.events} of them with one left"
         return (
             f"at most {percent(self.wrongful.level)} wrongful removals{rates} proved on {self.wrongful.bad.of} laptops: "
             f"{self.wrongful.done} stickers released, {self.wrongful.bad.events} laptops with a wrongful removal{cleans}"
@@ -157,13 +158,13 @@ class PolicyTestResult(StepResult):
     wrongful: Count
     removed: Count
     clean: Count
-    missed: Count
+    left: Count
     asked: Count
 
     def __str__(self) -> str:
         return (
             f"{self.removed} stickers released without a person, {self.wrongful} laptops with a wrongful removal, "
-            f"{self.clean} laptops without a sticker called clean, {self.missed} called clean with a sticker, "
+            f"{self.left} with stickers finished alone keep one, {self.clean} laptops without a sticker finished alone, "
             f"{self.asked} left to a person"
         )
 
@@ -218,18 +219,16 @@ def requirements(
     accuracy: AccuracyResult,
 ) -> list[Requirement]:
     """All that a cell must meet for the verdict "ready"; ``lacking``: the labels that the guarantee lacks, "" for none."""
-    missed = [
-        _proved("proof: missed stickers", calibration.missed, levels.beta, _cleans, calibration, lacking)
-    ]
+    left = [_proved("proof: stickers left", calibration.left, levels.beta, _ends, calibration, lacking)]
     if not levels.beta:  # nothing is promised of them
-        missed = []
+        left = []
     return [
         _detector(accuracy),
         _novelty(novelty),
         _proved(
             "proof: wrongful removals", calibration.wrongful, levels.alpha, _removals, calibration, lacking
         ),
-        *missed,
+        *left,
         *_of_test(levels, min_removed, tested),
     ]
 
@@ -300,8 +299,8 @@ def _removals(proof: Attempt) -> str:
     return f"released {proof.done} stickers, wrong on {proof.bad} laptops"
 
 
-def _cleans(proof: Attempt) -> str:
-    return f"called clean {proof.done} laptops without a sticker, and {proof.bad.events} with one"
+def _ends(proof: Attempt) -> str:
+    return f"finished alone {proof.done} laptops with a sticker, {proof.bad.events} of them with one left"
 
 
 def _of_test(levels: Levels, min_removed: float, tested: PolicyTestResult | None) -> list[Requirement]:
@@ -310,7 +309,7 @@ def _of_test(levels: Levels, min_removed: float, tested: PolicyTestResult | None
         "test part: wrongful removals": f"at most {percent(levels.alpha)}",
     }
     if levels.beta:
-        limits["test part: missed stickers"] = f"at most {percent(levels.beta)}"
+        limits["test part: stickers left"] = f"at most {percent(levels.beta)}"
     if tested is None:
         why = "there is no policy with a guarantee"
         return [Requirement(name, NOT_MEASURED, limit, False, why) for name, limit in limits.items()]
@@ -320,9 +319,9 @@ def _of_test(levels: Levels, min_removed: float, tested: PolicyTestResult | None
         "or more labels to calibrate on make the limits looser"
     )
     found = [(str(removed), removed.of > 0 and removed.rate >= min_removed, looser)]
-    clean = f"called clean, {tested.clean} laptops without a sticker among them"
+    alone = "with stickers finished alone"
     unlike = "the test part contradicts the guarantee: its laptops are not like those of the calibrate part"
-    kinds = [(tested.wrongful, levels.alpha, "laptops"), (tested.missed, levels.beta, clean)]
+    kinds = [(tested.wrongful, levels.alpha, "laptops"), (tested.left, levels.beta, alone)]
     for count, level, what in kinds[: len(limits) - 1]:
         low = count.interval[0] if count.of else 0.0
         value = f"{count} {what}, 95 % interval from {percent(low)}"

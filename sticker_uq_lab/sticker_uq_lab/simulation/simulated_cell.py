@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, logos_taken
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.setting_fields import Frozen, Share
 from sticker_uq.scene import FloatArray, ObjectClass
@@ -28,7 +29,7 @@ from sticker_uq_lab.rendering import RenderedScene, SceneSpec, render, sample_sc
 from sticker_uq_lab.rendering.scene_sampling import sticker_on_logo, with_prints
 from sticker_uq_lab.rendering.scene_spec import ResidueSpec
 
-TOUCH_IOU = 0.3
+TOUCH_IOU = BLADE_IOU
 """Lowest overlap of an object with the goal's box for the blade to touch it."""
 _ON_LOGO = 0.4
 """Nearness of sticker and logo at which the limits set by hand ask about 18 of 20 laptops, which a person can tell apart."""
@@ -185,10 +186,14 @@ class SimulatedCell:
         return bool(self._random.random() < self.settings.failure_rate)
 
     def peel(self, box: FloatArray) -> Touch:
-        """Removes a sticker from the picture; anything else is counted as damage."""
+        """Removes a sticker from the picture; anything else, and a logo that goes with it, is counted as damage."""
         kind, object_id = self.touched_by(box)
-        self.record.touched.append(Thing(kind.value, object_id, tuple(np.asarray(box, float).tolist())))
+        place = tuple(np.asarray(box, float).tolist())
+        self.record.touched.append(Thing(kind.value, object_id, place))
         if kind is Touch.STICKER:
+            truth = self._truth
+            for number in logos_taken(np.asarray(box, float), truth.boxes, truth.labels):
+                self.record.touched.append(Thing(Touch.LOGO.value, int(truth.ids[number]), place))
             self._show(self._scene.without_sticker(object_id))
         return kind
 

@@ -146,7 +146,7 @@ def test_other_levels_repeat_only_what_depends_on_them(qualified, tmp_path):
         "CAUTION: the same calibrate part has been calibrated to other levels before (--alpha 0.3 --beta 0.95)"
         in found.output
     )
-    assert "of them without a sticker" in found.output
+    assert "of them with a sticker" in found.output
     assert not (tmp_path / "bundle").exists()
 
 

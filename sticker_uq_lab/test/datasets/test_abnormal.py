@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
@@ -123,6 +124,18 @@ def test_a_patch_lies_on_its_sticker_and_inside_the_picture():
         assert top + side <= 240
         assert box[0] <= left + side / 2 <= box[2]
         assert box[1] <= top + side / 2 <= box[3]
+
+
+def test_a_laptop_has_its_own_draws_whatever_its_id_and_name(folder):
+    items = read_coco(folder)[:2]
+    first, second = items
+    other = [replace(second, image_id=first.image_id), replace(first, image_id=second.image_id)]
+    before, after = (
+        [scene.image_fields["added"] for scene in abnormal_scenes(part, "unknown-object", 5)]
+        for part in (items, other)
+    )
+    assert after == before[::-1]
+    assert before[0] != before[1]
 
 
 def test_nothing_to_hide_is_refused(folder):

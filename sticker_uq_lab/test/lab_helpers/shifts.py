@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import Image
 
-from sticker_uq.evaluation.metrics.decisions import ends_with_question, touched
+from sticker_uq.evaluation.metrics.decisions import touched
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.audit import GENESIS, Entry
 from sticker_uq.gate.box_overlap import as_box
+from sticker_uq.gate.judge import once_peeled
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswers
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.nodes.common.conversions import decision_to_msg, header_of, scene_to_msg
@@ -109,7 +110,7 @@ def run_shift(
             ):
                 bag.write(f"/{topic}", now, serialize_message(message))
             log.add("workpiece", workpiece_id=name, stamp_ns=now)
-            asked = ends_with_question(decision)
+            asked = once_peeled(decision, scene, policy).outcome is not Outcome.CLEAN
             first = decision.outcome is not Outcome.WORK
             checked = not (asked and first) and rng.random() < spot_check_rate
             questions += asked

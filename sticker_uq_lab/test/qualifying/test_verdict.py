@@ -4,7 +4,8 @@
 import math
 from dataclasses import replace
 
-from sticker_uq.calibration.fitting import Attempt, Levels
+from sticker_uq.calibration.fitting import Levels
+from sticker_uq.calibration.proving import Attempt
 from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.novelty.quality import Auroc
 from sticker_uq_lab.qualifying.results import (
@@ -24,10 +25,10 @@ PROVED = CalibrationResult(
     refused="",
     policy="abc",
     wrongful=Attempt(0.1, Count(0, 30), 0.074, Count(21, 34)),
-    missed=Attempt(0.2, Count(0, 12), 0.175, Count(12, 15)),
+    left=Attempt(0.2, Count(0, 12), 0.175, Count(12, 15)),
 )
 GOOD = PolicyTestResult(
-    wrongful=Count(0, 16), removed=Count(12, 20), clean=Count(6, 7), missed=Count(0, 6), asked=Count(3, 16)
+    wrongful=Count(0, 16), removed=Count(12, 20), clean=Count(6, 7), left=Count(0, 6), asked=Count(3, 16)
 )
 SHARP = AccuracyResult(
     pictures=16,
@@ -62,19 +63,19 @@ def test_each_requirement_can_fail_by_itself():
     assert unmet(tested=nothing_to_remove) == ["stickers of the test part released"]
     wrong = GOOD.model_copy(update={"wrongful": Count(6, 16)})  # lower bound 0.152
     assert unmet(tested=wrong) == ["test part: wrongful removals"]
-    assert unmet(tested=GOOD.model_copy(update={"missed": Count(5, 6)})) == ["test part: missed stickers"]
+    assert unmet(tested=GOOD.model_copy(update={"left": Count(5, 6)})) == ["test part: stickers left"]
 
 
-def test_without_a_promise_of_missed_stickers_nothing_about_them_is_required():
+def test_without_a_promise_of_stickers_left_nothing_about_them_is_required():
     alone = replace(LEVELS, beta=0.0)
-    proved = PROVED.model_copy(update={"missed": None})
+    proved = PROVED.model_copy(update={"left": None})
     names = [row.name for row in requirements(alone, 0.5, NOVELTY, proved, GOOD, "", SHARP)]
     assert len(names) == 5
-    assert not any("missed" in name for name in names)
+    assert not any("stickers left" in name for name in names)
     assert "no laptop is called clean without a person" in str(proved)
     for refused in (None, GOOD):
         rows = requirements(alone, 0.5, NOVELTY, CalibrationResult(refused="few"), refused, "", SHARP)
-        assert not any("missed" in row.name for row in rows)
+        assert not any("stickers left" in row.name for row in rows)
 
 
 def test_a_few_mistakes_do_not_contradict_the_guarantee():
@@ -87,11 +88,14 @@ def test_without_a_proof_nothing_that_follows_from_it_is_met():
     assert [row.met for row in rows] == [True, False, False, False, False, False]
     assert (rows[1].value, rows[1].advice) == ("nothing proved", "label more")
     few = Attempt(0.2, Count(0, 5), 0.369, Count(5, 20))
-    half = refused.model_copy(update={"wrongful": PROVED.wrongful, "missed": few})
+    half = refused.model_copy(update={"wrongful": PROVED.wrongful, "left": few})
     rows = requirements(LEVELS, 0.5, NOVELTY, half, None, "", SHARP)[1:]
     assert [row.met for row in rows[:3]] == [True, True, False]
     assert rows[2].advice == "1 laptops called clean"
-    assert rows[2].value == "36.9 % at best: called clean 5 of 20 laptops without a sticker, and 0 with one"
+    assert (
+        rows[2].value
+        == "36.9 % at best: finished alone 5 of 20 laptops with a sticker, 0 of them with one left"
+    )
 
 
 def test_a_proof_says_of_how_many_and_when_nothing_was_released():
@@ -103,7 +107,7 @@ def test_a_proof_says_of_how_many_and_when_nothing_was_released():
     assert value(PROVED.wrongful) == "7.4 % excluded: released 21 of 34 stickers, wrong on 0 of 30 laptops"
     idle = replace(PROVED.wrongful, done=Count(0, 34))
     assert value(idle) == "7.4 % excluded: none of 34 stickers released, so that nothing could go wrong"
-    assert "12 of 15 laptops without a sticker called clean" in str(PROVED)
+    assert "12 of 15 laptops with a sticker finished alone" in str(PROVED)
 
 
 def test_a_weak_detector_is_told_and_not_required():

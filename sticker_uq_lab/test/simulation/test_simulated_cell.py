@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 
+from sticker_uq.evaluation.metrics.decisions import harmful
 from sticker_uq.gate.relief import height_mm
 from sticker_uq.gate.state import Relief
 from sticker_uq.scene import ObjectClass
@@ -101,6 +102,27 @@ def test_what_is_no_sticker_stays_in_the_picture_and_is_known_when_touched(hard,
         assert cell.peel(np.array(sticker.box)) is Touch.STICKER
     assert np.abs(cell._truth.image[y1:y2, x1:x2].astype(int) - before).mean() < 12
     assert (cell.record.removed, cell.record.wrong) == (len(apart), 1)
+
+
+def test_a_logo_that_is_peeled_with_its_sticker_is_damage(hard):
+    cell = hard["sticker on a logo"]
+    logo = next(one for one in cell._visible() if one.kind == "logo")
+    sticker = max(
+        (one for one in cell._visible() if one.kind == "sticker"),
+        key=lambda one: iou_matrix(np.array([one.box]), np.array([logo.box]))[0, 0],
+    )
+    whole = np.array([*np.minimum(sticker.box, logo.box)[:2], *np.maximum(sticker.box, logo.box)[2:]])
+    grown = next(
+        box
+        for share in np.linspace(0, 1, 50)
+        for box in [np.array(sticker.box) + share * (whole - sticker.box)]
+        if harmful(box[None], cell._truth.boxes, cell._truth.labels)[0]
+    )
+    assert cell.touched_by(grown)[0] is Touch.STICKER
+    before = cell.record.wrong, cell.record.removed
+    assert cell.peel(grown) is Touch.STICKER
+    assert (cell.record.wrong, cell.record.removed) == (before[0] + 1, before[1] + 1)
+    assert (cell.record.touched[-1].kind, cell.record.touched[-1].id) == ("logo", logo.id)
 
 
 def test_a_sticker_stands_out_of_the_relief_and_a_print_does_not():

@@ -216,9 +216,9 @@ def test_decisions_are_counted_against_the_labels(folder, perception, tmp_path, 
     assert (found.images, str(found.removed), str(found.wrongful)) == (3, "1 of 2", "1 of 3")
     assert (found.wrong_objects, found.on_logo) == (1, 1)
     assert summary.remarks == ("1 of 4 labelled images are not there, first lid9",)
-    assert (str(found.clean), str(found.missed), str(found.asked)) == ("0 of 2", "0 of 0", "3 of 3")
+    assert (str(found.clean), str(found.left), str(found.asked)) == ("0 of 2", "0 of 0", "3 of 3")
     report = (tmp_path / "out/report.html").read_text()
-    assert "1 objects would be removed that are no stickers, 1 of them logos" in report
+    assert "1 removals would do harm, 1 of them on logos" in report
     assert "stickers released, of those labelled" in report
     stored = json.loads((tmp_path / "out/summary.json").read_text())
     assert stored["labelled"]["removed"] == {"events": 1, "of": 2}

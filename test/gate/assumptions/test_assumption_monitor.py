@@ -215,7 +215,7 @@ def promise(level: float) -> Proof:
     )
 
 
-PROMISED = Guarantee(match_iou=0.5, wrongful_removal=promise(0.02), missed_sticker=promise(0.02))
+PROMISED = Guarantee(match_iou=0.5, wrongful_removal=promise(0.02), sticker_left=promise(0.02))
 PROMISING = Policy(max_dil=1.0, max_dil_clean=1.0, guarantee=PROMISED)
 
 
@@ -303,9 +303,42 @@ def test_stickers_drawn_on_laptops_called_clean_close_the_gate():
     assert "missed_sticker" in codes(line.core.state.details)
 
 
+@pytest.mark.parametrize(("promised", "counted"), [("sticker_left", False), ("missed_sticker", True)])
+def test_laptops_that_never_had_a_sticker_count_for_a_promise_about_first_sight_only(promised, counted):
+    given = Guarantee(match_iou=0.5, wrongful_removal=None, **{promised: promise(0.02)})
+    line = Line(PROMISING.model_copy(update={"guarantee": given}), spot_check_rate=1.0)
+
+    def checked_clean():
+        for _ in range(2):
+            line.now += 100 * MS
+            empty = assessment(stamp_ns=line.now, image_digest=f"{line.now:032x}")
+            line.effects += line.core.on_scene(empty, line.now)
+        line.answer(SceneAnswer.CLEAN)
+
+    tested = line.core.watch._risks["missed_sticker"]
+    line.workpiece()
+    checked_clean()
+    assert (line.core.watch.spot_checks, tested.observed) == (1, int(counted))
+    line.workpiece()
+    line.see(2)  # has a sticker, which is checked and peeled
+    line.answer(SceneAnswer.NONE, (Answer.REMOVE, HERE))
+    checked_clean()
+    assert tested.observed == 1 + counted
+
+
 def test_only_the_drawn_share_is_checked():
     line = checking(rate=0.2)
     for _ in range(200):
         line.workpiece()
         line.see(2)
     assert 20 <= len(line.sent(ev.OpenIntervention)) <= 60
+
+
+def test_a_policy_of_before_says_of_itself_what_its_bundle_says():
+    before = Guarantee(match_iou=0.3, wrongful_removal=promise(0.01), missed_sticker=promise(0.05))
+    now = Guarantee(match_iou=0.3, wrongful_removal=promise(0.01), sticker_left=promise(0.05))
+    same = "wrongful removal <= 0.01 at 0.9 (n = 300), {} <= 0.05 at 0.9 (n = 300)"
+    assert (str(before), str(now)) == (same.format("missed sticker"), same.format("sticker left"))
+    assert "parts" not in before.model_dump(mode="json", exclude_none=True)["missed_sticker"], (
+        "its hash stays"
+    )

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guarantee of a policy: limits proved on labelled images that it was not fitted on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.special
+
+from sticker_uq.calibration import control, outcomes
+from sticker_uq.calibration.control import Trial
+from sticker_uq.calibration.fitting import Levels
+from sticker_uq.calibration.records import Record, first_of_each
+from sticker_uq.evaluation.metrics.decisions import Count
+from sticker_uq.gate import Policy
+from sticker_uq.gate.assumptions.drift import Reference
+from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
+from sticker_uq.scene import FloatArray, InvalidInput
+
+LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
+"""Limits to choose from for the probability of sticker of what is left alone on a finished laptop."""
+FIXED_LIMITS = 1000
+"""Limits tried on a risk score that was fitted elsewhere."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How far images bear out one promise: what its limit on them does, proved or the first that could not be.
+
+    ``bad`` of the laptops it decides about; ``bound``: the rate that this excludes, in the worst part; ``done``: stickers
+    released of all, or laptops finished alone of all that showed a sticker.
+    """
+
+    level: float
+    bad: Count
+    bound: float
+    done: Count
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What a part of the laptops says about every limit on the risk, strict to loose: of removals, and of ends."""
+
+    removals: list[Trial]
+    ends: list[Trial]
+
+
+_Kind = Literal["removals", "ends"]
+_ORDERS: dict[_Kind, str] = {"removals": "strict to loose", "ends": "loose to strict"}
+
+
+class Trials:
+    """What labelled ``records`` prove about the policy ``draft``, which has no guarantee yet.
+
+    ``fit``: the images that it was fitted on, which give the limits on the risk to try and the limit on what is left alone.
+    Without any, limits on the whole range of its risk are tried, and its own limit on what is left alone. ``parts``: for each
+    part of the laptops that the promises hold for the numbers of its records; none: for all together.
+
+    Wrongful removals are tested from the strictest limit on, stickers left from the loosest on, each until one fails. What both
+    sequences reach is proved for both, and the loosest such limit is taken.
+    """
+
+    def __init__(
+        self,
+        draft: Policy,
+        fit: Sequence[Record],
+        records: Sequence[Record],
+        match_iou: float = outcomes.MATCH_IOU,
+        parts: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        self._draft, self._records, self._match_iou = draft, records, match_iou
+        self._seen = outcomes.outcomes_of(records, draft, match_iou)
+        self._fitted = outcomes.outcomes_of(fit, draft, match_iou) if fit else None
+        limits = _all_limits(draft) if self._fitted is None else limits_to_try(self._fitted.removed()[1])
+        self._limits = limits.tolist()
+        self._parts = {
+            name: outcomes.outcomes_of([records[number] for number in numbers], draft, match_iou)
+            for name, numbers in (parts or {}).items()
+        }
+
+    def _tested(self, left: float) -> tuple[Tested, dict[str, Tested]]:
+        """All laptops and each part, where what is left alone is limited to ``left``."""
+        whole = tested(self._seen, self._limits, left)
+        return whole, {name: tested(part, self._limits, left) for name, part in self._parts.items()}
+
+    def policy(self, levels: Levels) -> Policy:
+        """The policy with the loosest limit that is proved, the proofs and the reference for run time.
+
+        Raises :class:`InvalidInput` when a promise cannot be proved, saying how many laptops it takes.
+        """
+        assert self._draft.risk is not None
+        left = self._left(levels)
+        whole, parts = self._tested(left)
+        number = self._proved_removal(whole, parts, levels)
+        removal = self._proof(whole.removals, parts, "removals", number, levels.alpha, levels.delta)
+        kept = None
+        if levels.beta:
+            tests = [one.ends for one in self._groups(whole, parts)]
+            if (reached := _reached(tests, levels)) > number:
+                raise InvalidInput(self._why_left(tests, reached, levels))
+            kept = self._proof(whole.ends, parts, "ends", number, levels.beta, levels.delta)
+        guarantee = Guarantee(match_iou=self._match_iou, wrongful_removal=removal, sticker_left=kept)
+        return outcomes.with_limits(
+            self._draft, self._limits[number], left if levels.beta else 1.0
+        ).model_copy(
+            update={
+                "guarantee": guarantee,
+                "reference": Reference.of(r.assessment for r in first_of_each(self._records)),
+            }
+        )
+
+    def attempts(self, levels: Levels) -> tuple[Attempt, Attempt | None]:
+        """What is known of each promise, wrongful removals and stickers left, also where :meth:`policy` refuses.
+
+        None of stickers left without that promise.
+        """
+        whole, parts = self._tested(self._left(levels))
+        groups = self._groups(whole, parts)
+        if not self._limits:  # nothing could be released, which proves nothing
+            nothing = Attempt(levels.alpha, Count(0, 0), 1.0, Count(0, self._seen.stickers))
+            return nothing, Attempt(levels.beta, Count(0, 0), 1.0, Count(0, 0)) if levels.beta else None
+        held = _held([one.removals for one in groups], levels.alpha, levels.delta)
+        number = max(held - 1, 0)
+        objects, risk = self._seen.removed()
+        stickers = np.unique(objects.truth[objects.right & (risk <= self._limits[number])])
+        released = Count(len(stickers), self._seen.stickers)
+        removal = _attempt(
+            [one.removals for one in groups], whole.removals, number, levels.alpha, levels.delta, released
+        )
+        if not levels.beta:
+            return removal, None
+        tests = [one.ends for one in groups]
+        last = len(self._limits) - 1
+        at = max(number if held else last, min(_reached(tests, levels) - 1, last))
+        alone = Count(whole.ends[at].images, self._seen.ends.laptops)
+        return removal, _attempt(tests, whole.ends, at, levels.beta, levels.delta, alone)
+
+    def lowest_levels(self, levels: Levels) -> tuple[float, float]:
+        """The lowest alpha that would have been proved, and the lowest beta beside the alpha of ``levels``; 1 where nothing is.
+
+        Levels that are chosen after looking at the images are a description of them and no guarantee.
+        """
+        if not self._limits:
+            return 1.0, 1.0
+        groups = self._groups(*self._tested(self._left(levels)))
+        alpha = max(one.removals[0].bound(levels.delta) for one in groups)
+        number = _held([one.removals for one in groups], levels.alpha, levels.delta) - 1
+        tried = slice(number, None) if number >= 0 else slice(-1, None)
+        return alpha, max(test.bound(levels.delta) for one in groups for test in one.ends[tried])
+
+    def _groups(self, whole: Tested, parts: Mapping[str, Tested]) -> list[Tested]:
+        return list(parts.values()) or [whole]
+
+    def _left(self, levels: Levels) -> float:
+        """The limit on what is left alone, from the images fitted on: the loosest that would do there, or the one next to it."""
+        if self._fitted is None:
+            return self._draft.max_left_probability
+        if not levels.beta or not self._limits:
+            return 1.0
+        first = tested(self._fitted, self._limits, 1.0)
+        number = max(_held([first.removals], levels.alpha, levels.delta) - 1, 0)
+        tried = [
+            tested(self._fitted, self._limits[number : number + 1], left).ends[0] for left in LEFT_LIMITS
+        ]
+        chances = control.p_values(tried, levels.beta)
+        enough = np.flatnonzero(chances <= levels.delta)
+        return LEFT_LIMITS[int(enough[0]) if len(enough) else int(chances.argmin())]
+
+    def _proved_removal(self, whole: Tested, parts: Mapping[str, Tested], levels: Levels) -> int:
+        """The number of the loosest limit that is proved."""
+        if not self._limits:
+            raise InvalidInput(
+                f"--alpha {levels.alpha:g} cannot be proved: no sticker could be released on the images to fit limits on; train "
+                "the detector on more pictures, and see with `sticker-uq replay` what holds the stickers back"
+            )
+        named = parts or {"": whole}
+        held = _held([one.removals for one in named.values()], levels.alpha, levels.delta)
+        if not held:
+            name = max(named, key=lambda part: named[part].removals[0].bound(levels.delta))
+            first = named[name].removals[0]
+            raise InvalidInput(
+                _why("alpha", levels.alpha, levels.delta, first, "with a wrongful removal", name)
+            )
+        return held - 1
+
+    def _why_left(self, tests: Sequence[Sequence[Trial]], reached: int, levels: Levels) -> str:
+        """Why stickers left are proved for the limits from ``reached`` on only."""
+        name, group = max(
+            zip(self._parts or ("",), tests, strict=True),
+            key=lambda one: one[1][reached - 1].bound(levels.delta),
+        )
+        trial = group[reached - 1]
+        text = _why("beta", levels.beta, levels.delta, trial, "finished with a sticker on them", name)
+        laptops = (self._parts[name] if name else self._seen).ends.laptops
+        share = f"; without a person {trial.images} of the {laptops} laptops with a sticker are finished"
+        return text + (share if trial.sample else "")
+
+    def _proof(
+        self,
+        whole: Sequence[Trial],
+        parts: Mapping[str, Tested],
+        kind: _Kind,
+        number: int,
+        level: float,
+        delta: float,
+    ) -> Proof:
+        chosen = whole[number]
+        own = {
+            name: (part.removals if kind == "removals" else part.ends)[number] for name, part in parts.items()
+        }
+        judged = list(own.values()) or [chosen]
+        expected = -1
+        if kind == "removals" and chosen.sample and not own:
+            expected = control.conformal_risk_control(whole, level)
+        return Proof(
+            level=level,
+            confidence=round(1.0 - delta, 9),
+            method=f"Learn-then-Test, {chosen.method}, fixed sequence ({_ORDERS[kind]})",
+            images=chosen.images,
+            events=chosen.events,
+            bound=max(one.bound(delta) for one in judged),
+            smallest_level=max(one.smallest_level(delta) for one in judged),
+            limit=chosen.limit,
+            expected_limit=None if expected < 0 else whole[expected].limit,
+            parts={name: (one.events, one.images) for name, one in own.items()} or None,
+        )
+
+
+def _held(groups: Sequence[Sequence[Trial]], level: float, delta: float) -> int:
+    """How many limits from the strictest on are proved in all ``groups``: the largest chance of them counts.
+
+    That all keep the level is refuted where one does not, so that the test of their union is as large as each (Berger 1982).
+    """
+    return len(control.fixed_sequence(_chances(groups, level, delta), delta))
+
+
+def _reached(groups: Sequence[Sequence[Trial]], levels: Levels) -> int:
+    """The number of the strictest limit down to which, from the loosest on, stickers left are proved in all ``groups``.
+
+    A looser limit finishes more laptops alone and leaves no other sticker on those that are finished, so this is the order in
+    which the proof gets harder.
+    """
+    chances = _chances(groups, levels.beta, levels.delta)
+    return len(chances) - len(control.fixed_sequence(chances[::-1], levels.delta))
+
+
+def _chances(groups: Sequence[Sequence[Trial]], level: float, delta: float) -> FloatArray:
+    """The largest p-value over ``groups`` of each limit; 0 or 1, as it compares with ``delta``, where only a bound is known."""
+    return np.max(
+        [
+            control.p_values(tests, level)
+            if all(one.sample for one in tests)
+            else np.array([float(one.bound(delta) > level) for one in tests])
+            for tests in groups
+        ],
+        axis=0,
+    )
+
+
+def _attempt(
+    groups: Sequence[Sequence[Trial]],
+    whole: Sequence[Trial],
+    number: int,
+    level: float,
+    delta: float,
+    done: Count,
+) -> Attempt:
+    trial = whole[number]
+    bound = max(tests[number].bound(delta) for tests in groups)
+    return Attempt(level, Count(trial.events, trial.images), bound, done)
+
+
+def limits_to_try(doubt: FloatArray) -> FloatArray:
+    """Every value of ``doubt`` (N,) on the images fitted on, strict to loose, (L,).
+
+    However many are tried, a sequence that stops at the first failure pays nothing for them.
+    """
+    return np.unique(doubt)
+
+
+def _all_limits(draft: Policy) -> FloatArray:
+    """Limits over the whole range of the risk of ``draft``, strict to loose: they depend on no image."""
+    assert draft.risk is not None
+    highest = draft.risk.intercept + sum(max(term.log_odds) for term in draft.risk.terms)
+    return np.asarray(scipy.special.expit(np.linspace(draft.risk.intercept, highest, FIXED_LIMITS)), float)
+
+
+def removal_tests(
+    objects: outcomes.CalledStickers, doubt: FloatArray, images: int, limits: FloatArray | Sequence[float]
+) -> list[Trial]:
+    """For each limit on ``doubt`` (N,), how many of ``images`` images would see something but a sticker removed."""
+    wrong = ~objects.right
+    worst = np.full(images, np.inf)  # the doubt from which an image is bad
+    np.minimum.at(worst, objects.image[wrong], doubt[wrong])
+    worst.sort()
+    events = np.searchsorted(worst, limits, side="right")
+    return [Trial(float(limit), images, int(count)) for limit, count in zip(limits, events, strict=True)]
+
+
+def end_tests(ends: outcomes.Ends, limits: Sequence[float], left: float) -> list[Trial]:
+    """For each of the ascending ``limits`` on the risk, how many laptops that showed a sticker are finished alone if what is left
+    alone is limited to ``left``, and on how many of those one is left.
+    """
+    alone = ends.left <= left
+    images, events = (
+        np.searchsorted(np.sort(ends.first[rows]), limits, side="right")
+        - np.searchsorted(np.sort(ends.beyond[rows]), limits, side="right")
+        for rows in (alone, alone & ends.dirty)
+    )
+    return [Trial(limit, int(n), int(bad)) for limit, n, bad in zip(limits, images, events, strict=True)]
+
+
+def tested(seen: outcomes.Outcomes, limits: Sequence[float], left: float) -> Tested:
+    return Tested(removal_tests(*seen.removed(), seen.images, limits), end_tests(seen.ends, limits, left))
+
+
+def _why(name: str, level: float, delta: float, trial: Trial, bad: str, part: str) -> str:
+    """``part``: the part of the laptops that ``trial`` is about, "" for all."""
+    least = trial.smallest_level(delta)
+    text = f"--{name} {level:g} cannot be proved at confidence {1 - delta:g}{f' for the part {part}' if part else ''}: "
+    if not trial.sample:
+        return text + trial.lacking(level, delta, bad)
+    if least <= level:
+        return text + f"{trial.events} of {trial.images} laptops are {bad} at a limit that has to be proved"
+    kind = "laptops" if name == "alpha" else "laptops finished alone that had a sticker"
+    return text + (
+        f"{trial.images} {kind} prove {least:.3g} at best, expected {control.images_needed(level, delta)} or more without a bad "
+        f"one; label more laptops, or choose a larger --{name} before you look at a result (one chosen by it proves nothing)"
+    )
