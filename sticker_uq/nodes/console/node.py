@@ -59,9 +59,7 @@ class SupervisorCalls:
 
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
         answers = [
-            m.ObjectAnswer(
-                answer=Answer[a.answer.upper()], box=m.Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2)
-            )
+            m.ObjectAnswer(answer=Answer[a.answer.upper()], box=m.Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2))
             for a in said.answers
         ]
         request = ResolveIntervention.Request(
