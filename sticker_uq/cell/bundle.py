@@ -3,7 +3,7 @@
 
 ``bundle.yaml`` is the manifest: the parameters of detector and supervisor, what weights, settings and panel hash to, and the
 SHA-256 of every other file: ``weights.safetensors``, ``weights_novelty.safetensors``, ``weights_close_ups.safetensors``,
-``weights_photo.safetensors``, ``policy.yaml``, ``panel/``, ``comparison.json``.
+``weights_photo.safetensors``, ``weights_patches.safetensors``, ``policy.yaml``, ``panel/``, ``comparison.json``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MANIFEST = "bundle.yaml"
 _WEIGHTS, _NOVELTY = "weights.safetensors", "weights_novelty.safetensors"
 _CLOSE_UPS = "weights_close_ups.safetensors"
-_PHOTO = "weights_photo.safetensors"
+_PHOTO, _PATCHES = "weights_photo.safetensors", "weights_patches.safetensors"
 _POLICY, _PANEL = "policy.yaml", "panel"
 BUNDLE_FILES = (
     MANIFEST,
@@ -49,6 +49,7 @@ BUNDLE_FILES = (
     _WEIGHTS,
     _CLOSE_UPS,
     _PHOTO,
+    _PATCHES,
     _NOVELTY,
     _POLICY,
     _PANEL,
@@ -282,6 +283,8 @@ def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
         found[_CLOSE_UPS] = close_ups
     if settings.photo and (photo := beside_weights(settings.model, settings.weights, "photo")):
         found[_PHOTO] = photo
+    if settings.patches and (patches := beside_weights(settings.model, settings.weights, "patches")):
+        found |= {_PATCHES: patches} if patches.is_file() else {}
     return found | ({_PANEL: Path(settings.panel)} if settings.panel else {})
 
 

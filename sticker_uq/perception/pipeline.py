@@ -28,6 +28,7 @@ from sticker_uq.monitors.panel import observe_objects
 from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, seen_closely
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
 from sticker_uq.perception.novelty import NoveltyEstimator
+from sticker_uq.perception.patches import PatchLook
 from sticker_uq.perception.photo import PhotoLook
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import DeviceFailed, Exposure, InvalidInput, Localization, SceneAssessment, Status
@@ -76,6 +77,10 @@ class Perception:
         self._photo = PhotoLook.of(settings, self.detector) if settings.photo else None
         if self._photo is not None:
             both = f"{self.settings_hash}:{self._photo.hash}"
+            self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
+        self._patches = PatchLook.of(settings, self.detector) if settings.patches else None
+        if self._patches is not None:
+            both = f"{self.settings_hash}:{self._patches.hash}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
         self.novelty_problem, self.device = self._novelty.problem, self.detector.device_name
         self._chunk = self.detector.chunk
@@ -158,6 +163,9 @@ class Perception:
                     if settings.close_ups and objects:
                         with _timed(timings, "close_ups"), self._closely.on_device():
                             objects = seen_closely(self._closely, image, objects, self._zoom)
+                    if self._patches is not None and localization is not None:
+                        with _timed(timings, "patches"):
+                            localization = self._patches.on(localization, features, objects)
                     if self._photo is not None:
                         with _timed(timings, "photo"):
                             objects = self._photo.on(objects, image)

@@ -14,7 +14,7 @@ from sticker_uq.dil.settings import LocalizationSettings, Technique
 from sticker_uq.io.setting_fields import same_field
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
-MODEL_STAGES = ("encode", "sample", "detect", "dil", "close_ups", "photo", "novelty", "panel")
+MODEL_STAGES = ("encode", "sample", "detect", "dil", "patches", "close_ups", "photo", "novelty", "panel")
 """Those in which networks compute; the others cluster and measure."""
 _NOT_PART_OF_THE_RESULT = (
     "device",  # its kind is, see hash_on
@@ -48,6 +48,9 @@ class PerceptionSettings(DetectorSettings):
     photo: bool = False
     """whether a network that has seen photographs gives a second opinion about every object, where a head for it,
     NAME_photo.safetensors, lies beside the weights"""
+    patches: bool = False
+    """whether a small head on the detector's maps says where patches of a sticker are that no box shows, and whether a hand or a
+    gripper is in front, where a head for it, NAME_patches.safetensors, lies beside the weights"""
     panel: str = ""
     """folder of `sticker-uq monitors fit`: monitors that score every object; empty: none"""
     monitors: str = Field("", pattern=r"^[a-z0-9_]*( *, *[a-z0-9_]+)*$")
@@ -82,7 +85,8 @@ class PerceptionSettings(DetectorSettings):
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """
-        unused = set() if self.photo else {"photo"}  # policies made before this setting keep their hash
+        # policies made before these settings keep their hash
+        unused = {name for name in ("photo", "patches") if not getattr(self, name)}
         values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT, *unused}) | {
             "device": device_kind,
             **_GONE,
