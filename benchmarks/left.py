@@ -4,7 +4,7 @@
     python -m benchmarks.left WORK --profile study --first 180000000 --laptops 400
     python -m benchmarks.left WORK --profile study --out benchmarks/results/left.json
 
-The first command takes laptops to their end with the packaged policy and perception with patches, and writes a line for each to
+The first command takes laptops to their end with the packaged policy and the last look, and writes a line for each to
 WORK/PROFILE-FIRST.jsonl, from where it goes on when started again. A laptop that ends with a hand or a gripper in view is taken
 on without it. The second one reads all lines of the profile from --first on, and tells by the renderer's truth of which kind what
 is left is, and for the limits --obstruction and --missed how many laptops end with a question and how many keep a sticker.
@@ -23,11 +23,13 @@ import numpy as np
 import torch
 
 from benchmarks.result_files import argument_parser, result_file
+from benchmarks.tables import markdown
 from benchmarks.trade import TEST
 from sticker_uq.evaluation.executors import mapped
 from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, ends_with_question, touched
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.box_overlap import as_box, covered
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import decode_picture
 from sticker_uq.perception import Perception, PerceptionSettings
@@ -57,6 +59,8 @@ KINDS = (
 """What a sticker that is left is called: the first that fits."""
 SEEN = ("by no pass", "by some passes, below notable", "called background or logo", "released, but not met")
 _INPUT = 800.0
+_PART = 0.6
+"""Of a side of the picture, for each of four enlarged parts."""
 
 
 def _cell(policy: Path) -> tuple[Perception, Policy]:
@@ -64,7 +68,7 @@ def _cell(policy: Path) -> tuple[Perception, Policy]:
     cv2.setNumThreads(1)
     free = Policy.load(policy).model_copy(update={"validity": None, "max_obstruction": 1.0})
     free = free.model_copy(update={"max_missed_sticker_probability": 1.0})
-    return Perception(PerceptionSettings(device="cpu", threads=1, patches=True)), free
+    return Perception(PerceptionSettings(device="cpu", threads=1, last_look=True)), free
 
 
 _CELLS: dict[Path, tuple[Perception, Policy]] = {}
@@ -89,7 +93,8 @@ def _end(
     wrongful, peeled = False, 0
     while True:
         scene = render(spec, size)
-        seen = perception.assess(decode_picture(encode_scene(seed, scene).data))
+        picture = decode_picture(encode_scene(seed, scene).data)
+        seen = perception.assess(picture)
         decision = judge(seen, rules)
         allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
         met = {touched(one.object.box, scene.boxes, BLADE_IOU)[0] for one in allowed}
@@ -113,10 +118,27 @@ def _end(
         "objectness": localization.unexplained_objectness,
         "passes": _left_score(seen, "passes"),
         "one pass": _left_score(seen, "one pass"),
+        "four parts": _tiles(perception, picture, seen) if decision.outcome is Outcome.CLEAN else 0.0,
         "left": [_described(spec, scene, int(place), seen, size) for place in left],
         "logos": int((scene.labels == ObjectClass.LOGO).sum()),
     }
     return found, spec
+
+
+def _tiles(perception: Perception, picture: Image, seen: SceneAssessment) -> float:
+    """The highest probability of sticker that one pass gives in four parts of ``picture``, outside what is sure."""
+    height, width = picture.shape[:2]
+    w, h, best = int(width * _PART), int(height * _PART), 0.0
+    sure = [as_box(o.box) for o in seen.objects if o.label and o.over_all_passes[o.label] >= 0.5]
+    for left in (0, width - w):
+        for top in (0, height - h):
+            found = perception.detector.detect_apart(
+                np.ascontiguousarray(picture[top : top + h, left : left + w])
+            )
+            boxes = found.boxes + np.array([left, top, left, top], np.float32)
+            alone = np.array([covered(as_box(box), sure) <= 0.5 for box in boxes], bool)
+            best = max(best, float(found.probabilities[alone, ObjectClass.STICKER].max(initial=0.0)))
+    return best
 
 
 def _left_score(seen: SceneAssessment, by: str) -> float:
@@ -268,7 +290,7 @@ def signals(ends: Sequence[dict[str, Any]], budget: float = 0.02) -> list[dict[s
     clean = [end for end in ends if end["clean"]]
     dirty = np.array([bool(end["left"]) for end in clean])
     rows = []
-    for name in ("objectness", "one pass", "passes", "missed", "obstruction"):
+    for name in ("objectness", "one pass", "passes", "four parts", "missed", "obstruction"):
         values = np.array([end[name] for end in clean], float)
         bad, good = values[dirty], np.sort(values[~dirty])[::-1]
         if not len(bad) or not len(good):
@@ -285,6 +307,20 @@ def signals(ends: Sequence[dict[str, Any]], budget: float = 0.02) -> list[dict[s
             }
         )
     return rows
+
+
+def read(file: Path) -> dict[str, list[dict[str, Any]]]:
+    """The tables in the result ``file``."""
+    found: dict[str, list[dict[str, Any]]] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def table(found: dict[str, list[dict[str, Any]]], name: str = "study_limits") -> str:
+    """The table ``name`` of the result file, in Markdown."""
+    rows = found[name]
+    return (
+        markdown(list(rows[0]), [[str(value) for value in one.values()] for one in rows]) if rows else "none"
+    )
 
 
 def records(work: Path, profile: str, first: int) -> list[dict[str, Any]]:
@@ -326,9 +362,7 @@ def main() -> None:
         _run(options.work, options)
         return
     ends = records(options.work, options.profile, options.first)
-    known: dict[str, Any] = (
-        json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
-    )
+    known: dict[str, Any] = read(options.out) if options.out.is_file() else {}
     limits = (
         (1.0, 1.0),
         (options.obstruction, 1.0),

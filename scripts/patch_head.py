@@ -12,6 +12,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from sticker_uq.detection import DetectorSettings, load_detector
@@ -20,7 +21,7 @@ from sticker_uq.scene import ObjectClass
 from sticker_uq.uncertainty import iou_matrix
 from sticker_uq_lab.rendering import render, sample_scene
 from sticker_uq_lab.rendering.scene_spec import ThingSpec
-from sticker_uq_lab.rendering.things import SIZES, lay_thing
+from sticker_uq_lab.rendering.things import SIZES
 
 PICTURES = (("study", (980, 820), 0.5), ("study", (1632, 1366), 0.2), ("large", (960, 720), 0.3))
 BARE, REACHES = 0.12, 0.35
@@ -45,18 +46,6 @@ def sampled(seed):
         for one in rng.permutation([s.id for s in spec.stickers])[: int(rng.integers(1, len(spec.stickers)))]:
             spec = spec.without_sticker(int(one))
     return spec, size
-
-
-def reach_mask(spec, size):
-    hidden = np.zeros(size[::-1], np.uint8)
-    for thing in spec.things:
-        if thing.kind in IN_FRONT:
-            lay_thing(np.zeros((*size[::-1], 3), np.uint8), thing, hidden)
-        else:  # what lies above takes away
-            own = np.zeros(size[::-1], np.uint8)
-            lay_thing(np.zeros((*size[::-1], 3), np.uint8), thing, own)
-            hidden[own > 127] = 0
-    return (hidden > 127).astype(np.float32)
 
 
 def cells(mask, shape):
@@ -88,9 +77,7 @@ def example(seed, detector):
         sure = share >= min(0.35, share.max())
         truth[(share > 0) & ~sure & (truth == 0)] = 255
         truth[sure] = 1 if seen and len(row) else 2 if len(row) else 255
-    reach = cells(reach_mask(spec, size), shape)
-    reaching = np.where(reach >= 0.5, 1, np.where(reach < 0.05, 0, 255)).astype(np.uint8)
-    return fine, coarse, truth, reaching
+    return fine, coarse, truth
 
 
 def extract(work, first, count):
@@ -101,8 +88,8 @@ def extract(work, first, count):
     for seed in range(first, first + count):
         file = work / f"{seed}.npz"
         if not file.exists():
-            fine, coarse, truth, reaching = example(seed, detector)
-            np.savez(work / f".{seed}.tmp.npz", fine=fine, coarse=coarse, truth=truth, reaching=reaching)
+            fine, coarse, truth = example(seed, detector)
+            np.savez(work / f".{seed}.tmp.npz", fine=fine, coarse=coarse, truth=truth)
             (work / f".{seed}.tmp.npz").rename(file)
 
 
@@ -114,16 +101,16 @@ class Examples(torch.utils.data.Dataset):
     @staticmethod
     def _read(file):
         with np.load(file) as held:
-            return tuple(torch.from_numpy(held[name]) for name in ("fine", "coarse", "truth", "reaching"))
+            return tuple(torch.from_numpy(held[name]) for name in ("fine", "coarse", "truth"))
 
     def __len__(self):
         return len(self.items)
 
     def __getitem__(self, number):
-        fine, coarse, truth, reaching = self.items[number]
+        fine, coarse, truth = self.items[number]
         if torch.rand(()) < 0.5:
-            fine, coarse, truth, reaching = (part.flip(-1) for part in (fine, coarse, truth, reaching))
-        return fine.float(), coarse.float(), truth.long(), reaching.long()
+            fine, coarse, truth = (part.flip(-1) for part in (fine, coarse, truth))
+        return fine.float(), coarse.float(), truth.long()
 
 
 MISSED = 4.0
@@ -131,20 +118,15 @@ MISSED = 4.0
 GAMMA = 2.0
 
 
-def loss_of(logits, truth, reaching):
-    sticker = ((truth == 1) | (truth == 2)).float()
+def loss_of(logits: Tensor, truth: Tensor) -> Tensor:
+    wanted = ((truth == 1) | (truth == 2)).float()
     weight = torch.where(truth == 2, MISSED, 1.0) * (truth != 255)
-    front, front_weight = (reaching == 1).float(), (reaching != 255).float()
-    parts = []
-    for channel, (wanted, heavy) in enumerate(((sticker, weight), (front, front_weight))):
-        raw = functional.binary_cross_entropy_with_logits(logits[:, channel], wanted, reduction="none")
-        wrong = (torch.sigmoid(logits[:, channel]) - wanted).abs()
-        positive = (wanted * heavy).sum().clamp_min(50.0)
-        parts.append((raw * wrong**GAMMA * heavy).sum() / positive)
-    return parts[0] + parts[1]
+    raw = functional.binary_cross_entropy_with_logits(logits[:, 0], wanted, reduction="none")
+    wrong = (torch.sigmoid(logits[:, 0]) - wanted).abs()
+    return (raw * wrong**GAMMA * weight).sum() / (wanted * weight).sum().clamp_min(50.0)
 
 
-def train(work, file, epochs=14):
+def train(work, file, epochs=9):
     torch.manual_seed(0)
     torch.set_num_threads(1)
     files = sorted(work.glob("[0-9]*.npz"))
@@ -156,21 +138,21 @@ def train(work, file, epochs=14):
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, epochs * len(loader))
     for epoch in range(epochs):
         total = 0.0
-        for fine, coarse, truth, reaching in loader:
+        head.train()
+        for fine, coarse, truth in loader:
             optimizer.zero_grad()
-            loss = loss_of(head(fine, coarse), truth, reaching)
+            loss = loss_of(head(fine, coarse), truth)
             loss.backward()
             optimizer.step()
             schedule.step()
             total += float(loss.detach())
+        head.eval()
         with torch.no_grad():
-            own = np.mean(
-                [
-                    float(loss_of(head(f[None].float(), c[None].float()), t[None].long(), r[None].long()))
-                    for f, c, t, r in held.items
-                ]
-            )
-        print(f"epoch {epoch}: {total / len(loader):.3f}, held out {own:.3f}", flush=True)
+            each = [
+                float(loss_of(head(f[None].float(), c[None].float()), t[None].long()))
+                for f, c, t in held.items
+            ]
+        print(f"epoch {epoch}: {total / len(loader):.3f}, held out {np.mean(each):.3f}", flush=True)
     save_patch_head(head, "ssdlite320_mobilenet_v3_large", file, pictures=len(learned))
 
 

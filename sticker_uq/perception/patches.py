@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each patch of the image shows, by a small head on maps that the detector has computed already: a sticker, or something in
-front of the laptop, such as a hand or a gripper.
-"""
+"""Whether patches of the image show a sticker that no box shows, by a small head on maps that the detector has computed."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from torch.nn import functional
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.weights import beside_weights, load_weights, save_weights
+from sticker_uq.detection.weights import COUNTERS, beside_weights, load_weights, save_weights
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import (
     FloatArray,
@@ -31,11 +29,7 @@ from sticker_uq.scene import (
 )
 
 ROLE = "patch head"
-CHANNELS = ("sticker", "in front")
-"""What a patch may show: a sticker or part of one, and a hand or a gripper in front of the laptop."""
 _WIDTH = 48
-_FEW = 8
-"""Patches that a hand or a gripper covers at least: so many have to show it."""
 _GROWN = 0.5
 """Patches by which the box of a known object is larger than drawn: its edge shows in the patches beside it."""
 _KNOWN = 0.5
@@ -44,33 +38,30 @@ _MOST_PLACES = 4
 
 
 class PatchHead(nn.Module):
-    """Maps the two finest maps (n, C, h, w) each, to logits (n, 2, h, w) of CHANNELS, in the cells of the finest."""
+    """Maps the two finest maps (n, C, h, w) each, to logits (n, 1, h, w) of a sticker in the cells of the finest."""
 
     def __init__(self, channels: Sequence[int]) -> None:
         super().__init__()
+        self.scaled = nn.ModuleList(nn.BatchNorm2d(count, affine=False) for count in channels)
         self.reduce = nn.ModuleList(nn.Conv2d(count, _WIDTH, 1) for count in channels)
         self.mix = nn.Conv2d(_WIDTH, _WIDTH, 3, padding=1)
-        self.tell = nn.Conv2d(_WIDTH, len(CHANNELS), 1)
+        self.tell = nn.Conv2d(_WIDTH, 1, 1)
 
     def forward(self, fine: Tensor, coarse: Tensor) -> Tensor:
         size = fine.shape[-2:]
-        larger = functional.interpolate(self.reduce[1](coarse), size, mode="bilinear", align_corners=False)
-        joined = functional.relu(self.reduce[0](fine) + larger)
+        larger = functional.interpolate(
+            self.reduce[1](self.scaled[1](coarse)), size, mode="bilinear", align_corners=False
+        )
+        joined = functional.relu(self.reduce[0](self.scaled[0](fine)) + larger)
         return torch.as_tensor(self.tell(functional.relu(self.mix(joined))))
 
 
 @dataclass(frozen=True)
 class Patches:
-    """Probabilities (h, w) that patches show a ``sticker``, or something ``in_front``; one is ``size`` (width, height) px."""
+    """Probabilities (h, w) that patches show a ``sticker`` or part of one; a patch is ``size`` (width, height) px."""
 
     sticker: FloatArray
-    in_front: FloatArray
     size: tuple[float, float]
-
-    @property
-    def obstruction(self) -> float:
-        """How probably a hand or a gripper is in front of the laptop: what _FEW patches reach."""
-        return float(np.sort(self.in_front, axis=None)[-min(_FEW, self.in_front.size)])
 
     def unexplained(self, objects: Sequence[ObservedObject]) -> FloatArray:
         """``sticker`` outside of the logos and stickers that the passes are sure of, 0 in them, (h, w)."""
@@ -132,7 +123,6 @@ class PatchLook:
         places = patches.places(left, self.floor)
         return replace(
             localization,
-            obstruction=patches.obstruction,
             missed_sticker_probability=missed,
             unexplained=(*places, *localization.unexplained),
         )
@@ -141,14 +131,14 @@ class PatchLook:
         """What the patches of the image of ``features`` show."""
         fine, coarse = self.detector.head_maps(features)[:2]
         with torch.inference_mode():
-            sticker, in_front = self.head(fine, coarse)[0].sigmoid().float().cpu().numpy()
+            sticker = self.head(fine, coarse)[0, 0].sigmoid().float().cpu().numpy()
         height, width = sticker.shape
         across, down = features.image_size[0], features.image_size[1]
         whole = (
             across * features.padded[1] / features.resized[1],
             down * features.padded[0] / features.resized[0],
         )
-        return Patches(sticker, in_front, (whole[0] / width, whole[1] / height))
+        return Patches(sticker, (whole[0] / width, whole[1] / height))
 
 
 def save_patch_head(head: PatchHead, model: str, path: str | os.PathLike[str], **metadata: Any) -> None:
@@ -163,9 +153,8 @@ def read_patch_head(path: str | os.PathLike[str]) -> PatchHead:
     if metadata.get("role") != ROLE or any(weight.ndim != 4 for weight in maps):
         raise InvalidInput(f"{path}: is no patch head, expected a file of scripts/patch_head.py")
     head = PatchHead([weight.shape[1] for weight in maps])
-    if {name: value.shape for name, value in head.state_dict().items()} != {
-        n: v.shape for n, v in state.items()
-    }:
+    own = {name: value.shape for name, value in head.state_dict().items() if not name.endswith(COUNTERS)}
+    if own != {name: value.shape for name, value in state.items()}:
         raise InvalidInput(f"{path}: has other layers than this version's patch head")
-    head.load_state_dict(state)
+    head.load_state_dict(state, strict=False)
     return head.eval().requires_grad_(False)

@@ -133,7 +133,7 @@ _STAGES = (
     "sample",
     "detect",
     "dil",
-    "patches",
+    "last_look",
     "novelty",
     "cluster",
     "close_ups",
