@@ -348,8 +348,9 @@ class Localization:
     float32, only when asked for; ``unexplained_objectness``: the largest objectness 0..1 of an anchor that no predicted box
     explains, NaN where it was not measured; ``unexplained``: the places where it is high, by falling objectness; ``novelty``: how
     probably the most novel places were never shown to the detector, and ``missed_sticker_probability``: how probably a sticker is
-    visible that no predicted box shows, by the novelty network; both 0..1; ``scene_distance``: how far the scene as a whole lies
-    from the training pictures, 1 as far as an unusual one of them; NaN: not measured.
+    visible that no predicted box shows, by the novelty network or the last look; both 0..1; ``scene_distance``: how far the scene
+    as a whole lies from the training pictures, 1 as far as an unusual one of them; ``obstruction``: how probably a hand or a
+    gripper is in front of the laptop, 0..1; NaN: not measured.
     """
 
     complete_localization: float
@@ -362,6 +363,7 @@ class Localization:
     novelty: float = float("nan")
     missed_sticker_probability: float = float("nan")
     scene_distance: float = float("nan")
+    obstruction: float = float("nan")
 
 
 @dataclass(frozen=True)

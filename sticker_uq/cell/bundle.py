@@ -3,7 +3,8 @@
 
 ``bundle.yaml`` is the manifest: the parameters of detector and supervisor, what weights, settings and panel hash to, and the
 SHA-256 of every other file: ``weights.safetensors``, ``weights_novelty.safetensors``, ``weights_close_ups.safetensors``,
-``weights_photo.safetensors``, ``policy.yaml``, ``panel/``, ``comparison.json``.
+``weights_photo.safetensors``, ``weights_front.safetensors``, ``weights_patches.safetensors``, ``policy.yaml``, ``panel/``,
+``comparison.json``.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ MANIFEST = "bundle.yaml"
 _WEIGHTS, _NOVELTY = "weights.safetensors", "weights_novelty.safetensors"
 _CLOSE_UPS = "weights_close_ups.safetensors"
 _PHOTO = "weights_photo.safetensors"
+_LAST_LOOK = {name: f"weights_{name}.safetensors" for name in ("front", "patches")}
 _POLICY, _PANEL = "policy.yaml", "panel"
 BUNDLE_FILES = (
     MANIFEST,
@@ -49,6 +51,7 @@ BUNDLE_FILES = (
     _WEIGHTS,
     _CLOSE_UPS,
     _PHOTO,
+    *_LAST_LOOK.values(),
     _NOVELTY,
     _POLICY,
     _PANEL,
@@ -289,6 +292,9 @@ def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
         found[_CLOSE_UPS] = close_ups
     if settings.photo and (photo := beside_weights(settings.model, settings.weights, "photo")):
         found[_PHOTO] = photo
+    for name, inside in _LAST_LOOK.items() if settings.last_look else ():
+        if (file := beside_weights(settings.model, settings.weights, name)) and file.is_file():
+            found[inside] = file
     return found | ({_PANEL: Path(settings.panel)} if settings.panel else {})
 
 

@@ -17,6 +17,7 @@ from sticker_uq.gate.policy.signals import (
     DISTANCE,
     MISSED,
     NOVELTY,
+    OBSTRUCTION,
     UNEXPLAINED,
     NoveltySignal,
     SaliencyName,
@@ -185,9 +186,10 @@ def _outcome(
         return Outcome.ASK, doubts
     if any(v.verdict is Verdict.REMOVE for v in verdicts):
         return Outcome.WORK, []
+    doubts = [] if memory.scene_checked else _obstructed(assessment, policy)
     if any(v.verdict is Verdict.ASK for v in verdicts):
-        return Outcome.ASK, []
-    doubts = [] if memory.scene_checked else _clean_doubts(assessment, verdicts, policy)
+        return Outcome.ASK, doubts
+    doubts += [] if memory.scene_checked else _clean_doubts(assessment, verdicts, policy)
     return (Outcome.ASK, doubts) if doubts else (Outcome.CLEAN, [])
 
 
@@ -212,6 +214,16 @@ def _foreign_scene(assessment: SceneAssessment, policy: Policy) -> list[Reason]:
     passed, reason = _within_novelty(assessment, DISTANCE, policy.max_scene_distance)
     released = policy.unmeasured_novelty == "release" and math.isnan(reason.value)
     return [] if passed or released else [reason]
+
+
+def _obstructed(assessment: SceneAssessment, policy: Policy) -> list[Reason]:
+    """That a hand or a gripper may be in front of the laptop, or that this is not known."""
+    if policy.max_obstruction >= 1.0:
+        return []
+    localization = assessment.localization
+    value = math.nan if localization is None else localization.obstruction
+    passed, reason = within(OBSTRUCTION, value, policy.max_obstruction)
+    return [] if passed else [reason]
 
 
 def _clean_doubts(assessment: SceneAssessment, verdicts: _Verdicts, policy: Policy) -> list[Reason]:

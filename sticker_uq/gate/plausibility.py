@@ -10,7 +10,7 @@ from sticker_uq.gate.box_overlap import as_box, is_proper
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.policy_schema import POLICY_REFUSALS
 from sticker_uq.gate.policy.rules import at_least, within
-from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
+from sticker_uq.gate.policy.signals import MISSED, NOVELTY, OBSTRUCTION, UNEXPLAINED
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import BlockReason, GateState, SceneFacts, SeenPixels
 from sticker_uq.geometry import ScenePoses
@@ -239,7 +239,7 @@ _ROUNDING = 1e-3
 _SHARE = (0.0, 1.0)
 _AMOUNT = (0.0, math.inf)
 _LOCALIZATION = dict.fromkeys(("complete_localization", "background_localization"), _AMOUNT) | dict.fromkeys(
-    ("dil", "decision_threshold", UNEXPLAINED, NOVELTY, MISSED), _SHARE
+    ("dil", "decision_threshold", UNEXPLAINED, NOVELTY, MISSED, OBSTRUCTION), _SHARE
 )
 _EXPOSURE = {"mean_level": (0.0, 255.0), "dark_share": _SHARE, "saturated_share": _SHARE} | dict.fromkeys(
     ("noise", "sharpness"), _AMOUNT
@@ -274,7 +274,7 @@ def range_problem(assessment: SceneAssessment, policy: Policy | None = None) -> 
 
 def _limited(policy: Policy) -> Iterator[str]:
     """The signals of a scene that ``policy`` has a limit for; a limit of 1 is none."""
-    for name in (UNEXPLAINED, NOVELTY, MISSED):
+    for name in (UNEXPLAINED, NOVELTY, MISSED, OBSTRUCTION):
         if getattr(policy, f"max_{name}") < 1.0:
             yield name
     if policy.saliency is not None and policy.saliency.signal == UNEXPLAINED:

@@ -7,7 +7,7 @@ from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box, iou, same_place
 from sticker_uq.gate.permit_consistency import check_permit, surroundings
 from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, problems_of
-from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
+from sticker_uq.gate.policy.signals import MISSED, NOVELTY, OBSTRUCTION, UNEXPLAINED
 from sticker_uq.gate.relief import relief_doubt
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import MOST_AGES, NO_STREAK, BlockReason, GateState, Permit, Streak, Target
@@ -114,6 +114,8 @@ def conclude(context: StepContext) -> None:
         context.forget_workpiece()
     streak = _extended(context, state.decision)
     context.set(streak=streak, undecided_ns=state.undecided_ns or context.now)
+    if obstruction(state.decision):
+        return  # what is in front leaves, or the operator is asked once the scenes have been undecided for too long
     # more before the operator is asked about a missed object
     needed = context.settings.consecutive_scenes * (2 if unexplained(state.decision) else 1)
     if streak.count >= needed:
@@ -128,6 +130,11 @@ def conclude(context: StepContext) -> None:
 def unexplained(decision: SceneDecision) -> bool:
     """Whether ``decision`` only doubts that a scene with nothing to do is clean, as something may have been missed."""
     return decision.outcome is Outcome.ASK and any(r.subject in _MISSED for r in decision.reasons)
+
+
+def obstruction(decision: SceneDecision) -> tuple[Reason, ...]:
+    """Why ``decision`` neither asks nor calls the laptop clean before the view is free; empty where it is."""
+    return tuple(reason for reason in decision.reasons if reason.subject == OBSTRUCTION)
 
 
 def _extended(context: StepContext, decision: SceneDecision) -> Streak:

@@ -87,7 +87,8 @@ def _watch(context: StepContext) -> None:
         and state.decision is not None
     ):
         disagree = Reason.of("scenes_disagree", seconds=settings.undecided_timeout_s)
-        scenes.ask_about_scene(context, state.decision, (disagree,))
+        doubts = state.decision.reasons if scenes.obstruction(state.decision) else (disagree,)
+        scenes.ask_about_scene(context, state.decision, doubts)
 
 
 def _describe(context: StepContext) -> None:
@@ -146,6 +147,10 @@ def _details(state: GateState, reasons: BlockReason, settings: GateSettings) -> 
         found += state.request.reasons
     elif state.skipped:
         found.append(Reason("workpiece_left"))
+    elif (
+        state.phase is Phase.MONITORING and state.decision is not None and scenes.obstruction(state.decision)
+    ):
+        found += scenes.obstruction(state.decision)
     elif state.phase is Phase.MONITORING and (awaited := scenes.awaited_relief(state, settings)) is not None:
         found.append(awaited)
     if state.permit is not None and not state.permit.open:

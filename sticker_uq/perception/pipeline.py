@@ -26,8 +26,10 @@ from sticker_uq.monitors.folder import load_panel
 from sticker_uq.monitors.interface import Objects
 from sticker_uq.monitors.panel import observe_objects
 from sticker_uq.perception.close_ups import LEARNED_ZOOM, ZOOM, seen_closely
+from sticker_uq.perception.front import FrontLook
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest, measure_exposure
 from sticker_uq.perception.novelty import NoveltyEstimator
+from sticker_uq.perception.patches import PatchLook
 from sticker_uq.perception.photo import PhotoLook
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import DeviceFailed, Exposure, InvalidInput, Localization, SceneAssessment, Status
@@ -77,6 +79,12 @@ class Perception:
         if self._photo is not None:
             both = f"{self.settings_hash}:{self._photo.hash}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
+        self._front = FrontLook.of(settings, self.detector) if settings.last_look else None
+        self._patches = PatchLook.of(settings, self.detector) if settings.last_look else None
+        for look in (self._front, self._patches):
+            if look is not None:
+                both = f"{self.settings_hash}:{look.hash}"
+                self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
         self.novelty_problem, self.device = self._novelty.problem, self.detector.device_name
         self._chunk = self.detector.chunk
         self._beside = ThreadPoolExecutor(1, "measuring")
@@ -165,6 +173,13 @@ class Perception:
                     if settings.close_ups and objects:
                         with _timed(timings, "close_ups"), self._closely.on_device():
                             objects = seen_closely(self._closely, image, objects, self._zoom)
+                    if localization is not None and (self._front or self._patches):
+                        with _timed(timings, "last_look"):
+                            if self._front is not None:
+                                in_front = self._front.obstruction(image)
+                                localization = replace(localization, obstruction=in_front)
+                            if self._patches is not None:
+                                localization = self._patches.on(localization, features, objects)
                     if self._photo is not None:
                         with _timed(timings, "photo"):
                             objects = self._photo.on(objects, image)

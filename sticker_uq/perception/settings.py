@@ -14,7 +14,7 @@ from sticker_uq.dil.settings import LocalizationSettings, Technique
 from sticker_uq.io.setting_fields import same_field
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
-MODEL_STAGES = ("encode", "sample", "detect", "dil", "close_ups", "photo", "novelty", "panel")
+MODEL_STAGES = ("encode", "sample", "detect", "dil", "last_look", "close_ups", "photo", "novelty", "panel")
 """Those in which networks compute; the others cluster and measure."""
 _NOT_PART_OF_THE_RESULT = (
     "device",  # its kind is, see hash_on
@@ -49,6 +49,9 @@ class PerceptionSettings(DetectorSettings):
     photo: bool = False
     """whether a network that has seen photographs gives a second opinion about every object, where a head for it,
     NAME_photo.safetensors, lies beside the weights"""
+    last_look: bool = False
+    """whether it is measured if a hand or a gripper is in front of the laptop, where NAME_front.safetensors lies beside the
+    weights, and where patches of a sticker are that no box shows, where NAME_patches.safetensors does"""
     panel: str = ""
     """folder of `sticker-uq monitors fit`: monitors that score every object; empty: none"""
     monitors: str = Field("", pattern=r"^[a-z0-9_]*( *, *[a-z0-9_]+)*$")
@@ -83,7 +86,8 @@ class PerceptionSettings(DetectorSettings):
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """
-        unused = set() if self.photo else {"photo"}  # policies made before this setting keep their hash
+        # policies made before these settings keep their hash
+        unused = {name for name in ("photo", "last_look") if not getattr(self, name)}
         values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT, *unused}) | {
             "device": device_kind,
             **_GONE,

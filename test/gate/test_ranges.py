@@ -14,7 +14,10 @@ from sticker_uq.scene import METRICS, Exposure, SceneAssessment
 from sticker_uq.testing.scenes import assessment, observed
 from test.helpers.gate import K, running
 
-SHARES = ("dil", "decision_threshold", "unexplained_objectness", "novelty", "missed_sticker_probability")
+SHARES = (
+    *("dil", "decision_threshold", "unexplained_objectness", "novelty"),
+    *("missed_sticker_probability", "obstruction"),
+)
 NAN = float("nan")
 
 
@@ -62,6 +65,7 @@ def test_probabilities_and_exposure_have_ranges_too():
         ("unexplained_objectness", Policy(saliency=SaliencyLimit(signal="unexplained_objectness"))),
         ("novelty", Policy(max_novelty=0.9)),
         ("missed_sticker_probability", Policy(max_missed_sticker_probability=0.9)),
+        ("obstruction", Policy(max_obstruction=0.9)),
     ],
 )
 def test_a_signal_that_the_policy_limits_must_have_been_measured(name, policy):

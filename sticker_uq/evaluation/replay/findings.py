@@ -120,6 +120,7 @@ _ADVICE = {
     **dict.fromkeys(("risk", "left_probability", "dil", "background_saliency", "saliency"), _CALIBRATED),
     **dict.fromkeys(("novelty", "scene_distance", "object_novelty"), _NOVELTY),
     "missed_sticker_probability": _MISSED,
+    "obstruction": "a hand or a gripper is in front of the laptop: the cell waits until the view is free; take such images out",
     "unexplained_objectness": _MISSED,
 }
 """What to do about a reason, by its code or its subject; about all others, what the detector is unsure of: ``_DETECTOR``."""

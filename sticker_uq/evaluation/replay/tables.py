@@ -39,7 +39,7 @@ EXPOSURE = tuple(one.name for one in fields(Exposure))
 _TEXT, _COUNT, _NUMBER, _SMALL = pa.string(), pa.int32(), pa.float64(), pa.float32()
 _LOCALIZATION = (
     *("complete_localization", "background_localization", "dil", "decision_threshold"),
-    *("unexplained_objectness", "novelty", "missed_sticker_probability"),
+    *("unexplained_objectness", "novelty", "missed_sticker_probability", "obstruction"),
 )
 
 

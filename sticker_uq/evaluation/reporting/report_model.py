@@ -151,6 +151,7 @@ SHORT = {metric.field: metric.short for metric in SHOWN_METRICS} | {
     "object_novelty": "novel?",
     "scene_distance": "distance",
     "missed_sticker_probability": "P(missed)",
+    "obstruction": "in front?",
     "logo_overlap": "logo overlap",
 }
 

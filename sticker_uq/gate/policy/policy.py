@@ -85,6 +85,9 @@ class Policy(Finite):
     """Highest novelty of a scene that counts as clean; 1 switches the limit off"""
     max_missed_sticker_probability: Share = 1.0
     """Highest probability of a sticker that no box shows in a scene called clean; 1 switches the limit off"""
+    max_obstruction: Share = 1.0
+    """Highest probability that a hand or a gripper is in front of a laptop that is asked about or called clean; 1 switches the
+    limit off"""
     max_background_saliency: float = Field(0.0, ge=0.0, le=1e6)
     """Mean saliency per pixel outside the boxes up to which a scene is clean whatever its DiL; 0: never"""
     max_left_probability: Share = 1.0

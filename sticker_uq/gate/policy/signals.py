@@ -58,6 +58,9 @@ OBJECT_NOVELTY = "object_novelty"
 MISSED: NoveltySignal = "missed_sticker_probability"
 """The subject of a reason that says that a sticker may be visible which no box shows."""
 
+OBSTRUCTION = "obstruction"
+"""The subject of a reason that says that a hand or a gripper may be in front of the laptop."""
+
 Signals = Mapping[SignalName, float]
 
 

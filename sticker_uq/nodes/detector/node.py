@@ -129,7 +129,19 @@ def fallback_of(perception: Perception) -> str:
 
 #: Longest wait of deactivation for the current assessment, s; shorter than the timeout of a lifecycle manager.
 STOP_TIMEOUT_S = 5.0
-_STAGES = ("encode", "sample", "detect", "dil", "novelty", "cluster", "close_ups", "photo", "panel", "total")
+_STAGES = (
+    "encode",
+    "sample",
+    "detect",
+    "dil",
+    "last_look",
+    "novelty",
+    "cluster",
+    "close_ups",
+    "photo",
+    "panel",
+    "total",
+)
 
 
 class DetectorNode(ManagedNode[DetectorNodeSettings]):

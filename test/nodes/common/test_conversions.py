@@ -70,6 +70,7 @@ def scenes(draw: st.DrawFn) -> sc.SceneAssessment:
             numbers,
             st.lists(regions, max_size=3).map(tuple),
             numbers,
+            obstruction=numbers,
         )
     )
     return sc.SceneAssessment(
@@ -157,6 +158,9 @@ def test_every_part_carries_the_header_of_the_image(scene):
         assert part.header.frame_id == scene.frame_id
 
 
+LATER = ("noise", "sharpness", "novelty", "missed_sticker_probability", "obstruction", "total_variance")
+
+
 def test_a_recording_from_before_a_field_has_nan_for_it():
     class Before:
         """A message without the fields that came later."""
@@ -165,14 +169,16 @@ def test_a_recording_from_before_a_field_has_nan_for_it():
             self._message = message
 
         def __getattr__(self, name: str) -> object:
-            if name in ("noise", "sharpness", "novelty", "missed_sticker_probability", "total_variance"):
+            if name in LATER:
                 raise AttributeError(name)
             value = getattr(self._message, name)
             if isinstance(value, list):
                 return [Before(v) if hasattr(v, "get_fields_and_field_types") else v for v in value]
             return Before(value) if hasattr(value, "get_fields_and_field_types") else value
 
-    localized = sc.Localization(2.0, 1.0, 0.5, 0.5, novelty=0.5, missed_sticker_probability=0.5)
+    localized = sc.Localization(
+        2.0, 1.0, 0.5, 0.5, novelty=0.5, missed_sticker_probability=0.5, obstruction=0.5
+    )
     scene = replace(
         scene_with(replace(one_object(), novelty=0.5)),
         exposure=sc.Exposure(90.0, 0.1, 0.2, 1.0, 2.0),
@@ -186,6 +192,7 @@ def test_a_recording_from_before_a_field_has_nan_for_it():
         old.exposure.sharpness,
         old.localization.novelty,
         old.localization.missed_sticker_probability,
+        old.localization.obstruction,
         old.uncertainty.total_variance,
         old.objects[0].total_variance,
     )
