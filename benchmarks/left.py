@@ -26,10 +26,11 @@ from benchmarks.result_files import argument_parser, result_file
 from benchmarks.tables import markdown
 from benchmarks.trade import TEST
 from sticker_uq.evaluation.executors import mapped
-from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, ends_with_question, touched
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, touched
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.box_overlap import as_box, covered
+from sticker_uq.gate.judge import once_peeled
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import decode_picture
 from sticker_uq.perception import Perception, PerceptionSettings
@@ -109,7 +110,7 @@ def _end(
     assert localization is not None
     left = np.flatnonzero(scene.labels == ObjectClass.STICKER)
     found = {
-        "asked": bool(ends_with_question(decision)),
+        "asked": once_peeled(decision, seen, rules).outcome is not Outcome.CLEAN,
         "clean": decision.outcome is Outcome.CLEAN,
         "wrongful": bool(wrongful),
         "peeled": peeled,

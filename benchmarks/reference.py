@@ -17,7 +17,6 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from sticker_uq.cell.node_settings import DetectorNodeSettings, ImageSourceSettings, RecorderSettings
 from sticker_uq.cell.processes import CellOptions
@@ -86,9 +85,9 @@ def _parameter_table(model: type[BaseModel]) -> str:
 def _parameter(name: str, info: FieldInfo) -> str:
     if not info.description:
         raise LookupError(f"{name} has no description")
-    default = info.get_default(call_default_factory=True)
+    default = None if info.is_required() else info.get_default(call_default_factory=True)
     shown = str(default).lower() if isinstance(default, bool) else str(default)
-    told = "" if default in (None, "") or default is PydanticUndefined else f"`{shown}`"
+    told = "" if default in (None, "") else f"`{shown}`"
     return f"| `{name}` | {told} | {_range(info)} | {info.description} |"
 
 

@@ -54,6 +54,8 @@ class FakePerception:
     def shortage(self) -> str:
         return self._script.shortage
 
+    ungraphed = ""
+
     def warm_up(self) -> None:
         self._script.warm_ups += 1
 
